@@ -1,0 +1,61 @@
+"""The command line of `driverforge`. A command's module is imported when that command is asked for."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from driverforge_core import __version__
+from driverforge_core.errors import DriverforgeError
+
+COMMANDS: dict[str, str] = {  # name -> one-line help, in the order of a pipeline
+    "matrix": "check and show the catalogue of what can be built",
+    "lock": "find kernels and packages in signed repositories, and pin them",
+    "plan": "show each cell with its verdict: build, exists, vendor-ships, blocked, unknown",
+    "explain": "show the evidence behind one cell's verdict",
+    "generate": "write Dockerfiles, contexts and docker-bake.json",
+    "build": "build the planned images",
+    "push": "push built images to a registry",
+}
+
+
+class LazyGroup(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"driverforge_build.commands.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="driverforge")
+def cli() -> None:
+    """Turn matrix.yaml (OS x kernel x driver branch) into driver images."""
+
+
+def run(argv: list[str]) -> int:
+    """Run one command line; prints expected errors on stderr and returns the exit status."""
+    try:
+        status = cli.main(args=argv, prog_name="driverforge", standalone_mode=False)
+    except click.exceptions.Abort:
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return 64
+    except DriverforgeError as error:
+        print(error.render(), file=sys.stderr)
+        return error.exit_code
+    return status if isinstance(status, int) else 0
+
+
+def main() -> None:
+    sys.exit(run(sys.argv[1:]))

@@ -1,0 +1,97 @@
+"""Options that several commands of `driverforge` share, so that they read and behave the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def matrix_option(function: F) -> F:
+    return click.option(
+        "--matrix",
+        "matrix_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=None,
+        metavar="FILE",
+        help="Your matrix file (it may say `extends: builtin`). Default: the shipped catalogue.",
+    )(function)
+
+
+def lock_option(function: F) -> F:
+    return click.option(
+        "--lock",
+        "lock_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=Path("driverforge.lock.json"),
+        show_default=True,
+        metavar="FILE",
+        help="The lock file: every download, pinned by path and sha256.",
+    )(function)
+
+
+def select_options(function: F) -> F:
+    function = click.option("--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated.")(function)
+    return click.option(
+        "--select", multiple=True, metavar="GLOB", help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated."
+    )(function)
+
+
+def pairs(name: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
+    """A click callback that turns repeated KEY=VALUE into a dict."""
+
+    def callback(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+        out: dict[str, str] = {}
+        for value in values:
+            key, found, rest = value.partition("=")
+            if not (key and found and rest):
+                raise click.BadParameter(f"{value!r} is not {name}, e.g. {name.replace('OS', 'debian12')}")
+            out[key] = rest
+        return out
+
+    return callback
+
+
+def base_option(function: F) -> F:
+    return click.option(
+        "--base",
+        "bases",
+        multiple=True,
+        metavar="OS=REF",
+        callback=pairs("OS=REF"),
+        help="Base image for an OS, e.g. debian12=registry.site/debian:bookworm.",
+    )(function)
+
+
+def mirror_option(function: F) -> F:
+    return click.option(
+        "--mirror",
+        "mirrors",
+        multiple=True,
+        metavar="OS=URL",
+        callback=pairs("OS=URL"),
+        help="Package mirror that discovery reads for an OS. Default: this machine's own apt configuration, where it is the same distribution.",
+    )(function)
+
+
+def registry_option(function: F) -> F:
+    return click.option("--registry", metavar="HOST[:PORT]/PATH", help="Where images are pushed and looked up, without a tag.")(function)
+
+
+def cache_option(function: F) -> F:
+    return click.option(
+        "--cache-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=None,
+        metavar="DIR",
+        envvar="DRIVERFORGE_CACHE",
+        help="Where downloads and indexes are kept. Default: $XDG_CACHE_HOME/driverforge.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text.")(function)

@@ -1,0 +1,94 @@
+"""The command line of `driverctl`, and the names that NVIDIA's operator calls.
+
+A subcommand's module is imported only when it runs: the startup probe calls this program every ten seconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import argparse
+
+    from driverforge_node.host.ports import Host
+
+# name -> (module, one-line help)
+SUBCOMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "load the driver on this node, publish its root, and stay until stopped"),
+    "build": ("build", "compile the kernel modules of this image's driver for a kernel release"),
+    "load": ("load", "load the driver's kernel modules, then exit"),
+    "unload": ("unload", "unload the driver's kernel modules and unmount its root, then exit"),
+    "status": ("status", "show what is loaded, mounted and ready on this node"),
+    "probe": ("probe", "startup probe: exit 0 when the driver is ready"),
+    "runtime": ("runtime", "configure the node's container runtime for NVIDIA, or revert that"),
+}
+
+
+class CommandModule(Protocol):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+    def run(self, args: argparse.Namespace, host: Host) -> int: ...
+
+
+def load_command(name: str) -> CommandModule:
+    from importlib import import_module
+
+    module: CommandModule = import_module(f"driverforge_node.commands.{SUBCOMMANDS[name][0]}")  # type: ignore[assignment]
+    return module
+
+
+def build_parser(wanted: str | None) -> argparse.ArgumentParser:
+    """The parser with every subcommand's name and help; only the `wanted` one has its arguments, so only its module is imported."""
+    import argparse
+
+    from driverforge_core import __version__
+
+    parser = argparse.ArgumentParser(
+        prog="driverctl", description="Put the NVIDIA driver of this image onto the node, and configure its container runtime."
+    )
+    parser.add_argument("--version", action="version", version=f"driverctl {__version__}")
+    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="one event a line, as key=value text or as JSON")
+    sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, (_, summary) in SUBCOMMANDS.items():
+        child = sub.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        if name == wanted:
+            load_command(name).add_arguments(child)
+    return parser
+
+
+def wanted_command(argv: Sequence[str]) -> str | None:
+    return next((word for word in argv if word in SUBCOMMANDS), None)
+
+
+def run(argv: Sequence[str], make_host: Callable[[], Host]) -> int:
+    """Parse and run; expected failures raise DriverforgeError."""
+    args = build_parser(wanted_command(argv)).parse_args(list(argv))
+    from driverforge_node.log import configure
+
+    configure(args.log_format)
+    return load_command(args.command).run(args, make_host())
+
+
+def main() -> None:
+    argv = sys.argv[1:]
+    if argv[:1] == ["probe"]:
+        # repeated every ten seconds while the node may be busy compiling: no argparse, no dataclasses
+        from driverforge_node.probe import main as probe
+
+        sys.exit(probe(argv[1:]))
+    program = sys.argv[0].rsplit("/", 1)[-1]
+    if program == "nvidia-driver":
+        from driverforge_node.compat import translate
+
+        argv = translate(argv)
+    from driverforge_core.errors import DriverforgeError
+    from driverforge_node.host.real import real_host
+
+    try:
+        status = run(argv, real_host)
+    except DriverforgeError as error:
+        print(error.render(), file=sys.stderr)
+        # NVIDIA's nvidia-driver exits 1 on any failure; callers of that name get the same
+        status = 1 if program == "nvidia-driver" else error.exit_code
+    sys.exit(status)

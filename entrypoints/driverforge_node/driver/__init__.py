@@ -1,0 +1,1 @@
+"""The kernel driver: facts, plan, steps, and the loop that looks again after each stretch."""

@@ -1,0 +1,1 @@
+"""What differs between operating system families, one module each."""

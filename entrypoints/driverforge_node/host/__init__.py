@@ -1,0 +1,1 @@
+"""The one gateway to the system: ports (protocols) and their real implementation."""

@@ -1,0 +1,1 @@
+"""Package managers, one module each."""

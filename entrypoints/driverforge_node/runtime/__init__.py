@@ -1,0 +1,1 @@
+"""Container runtime configuration as a transaction."""
