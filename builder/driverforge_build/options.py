@@ -74,7 +74,7 @@ def mirror_option(function: F) -> F:
         multiple=True,
         metavar="OS=URL",
         callback=pairs("OS=URL"),
-        help="Package mirror that discovery reads for an OS. Default: this machine's own apt configuration, where it is the same distribution.",
+        help="Package mirror that discovery reads for an OS. Default: what this machine's apt says, for the same distribution.",
     )(function)
 
 

@@ -92,8 +92,9 @@ class Files(Protocol):
         """Bytes that we may still write on the file system that holds `path` (its nearest existing parent)."""
 
     def lock(self, path: str, *, text: str) -> AbstractContextManager[bool]:
-        """Hold an exclusive lock on `path` for as long as the context lasts; yields False, with the file untouched, when another process has it.
+        """Hold an exclusive lock on `path` for as long as the context lasts.
 
+        Yields False, with the file untouched, when another process has it.
         `text` is written only after the lock was won (upstream truncates first: a second start wipes the first's PID).
         """
 
