@@ -7,7 +7,7 @@ behind `/proc/1/root`, and on a directory made by a test.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
@@ -88,6 +88,15 @@ class Files(Protocol):
     def remove_tree(self, path: str) -> None:
         """Remove a directory tree, never crossing a mount point."""
 
+    def identity(self, path: str) -> tuple[int, int] | None:
+        """(device, inode) of what `path` leads to: equal for two paths to one file or directory. None where there is nothing."""
+
+    def make_char_device(self, path: str, major: int, minor: int) -> None:
+        """A character device that everybody may use (0666), as nvidia-modprobe makes it; an existing one with these numbers stays."""
+
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        """(major, minor) of a character device, None for anything else."""
+
     def free_bytes(self, path: str) -> int:
         """Bytes that we may still write on the file system that holds `path` (its nearest existing parent)."""
 
@@ -164,8 +173,11 @@ class Holder:
 
 
 class Processes(Protocol):
-    def holders(self, prefixes: Sequence[str]) -> tuple[Holder, ...]:
-        """Processes with an open file descriptor or mapping whose path starts with one of `prefixes` (e.g. '/dev/nvidia')."""
+    def holders(self, prefixes: Sequence[str], *, majors: Collection[int] = ()) -> tuple[Holder, ...]:
+        """Processes with an open file descriptor or mapping whose path starts with one of `prefixes` (e.g. '/dev/nvidia').
+
+        `majors` finds character devices by number as well: in a container they have any path.
+        """
 
     def alive(self, pid: int, *, command: str | None = None) -> bool:
         """Whether `pid` runs (a zombie does not) and, if given, has `command` as its comm: a stale PID file names nobody."""
@@ -174,6 +186,12 @@ class Processes(Protocol):
         """SIGTERM, wait at most `timeout` seconds; whether it is gone. Never SIGKILL."""
 
     def effective_user(self) -> int: ...
+
+    def become_subreaper(self) -> None:
+        """Daemons that fork away from us become our children (PR_SET_CHILD_SUBREAPER): with hostPID we are not PID 1."""
+
+    def reap(self) -> Mapping[int, int]:
+        """Collect children that ended: PID to exit status (negative: the signal)."""
 
 
 class Services(Protocol):

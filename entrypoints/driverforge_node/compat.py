@@ -1,0 +1,55 @@
+"""The name `nvidia-driver`, as NVIDIA's operator and its users call it.
+
+Source: the usage text and the getopt loops of NVIDIA/gpu-driver-container. Options that mean nothing here are accepted,
+since a manifest may carry them; names that this program does not serve end in a usage error that says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from driverforge_core.errors import UsageError
+
+USAGE = "usage: nvidia-driver init|load [-a|--accept-license] [-m|--max-threads N]"
+ELSEWHERE = {
+    "update": "use `driverctl build --kernel RELEASE` to prepare modules for another kernel",
+    "reload_nvidia_peermem": "not part of this release: run it from NVIDIA's image",
+    "probe_nvidia_peermem": "not part of this release: run it from NVIDIA's image",
+    "build": "use `driverctl build --kernel RELEASE`",
+}
+DRIVERCTL = ("status", "probe", "unload", "runtime", "--version", "--help", "-h")
+
+
+def translate(argv: Sequence[str]) -> list[str]:
+    """`nvidia-driver` arguments as `driverctl` arguments. Raises UsageError."""
+    if not argv:
+        raise UsageError("nvidia-driver: no command given", details=[USAGE])
+    command, *rest = argv
+    if command in DRIVERCTL:
+        return list(argv)
+    if command in ELSEWHERE:
+        raise UsageError(f"nvidia-driver {command} is not available in this image", details=[USAGE], resolution=ELSEWHERE[command])
+    if command not in ("init", "load"):
+        raise UsageError(f"nvidia-driver: unknown command {command!r}", details=[USAGE])
+    # upstream's `load` is `init` without the compilation: it mounts the root and stays, too
+    return ["init", *(["--no-build"] if command == "load" else []), *_options(rest)]
+
+
+def _options(words: Sequence[str]) -> list[str]:
+    out: list[str] = []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        name, joined, value = word.partition("=")
+        if word in ("-a", "--accept-license"):
+            continue  # the licence was accepted by whoever built the image with the driver in it
+        if name in ("-m", "--max-threads") or (word[:2] == "-m" and word[2:].isdigit()):
+            number = value if joined else word[2:] if name not in ("-m", "--max-threads") else rest.pop(0) if rest else ""
+            if not number.isdigit() or int(number) == 0:
+                raise UsageError(f"nvidia-driver: {name} needs a number of threads, not {number!r}", details=[USAGE])
+            out += ["--jobs", number]
+        elif word in ("--plan", "--confirm"):
+            out.append(word)
+        else:
+            raise UsageError(f"nvidia-driver: unknown option {word!r}", details=[USAGE])
+    return out

@@ -1,0 +1,273 @@
+"""Files under one root: the process's own '/', the host's behind /proc/1/root, or a directory made by a test."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from driverforge_core.errors import NotPermitted, StorageFailed
+
+MAX_LINKS = 40
+SELINUX = "security.selinux"
+
+
+def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
+    """The kernel's errno as one of our errors, with what to do about it."""
+    details = [f"{error.strerror} (errno {errno.errorcode.get(error.errno or 0, error.errno)})"]
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFailed(
+            f"no space left while {doing}", details=details, resolution="free space on that file system (df -h PATH), then start again"
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return NotPermitted(f"not permitted: {doing}", details=details, resolution="run as root, privileged, with the path writable")
+    return StorageFailed(f"failed {doing}", details=details)
+
+
+@contextmanager
+def reported(doing: str) -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise failure(error, doing) from error
+
+
+class RootedFiles:
+    """The `Files` port over real files; absolute symbolic links inside a root stay inside it."""
+
+    def __init__(self, root: str = "/") -> None:
+        self._root = root.rstrip("/") or "/"
+
+    @property
+    def root(self) -> str:
+        return self._root
+
+    def _outside(self, path: str) -> str:
+        return path if self._root == "/" else self._root + path
+
+    def resolve(self, path: str) -> str:
+        """Follow links component by component: under /proc/1/root the kernel would take an absolute one from our own root."""
+        todo = [part for part in path.split("/") if part not in ("", ".")][::-1]
+        done = ""
+        links = 0
+        while todo:
+            part = todo.pop()
+            if part == "..":
+                done = done.rpartition("/")[0]
+                continue
+            here = f"{done}/{part}"
+            try:
+                target = os.readlink(self._outside(here))
+            except OSError:
+                done = here
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise StorageFailed(f"too many levels of symbolic links: {path}")
+            if target.startswith("/"):
+                done = ""
+            todo.extend(p for p in target.split("/")[::-1] if p not in ("", "."))
+        return done or "/"
+
+    def real(self, path: str) -> str:
+        """The path to hand to the kernel."""
+        return path if self._root == "/" else self._outside(self.resolve(path))
+
+    def _unresolved_leaf(self, path: str) -> str:
+        parent, _, name = path.rstrip("/").rpartition("/")
+        return f"{self.real(parent or '/').rstrip('/')}/{name}"
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(self.real(path))
+
+    def is_dir(self, path: str) -> bool:
+        return Path(self.real(path)).is_dir()
+
+    def is_link(self, path: str) -> bool:
+        return os.path.islink(self._unresolved_leaf(path))
+
+    def read_text(self, path: str) -> str:
+        return self.read_bytes(path).decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> bytes:
+        with reported(f"reading {path}"):
+            return Path(self.real(path)).read_bytes()
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        try:
+            return tuple(sorted(os.listdir(self.real(path))))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
+        except OSError as error:
+            raise failure(error, f"listing {path}") from error
+
+    def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        target = self._outside(self.resolve(path))
+        parent = os.path.dirname(target)
+        with reported(f"writing {path}"):
+            handle, temporary = tempfile.mkstemp(prefix=".driverforge-", dir=parent)
+            try:
+                with os.fdopen(handle, "wb") as out:
+                    out.write(data)
+                    _like_before(out.fileno(), target, mode)
+                    out.flush()
+                    os.fsync(out.fileno())
+                os.replace(temporary, target)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+            _sync_directory(parent)
+
+    def write_in_place(self, path: str, data: bytes) -> None:
+        with reported(f"writing {path}"):
+            handle = os.open(self.real(path), os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(handle, data)
+            finally:
+                os.close(handle)
+
+    def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
+        with reported(f"making the folder {path}"):
+            os.makedirs(self.real(path), mode=mode, exist_ok=True)
+
+    def copy(self, source: str, target: str) -> None:
+        """Contents and mode; the copy is complete or not there."""
+        from_ = self.real(source)
+        to = self._outside(self.resolve(target))
+        with reported(f"copying {source} to {target}"):
+            temporary = f"{to}.driverforge-new"
+            try:
+                shutil.copyfile(from_, temporary)
+                shutil.copymode(from_, temporary)
+                os.replace(temporary, to)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(temporary)
+                raise
+
+    def symlink(self, target: str, link: str) -> None:
+        leaf = self._unresolved_leaf(link)
+        temporary = f"{leaf}.driverforge-new"
+        with reported(f"linking {link} to {target}"):
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+            os.symlink(target, temporary)
+            os.replace(temporary, leaf)
+
+    def remove(self, path: str) -> None:
+        with reported(f"removing {path}"), suppress(FileNotFoundError):
+            os.unlink(self._unresolved_leaf(path))
+
+    def remove_tree(self, path: str) -> None:
+        leaf = self._unresolved_leaf(path)
+        with reported(f"removing {path}"):
+            try:
+                device = os.lstat(leaf).st_dev
+            except FileNotFoundError:
+                return
+            _remove_on_device(leaf, device)
+
+    def identity(self, path: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.real(path))
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.real(path))
+        except OSError:
+            return None
+        return (os.major(found.st_rdev), os.minor(found.st_rdev)) if stat.S_ISCHR(found.st_mode) else None
+
+    def make_char_device(self, path: str, major: int, minor: int) -> None:
+        if self.device_number(path) == (major, minor):
+            return
+        with reported(f"making the device {path}"):
+            with suppress(FileNotFoundError):
+                os.unlink(self._unresolved_leaf(path))
+            os.mknod(self.real(path), stat.S_IFCHR | 0o666, os.makedev(major, minor))
+            os.chmod(self.real(path), 0o666)  # noqa: S103  as nvidia-modprobe makes it; the umask took from mknod's mode
+
+    def free_bytes(self, path: str) -> int:
+        here = self.real(path)
+        while not os.path.exists(here):
+            here = os.path.dirname(here) or "/"
+        found = os.statvfs(here)
+        return found.f_bavail * found.f_frsize
+
+    @contextmanager
+    def lock(self, path: str, *, text: str) -> Iterator[bool]:
+        handle = self._open_locked(path)
+        if handle is None:
+            yield False
+            return
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, text.encode(), 0)
+            yield True
+        finally:
+            # unlinked while we still hold it; _open_locked looks whether the name still leads to what it locked
+            with suppress(OSError):
+                os.unlink(self.real(path))
+            os.close(handle)
+
+    def _open_locked(self, path: str) -> int | None:
+        """A descriptor that holds the lock, or None when somebody else does. Never truncates (O_TRUNC would wipe their PID)."""
+        while True:
+            with reported(f"opening {path}"):
+                handle = os.open(self.real(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(handle)
+                return None
+            found = os.fstat(handle)
+            if self.identity(path) == (found.st_dev, found.st_ino):
+                return handle
+            os.close(handle)
+
+
+def _like_before(handle: int, target: str, mode: int | None) -> None:
+    """Give a new file the mode, owner and SELinux label of the one it replaces."""
+    try:
+        before = os.stat(target)
+    except FileNotFoundError:
+        os.fchmod(handle, 0o644 if mode is None else mode)
+        return
+    os.fchmod(handle, stat.S_IMODE(before.st_mode) if mode is None else mode)
+    if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):
+            os.fchown(handle, before.st_uid, before.st_gid)
+    with suppress(OSError):
+        os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
+
+
+def _sync_directory(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove_on_device(path: str, device: int) -> None:
+    found = os.lstat(path)
+    if found.st_dev != device or os.path.ismount(path):
+        raise OSError(errno.EBUSY, "a mount point is in the way", path)
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(path)
+        return
+    for name in os.listdir(path):
+        _remove_on_device(f"{path}/{name}", device)
+    os.rmdir(path)

@@ -1,0 +1,122 @@
+"""Processes: who has a device open, and to which container and pod they belong."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import stat
+import time
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+
+from driverforge_node.host.ports import Holder
+
+PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+POLL = 0.05
+
+# the last path component of a container's cgroup: plain id (cgroupfs driver, docker), or with the runtime's prefix and
+# '.scope' (systemd driver: cri-containerd-, crio-, docker-, libpod-)
+CONTAINER = re.compile(r"(?:(?:cri-containerd|crio|docker|libpod|nerdctl)-)?([0-9a-f]{64})(?:\.scope)?(?=/|$)")
+# kubepods/burstable/pod<uid> (cgroupfs) or kubepods-burstable-pod<uid with _>.slice (systemd)
+POD = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
+
+
+def parse_cgroup(text: str) -> tuple[str, str]:
+    """(container id, pod UID) from /proc/PID/cgroup, v1 or v2; '' where there is none.
+
+    v1 has a line for each controller and v2 a single '0::' line; the ids are the same in whichever line has them.
+    """
+    container = pod = ""
+    for line in text.splitlines():
+        path = line.split(":", 2)[-1]
+        if found := CONTAINER.findall(path):
+            container = container or found[-1]  # nested runtimes: the innermost is the one that a person would kill
+        if match := POD.search(path):
+            pod = pod or match.group(1).replace("_", "-")
+    return container, pod
+
+
+def mapped_paths(maps: str) -> list[str]:
+    """Path of every file mapping in /proc/PID/maps."""
+    return [fields[5] for line in maps.splitlines() if len(fields := line.split(maxsplit=5)) == 6 and fields[5].startswith("/")]
+
+
+class KernelProcesses:
+    """The `Processes` port over /proc. Sees all processes only with the host's PID namespace (hostPID)."""
+
+    def __init__(self, proc: str = "/proc") -> None:
+        self._proc = proc
+
+    def holders(self, prefixes: Sequence[str], *, majors: Collection[int] = ()) -> tuple[Holder, ...]:
+        wanted = tuple(prefixes)
+        found = []
+        for name in sorted((n for n in os.listdir(self._proc) if n.isdigit()), key=int):
+            paths = sorted(self._held(name, wanted, majors))
+            if paths:
+                container, pod = parse_cgroup(self._text(name, "cgroup"))
+                command = self._text(name, "comm").strip()
+                found += [Holder(pid=int(name), command=command, path=path, container=container, pod=pod) for path in paths]
+        return tuple(found)
+
+    def _held(self, pid: str, prefixes: tuple[str, ...], majors: Collection[int]) -> set[str]:
+        base = f"{self._proc}/{pid}"
+        held = {path for path in mapped_paths(self._text(pid, "maps")) if path.startswith(prefixes)}
+        try:
+            descriptors = os.listdir(f"{base}/fd")
+        except OSError:
+            return held  # gone, or not ours to read
+        for number in descriptors:
+            with suppress(OSError):
+                path = os.readlink(f"{base}/fd/{number}")
+                if path.startswith(prefixes):
+                    held.add(path)
+                elif majors and path.startswith("/"):
+                    found = os.stat(f"{base}/fd/{number}")
+                    if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in majors:
+                        held.add(path)
+        return held
+
+    def _text(self, pid: str | int, name: str) -> str:
+        try:
+            with open(f"{self._proc}/{pid}/{name}", encoding="utf-8", errors="replace") as text:
+                return text.read()
+        except OSError:
+            return ""
+
+    def alive(self, pid: int, *, command: str | None = None) -> bool:
+        text = self._text(pid, "stat")
+        if not text:
+            return False
+        # proc(5): comm is in parentheses and may hold anything, state is the first field after the last ')'
+        comm, _, rest = text.partition("(")[2].rpartition(")")
+        return rest.split()[0] not in ("Z", "X") and (command is None or comm == command[:15])
+
+    def terminate(self, pid: int, *, timeout: float) -> bool:
+        try:
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            return True
+        deadline = time.monotonic() + timeout
+        while self.alive(pid):
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL)
+        return True
+
+    def effective_user(self) -> int:
+        return os.geteuid()
+
+    def become_subreaper(self) -> None:
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def reap(self) -> Mapping[int, int]:
+        ended = {}
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    break
+                ended[pid] = os.waitstatus_to_exitcode(status)
+        return ended

@@ -1,0 +1,48 @@
+"""The real system as one value."""
+
+from __future__ import annotations
+
+import os
+
+from driverforge_node.host.clock import SignalClock
+from driverforge_node.host.commands import SystemCommands
+from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.modules import KernelModules
+from driverforge_node.host.mounts import KernelMounts
+from driverforge_node.host.ports import Files, Host
+from driverforge_node.host.processes import KernelProcesses
+from driverforge_node.host.services import SystemdServices
+
+EXPLICIT = "/host"
+BY_PID_1 = "/proc/1/root"
+
+
+def node_root(files: Files) -> str:
+    """Where the host's root is: an explicit mount at /host, else behind PID 1 (hostPID), else our own root.
+
+    Without hostPID, /proc/1/root is the container's own root, which is the same as '/'.
+    """
+    if files.exists(f"{EXPLICIT}/etc/os-release") or files.is_link(f"{EXPLICIT}/etc/os-release"):
+        return EXPLICIT
+    behind = files.identity(BY_PID_1)
+    return "/" if behind in (None, files.identity("/")) else BY_PID_1
+
+
+def real_host() -> Host:
+    """All ports over the running system."""
+    clock = SignalClock()
+    files = RootedFiles()
+    commands = SystemCommands(os.environ, clock.stop_requested)
+    root = node_root(files)
+    enter = () if root == "/" else ("nsenter", "--target", "1", "--mount", "--")
+    return Host(
+        commands=commands,
+        files=files,
+        node=RootedFiles(root),
+        mounts=KernelMounts(),
+        modules=KernelModules(commands, files),
+        processes=KernelProcesses(),
+        services=SystemdServices(commands, enter),
+        clock=clock,
+        environ=dict(os.environ),
+    )

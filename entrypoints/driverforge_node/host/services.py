@@ -1,0 +1,26 @@
+"""System services through systemctl: the node's own one, entered by way of PID 1 when we are in a container."""
+
+from __future__ import annotations
+
+from driverforge_node.host.ports import Commands
+
+
+class SystemdServices:
+    """The `Services` port. `enter` is the command prefix that reaches the node's mount namespace, empty on the node itself."""
+
+    def __init__(self, commands: Commands, enter: tuple[str, ...] = ()) -> None:
+        self._commands = commands
+        self._enter = enter
+
+    def restart(self, unit: str) -> None:
+        self._commands.run([*self._enter, "systemctl", "restart", unit], timeout=180)
+
+    def main_pid(self, unit: str) -> int:
+        result = self._commands.run([*self._enter, "systemctl", "show", "--property=MainPID", "--value", unit], check=False, timeout=30)
+        text = result.stdout.strip()
+        return int(text) if result.ok and text.isdigit() else 0
+
+    def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
+        argv = [*self._enter, "journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={count}", f"--unit={unit}"]
+        result = self._commands.run(argv, check=False, timeout=30)
+        return tuple(result.stdout.splitlines())
