@@ -1,0 +1,69 @@
+"""Header probes: what in a kernel's headers makes a driver's source fail to compile, found by reading one file.
+
+A compiler finds the same after minutes. Builder (on packages of a mirror) and node (on the headers at hand) ask the same question.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderProbe:
+    """A kernel change that some drivers do not compile with; `kind` is 'arguments', 'missing-macro' or 'missing-member'."""
+
+    kind: str
+    symbol: str
+    header: str  # below the kernel's source folder, 'include/linux/pci.h'
+    struct: str = ""  # for 'missing-member'
+    arguments: int | None = None  # for 'arguments': the number that breaks the build
+
+    def breaks(self, text: str) -> str | None:
+        """Evidence that a header with this text breaks the build, as 'FILE:LINE: what is there'; None where it does not."""
+        code = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
+        if self.kind == "arguments":
+            return self._declared_with(code)
+        if self.kind == "missing-macro":
+            defined = re.search(rf"^\s*#\s*define\s+{re.escape(self.symbol)}\b", code, re.MULTILINE)
+            return None if defined or _declares(code, self.symbol) else f"{self.header}: no {self.symbol}"
+        return self._member_missing(code)
+
+    def _declared_with(self, code: str) -> str | None:
+        for found in re.finditer(rf"\b{re.escape(self.symbol)}\s*\((?P<parameters>[^;{{]*?)\)\s*[;{{]", code):
+            if count_parameters(found["parameters"]) == self.arguments:
+                line = code.count("\n", 0, found.start()) + 1
+                return f"{self.header}:{line}: {' '.join(found[0].rstrip('{; ').split())}"
+        return None
+
+    def _member_missing(self, code: str) -> str | None:
+        opening = re.search(rf"\bstruct\s+{re.escape(self.struct)}\s*\{{", code)
+        if opening is None:
+            return None
+        body = code[opening.end() : _closing(code, opening.end())]
+        return None if re.search(rf"\b{re.escape(self.symbol)}\b", body) else f"{self.header}: struct {self.struct} has no {self.symbol}"
+
+
+def count_parameters(text: str) -> int:
+    """Parameters in a C declaration's parentheses; commas inside nested parentheses do not count."""
+    depth, count = 0, 1
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        count += character == "," and depth == 0
+    return 0 if text.strip() in ("", "void") else count
+
+
+def _declares(code: str, symbol: str) -> bool:
+    return re.search(rf"\b{re.escape(symbol)}\s*\(", code) is not None
+
+
+def _closing(code: str, start: int) -> int:
+    """Index of the brace that closes the one before `start`."""
+    depth = 1
+    for index in range(start, len(code)):
+        depth += {"{": 1, "}": -1}.get(code[index], 0)
+        if depth == 0:
+            return index
+    return len(code)

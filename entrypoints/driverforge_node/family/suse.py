@@ -1,0 +1,73 @@
+"""SUSE Linux Enterprise and openSUSE Leap.
+
+The package version is the kernel release without its flavour; the flavour's build files (kernel-FLAVOUR-devel) point to the shared source of kernel-devel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_core.kernel import KernelRelease
+from driverforge_core.osid import OsRelease
+from driverforge_node.family import Compiler, HeaderTree, TrustStore, config_value, missing_tree
+from driverforge_node.host.ports import Files
+from driverforge_node.packages import Attempt, PackageManager, zypper
+
+
+def package_manager() -> PackageManager:
+    return zypper
+
+
+def _split(kernel: KernelRelease) -> tuple[str, str]:
+    """('6.4.0-150700.53.19', 'default') for '6.4.0-150700.53.19-default'."""
+    version, _, flavour = str(kernel).rpartition("-")
+    return version, flavour
+
+
+def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
+    """Rebuilds of a package add a digit that uname does not show ('150700.53.19.1'): zypper takes the newest that starts so."""
+    version, flavour = _split(kernel)
+    return (f"kernel-{flavour}-devel={version}", f"kernel-devel={version}")
+
+
+def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
+    version, flavour = _split(kernel)
+    return (f"kernel-{flavour}={version}",)
+
+
+def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
+    return (Attempt(name="configured repositories"),)
+
+
+def header_tree(kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
+    version, flavour = _split(kernel)
+    base = f"{root}/usr/src"
+    source = f"{base}/linux-{version}"
+    output = next(
+        (tree for arch in files.list_dir(f"{source}-obj") if files.exists(f"{(tree := f'{source}-obj/{arch}/{flavour}')}/.config")), None
+    )
+    if output is None or not files.exists(f"{source}/Makefile"):
+        raise missing_tree(kernel, f"usr/src/linux-{version} and usr/src/linux-{version}-obj/*/{flavour}", files.list_dir(base))
+    return HeaderTree(root=root, source=source, output=output)
+
+
+def compiler(files: Files, tree: HeaderTree) -> Compiler:
+    built_with = config_value(files.read_text(f"{tree.output}/.config"), "CONFIG_CC_VERSION_TEXT")
+    program = built_with.partition(" ")[0] or "gcc"
+    return Compiler(program=program, package=program.replace("gcc-", "gcc"), built_with=built_with)
+
+
+def module_directory(kernel: KernelRelease) -> str:
+    return f"/lib/modules/{kernel}"
+
+
+def secure_boot_tool() -> str:
+    return "mokutil"
+
+
+def trust_store() -> TrustStore:
+    return TrustStore(anchors="/etc/pki/trust/anchors", bundle="/etc/ssl/ca-bundle.pem", update=("update-ca-certificates",))
+
+
+def has_selinux() -> bool:
+    return False

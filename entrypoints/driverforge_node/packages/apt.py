@@ -1,0 +1,81 @@
+"""apt: header packages of Debian and Ubuntu.
+
+`apt-get download` takes no dependencies along, and `apt-get install --download-only` takes too many (backports headers depend on the
+kernel image): we follow the dependencies that are header packages ourselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from driverforge_core import deb822
+from driverforge_core.errors import CommandFailed, InputError
+from driverforge_node.host.ports import Result
+from driverforge_node.packages import Access, Attempt, Package, evidence, headers_missing, mirror_unreachable, storage_or
+
+HEADER_PACKAGE = re.compile(r"^linux-(?:[\w.+-]+-)?headers-|^linux-kbuild-")
+RELATION = re.compile(r"^\s*(?P<name>[a-z0-9][a-z0-9+.-]*)(?::\w+)?\s*(?:\(\s*(?P<operator>[<>=]+)\s*(?P<version>[^)\s]+)\s*\))?")
+FETCH_FAILED = re.compile(r"^[EW]: (?:Failed to fetch|Some index files failed|The repository '.*' (?:does not have|is not))", re.MULTILINE)
+NOT_REACHED = re.compile(
+    r"Could not resolve|Temporary failure resolving|Could not connect|Cannot initiate|Unable to connect|Connection failed|Connection timed out"
+    r"|Connection refused|certificate|Failed to fetch|Could not handshake|Hash Sum mismatch"
+)
+OPTIONS = ("-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30")
+
+
+def suffix() -> str:
+    return ".deb"
+
+
+def _run(access: Access, program: str, *arguments: str, cwd: str | None = None) -> Result:
+    trust = ("-o", f"Acquire::https::CAInfo={access.ca_bundle}") if access.ca_bundle else ()
+    configuration = {"APT_CONFIG": access.environ["APT_CONFIG"]} if access.environ.get("APT_CONFIG") else {}
+    return access.commands.run(
+        [program, *OPTIONS, *trust, *arguments], check=False, cwd=cwd, env={**access.proxy_environment(), **configuration}
+    )
+
+
+def relations(depends: str) -> tuple[tuple[str, str], ...]:
+    """(name, exact version or '') of each dependency on a header package; of alternatives the first is meant."""
+    found = []
+    for clause in depends.split(","):
+        relation = RELATION.match(clause.partition("|")[0])
+        if relation and HEADER_PACKAGE.match(relation["name"]):
+            found.append((relation["name"], relation["version"] if relation["operator"] == "=" else ""))
+    return tuple(found)
+
+
+def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    update = _run(access, "apt-get", "-q", "update")
+    stale = not update.ok or FETCH_FAILED.search(update.stdout + update.stderr) is not None
+    wanted: dict[str, str] = {}
+    todo = [(name, "") for name in names]
+    while todo:
+        name, version = todo.pop(0)
+        if name in wanted:
+            continue
+        shown = _run(access, "apt-cache", "--no-all-versions", "show", f"{name}={version}" if version else name)
+        if not shown.ok:
+            # old lists may still know a package, so a failed update alone is no reason to stop
+            raise mirror_unreachable([update]) if stale else headers_missing([name], [shown])
+        stanza = next(deb822.parse(shown.stdout))
+        wanted[name] = version or stanza["Version"]
+        todo.extend(relations(stanza.get("Depends", "")))
+    fetched = _run(access, "apt-get", "-q", "download", *(f"{name}={version}" for name, version in wanted.items()), cwd=into)
+    if not fetched.ok:
+        said = fetched.stdout + fetched.stderr
+        problem = mirror_unreachable([fetched]) if NOT_REACHED.search(said) or stale else headers_missing(list(wanted), [fetched])
+        raise storage_or(fetched, problem)
+    return tuple(f"{into}/{name}" for name in access.files.list_dir(into) if name.endswith(suffix()))
+
+
+def extract(access: Access, path: str, into: str) -> Package:
+    shown = access.commands.run(["dpkg-deb", "--field", path, "Package", "Version"], check=False)
+    if not shown.ok:
+        raise InputError(f"not a Debian package: {path}", details=evidence(shown))
+    stanza = next(deb822.parse(shown.stdout))
+    unpacked = access.commands.run(["dpkg-deb", "--extract", path, into], check=False)
+    if not unpacked.ok:
+        raise storage_or(unpacked, CommandFailed(f"cannot unpack {path}", details=evidence(unpacked)))
+    return Package(name=stanza["Package"], version=stanza["Version"], path=path)

@@ -1,0 +1,58 @@
+"""zypper: header packages of SUSE's family."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from xml.etree import ElementTree as ET  # zypper's own output, not foreign data
+
+from driverforge_core import rpmversion
+from driverforge_node.host.ports import Result
+from driverforge_node.packages import Access, Attempt, Package, headers_missing, mirror_unreachable, rpm, storage_or
+
+NO_SUCH_PACKAGE = 104  # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8)
+NOT_REACHED = re.compile(r"Valid metadata not found|Download \(curl\) error|Could not resolve host|Connection failed|Some of the repositories have not been refreshed|Timeout exceeded")
+
+
+def suffix() -> str:
+    return ".rpm"
+
+
+def _run(access: Access, into: str, *arguments: str) -> Result:
+    trust = {"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {}
+    argv = ["zypper", "--non-interactive", "--xmlout", "--pkg-cache-dir", into, *arguments]
+    return access.commands.run(argv, check=False, env={**access.proxy_environment(), **trust})
+
+
+def newest(search: str, version: str) -> str | None:
+    """The newest edition of a `zypper --xmlout search --details` that is `version` or a rebuild of it ('V' or 'V.1'): uname does not show the rebuild."""
+    try:
+        tree = ET.fromstring(search)  # noqa: S314
+    except ET.ParseError:
+        return None
+    editions = [node.get("edition", "") for node in tree.iter("solvable")]
+    fitting = [edition for edition in editions if edition == version or edition.startswith(version + ".")]
+    return max(fitting, key=rpmversion.key, default=None)
+
+
+def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    refresh = _run(access, into, "refresh")
+    exact = []
+    for wanted in names:
+        name, _, version = wanted.partition("=")
+        search = _run(access, into, "search", "--details", "--match-exact", "--type", "package", name)
+        edition = newest(search.stdout, version)
+        if edition is None:
+            unreachable = not refresh.ok or NOT_REACHED.search(search.stdout + search.stderr)
+            raise mirror_unreachable([refresh, search]) if unreachable else headers_missing([f"{name} {version}"], [search])
+        exact.append(f"{name}={edition}")
+    fetched = _run(access, into, "download", *exact)
+    if not fetched.ok:
+        missing = fetched.status == NO_SUCH_PACKAGE
+        raise storage_or(fetched, headers_missing(exact, [fetched]) if missing else mirror_unreachable([refresh, fetched]))
+    found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"])
+    return tuple(sorted(found.stdout.splitlines()))
+
+
+def extract(access: Access, path: str, into: str) -> Package:
+    return rpm.extract(access, path, into)
