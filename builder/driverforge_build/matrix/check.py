@@ -1,0 +1,238 @@
+"""What needs two rows to judge: references between rows, and values that must agree with each other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+from driverforge_build.matrix.globs import Predicate, matching
+from driverforge_build.matrix.merge import near, row_id
+from driverforge_build.matrix.model import Branch, DriverRow, Exclusion, KernelLine, OsRange, OsRow, Probe, Row, Section
+from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Table
+from driverforge_core.osid import OsId
+
+__all__ = ["Names", "Parsed", "Predicate", "RowT", "duplicate_ids", "references"]
+
+RowT = TypeVar("RowT", bound=Row)
+Parsed = dict[Section, list[Row | None]]  # None where the row is not valid by itself
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_Say = Callable[[str, str], None]  # key, text
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Ids that rows may refer to, before a site's `keep` leaves some out."""
+
+    systems: tuple[str, ...]
+    branches: tuple[str, ...]
+    gpus: tuple[str, ...]
+
+    @classmethod
+    def of(cls, sections: dict[Section, Listing]) -> Names:
+        def ids(section: Section) -> tuple[str, ...]:
+            return tuple(name for item in sections[section].items if (name := row_id(item)) is not None)
+
+        return cls(ids(Section.SYSTEMS), ids(Section.BRANCHES), ids(Section.GPUS))
+
+
+def duplicate_ids(node: Node, problems: list[Problem]) -> None:
+    """Problems for rows of one list with the same id, at every depth."""
+    children: Iterable[Node] = ()
+    if isinstance(node, Listing):
+        children = node.items
+        first: dict[str, Mark] = {}
+        for item in node.items:
+            name = row_id(item)
+            if name is not None and name in first:
+                text = f"a second row with id {name!r} (first in line {first[name].line}); give it its own id, or merge the two"
+                problems.append(Problem(mark=item.mark, text=text))
+            elif name is not None:
+                first[name] = item.mark
+    elif isinstance(node, Table):
+        children = node.items.values()
+    for child in children:
+        duplicate_ids(child, problems)
+
+
+def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> list[Problem]:
+    """Problems between rows, for those that are valid by themselves. Every row has its node at the same index of its section."""
+    branches = {row.id: row for row in rows[Section.BRANCHES] if isinstance(row, Branch)}
+    problems: list[Problem] = []
+    for section in Section:
+        for row, node in zip(rows[section], nodes[section].items, strict=True):
+            if row is None or not isinstance(node, Table):
+                continue
+            say = _speaker(node, f"{section.value} {row_id(node)}", problems)
+            if isinstance(row, Branch):
+                _branch(row, names, say)
+            elif isinstance(row, Exclusion):
+                _exclusion(row, names, say)
+            elif isinstance(row, Probe):
+                _probe(row, say)
+            elif isinstance(row, OsRow):
+                _system(row, node, _Branches(names.branches, branches), problems)
+    return problems
+
+
+def _speaker(node: Table, who: str, problems: list[Problem]) -> _Say:
+    def say(key: str, text: str) -> None:
+        problems.append(Problem(mark=node.keys.get(key, node.mark), text=f"{who}: {text}"))
+
+    return say
+
+
+def _branch(row: Branch, names: Names, say: _Say) -> None:
+    for gpu in row.gpus:
+        if gpu not in names.gpus:
+            say("gpus", f"no row {gpu!r} in `gpus`{near(gpu, names.gpus)}")
+    if row.newest.partition(".")[0] != row.id:
+        say("newest", f"{row.newest} is not of branch {row.id}")
+
+
+def _exclusion(row: Exclusion, names: Names, say: _Say) -> None:
+    for key, globs, known in (("systems", row.systems, names.systems), ("branches", row.branches, names.branches)):
+        for glob in globs:
+            if not matching((glob,), known):
+                say(key, f"{glob!r} matches none of the {key}{near(glob, known)}")
+
+
+def _probe(row: Probe, say: _Say) -> None:
+    if (row.kind == "arguments") != (row.arguments is not None):
+        say("arguments", "`arguments: NUMBER` belongs to `kind: arguments`, and only to it")
+    if (row.kind == "missing-member") != bool(row.struct):
+        say("struct", "`struct: NAME` belongs to `kind: missing-member`, and only to it")
+    for target in row.drivers:
+        if target.before is not None and target.before.partition(".")[0] != target.branch:
+            say("drivers", f"{target.before} is not of branch {target.branch}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Branches:
+    """Ids of all branches, and the branches that are valid."""
+
+    names: tuple[str, ...]
+    rows: dict[str, Branch]
+
+
+def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem]) -> None:
+    who = f"systems {row.id}"
+    say = _speaker(node, who, problems)
+    repositories = tuple(repository.id for repository in row.repositories)
+    if row.package_manager == "apt" and not row.codename:
+        say("codename", "apt needs `codename:`")
+    for repository in row.repositories:
+        if row.package_manager == "apt" and not (repository.components and repository.archive):
+            say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
+    for line, item in zip(row.kernels, _rows_of(node, "kernels"), strict=True):
+        _kernel_line(line, row, repositories, _speaker(item, f"{who} kernels {line.id}", problems))
+    for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True):
+        line_say = _speaker(item, f"{who} drivers {driver.id}", problems)
+        _driver(driver, row, repositories, line_say)
+        if driver.branch not in branches.names:
+            line_say("branch", f"no row {driver.branch!r} in `branches`{near(driver.branch, branches.names)}")
+        elif driver.branch in branches.rows:
+            _driver_in_branch(driver, branches.rows[driver.branch], row, line_say)
+    _same_cells(row, say)
+
+
+def _rows_of(node: Table, key: str) -> Iterator[Table]:
+    listing = node.items[key]
+    assert isinstance(listing, Listing)
+    return (item for item in listing.items if isinstance(item, Table))
+
+
+def _unknown(names: Iterable[str], known: tuple[str, ...], key: str, what: str, say: _Say) -> None:
+    for name in names:
+        if name not in known:
+            say(key, f"no {what} {name!r} in this OS{near(name, known)}")
+
+
+def _placeholders(packages: Iterable[str], allowed: tuple[str, ...], key: str, say: _Say) -> None:
+    for package in packages:
+        left = _PLACEHOLDER.sub("", package)
+        for name in _PLACEHOLDER.findall(package):
+            if name not in allowed:
+                say(key, f"{{{name}}} in {package!r} is replaced by nothing{near(name, allowed)}")
+        if "{" in left or "}" in left:
+            say(key, f"a brace without its partner in {package!r}")
+
+
+def _kernel_line(line: KernelLine, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
+    _unknown(line.repositories, repositories, "repositories", "repository", say)
+    _placeholders((*line.headers, *line.image), ("release",), "headers", say)
+    for arch in line.flavours:
+        if arch not in row.archs:
+            say("flavours", f"{arch} is not among `archs` of {row.id}")
+
+
+def _driver(driver: DriverRow, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
+    _unknown(driver.repositories, repositories, "repositories", "repository", say)
+    for glob in driver.kernels:
+        if not matching((glob,), (line.id for line in row.kernels)):
+            say("kernels", f"{glob!r} matches none of the OS's kernels{near(glob, [line.id for line in row.kernels])}")
+    for arch in driver.archs or ():
+        if arch not in row.archs:
+            say("archs", f"{arch} is not among `archs` of {row.id}")
+    if driver.version.partition(".")[0] != driver.branch:
+        say("version", f"{driver.version} is not of branch {driver.branch}")
+    if "jit" in driver.variants and driver.vendor_modules:
+        say("variants", "`vendor_modules: true` compiles nothing; write `variants: [precompiled]`")
+    _payload(driver, say)
+
+
+def _payload(driver: DriverRow, say: _Say) -> None:
+    names = ("branch", "version")
+    _placeholders((*driver.userspace, *driver.companions), names, "userspace", say)
+    if driver.payload == "packages":
+        covered = {source.id for source in driver.modules}
+        for kind in driver.module_types:
+            if kind not in covered:
+                say("modules", f"payload packages needs a row `- id: {kind}` in `modules`")
+        for source in driver.modules:
+            _placeholders(source.packages, (*names, "release"), "modules", say)
+            if not (source.tree or driver.vendor_modules):
+                say("modules", f"{source.id}: `tree:` names the folder with the source inside the package")
+        if not driver.repositories or not driver.userspace:
+            say("userspace", "payload packages needs `repositories:` and `userspace:`")
+    elif driver.payload == "runfile" and driver.url is None:
+        say("url", "payload runfile needs `url:`")
+    elif driver.payload == "image" and driver.image is None:
+        say("image", "payload image needs `image:`")
+    if driver.url is not None:
+        _placeholders((driver.url,), (*names, "machine"), "url", say)
+
+
+def _driver_in_branch(driver: DriverRow, branch: Branch, row: OsRow, say: _Say) -> None:
+    for key, values, known in (
+        ("module_types", driver.module_types, branch.module_types),
+        ("payload", (driver.payload,), branch.payloads),
+        ("archs", driver.archs or (), branch.archs),
+    ):
+        for value in values:
+            if value not in known:
+                say(key, f"branch {branch.id} has no {value}; it has {', '.join(known)}")
+    found = OsId.parse(row.id)
+    if not any(_within(found, system) for system in branch.systems):
+        say("branch", f"branch {branch.id} is not offered for {row.id}; see `systems` of its row")
+
+
+def _within(found: OsId, system: OsRange) -> bool:
+    version = _numbers(found.version)
+    if found.id != system.id:
+        return False
+    return (system.oldest is None or version >= _numbers(system.oldest)) and (system.newest is None or version <= _numbers(system.newest))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
+
+
+def _same_cells(row: OsRow, say: _Say) -> None:
+    seen: dict[tuple[str, str], str] = {}
+    for driver in row.drivers:
+        for variant in driver.variants:
+            other = seen.setdefault((driver.version, variant), driver.id)
+            if other != driver.id:
+                say("drivers", f"drivers {other} and {driver.id} both make {variant} cells of {driver.version}; keep one")

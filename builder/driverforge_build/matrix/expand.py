@@ -1,0 +1,168 @@
+"""From rows to cells. A cell is one image to be, and its id is what `--select` matches.
+
+    debian12-amd64-535.261.03-jit
+    debian12-amd64-535.261.03-6.1.0-50-cloud-amd64
+
+Both functions are generators over plain loops: a hundred thousand kernels are planned in well under a second a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from driverforge_build.matrix.globs import Predicate, glob_set
+from driverforge_build.matrix.model import Arch, DriverRow, Exclusion, KernelLine, ModuleType, OsRow
+from driverforge_core.cell import JIT, CellId
+from driverforge_core.driver import DriverVersion
+from driverforge_core.kernel import KernelRelease
+from driverforge_core.osid import OsId
+
+if TYPE_CHECKING:
+    from driverforge_build.matrix.load import Matrix
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One image to be, with every module type of its row, as NVIDIA's images have them.
+
+    `excluded` is the matrix's exclusion that concerns all of its module types; such a cell is never built. `kernel` and
+    `line` (its series in the OS's row) are None for a JIT cell. `dropped` are exclusions that took some module types away.
+    """
+
+    key: str
+    os: OsRow
+    driver: DriverRow
+    arch: Arch
+    kernel: KernelRelease | None = None
+    line: KernelLine | None = None
+    module_types: tuple[ModuleType, ...] = ()
+    excluded: Exclusion | None = None
+    dropped: tuple[Exclusion, ...] = field(default=())
+
+    @property
+    def id(self) -> CellId:
+        """The parsed form of `key`."""
+        return CellId(os=OsId.parse(self.os.id), arch=self.arch, driver=DriverVersion(self.driver.version), kernel=self.kernel)
+
+    def __str__(self) -> str:
+        return self.key
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """An exclusion that holds for an OS, architecture and driver, its kernel conditions compiled."""
+
+    row: Exclusion
+    flavours: Predicate | None
+    kernels: Predicate | None
+
+    def concerns(self, kernel: KernelRelease | None) -> bool:
+        if kernel is None:
+            return self.flavours is None and self.kernels is None
+        if self.flavours is not None and not self.flavours(flavour_of(kernel)):
+            return False
+        return self.kernels is None or self.kernels(kernel.text)
+
+
+def flavour_of(kernel: KernelRelease) -> str:
+    """The flavour as matrix.yaml names it: 'cloud-amd64', 'generic', 'azure-fde'; RHEL's are 'default', '64k', 'rt'."""
+    return kernel.flavour or kernel.variant or "default"
+
+
+def jit_cells(matrix: Matrix, *, excluded: bool = False) -> tuple[Cell, ...]:
+    """A cell for each OS, architecture and driver that is made as a JIT image; `excluded` adds those that are not to be built."""
+    return tuple(
+        cell
+        for row, driver, arch in _combinations(matrix)
+        if "jit" in driver.variants
+        for cell in (_cell(row, driver, arch, _rules(matrix, row, driver, arch)),)
+        if excluded or cell.excluded is None
+    )
+
+
+def kernel_cells(matrix: Matrix, kernels: Mapping[tuple[str, str], Iterable[KernelRelease]], *, excluded: bool = False) -> Iterator[Cell]:
+    """A cell for each kernel that a driver's row takes. `kernels` maps (OS id, architecture) to what discovery found.
+
+    A kernel of a series or flavour that the row does not name gives no cell, unless an exclusion names its flavour and
+    `excluded` is set: then there is a cell that says why not.
+    """
+    for row, driver, arch in _combinations(matrix):
+        if "precompiled" not in driver.variants:
+            continue
+        rules = _rules(matrix, row, driver, arch)
+        lines = _lines(row, driver, arch)
+        prefix = f"{row.id}-{arch}-{driver.version}-"
+        for kernel in kernels.get((row.id, arch), ()):
+            line = next((line for line, releases, flavours in lines if releases(kernel.text) and flavour_of(kernel) in flavours), None)
+            if line is not None:
+                cell = _cell(row, driver, arch, rules, kernel=kernel, line=line, key=prefix + kernel.text)
+                if excluded or cell.excluded is None:
+                    yield cell
+            elif excluded and any(releases(kernel.text) for _, releases, _ in lines):
+                rule = next((rule for rule in rules if rule.flavours is not None and rule.concerns(kernel)), None)
+                if rule is not None:
+                    yield Cell(key=prefix + kernel.text, os=row, driver=driver, arch=arch, kernel=kernel, excluded=rule.row)
+
+
+def line_of(row: OsRow, driver: DriverRow, arch: Arch, kernel: KernelRelease) -> KernelLine | None:
+    """The series of the OS's row that a kernel belongs to for this driver, None where there is none."""
+    flavour = flavour_of(kernel)
+    return next((line for line, releases, flavours in _lines(row, driver, arch) if releases(kernel.text) and flavour in flavours), None)
+
+
+def driver_archs(matrix: Matrix, row: OsRow, driver: DriverRow) -> tuple[Arch, ...]:
+    """Architectures that a driver's images are made for on an OS."""
+    supported = matrix.branch(driver.branch).archs
+    return tuple(arch for arch in row.archs if arch in supported and (driver.archs is None or arch in driver.archs))
+
+
+def _combinations(matrix: Matrix) -> Iterator[tuple[OsRow, DriverRow, Arch]]:
+    for row in matrix.rows:
+        for driver in row.drivers:
+            for arch in driver_archs(matrix, row, driver):
+                yield row, driver, arch
+
+
+def _lines(row: OsRow, driver: DriverRow, arch: Arch) -> list[tuple[KernelLine, Predicate, frozenset[str]]]:
+    wanted = glob_set(driver.kernels)
+    return [(line, glob_set((line.releases,)), frozenset(line.flavours.get(arch, ()))) for line in row.kernels if wanted(line.id)]
+
+
+def _rules(matrix: Matrix, row: OsRow, driver: DriverRow, arch: Arch) -> tuple[_Rule, ...]:
+    return tuple(
+        _Rule(
+            exclusion,
+            glob_set(exclusion.flavours) if exclusion.flavours else None,
+            glob_set(exclusion.kernels) if exclusion.kernels else None,
+        )
+        for exclusion in matrix.exclusions
+        if arch in exclusion.archs and glob_set(exclusion.systems)(row.id) and glob_set(exclusion.branches)(driver.branch)
+    )
+
+
+def _cell(
+    row: OsRow,
+    driver: DriverRow,
+    arch: Arch,
+    rules: tuple[_Rule, ...],
+    *,
+    kernel: KernelRelease | None = None,
+    line: KernelLine | None = None,
+    key: str = "",
+) -> Cell:
+    dropped = tuple(rule.row for rule in rules if rule.concerns(kernel)) if rules else ()
+    gone = {kind for exclusion in dropped for kind in exclusion.module_types}
+    left = tuple(kind for kind in driver.module_types if kind not in gone)
+    return Cell(
+        key=key or f"{row.id}-{arch}-{driver.version}-{JIT}",
+        os=row,
+        driver=driver,
+        arch=arch,
+        kernel=kernel,
+        line=line,
+        module_types=left,
+        excluded=None if left else dropped[0],
+        dropped=tuple(exclusion for exclusion in dropped if set(exclusion.module_types) & set(driver.module_types)),
+    )

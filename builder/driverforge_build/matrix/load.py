@@ -1,0 +1,200 @@
+"""Reading a matrix file: bytes to a checked `Matrix`, or one InputError with everything that is wrong.
+
+text -> trees with line marks (`tree`) -> a site's rows over the built-in ones, `like` resolved (`merge`) -> rows
+(`validate`, pydantic) -> references between rows (`check`). A line that is no YAML is dropped and the rest read on, so one
+run tells all; what the missing line would make wrong is then not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverforge_build import resources
+from driverforge_build.matrix import check
+from driverforge_build.matrix.globs import glob_set
+from driverforge_build.matrix.merge import merge_rows, near, resolve_like, row_id
+from driverforge_build.matrix.model import MODELS, Branch, Exclusion, Gpu, Keep, NvSwitch, OsRow, Probe, Section
+from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
+from driverforge_build.matrix.validate import kind_of, validated
+from driverforge_core.errors import InputError
+
+BUILTIN = "builtin"
+_TOP_KEYS = ("extends", "keep", *(section.value for section in Section))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Matrix:
+    """A whole catalogue. `origins` maps 'systems/debian12' to the place that the row came from, 'matrix.yaml:42'."""
+
+    path: Path
+    rows: tuple[OsRow, ...]
+    branches: tuple[Branch, ...]
+    gpus: tuple[Gpu, ...]
+    nvswitches: tuple[NvSwitch, ...]
+    exclusions: tuple[Exclusion, ...]
+    probes: tuple[Probe, ...]
+    origins: Mapping[str, str]
+
+    def row(self, os_key: str) -> OsRow | None:
+        return next((row for row in self.rows if row.id == os_key), None)
+
+    def branch(self, number: str | int) -> Branch:
+        """The branch of a driver row; the loader has checked that it is there."""
+        return next(branch for branch in self.branches if branch.id == str(number))
+
+    def origin(self, section: str, name: str) -> str:
+        """FILE:LINE of a row, '' where it is unknown; for a driver of an OS, `name` is 'debian12/535'."""
+        return self.origins.get(f"{section}/{name}", "")
+
+
+def load_matrix(path: Path | None = None) -> Matrix:
+    """The matrix of a file, or the built-in one.
+
+    Raises InputError: the file cannot be read, or `details` holds each problem as FILE:LINE: what, and what to write instead.
+    """
+    source = resources.builtin_matrix() if path is None else path
+    try:
+        data = source.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"{source} cannot be read: {error.strerror}", resolution="name a matrix file with --matrix, or leave it out"
+        ) from error
+    return parse_matrix(data, name=str(source) if path else source.name, path=source)
+
+
+def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
+    """The matrix of a file's bytes; `name` stands in messages. Raises InputError."""
+    problems: list[Problem] = []
+    document = _document(data, name, problems)
+    sound = not problems
+    sections = _sections(document, problems)
+    if document is not None and "extends" in document.items:
+        sections = _extended(document, sections, problems)
+    resolved = {section: resolve_like(rows, problems) for section, rows in sections.items()}
+    kept = _kept(document, resolved, problems)
+    parsed = {
+        section: [validated(MODELS[section], item, item.mark, problems, complete=sound) for item in rows.items]
+        for section, rows in kept.items()
+    }
+    if sound:
+        problems += check.references(parsed, kept, check.Names.of(resolved))
+    if problems:
+        raise _input_error(name, problems)
+    return _matrix(path or Path(name), parsed, kept)
+
+
+def _document(data: bytes, name: str, problems: list[Problem]) -> Table | None:
+    root, found = parse_tree(data, name)
+    problems += found
+    start = Mark(file=name, line=1)
+    if root is None or (isinstance(root, Scalar) and not root.text):
+        if not found:
+            problems.append(Problem(mark=start, text="the file is empty; write `extends: builtin` to start from the shipped catalogue"))
+        return None
+    if not isinstance(root, Table):
+        problems.append(Problem(mark=root.mark, text=f"{kind_of(root)} at the top; write KEY: lines ({', '.join(_TOP_KEYS)})"))
+        return None
+    for key, mark in root.keys.items():
+        if key not in _TOP_KEYS:
+            problems.append(Problem(mark=mark, text=f"unknown key {key!r}{near(key, _TOP_KEYS)}"))
+    return root
+
+
+def _sections(document: Table | None, problems: list[Problem]) -> dict[Section, Listing]:
+    nowhere = Listing(items=(), mark=document.mark if document else Mark(file="", line=1))
+    found: dict[Section, Listing] = dict.fromkeys(Section, nowhere)
+    for section in Section:
+        node = document.items.get(section.value) if document else None
+        if isinstance(node, Listing):
+            check.duplicate_ids(node, problems)
+            found[section] = node
+        elif node is not None and document is not None:
+            mark = document.keys[section.value]
+            problems.append(Problem(mark=mark, text=f"`{section.value}` is {kind_of(node)}; write a list of `- id:` rows"))
+    return found
+
+
+def _extended(document: Table, own: dict[Section, Listing], problems: list[Problem]) -> dict[Section, Listing]:
+    """The built-in rows, their `like` resolved, with the site's rows over them: a site's change to a row changes that row only."""
+    extends = document.items["extends"]
+    if not isinstance(extends, Scalar) or extends.text != BUILTIN:
+        said = extends.text if isinstance(extends, Scalar) else kind_of(extends)
+        problems.append(Problem(mark=document.keys["extends"], text=f"`extends: {said}`; only `{BUILTIN}` can be extended"))
+        return own
+    shipped = resources.builtin_matrix()
+    below: list[Problem] = []
+    base = _sections(_document(shipped.read_bytes(), shipped.name, below), below)
+    merged = {section: merge_rows(resolve_like(rows, below), own[section], problems) for section, rows in base.items()}
+    problems += below
+    return merged
+
+
+def _kept(document: Table | None, sections: dict[Section, Listing], problems: list[Problem]) -> dict[Section, Listing]:
+    """The sections without the rows that `keep` leaves out; a row that the file itself has always stays."""
+    node = document.items.get("keep") if document else None
+    if node is None or document is None:
+        return sections
+    keep = validated(Keep, node, document.keys["keep"], problems, complete=True)
+    if not isinstance(keep, Keep):
+        return sections
+    own = document.items.get("systems")
+    named = {row_id(item) for item in own.items} if isinstance(own, Listing) else set()
+    names, numbers = check.Names.of(sections).systems, check.Names.of(sections).branches
+    for key, globs, known in (("systems", keep.systems, names), ("branches", keep.branches, numbers)):
+        for glob in globs:
+            if not any(map(glob_set((glob,)), known)):
+                mark = node.keys[key] if isinstance(node, Table) and key in node.keys else node.mark
+                problems.append(Problem(mark=mark, text=f"{glob!r} matches none of the {key}{near(glob, known)}"))
+    wanted, branches = glob_set(keep.systems), glob_set(keep.branches)
+    systems = sections[Section.SYSTEMS]
+    rows = [_with_branches(item, branches) for item in systems.items if wanted(row_id(item) or "") or row_id(item) in named]
+    left = [item for item in rows if _has_drivers(item) or row_id(item) in named]
+    return {**sections, Section.SYSTEMS: Listing(items=tuple(left), mark=systems.mark)}
+
+
+def _with_branches(row: Node, wanted: check.Predicate) -> Node:
+    drivers = row.items.get("drivers") if isinstance(row, Table) else None
+    if not isinstance(row, Table) or not isinstance(drivers, Listing):
+        return row
+    kept = [item for item in drivers.items if not isinstance(item, Table) or wanted(_text(item.items.get("branch")))]
+    return Table(items={**row.items, "drivers": Listing(items=tuple(kept), mark=drivers.mark)}, keys=row.keys, mark=row.mark)
+
+
+def _has_drivers(row: Node) -> bool:
+    drivers = row.items.get("drivers") if isinstance(row, Table) else None
+    return not isinstance(drivers, Listing) or bool(drivers.items)
+
+
+def _text(node: Node | None) -> str:
+    return node.text if isinstance(node, Scalar) else ""
+
+
+def _input_error(name: str, problems: Sequence[Problem]) -> InputError:
+    lines = [str(problem) for problem in sorted(set(problems), key=lambda problem: (problem.mark.file, problem.mark.line, problem.text))]
+    count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
+    return InputError(
+        f"{name} has {count}", details=lines, resolution="correct the lines above; `driverforge matrix validate FILE` checks again"
+    )
+
+
+def _matrix(path: Path, parsed: check.Parsed, nodes: dict[Section, Listing]) -> Matrix:
+    def of(section: Section, kind: type[check.RowT]) -> tuple[check.RowT, ...]:
+        return tuple(row for row in parsed[section] if isinstance(row, kind))
+
+    origins = {f"{section.value}/{row_id(item)}": str(item.mark) for section, rows in nodes.items() for item in rows.items}
+    for system in nodes[Section.SYSTEMS].items:
+        drivers = system.items.get("drivers") if isinstance(system, Table) else None
+        if isinstance(drivers, Listing):
+            origins |= {f"systems/{row_id(system)}/{row_id(item)}": str(item.mark) for item in drivers.items}
+    return Matrix(
+        path=path,
+        rows=of(Section.SYSTEMS, OsRow),
+        branches=of(Section.BRANCHES, Branch),
+        gpus=of(Section.GPUS, Gpu),
+        nvswitches=of(Section.NVSWITCHES, NvSwitch),
+        exclusions=of(Section.EXCLUSIONS, Exclusion),
+        probes=of(Section.PROBES, Probe),
+        origins=origins,
+    )

@@ -1,0 +1,148 @@
+"""Merging of row trees: a site's rows onto the built-in ones, and a row onto the one that it is `like`.
+
+One rule for both: mappings merge key by key; a list of rows (each with an `id`) merges row by row; everything else, plain
+lists too, replaces what was there. A row with `remove: true` takes the row of that id away. Every node keeps the place in
+the file that it came from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
+
+
+def row_id(node: Node) -> str | None:
+    """The `id` of a row, None where the node is no row."""
+    if isinstance(node, Table):
+        found = node.items.get("id")
+        if isinstance(found, Scalar):
+            return found.text
+    return None
+
+
+def is_rows(node: Node) -> bool:
+    return isinstance(node, Listing) and bool(node.items) and all(row_id(item) is not None for item in node.items)
+
+
+def merge(below: Node, above: Node, problems: list[Problem]) -> Node:
+    """`above` laid over `below`."""
+    if isinstance(below, Table) and isinstance(above, Table):
+        items, keys = dict(below.items), dict(below.keys)
+        for key, value in above.items.items():
+            items[key] = merge(items[key], value, problems) if key in items else without_removals(value, problems)
+            keys[key] = above.keys[key]
+        return Table(items=items, keys=keys, mark=above.mark)
+    if is_rows(below) and is_rows(above):
+        assert isinstance(below, Listing)
+        assert isinstance(above, Listing)
+        return merge_rows(below, above, problems)
+    return without_removals(above, problems)
+
+
+def merge_rows(below: Listing, above: Listing, problems: list[Problem]) -> Listing:
+    rows = {row_id(item): item for item in below.items}
+    for item in above.items:
+        name = row_id(item)
+        if _removes(item, problems):
+            if name not in rows:
+                problems.append(_nothing_to_remove(item, rows))
+            rows.pop(name, None)
+        else:
+            rows[name] = merge(rows[name], item, problems) if name in rows else _new_row(item, problems)
+    return Listing(items=tuple(rows.values()), mark=above.mark)
+
+
+def _new_row(item: Node, problems: list[Problem]) -> Node:
+    # a row that is `like` another may remove what it takes over; resolve_like merges it later
+    return item if isinstance(item, Table) and "like" in item.items else without_removals(item, problems)
+
+
+def without_removals(node: Node, problems: list[Problem]) -> Node:
+    """A tree with no row below it to merge into: a `remove: true` in it has nothing to take away."""
+    if isinstance(node, Listing):
+        kept = []
+        for item in node.items:
+            if row_id(item) is not None and _removes(item, problems):
+                problems.append(_nothing_to_remove(item, ()))
+            else:
+                kept.append(without_removals(item, problems))
+        return Listing(items=tuple(kept), mark=node.mark)
+    if isinstance(node, Table):
+        items = {key: without_removals(value, problems) for key, value in node.items.items()}
+        return Table(items=items, keys=node.keys, mark=node.mark)
+    return node
+
+
+def _nothing_to_remove(item: Node, known: Iterable[str | None]) -> Problem:
+    name = row_id(item) or ""
+    return Problem(mark=item.mark, text=f"`remove: true`, but there is no row {name!r} to remove{near(name, known)}")
+
+
+def _removes(node: Node, problems: list[Problem]) -> bool:
+    if not isinstance(node, Table) or "remove" not in node.items:
+        return False
+    value = node.items["remove"]
+    if isinstance(value, Scalar) and value.text == "true":
+        problems += [
+            Problem(mark=node.keys[key], text=f"{key!r} in a row that is removed; leave only `id` and `remove`")
+            for key in sorted(set(node.items) - {"id", "remove"})
+        ]
+        return True
+    problems.append(Problem(mark=node.keys["remove"], text="`remove` knows only `true`; remove the key to keep the row"))
+    return False
+
+
+def resolve_like(rows: Listing, problems: list[Problem]) -> Listing:
+    """Rows with `like: ID` take over what that row says; chains are followed, a circle is a problem."""
+    known = {name: item for item in rows.items if isinstance(item, Table) and (name := row_id(item)) is not None}
+    done: dict[str, Table] = {}
+
+    def resolve(name: str, path: tuple[str, ...]) -> Table:
+        if name in done:
+            return done[name]
+        row = known[name]
+        parent = row.items.get("like")
+        own = _without(row, "like")
+        if parent is not None:
+            base = _parent(row.keys["like"], parent, (*path, name))
+            merged = without_removals(own, problems) if base is None else merge(resolve(base, (*path, name)), own, problems)
+            assert isinstance(merged, Table)
+            own = merged
+        done[name] = own
+        return own
+
+    def _parent(mark: Mark, parent: Node, path: tuple[str, ...]) -> str | None:
+        if not isinstance(parent, Scalar) or parent.text not in known:
+            said = parent.text if isinstance(parent, Scalar) else "..."
+            problems.append(Problem(mark=mark, text=f"`like: {said}` names no row of this list{near(said, known)}"))
+            return None
+        if parent.text in path:
+            circle = " -> ".join((*path[path.index(parent.text) :], parent.text))
+            problems.append(Problem(mark=mark, text=f"`like` runs in a circle ({circle}); let one of them say its own values"))
+            return None
+        return parent.text
+
+    items = []
+    for item in rows.items:
+        name = row_id(item)
+        items.append(resolve(name, ()) if name in known and known[name] is item else item)
+    return Listing(items=tuple(items), mark=rows.mark)
+
+
+def _without(row: Table, key: str) -> Table:
+    return Table(
+        items={name: value for name, value in row.items.items() if name != key},
+        keys={name: mark for name, mark in row.keys.items() if name != key},
+        mark=row.mark,
+    )
+
+
+def near(text: str, names: Iterable[str | None]) -> str:
+    """'; did you mean X?' where a name resembles the text, else the names if they are few."""
+    known = [name for name in names if name is not None]
+    close = get_close_matches(text, known, n=3, cutoff=0.6)
+    if close:
+        return f"; did you mean {' or '.join(close)}?"
+    return f"; known: {', '.join(known)}" if 0 < len(known) <= 24 else ""

@@ -1,0 +1,92 @@
+"""One row's tree against its model, and pydantic's findings in words: what, and what to write instead."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, get_args, get_origin
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
+
+from driverforge_build.matrix.merge import near
+from driverforge_build.matrix.model import Row
+from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
+
+
+def validated(model: type[Row], node: Node, mark: Mark, problems: list[Problem], *, complete: bool) -> Row | None:
+    """A row; None where it has problems. `complete=False`: lines were dropped, so what is missing is not told."""
+    try:
+        return model.model_validate(plain(node))
+    except ValidationError as error:
+        problems += [
+            _problem(model, node, mark, details) for details in error.errors(include_url=False) if complete or details["type"] != "missing"
+        ]
+        return None
+
+
+def plain(node: Node) -> Any:
+    """A tree as lists, dictionaries and text."""
+    if isinstance(node, Scalar):
+        return node.text
+    if isinstance(node, Listing):
+        return [plain(item) for item in node.items]
+    return {key: plain(value) for key, value in node.items.items()}
+
+
+def _problem(model: type[Row], node: Node, mark: Mark, details: ErrorDetails) -> Problem:
+    location = [part for part in details["loc"] if part != "[key]"]
+    owner = model
+    for depth, part in enumerate(location):
+        if isinstance(node, Table) and isinstance(part, str) and part in node.items:
+            mark, node = node.keys[part], node.items[part]
+        elif isinstance(node, Listing) and isinstance(part, int):
+            node = node.items[part]
+            mark = node.mark
+        if depth < len(location) - 1 and isinstance(part, str) and part in owner.model_fields:
+            owner = _row_model(owner.model_fields[part].annotation) or owner
+    name = next((part for part in reversed(location) if isinstance(part, str)), "")
+    return Problem(mark=mark, text=_explain(details, owner, name, node))
+
+
+def _row_model(annotation: object) -> type[Row] | None:
+    """The row model inside `tuple[Row, ...]`, `Row | None` and the like."""
+    if inspect.isclass(annotation) and get_origin(annotation) is None and issubclass(annotation, Row):
+        return annotation
+    return next((found for argument in get_args(annotation) if (found := _row_model(argument)) is not None), None)
+
+
+_SHAPES = {
+    "string_type": "one value: `{name}: TEXT`",
+    "tuple_type": "a list: `{name}: [ONE, TWO]` or `- ` lines below it",
+    "dict_type": "KEY: VALUE lines below `{name}:`",
+    "model_type": "KEY: VALUE lines (`- id: ...` for a row)",
+}
+
+
+def _explain(details: ErrorDetails, owner: type[Row], name: str, node: Node) -> str:
+    kind, context = details["type"], details.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key {name!r}{near(name, owner.model_fields)}"
+    if kind == "missing":
+        field = owner.model_fields[name].description or "see the documentation"
+        return f"{name!r} is missing; write `{name}:` ({field[0].lower()}{field[1:].rstrip('.')})"
+    if kind == "literal_error":
+        words = [word.strip("'\" ") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
+        return f"{name}: {_said(node)} is not allowed{near(_said(node), words)}"
+    if kind in _SHAPES:
+        return f"`{name}` is {kind_of(node)}; write " + _SHAPES[kind].format(name=name)
+    if kind == "too_short":
+        return f"`{name}` has no entries; write at least one"
+    if kind == "value_error":
+        return f"{name}: {context['error']}"
+    return f"{name}: {_said(node)}: {details['msg'][0].lower()}{details['msg'][1:]}"
+
+
+def _said(node: Node) -> str:
+    return repr(node.text) if isinstance(node, Scalar) else kind_of(node)
+
+
+def kind_of(node: Node) -> str:
+    if isinstance(node, Scalar):
+        return f"the text {node.text!r}" if node.text else "empty"
+    return "a list" if isinstance(node, Listing) else "a mapping"

@@ -1,0 +1,70 @@
+"""Choosing cells by glob: `--select 'debian12-*-jit' --skip '*-arm64-*'`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from difflib import SequenceMatcher
+from heapq import nlargest
+from typing import Protocol, TypeVar
+
+from driverforge_build.matrix.globs import glob_set
+from driverforge_core.errors import UsageError
+
+MAX_COMPARED = 2000
+SHOWN = 5
+
+
+class Keyed(Protocol):
+    @property
+    def key(self) -> str: ...
+
+
+CellT = TypeVar("CellT", bound=Keyed)
+
+
+def select(cells: Iterable[CellT], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[CellT, ...]:
+    """The cells whose id any of `select` matches (all, where there is none) and none of `skip` does, in their order.
+
+    Raises UsageError where a glob of `select` matches no cell (near ids are named), or where nothing is left.
+    """
+    everything = tuple(cells)
+    wanted = glob_set(tuple(select) or ("*",))
+    chosen = tuple(cell for cell in everything if wanted(cell.key))
+    keys = [cell.key for cell in chosen]
+    for glob in select:
+        # a second pass over the chosen only: with one glob it is the same question
+        if not chosen or (len(select) > 1 and not any(map(glob_set((glob,)), keys))):
+            raise _no_match(glob, [cell.key for cell in everything])
+    unwanted = glob_set(tuple(skip))
+    left = tuple(cell for cell in chosen if not unwanted(cell.key)) if skip else chosen
+    if chosen and not left:
+        raise UsageError(
+            f"--skip {' '.join(skip)} leaves none of {len(chosen)} cells",
+            details=[f"skipped: {key}" for key in keys[:SHOWN]],
+            resolution="skip fewer, or select others",
+        )
+    return left
+
+
+def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
+    close = near_ids(glob, keys)
+    if not keys:
+        return UsageError(f"--select {glob} matches no cell: there are none", resolution="look at `driverforge matrix show`")
+    return UsageError(
+        f"--select {glob} matches none of {len(keys)} cells",
+        details=[f"near: {key}" for key in close],
+        resolution="quote globs from the shell; `driverforge matrix show` lists what there is, `driverforge lock` finds new kernels",
+    )
+
+
+def near_ids(glob: str, keys: Sequence[str], count: int = SHOWN) -> tuple[str, ...]:
+    """The ids that resemble a glob most, best first."""
+    text = glob.replace("*", "").lower()
+    step = max(1, len(keys) // MAX_COMPARED)  # similarity is quadratic; a sample answers as well
+    matcher = SequenceMatcher(b=text, autojunk=False)
+
+    def similarity(key: str) -> float:
+        matcher.set_seq1(key)
+        return matcher.ratio()
+
+    return tuple(nlargest(count, keys[::step], key=similarity))
