@@ -22,7 +22,7 @@ def compare(a: str, b: str) -> int:
 def key(version: str) -> Key:
     """A sort key; equal keys mean equal versions to dpkg ('1.0' and '0:1.0-0')."""
     found = _LEGAL.fullmatch(version)
-    if not found or (":" in found["upstream"] and found["epoch"] is None):
+    if not found or (found["epoch"] is None and ":" in found["upstream"]) or (found["revision"] is None and "-" in found["upstream"]):
         raise InputError(f"{version!r} is not a Debian version", resolution="see deb-version(7): [epoch:]upstream[-revision]")
     return int(found["epoch"] or 0), _runs(found["upstream"]), _runs(found["revision"] or "0")
 

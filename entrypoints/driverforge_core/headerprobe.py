@@ -6,7 +6,11 @@ A compiler finds the same after minutes. Builder (on packages of a mirror) and n
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from driverforge_core.driver import DriverVersion
+from driverforge_core.kernel import KernelRelease
 
 COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
@@ -44,6 +48,23 @@ class HeaderProbe:
             return None
         body = code[opening.end() : _closing(code, opening.end())]
         return None if re.search(rf"\b{re.escape(self.symbol)}\b", body) else f"{self.header}: struct {self.struct} has no {self.symbol}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeRule:
+    """A probe and whom it concerns: a row of `probes:` in matrix.yaml."""
+
+    id: str
+    probe: HeaderProbe
+    drivers: tuple[tuple[int, str], ...]  # (branch, first version of it that is not concerned any more or '')
+    module_types: tuple[str, ...]
+    since: tuple[int, ...] = ()  # kernels of an older series are not concerned
+    reason: str
+
+    def concerns(self, driver: DriverVersion, module_types: Collection[str], kernel: KernelRelease) -> bool:
+        if kernel.version < self.since or not set(self.module_types) & set(module_types):
+            return False
+        return any(driver.branch == branch and (not before or driver < DriverVersion(before)) for branch, before in self.drivers)
 
 
 def count_parameters(text: str) -> int:

@@ -27,7 +27,7 @@ _OS = rf"(?:{'|'.join(_HYPHENATED)}|[a-z_]+[a-z])\d+(?:\.\d+)*"
 _TAG = re.compile(
     r"(?:(?P<commit>[0-9a-f]{8})-)?"
     r"(?P<version>[1-9]\d{1,3}(?:\.\d+){0,3})"
-    r"(?:-(?P<kernel>[A-Za-z0-9][A-Za-z0-9._-]*?))?"
+    r"(?:-(?P<kernel>[A-Za-z0-9][A-Za-z0-9._-]*?))??"
     rf"-(?P<os>{_OS})"
     r"(?:-r(?P<revision>[0-9a-f]{1,64}))?",
     re.ASCII,

@@ -1,0 +1,74 @@
+"""Our readers against the programs that define the formats: dpkg, rpm, modinfo."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import subprocess
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from driverforge_core import debversion, rpmversion
+from driverforge_core.modinfo import read_modinfo, read_signature
+from support.tinyko import append_signature, tiny_ko
+
+deb = st.from_regex(r"([0-9]{1,2}:)?[0-9][a-cA0-2.+~]{0,6}(-[a-cA0-2.+~]{1,4})?", fullmatch=True)
+COMPARE = """\
+while read -r a b; do
+  if dpkg --compare-versions "$a" lt "$b"; then echo -1
+  elif dpkg --compare-versions "$a" eq "$b"; then echo 0
+  else echo 1; fi
+done
+"""
+rpm = st.from_regex(r"([0-9]:)?[a-cA0-2._+~^]{1,6}(-[a-cA0-2._+~^]{1,4})?", fullmatch=True)
+
+
+@pytest.mark.skipif(shutil.which("dpkg") is None, reason="dpkg is not installed")
+@settings(max_examples=8, deadline=None)
+@given(st.lists(deb, min_size=8, max_size=8, unique=True))
+def test_deb_order_is_dpkgs(versions: list[str]) -> None:
+    """28 pairs an example, all of them in one shell: dpkg has no batch mode."""
+    pairs = list(combinations(versions, 2))
+    told = subprocess.run(["sh", "-c", COMPARE], input="".join(f"{a} {b}\n" for a, b in pairs), capture_output=True, text=True, check=True)
+    assert told.stderr == ""
+    assert [debversion.compare(a, b) for a, b in pairs] == [int(answer) for answer in told.stdout.split()]
+
+
+@settings(max_examples=500)
+@given(rpm, rpm)
+def test_rpm_order_is_rpms(a: str, b: str) -> None:
+    rpm_version = pytest.importorskip("rpm_version", reason="rpm-version is not installed (it needs Python 3.11)")
+    assert rpmversion.compare(a, b) == rpm_version.evr_compare(a, b)
+
+
+@pytest.mark.skipif(shutil.which("modinfo") is None, reason="modinfo (kmod) is not installed")
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.dictionaries(
+        st.from_regex(r"[a-z]{3,8}", fullmatch=True).filter(lambda name: name not in ("parm", "parmtype") and not name.startswith("sig")),
+        st.from_regex(r"[ -~]{0,20}", fullmatch=True),
+        min_size=1,
+    )
+)
+def test_values_are_the_ones_modinfo_prints(tmp_path: Path, entries: dict[str, str]) -> None:
+    ko = tiny_ko([f"{name}={value}" for name, value in entries.items()])
+    path = tmp_path / "mock.ko"
+    path.write_bytes(ko)
+    told = subprocess.run(["modinfo", "-0", str(path)], capture_output=True, text=True, check=True).stdout.split("\0")
+    printed = dict(entry.split("=", 1) for entry in told[1:] if entry)  # the first one is the file's name
+    assert {name: [value] for name, value in printed.items()} == read_modinfo(ko)
+
+
+@pytest.mark.skipif(shutil.which("modinfo") is None, reason="modinfo (kmod) is not installed")
+def test_the_old_trailer_names_its_signer_as_modinfo_says(tmp_path: Path) -> None:
+    ko = append_signature(tiny_ko(["depends="]), signer=b"Magrathea", key_id=b"\x0a\x0b", signature=bytes(16), id_type=1)
+    path = tmp_path / "mock.ko.xz"
+    path.write_bytes(lzma.compress(ko))
+    told = subprocess.run(["modinfo", "-F", "signer", str(path)], capture_output=True, text=True, check=True).stdout.strip()
+    found = read_signature(path.read_bytes())
+    assert found is not None
+    assert found.signer == told == "Magrathea"
