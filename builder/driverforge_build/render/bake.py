@@ -1,0 +1,72 @@
+"""docker-bake.json: every generated image as a target of `docker buildx bake`, for people and for our own engine alike.
+
+Images of one OS, architecture and driver share two stages. They are targets of their own, to which the images' stages of the
+same names are linked, so a site can put a published image in their place: `--set '*.contexts.jit=docker-image://REF'`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from driverforge_build.render.context import Context
+
+SHARED_STAGES = ("userspace", "jit")
+LOCAL_REPOSITORY = "localhost/driverforge/driver"
+"""The name of images that were built and not pushed."""
+
+
+def target_name(name: str) -> str:
+    """A target's name: bake allows letters, digits, '_' and '-'."""
+    return re.sub(r"[^A-Za-z0-9_-]", "_", name)
+
+
+def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "") -> dict[str, Any]:
+    """The content of docker-bake.json; each context is expected in the folder that has its cell's name, beside the file."""
+    targets: dict[str, Any] = {}
+    for context in contexts:
+        for stage in _linked_stages(context):
+            targets.setdefault(target_name(f"{context.image.shared_id}-{stage}"), _shared_target(context, stage))
+        targets[target_name(context.image.id)] = _target(context, vcs_ref)
+    groups = {"default": {"targets": [target_name(context.image.id) for context in contexts]}}
+    return {"group": groups, "target": dict(sorted(targets.items()))}
+
+
+def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "") -> str:
+    return json.dumps(bake_document(tuple(contexts), vcs_ref=vcs_ref), indent=2, ensure_ascii=False) + "\n"
+
+
+def local_reference(context: Context) -> str:
+    """The name and immutable tag that the engine gives the image."""
+    return f"{LOCAL_REPOSITORY}:{immutable_tag_of(context)}"
+
+
+def immutable_tag_of(context: Context) -> str:
+    """535.261.03-6.1.0-50-cloud-amd64-debian12-r3f2a9c01b7de: written once, ever."""
+    from driverforge_core.tags import immutable_tag
+
+    facts = context.image.facts
+    return str(immutable_tag(facts.driver, facts.os, revision=context.revision, kernel=facts.kernels[0] if facts.kernels else None))
+
+
+def _linked_stages(context: Context) -> tuple[str, ...]:
+    return SHARED_STAGES if context.image.kernel else ()
+
+
+def _shared_target(context: Context, stage: str) -> dict[str, Any]:
+    return {**_common(context), "target": stage}
+
+
+def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
+    labels = {"io.driverforge.inputs": f"sha256:{context.inputs}"}
+    if vcs_ref:
+        labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
+    links = {stage: f"target:{target_name(f'{context.image.shared_id}-{stage}')}" for stage in _linked_stages(context)}
+    return {**_common(context), **({"contexts": links} if links else {}), "labels": labels, "tags": [local_reference(context)]}
+
+
+def _common(context: Context) -> dict[str, Any]:
+    image = context.image
+    return {"context": image.id, "platforms": [f"linux/{image.arch}"], "args": {"SOURCE_DATE_EPOCH": str(image.epoch)}}

@@ -1,0 +1,102 @@
+"""The folder of one image: what `docker buildx build` is given. A value first (path → content), a folder on disk after that."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverforge_build.lock import LockedPackage
+from driverforge_build.render import templates
+from driverforge_build.render.library import library_files
+from driverforge_build.render.spec import ImageSpec
+from driverforge_core.errors import StorageFailed
+
+SHARED_SCRIPTS = ("fetch-pinned",)
+PLACING_SCRIPTS = {"runfile": ("runfile",), "packages": ("place-source", "place-firmware")}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """A file of a context."""
+
+    content: bytes
+    executable: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Everything that goes into an image but the base's and the packages' own bytes, which the Dockerfile and the pins name.
+
+    `inputs` is the sha256 over it all: two images with the same value were made from the same things.
+    """
+
+    image: ImageSpec
+    entries: Mapping[str, Entry]
+
+    @property
+    def inputs(self) -> str:
+        digest = hashlib.sha256(f"platform=linux/{self.image.arch}\nepoch={self.image.epoch}\n".encode())
+        for path, entry in sorted(self.entries.items()):
+            digest.update(f"{path}\0{int(entry.executable)}\0{len(entry.content)}\0".encode() + entry.content)
+        return digest.hexdigest()
+
+    @property
+    def revision(self) -> str:
+        """The revision of the immutable tag: the inputs' first 12 hexadecimal digits."""
+        return self.inputs[:12]
+
+
+def context_of(image: ImageSpec, folder: Path) -> Context:
+    """The context of an image, from the templates and scripts in `folder`."""
+    scripts = [*(f"scripts/{name}" for name in (*SHARED_SCRIPTS, *PLACING_SCRIPTS[image.payload])), f"{image.family}/manager"]
+    entries = {
+        "Dockerfile": Entry(content=templates.dockerfile(image, folder).encode()),
+        "image.jit.json": Entry(content=image.jit_facts.to_json().encode()),
+        **({"image.precompiled.json": Entry(content=image.facts.to_json().encode())} if image.kernel else {}),
+        **{f"pins/{name}": Entry(content=pin_list(packages).encode()) for name, packages in image.pins.items()},
+        **{f"scripts/{Path(name).name}": Entry(content=(folder / name).read_bytes(), executable=True) for name in scripts},
+        **{
+            f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True) for name in templates.PROGRAMS
+        },
+        **{f"lib/{name}": Entry(content=content) for name, content in library_files().items()},
+    }
+    return Context(image=image, entries=dict(sorted(entries.items())))
+
+
+def pin_list(packages: Iterable[LockedPackage]) -> str:
+    """The list that dockerfiles/scripts/fetch-pinned reads, one package a line, sorted."""
+    ordered = sorted(packages, key=lambda package: (package.name, package.version))
+    lines = [f"{pin.sha256} {pin.size} {pin.suite} {pin.path} {pin.name} {pin.version}\n" for pin in ordered]
+    return "# SHA256 SIZE REPOSITORY PATH NAME VERSION; written by driverforge from the lock\n" + "".join(lines)
+
+
+def write_context(context: Context, folder: Path) -> None:
+    """Make `folder` hold exactly the context. What is right already is left alone; times are the image's, not today's.
+
+    Raises StorageFailed.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for stale in sorted(folder.rglob("*"), reverse=True):
+            inside = stale.relative_to(folder).as_posix()
+            if stale.is_dir() and not stale.is_symlink():
+                if not any(path.startswith(f"{inside}/") for path in context.entries):
+                    stale.rmdir()
+            elif inside not in context.entries:
+                stale.unlink()
+        for path, entry in context.entries.items():
+            _write(folder / path, entry, context.image.epoch)
+    except OSError as error:
+        raise StorageFailed(f"{error.filename or folder} cannot be written: {error.strerror}", resolution="give another --output") from error
+
+
+def _write(path: Path, entry: Entry, epoch: int) -> None:
+    mode = 0o755 if entry.executable else 0o644
+    if not (path.is_file() and path.read_bytes() == entry.content):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(entry.content)
+    path.chmod(mode)
+    os.utime(path, (epoch, epoch))

@@ -1,0 +1,56 @@
+"""The Python packages that go into an image, taken from this very installation: no index, no pip in a RUN, no other version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from driverforge_core.errors import InputError
+
+OWN = ("driverforge_core", "driverforge_oci", "driverforge_node")
+THIRD_PARTY = ("h2", "hpack", "hyperframe", "tomlrt", "typing_extensions")
+"""Pure Python, so that one tree serves every base image and CPU; their licences go along."""
+
+
+@cache
+def library_files() -> dict[str, bytes]:
+    """Files below /opt/driverforge/lib: path -> content.
+
+    Raises InputError when a package is not installed, or is not pure Python.
+    """
+    files: dict[str, bytes] = {}
+    for name in (*OWN, *THIRD_PARTY):
+        files.update(_package(name))
+    for name in THIRD_PARTY:
+        files.update(_licences(name))
+    return dict(sorted(files.items()))
+
+
+def _package(name: str) -> Iterator[tuple[str, bytes]]:
+    spec = find_spec(name)
+    if spec is None:
+        raise InputError(f"the Python package {name} is not installed", resolution="pip install 'driverforge[build]'")
+    if not spec.submodule_search_locations:
+        assert spec.origin is not None
+        yield f"{name}.py", Path(spec.origin).read_bytes()
+        return
+    for folder in map(Path, spec.submodule_search_locations):
+        for path in sorted(folder.rglob("*")):
+            inside = path.relative_to(folder)
+            if not path.is_file() or "__pycache__" in inside.parts:
+                continue
+            if path.suffix in {".so", ".pyd"}:
+                raise InputError(
+                    f"the Python package {name} here has compiled parts ({inside}), which fit one machine only",
+                    resolution=f"pip install --no-binary {name} --force-reinstall {name}",
+                )
+            yield f"{name}/{inside.as_posix()}", path.read_bytes()
+
+
+def _licences(name: str) -> Iterator[tuple[str, bytes]]:
+    for path in metadata.files(name) or ():
+        if ".dist-info" in path.parts[0] and path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE")):
+            yield f"licenses/{name}/{path.name}", Path(str(path.locate())).read_bytes()

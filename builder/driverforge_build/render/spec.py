@@ -1,0 +1,255 @@
+"""What an image is made of: the frozen value that the templates read. Without a pin for every download there is none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from driverforge_build.lock import Lock, LockedKernel, LockedPackage, TargetLock
+from driverforge_build.matrix import Cell
+from driverforge_core.arch import to_machine
+from driverforge_core.driver import DriverVersion
+from driverforge_core.errors import InputError, Unsupported
+from driverforge_core.image import ImageFacts
+
+EARLIEST_EPOCH = 315532800  # 1980-01-01: the oldest time that a zip archive, and so every tool, can tell
+FIRMWARE = "/opt/driverforge/firmware"
+SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Kernel module sources of one type. `path` is theirs in the image; `tree` where a package has them, '' inside a runfile."""
+
+    module_type: str
+    path: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runfile:
+    """NVIDIA's self-extracting archive."""
+
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageSpec:
+    """One image. `pins` maps the name of a list in the context to its packages; `kernel` is '' for a JIT image.
+
+    `epoch` is the date of the newest repository that was read, in seconds: the image's and its files' time.
+    """
+
+    id: str
+    title: str
+    os: str
+    arch: str
+    family: str
+    base: str
+    python: str
+    driver: str
+    branch: int
+    payload: str
+    kernel: str
+    module_types: tuple[str, ...]
+    sources: tuple[Source, ...]
+    firmware_tree: str
+    runfile: Runfile | None
+    pins: Mapping[str, tuple[LockedPackage, ...]]
+    labels: tuple[tuple[str, str], ...]
+    jit_facts: ImageFacts
+    facts: ImageFacts
+    epoch: int = field(default=EARLIEST_EPOCH)
+
+    @property
+    def shared_id(self) -> str:
+        """What cells whose images share user space and tool chain have in common: 'debian12-amd64-535.261.03'."""
+        return f"{self.os}-{self.arch}-{self.driver}"
+
+
+def image_specs(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str] | None = None, lock_path: str = "") -> tuple[ImageSpec, ...]:
+    """The images of `cells`. `bases` maps OS keys to base images of the site.
+
+    Raises InputError with every cell that has downloads without a pin, and the command that pins them.
+    """
+    specs: list[ImageSpec] = []
+    unpinned: dict[str, list[str]] = {}
+    for cell in cells:
+        missing = missing_pins(cell, lock)
+        if missing:
+            unpinned[cell.key] = missing
+        else:
+            specs.append(_spec(cell, lock, (bases or {}).get(cell.os.id, cell.os.base)))
+    if unpinned:
+        lock_option = f" --lock {lock_path}" if lock_path else ""
+        raise InputError(
+            f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
+            details=[f"{cell}: {problem}" for cell, problems in unpinned.items() for problem in problems],
+            resolution="driverforge lock" + lock_option + "".join(f" --select '{cell}'" for cell in unpinned),
+        )
+    return tuple(specs)
+
+
+def missing_pins(cell: Cell, lock: Lock) -> list[str]:
+    """The downloads of a cell that the lock does not pin, one sentence each."""
+    if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
+        problems = [f"the runfile of {cell.driver.version} has no sha256 for {cell.arch} in the matrix"]
+    else:
+        problems = []
+    target = lock.target(cell.os.id, cell.arch)
+    roles = target.drivers.get(cell.driver.version) if target else None
+    if target is None or roles is None:
+        return [*problems, f"the lock does not know {cell.driver.version} for {cell.os.id}-{cell.arch}"]
+    problems += [f"no package is pinned for the role {role!r}" for role in _roles(cell) if not roles.get(role)]
+    if cell.driver.payload == "packages":
+        names = {package.name for package in roles.get("source", ())}
+        problems += [f"the package {name} (sources) is not pinned" for _, name in _source_packages(cell) if name not in names]
+    if cell.kernel and not (kernel := target.kernels.get(str(cell.kernel))):
+        problems.append(f"the headers of {cell.kernel} are not pinned")
+    elif cell.kernel and kernel and not kernel.headers:
+        problems.append(f"{cell.kernel} has no header packages in the lock")
+    return problems
+
+
+def _roles(cell: Cell) -> list[str]:
+    roles = ["tools", "toolchain"]
+    if cell.driver.payload == "packages":
+        roles.append("userspace")
+        if cell.driver.firmware:
+            roles.append("firmware")
+    return roles
+
+
+def jit_module_types(cell: Cell) -> tuple[str, ...]:
+    """Module types of the JIT stage, which kernels share: what an exclusion takes from one kernel alone stays in it."""
+    gone = {kind for row in cell.dropped if not (row.flavours or row.kernels) for kind in row.module_types}
+    return tuple(kind for kind in cell.driver.module_types if kind not in gone)
+
+
+def _filled(text: str, cell: Cell) -> str:
+    """A matrix text with its placeholders filled in."""
+    values = {
+        "{version}": cell.driver.version,
+        "{branch}": cell.driver.branch,
+        "{release}": str(cell.kernel or ""),
+        "{machine}": to_machine(cell.arch),
+    }
+    for name, value in values.items():
+        text = text.replace(name, value)
+    return text
+
+
+def _source_packages(cell: Cell) -> list[tuple[str, str]]:
+    return [(row.id, _filled(name, cell)) for row in cell.driver.modules if row.id in jit_module_types(cell) for name in row.packages]
+
+
+def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
+    target = lock.target(cell.os.id, cell.arch)
+    assert target is not None
+    if cell.driver.payload == "image":
+        raise Unsupported(f"{cell.id}: payload `image` cannot be built by this version", resolution="use payload packages or runfile")
+    kernel = target.kernels[str(cell.kernel)] if cell.kernel else None
+    sources = _sources(cell)
+    jit_facts = _facts(cell, sources)
+    facts = replace(jit_facts, variant="precompiled", kernels=(cell.kernel,), module_types=cell.module_types, sources={}) if cell.kernel else jit_facts
+    runs_file = cell.driver.payload == "runfile"
+    return ImageSpec(
+        id=cell.key,
+        title=_title(cell),
+        os=cell.os.id,
+        arch=cell.arch,
+        family=cell.os.family,
+        base=base,
+        python=cell.os.python.executable,
+        driver=cell.driver.version,
+        branch=int(cell.driver.branch),
+        payload=cell.driver.payload,
+        kernel=str(cell.kernel or ""),
+        module_types=cell.module_types,
+        sources=sources,
+        firmware_tree=_filled(cell.driver.firmware.tree, cell) if cell.driver.firmware and not runs_file else "",
+        runfile=Runfile(url=_filled(cell.driver.url or "", cell), sha256=cell.driver.sha256[cell.arch]) if runs_file else None,
+        pins=_pins(cell, target.drivers[cell.driver.version], kernel),
+        labels=_labels(cell, base),
+        jit_facts=jit_facts,
+        facts=facts,
+        epoch=_epoch(target),
+    )
+
+
+def _sources(cell: Cell) -> tuple[Source, ...]:
+    trees = {row.id: _filled(row.tree, cell) for row in cell.driver.modules}
+    return tuple(
+        Source(module_type=kind, path=f"/usr/src/nvidia-{cell.driver.version}/{SOURCE_FOLDERS[kind]}", tree=trees.get(kind, ""))
+        for kind in jit_module_types(cell)
+    )
+
+
+def _pins(
+    cell: Cell, roles: Mapping[str, tuple[LockedPackage, ...]], kernel: LockedKernel | None
+) -> dict[str, tuple[LockedPackage, ...]]:
+    """Lists by the name of their file. Interpreter and tools go with the user space: one list, one RUN, one layer."""
+    pins = {
+        "userspace": _unique((*roles.get("tools", ()), *roles.get("userspace", ()))),
+        "toolchain": _unique(roles.get("toolchain", ())),
+    }
+    if cell.driver.payload == "packages":
+        pins["firmware"] = roles.get("firmware", ())
+        for kind in jit_module_types(cell):
+            names = {name for source, name in _source_packages(cell) if source == kind}
+            pins[f"source-{kind}"] = tuple(package for package in roles["source"] if package.name in names)
+    if kernel:
+        pins["headers"] = kernel.headers
+    return {name: packages for name, packages in pins.items() if packages}
+
+
+def _unique(packages: Iterable[LockedPackage]) -> tuple[LockedPackage, ...]:
+    by_key = {package.key: package for package in packages}
+    return tuple(by_key[key] for key in sorted(by_key))
+
+
+def _facts(cell: Cell, sources: tuple[Source, ...]) -> ImageFacts:
+    return ImageFacts(
+        os=cell.id.os,
+        arch=cell.arch,
+        driver=DriverVersion(cell.driver.version),
+        payload=cell.driver.payload,
+        module_types=jit_module_types(cell),
+        variant="jit",
+        kernels=(),
+        sources={source.module_type: source.path for source in sources},
+        firmware=FIRMWARE,
+    )
+
+
+def _epoch(target: TargetLock) -> int:
+    dates = [int(datetime.fromisoformat(repository.date).timestamp()) for repository in target.repositories if repository.date]
+    return max([EARLIEST_EPOCH, *dates])
+
+
+def _title(cell: Cell) -> str:
+    what = f"kernel modules for {cell.kernel}" if cell.kernel else "compiles its kernel modules on the node"
+    return f"NVIDIA driver {cell.driver.version} for {cell.os.name} ({cell.arch}), {what}"
+
+
+def _labels(cell: Cell, base: str) -> tuple[tuple[str, str], ...]:
+    """Labels that depend on the cell alone: OCI's, and those that tools for NVIDIA's images read."""
+    version = f"{cell.driver.branch}-{cell.kernel}" if cell.kernel else cell.driver.version
+    title = _title(cell)
+    return (
+        ("name", "NVIDIA Driver Container"),
+        ("vendor", "driverforge"),
+        ("version", version),
+        ("release", str(cell.kernel or "N/A")),
+        ("summary", title),
+        ("description", title),
+        ("io.k8s.display-name", "NVIDIA Driver Container"),
+        ("io.driverforge.cell", cell.key),
+        ("org.opencontainers.image.title", "NVIDIA Driver Container"),
+        ("org.opencontainers.image.description", title),
+        ("org.opencontainers.image.vendor", "driverforge"),
+        ("org.opencontainers.image.version", version),
+        ("org.opencontainers.image.base.name", base),
+    )
