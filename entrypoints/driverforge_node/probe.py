@@ -26,11 +26,11 @@ def read(path: "str") -> "str | None":
         return None
 
 
-def phase_of(status: "str") -> "str":
-    """The phase in our status file. It is written by us, a key a line, so no JSON parser is needed (nor loaded) for it."""
+def field(status: "str", name: "str") -> "str":
+    """A top-level value of our status file. It is written by us, a key a line, so no JSON parser is needed (nor loaded) for it."""
     for line in status.splitlines():
-        key, _, value = line.strip().partition(": ")
-        if key == '"phase"':
+        key, _, value = line.partition(": ")
+        if key == f'  "{name}"':
             return value.strip('",')
     return ""
 
@@ -44,9 +44,12 @@ def reason_not_ready(look: "Callable[[str], str | None]" = read) -> "str | None"
     if daemons is not None and daemons.strip() != "Ready":
         return f"{DAEMONS} says {daemons.strip() or 'nothing'!r}, not 'Ready'"
     status = look(STATUS)
-    if status is not None and phase_of(status) != "ready":
-        return f"{STATUS} says phase {phase_of(status)!r}, not 'ready'"
-    return None
+    if status is None:
+        return None
+    if field(status, "phase") != "ready":
+        return f"{STATUS} says phase {field(status, 'phase')!r}, not 'ready'"
+    pid = field(status, "pid")
+    return None if look(f"/proc/{pid}/stat") else f"{STATUS} is from process {pid}, which is gone"
 
 
 def main(argv: "Sequence[str]") -> "int":

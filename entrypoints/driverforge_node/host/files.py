@@ -41,17 +41,21 @@ def reported(doing: str) -> Iterator[None]:
 
 
 class RootedFiles:
-    """The `Files` port over real files; absolute symbolic links inside a root stay inside it."""
+    """The `Files` port over real files; absolute symbolic links inside a root stay inside it.
 
-    def __init__(self, root: str = "/") -> None:
+    `root` is what the process calls it, `beneath` a folder that stands for the process's own '/' (tests).
+    """
+
+    def __init__(self, root: str = "/", *, beneath: str = "") -> None:
         self._root = root.rstrip("/") or "/"
+        self._prefix = beneath + self._root.rstrip("/")
 
     @property
     def root(self) -> str:
         return self._root
 
     def _outside(self, path: str) -> str:
-        return path if self._root == "/" else self._root + path
+        return self._prefix + path
 
     def resolve(self, path: str) -> str:
         """Follow links component by component: under /proc/1/root the kernel would take an absolute one from our own root."""
@@ -79,7 +83,7 @@ class RootedFiles:
 
     def real(self, path: str) -> str:
         """The path to hand to the kernel."""
-        return path if self._root == "/" else self._outside(self.resolve(path))
+        return self._outside(self.resolve(path)) if self._prefix else path
 
     def _unresolved_leaf(self, path: str) -> str:
         parent, _, name = path.rstrip("/").rpartition("/")
@@ -182,6 +186,12 @@ class RootedFiles:
         except OSError:
             return None
         return found.st_dev, found.st_ino
+
+    def size(self, path: str) -> int | None:
+        try:
+            return os.stat(self.real(path)).st_size
+        except OSError:
+            return None
 
     def device_number(self, path: str) -> tuple[int, int] | None:
         try:

@@ -91,6 +91,9 @@ class Files(Protocol):
     def identity(self, path: str) -> tuple[int, int] | None:
         """(device, inode) of what `path` leads to: equal for two paths to one file or directory. None where there is nothing."""
 
+    def size(self, path: str) -> int | None:
+        """Bytes of a file, None where there is none."""
+
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         """A character device that everybody may use (0666), as nvidia-modprobe makes it; an existing one with these numbers stays."""
 

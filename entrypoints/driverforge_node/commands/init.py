@@ -1,0 +1,66 @@
+"""`driverctl init`: load the driver, publish its root, stay until stopped."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from driverforge_core.errors import DriverforgeError
+from driverforge_node import log
+from driverforge_node.driver import paths, status
+from driverforge_node.driver.facts import Facts, Wanted
+from driverforge_node.driver.loop import Stopped, drive, roll_back
+from driverforge_node.driver.observe import observe
+from driverforge_node.driver.plan import Blocked, next_steps
+from driverforge_node.driver.session import exclusive, gate_for, print_plan, wanted_state
+from driverforge_node.driver.stop import stop
+from driverforge_node.driver.supervise import Supervised, supervise
+from driverforge_node.host.ports import Host
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--plan", action="store_true", help="print what would be done now, and what is not known yet; change nothing")
+    parser.add_argument("--confirm", action="store_true", help="ask on the terminal before each step")
+    parser.add_argument("--no-build", action="store_true", help="never compile: use modules of the image or of the node's cache")
+    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes for a compilation (default: one a processor)")
+
+
+def run(args: argparse.Namespace, host: Host) -> int:
+    """Exit status 0 after a stop signal, also when the driver stays loaded because it is in use (the holders are logged)."""
+    wanted = wanted_state(host, "serve", may_build=not args.no_build, jobs=args.jobs)
+    if args.plan:
+        return print_plan(host, wanted, sys.stdout)
+    before = observe(host, wanted)
+    plan = next_steps(before, wanted)
+    if isinstance(plan, Blocked):
+        raise plan.error
+    pid = os.getpid()
+    host.clock.wait(0)  # from here on a stop signal ends the run in an orderly way
+    with exclusive(host, pid):
+        status.write(host, phase="starting", pid=pid, facts=before, wanted=wanted)
+        try:
+            drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
+        except Stopped as stopped:
+            log.warning(stopped.brief)
+            return stop(host, wanted)
+        except DriverforgeError as error:
+            left = roll_back(host, wanted, before)
+            error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
+            raise
+        serve(host, wanted, pid)
+        return stop(host, wanted)
+
+
+def serve(host: Host, wanted: Wanted, pid: int) -> None:
+    """From ready to the stop signal."""
+    facts: Facts = observe(host, wanted)
+    log.info("ready", driver=wanted.driver, type=facts.loaded_type, kernel=facts.release, root=paths.ROOT)
+    if not facts.root_shared:
+        log.warning("the host does not see the driver's root", fix="mount /run/nvidia with Bidirectional propagation")
+
+    def changed(daemons: tuple[Supervised, ...]) -> None:
+        status.write(host, phase="ready", pid=pid, facts=facts, wanted=wanted, daemons=daemons)
+
+    signal = supervise(host, changed)
+    log.info("stopping", signal=signal)

@@ -1,0 +1,85 @@
+"""What must hold before anything is touched."""
+
+from __future__ import annotations
+
+from driverforge_core.errors import DriverforgeError, NotPermitted, StorageFailed, Unavailable, Unsupported
+from driverforge_node.driver.facts import Facts, Wanted
+
+RESERVE = 16 << 20  # bytes beside the modules: indexes, in-tree modules, status files
+OURS = ("", "nvidia")
+
+
+def preflight(facts: Facts, wanted: Wanted) -> DriverforgeError | None:
+    """The first reason not to start, None when there is none. The source of the modules is judged later, by source.py."""
+    if facts.user != 0:
+        return not_root(facts.user)
+    if facts.image is None:
+        return Unsupported(
+            "this is not a driver image: it does not say what it holds",
+            details=["/opt/driverforge/image.json is missing"],
+            resolution="run driverctl from an image that `driverforge build` made",
+        )
+    if wanted.driver != facts.image.driver.text:
+        return Unsupported(
+            f"DRIVER_VERSION={wanted.driver}, but the image holds driver {facts.image.driver}",
+            resolution="leave DRIVER_VERSION as the image sets it, or use the image of that version",
+        )
+    return gpu_problem(facts) or signature_problem(facts, wanted) or space_problem(facts)
+
+
+def not_root(user: int) -> NotPermitted:
+    return NotPermitted(
+        "loading a driver needs root",
+        details=[f"effective user id {user}"],
+        resolution="run as root in a privileged container (securityContext.privileged: true), or with sudo",
+    )
+
+
+def gpu_problem(facts: Facts) -> DriverforgeError | None:
+    if not facts.gpus:
+        return Unavailable(
+            "no NVIDIA GPU on this node",
+            details=["no PCI device of vendor 10de with class 0300 or 0302 in /sys/bus/pci/devices"],
+            resolution="schedule the driver on nodes with a GPU (node label feature.node.kubernetes.io/pci-10de.present=true), "
+            "or check `lspci -d 10de:`",
+        )
+    if any(gpu.driver in OURS for gpu in facts.gpus):
+        return None
+    owners = sorted({gpu.driver for gpu in facts.gpus})
+    return Unsupported(
+        f"every NVIDIA GPU on this node belongs to another driver: {', '.join(owners)}",
+        details=[f"{gpu.address} [{gpu.vendor:04x}:{gpu.device:04x}] is bound to {gpu.driver}" for gpu in facts.gpus],
+        resolution=owner_resolution(owners),
+    )
+
+
+def owner_resolution(owners: list[str]) -> str:
+    if "nouveau" in owners:
+        return "keep nouveau from loading (modprobe.d: blacklist nouveau, options nouveau modeset=0; update the initramfs; reboot)"
+    if "vfio-pci" in owners:
+        return "this node passes its GPUs to virtual machines: leave it out of the driver's nodes, or unbind them from vfio-pci"
+    return f"unbind the GPU: echo ADDRESS > /sys/bus/pci/drivers/{owners[0]}/unbind"
+
+
+def signature_problem(facts: Facts, wanted: Wanted) -> NotPermitted | None:
+    """Unsigned modules on a kernel that takes none: known before anything is unloaded. A wrong key only the kernel can tell."""
+    fitting = [s for s in facts.sources if wanted.module_type in ("auto", s.modules.module_type)]
+    if not facts.enforced or not fitting or any(source.signer for source in fitting):
+        return None
+    return NotPermitted(
+        "this kernel takes signed modules only, and the modules for it are unsigned",
+        details=[facts.enforced, *(f"{source.path}/nvidia.ko has no signature" for source in fitting)],
+        resolution="use an image with signed modules whose key the node's firmware or MOK list holds (mokutil --list-enrolled), "
+        "or turn Secure Boot off",
+    )
+
+
+def space_problem(facts: Facts) -> StorageFailed | None:
+    need = RESERVE + max((source.size for source in facts.sources), default=0)
+    if facts.free >= need:
+        return None
+    return StorageFailed(
+        "not enough free space for the kernel modules",
+        details=[f"{facts.free >> 20} MiB free under /lib/modules, {need >> 20} MiB needed"],
+        resolution="free space on the file system of the container runtime (df -h /var/lib/containerd), then start again",
+    )

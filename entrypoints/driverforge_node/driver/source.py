@@ -1,0 +1,59 @@
+"""Where the modules come from: the image, the node's cache, or a compilation here; and of which type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from driverforge_core.driver import DriverVersion
+from driverforge_core.errors import Unsupported
+from driverforge_node.driver.facts import Facts, Source, Wanted
+
+OPEN_BY_DEFAULT = 560  # NVIDIA's installer recommends the open modules from this branch on
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The module set to load; `source` is None where it has to be compiled first."""
+
+    module_type: str
+    source: Source | None
+    reason: str
+
+
+def choose(facts: Facts, wanted: Wanted) -> Choice:
+    """The first source that fits. Raises Unsupported where there is none, with what the image has and what to do."""
+    for module_type in type_order(wanted):
+        for source in facts.sources:
+            if source.modules.module_type == module_type:
+                where = "the image has" if source.place == "image" else "the node's cache has"
+                return Choice(
+                    module_type=module_type, source=source, reason=f"{where} {module_type} modules {wanted.driver} for {facts.release}"
+                )
+        if wanted.may_build and facts.image and module_type in facts.image.sources:
+            reason = f"neither the image nor the node's cache has {module_type} modules {wanted.driver} for {facts.release}"
+            return Choice(module_type=module_type, source=None, reason=f"{reason}; the image has their source: compiling here")
+    raise nothing_fits(facts, wanted)
+
+
+def type_order(wanted: Wanted) -> tuple[str, ...]:
+    """Module types to try, best first."""
+    if wanted.module_type != "auto":
+        return (wanted.module_type,)
+    return ("open", "proprietary") if DriverVersion.parse(wanted.driver).branch >= OPEN_BY_DEFAULT else ("proprietary", "open")
+
+
+def nothing_fits(facts: Facts, wanted: Wanted) -> Unsupported:
+    types = " or ".join(type_order(wanted))
+    kernels = ", ".join(facts.image_kernels) or "no kernel"
+    sources = ", ".join(facts.image.sources) if facts.image and facts.image.sources else "none"
+    kept = "" if wanted.may_build else " (compiling was not asked for)"
+    return Unsupported(
+        f"this image has no {types} modules of driver {wanted.driver} for the running kernel {facts.release}",
+        details=[
+            f"modules in the image: for {kernels}",
+            "modules in the node's cache: none that fit",
+            f"sources in the image: {sources}{kept}",
+        ],
+        resolution=f"use an image with modules for {facts.release}, or one that can compile them (tag <driver>-<os>), "
+        "or boot a kernel that the image knows",
+    )
