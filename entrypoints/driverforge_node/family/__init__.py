@@ -1,6 +1,7 @@
 """OS families: what differs between Debian's, Red Hat's and SUSE's kernels and packages, one module each.
 
-`debian`, `rhel` and `suse` satisfy `Family`; nothing else in the node knows the name of a distribution's package or the shape of its header tree.
+`debian`, `rhel` and `suse` satisfy `Family`. Nothing else in the node knows the name of a distribution's package or the shape of its
+header tree.
 """
 
 from __future__ import annotations
@@ -58,7 +59,10 @@ class Family(Protocol):
         """Ways to ask the repositories for header packages, in order; the first that answers wins."""
 
     def header_tree(self, kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
-        """Find the build files in unpacked header packages, and make them usable there. Raises Unsupported where they hold another kernel's."""
+        """Find the build files in unpacked header packages, and make them usable there.
+
+        Raises Unsupported where they are another kernel's, or not all that is needed.
+        """
 
     def compiler(self, files: Files, tree: HeaderTree) -> Compiler: ...
 

@@ -34,7 +34,7 @@ def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"linux-image-{kernel}", f"linux-modules-{kernel}", f"linux-modules-extra-{kernel}")
 
 
-def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
+def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:  # noqa: ARG001
     """apt asks all of its suites at once."""
     return (Attempt(name="configured suites"),)
 

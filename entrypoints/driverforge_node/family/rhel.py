@@ -47,7 +47,10 @@ def el_version(release: OsRelease, kernel: KernelRelease) -> tuple[str, str]:
 
 
 def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
-    """On RHEL: extended update support first (older minor releases' kernels live there, in AppStream from 9 on), then the plain ones, then any minor."""
+    """On RHEL: extended update support first, then the minor release's plain repositories, then those of the newest minor release.
+
+    The headers of older minor releases' kernels are in the former (NVIDIA/gpu-driver-container#793: in AppStream from 9 on).
+    """
     major, minor = el_version(release, kernel)
     pinned = environ.get("DNF_RELEASEVER") or (f"{major}.{minor}" if minor else major)
     plain = Attempt(name=f"release {pinned}", releasever=pinned)

@@ -1,6 +1,7 @@
 """SUSE Linux Enterprise and openSUSE Leap.
 
-The package version is the kernel release without its flavour; the flavour's build files (kernel-FLAVOUR-devel) point to the shared source of kernel-devel.
+The package version is the kernel release without its flavour; the flavour's build files (kernel-FLAVOUR-devel) point to the shared source
+of kernel-devel.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"kernel-{flavour}={version}",)
 
 
-def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
+def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:  # noqa: ARG001
     return (Attempt(name="configured repositories"),)
 
 

@@ -18,10 +18,11 @@ HEADER_PACKAGE = re.compile(r"^linux-(?:[\w.+-]+-)?headers-|^linux-kbuild-")
 RELATION = re.compile(r"^\s*(?P<name>[a-z0-9][a-z0-9+.-]*)(?::\w+)?\s*(?:\(\s*(?P<operator>[<>=]+)\s*(?P<version>[^)\s]+)\s*\))?")
 FETCH_FAILED = re.compile(r"^[EW]: (?:Failed to fetch|Some index files failed|The repository '.*' (?:does not have|is not))", re.MULTILINE)
 NOT_REACHED = re.compile(
-    r"Could not resolve|Temporary failure resolving|Could not connect|Cannot initiate|Unable to connect|Connection failed|Connection timed out"
-    r"|Connection refused|certificate|Failed to fetch|Could not handshake|Hash Sum mismatch"
+    r"Could not resolve|Temporary failure resolving|Could not connect|Cannot initiate|Unable to connect|Connection failed"
+    r"|Connection timed out|Connection refused|certificate|Failed to fetch|Could not handshake|Hash Sum mismatch"
 )
-OPTIONS = ("-o", "APT::Sandbox::User=root", "-o", "Acquire::Retries=2", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30")
+SETTINGS = ("APT::Sandbox::User=root", "Acquire::Retries=2", "Acquire::http::Timeout=30", "Acquire::https::Timeout=30")
+OPTIONS = tuple(word for setting in SETTINGS for word in ("-o", setting))
 
 
 def suffix() -> str:
@@ -46,7 +47,7 @@ def relations(depends: str) -> tuple[tuple[str, str], ...]:
     return tuple(found)
 
 
-def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:  # noqa: ARG001
     update = _run(access, "apt-get", "-q", "update")
     stale = not update.ok or FETCH_FAILED.search(update.stdout + update.stderr) is not None
     wanted: dict[str, str] = {}

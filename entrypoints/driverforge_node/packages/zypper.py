@@ -11,7 +11,10 @@ from driverforge_node.host.ports import Result
 from driverforge_node.packages import Access, Attempt, Package, headers_missing, mirror_unreachable, rpm, storage_or
 
 NO_SUCH_PACKAGE = 104  # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8)
-NOT_REACHED = re.compile(r"Valid metadata not found|Download \(curl\) error|Could not resolve host|Connection failed|Some of the repositories have not been refreshed|Timeout exceeded")
+NOT_REACHED = re.compile(
+    r"Valid metadata not found|Download \(curl\) error|Could not resolve host|Connection failed|Timeout exceeded"
+    r"|Some of the repositories have not been refreshed"
+)
 
 
 def suffix() -> str:
@@ -25,7 +28,10 @@ def _run(access: Access, into: str, *arguments: str) -> Result:
 
 
 def newest(search: str, version: str) -> str | None:
-    """The newest edition of a `zypper --xmlout search --details` that is `version` or a rebuild of it ('V' or 'V.1'): uname does not show the rebuild."""
+    """The newest edition in the answer of `zypper --xmlout search --details` that is `version` or a rebuild of it ('V.1').
+
+    A rebuild does not show in uname -r.
+    """
     try:
         tree = ET.fromstring(search)  # noqa: S314
     except ET.ParseError:
@@ -35,7 +41,7 @@ def newest(search: str, version: str) -> str | None:
     return max(fitting, key=rpmversion.key, default=None)
 
 
-def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:  # noqa: ARG001
     refresh = _run(access, into, "refresh")
     exact = []
     for wanted in names:

@@ -1,0 +1,63 @@
+"""Local (unix) stream sockets, for the runtimes' own interfaces."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from driverforge_core.errors import TemporaryFailure, Unavailable
+
+PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
+
+
+class UnixConnection:
+    """The `Connection` port of runtime/ports.py over a connected socket."""
+
+    def __init__(self, connected: socket.socket) -> None:
+        self._socket = connected
+
+    def peer_pid(self) -> int:
+        """PID of the process that listens, in our PID namespace; 0 when it is in none that we see (unix(7), SO_PEERCRED)."""
+        pid: int = PEER.unpack(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))[0]
+        return pid
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise Unavailable("the other side closed the connection", details=[str(error)]) from error
+
+    def receive(self, size: int) -> bytes:
+        try:
+            return self._socket.recv(size)
+        except TimeoutError as error:
+            raise TemporaryFailure("no answer in time") from error
+        except OSError as error:
+            raise Unavailable("the connection broke", details=[str(error)]) from error
+
+
+class UnixSockets:
+    """The `Sockets` port."""
+
+    @contextmanager
+    def connect(self, path: str, *, timeout: float) -> Iterator[UnixConnection]:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connected:
+            connected.settimeout(timeout)
+            _connect(connected, path)
+            yield UnixConnection(connected)
+
+
+def _connect(connected: socket.socket, path: str) -> None:
+    folder, _, name = path.rpartition("/")
+    try:
+        # a socket's address has room for 108 bytes only; a descriptor of its folder makes any path short
+        handle = os.open(folder or "/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            connected.connect(f"/proc/self/fd/{handle}/{name}")
+        finally:
+            os.close(handle)
+    except OSError as error:
+        raise Unavailable(f"nothing answers at {path}", details=[str(error)]) from error

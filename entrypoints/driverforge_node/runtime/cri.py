@@ -1,0 +1,112 @@
+"""The container runtime interface, as far as a proof of life goes: Version and Status of runtime.v1 (k8s.io/cri-api api.proto).
+
+One unary gRPC call a connection, over HTTP/2 (grpc.io, "gRPC over HTTP2").
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+import h2.config
+import h2.connection
+import h2.events
+import h2.exceptions
+
+from driverforge_core.errors import Unavailable
+from driverforge_node.runtime.ports import Connection, Sockets
+from driverforge_node.runtime.protobuf import messages, texts
+
+SERVICE = "/runtime.v1.RuntimeService"
+VERBOSE = b"\x08\x01"  # StatusRequest.verbose = true
+UNIMPLEMENTED = "12"  # grpc.io, "Status codes"
+CHUNK = 65536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuntimeStatus:
+    """What the runtime says of itself."""
+
+    pid: int  # of the daemon
+    name: str  # 'containerd'
+    version: str  # '1.6.20~ds1'
+    handlers: tuple[str, ...]  # names that a RuntimeClass may use, sorted
+
+
+def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatus:
+    """Ask the runtime behind the socket `path`. Raises Unavailable with what it said (not there, no CRI service, broken answer)."""
+    with sockets.connect(path, timeout=timeout) as connection:
+        pid = connection.peer_pid()
+        about = call(connection, "Version", b"")
+    with sockets.connect(path, timeout=timeout) as connection:
+        state = call(connection, "Status", VERBOSE)
+    name, version = ("".join(texts(about, number)[:1]) for number in (2, 3))
+    return RuntimeStatus(pid=pid, name=name, version=version, handlers=handlers(state))
+
+
+def handlers(state: bytes) -> tuple[str, ...]:
+    """Handler names of a verbose StatusResponse.
+
+    From the field for them where the runtime has it, and from the effective configuration that containerd 1.x puts into `info`.
+    """
+    named = {name for message in messages(state, 3) for name in texts(message, 1)}
+    for entry in messages(state, 2):
+        if texts(entry, 1) == ["config"]:
+            config = json.loads("".join(texts(entry, 2)))
+            named |= set(config.get("containerd", {}).get("runtimes") or {})
+    return tuple(sorted(named - {""}))
+
+
+class _Call:
+    """The events of one HTTP/2 stream, collected."""
+
+    def __init__(self) -> None:
+        self.body = b""
+        self.headers: dict[str, str] = {}
+        self.ended = False
+
+    def take(self, protocol: h2.connection.H2Connection, data: bytes) -> None:
+        for event in protocol.receive_data(data):
+            if isinstance(event, h2.events.DataReceived):
+                self.body += event.data
+                protocol.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            elif isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
+                self.headers |= {str(name): str(value) for name, value in event.headers}
+            elif isinstance(event, h2.events.StreamEnded | h2.events.StreamReset | h2.events.ConnectionTerminated):
+                self.ended = True
+
+
+def call(connection: Connection, method: str, message: bytes) -> bytes:
+    """One unary call; the response's message. Raises Unavailable with the gRPC status and message when it is no success."""
+    protocol = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
+    protocol.initiate_connection()
+    stream = protocol.get_next_available_stream_id()
+    headers = (
+        (":method", "POST"), (":scheme", "http"), (":authority", "localhost"), (":path", f"{SERVICE}/{method}"),
+        ("te", "trailers"), ("content-type", "application/grpc"), ("user-agent", "driverforge"),
+    )  # fmt: skip
+    protocol.send_headers(stream, headers)
+    protocol.send_data(stream, struct.pack(">BI", 0, len(message)) + message, end_stream=True)
+    answer = _Call()
+    connection.send(protocol.data_to_send())
+    try:
+        while not answer.ended and (data := connection.receive(CHUNK)):
+            answer.take(protocol, data)
+            connection.send(protocol.data_to_send())
+    except h2.exceptions.ProtocolError as error:
+        raise Unavailable(f"the runtime does not speak gRPC: {error}") from error
+    return _message(answer, method)
+
+
+def _message(answer: _Call, method: str) -> bytes:
+    code = answer.headers.get("grpc-status")
+    if code != "0":
+        said = unquote(answer.headers.get("grpc-message", "")) or "the connection ended without an answer"
+        hint = " (its CRI plugin is not loaded)" if code == UNIMPLEMENTED else ""
+        raise Unavailable(f"the runtime does not answer {method}{hint}", details=[f"gRPC status {code or 'none'}: {said}"])
+    if len(answer.body) < 5 or answer.body[0] != 0:
+        raise Unavailable(f"the runtime's answer to {method} is cut off or compressed")
+    (size,) = struct.unpack(">I", answer.body[1:5])
+    return answer.body[5 : 5 + size]
