@@ -7,7 +7,7 @@ repository then. Its bytes are a function of the repositories' content alone: ke
     targets.<os>-<arch>.packages       "name=version" -> pool path, sha256, size, suite; everything below names entries of this table
     targets.<os>-<arch>.drivers        driver version -> role -> package names (roles: ROLES)
     targets.<os>-<arch>.kernels        kernel release -> headers, image, compiler
-    targets.<os>-<arch>.header_facts   header package -> probe -> answer and the line of the header that says so
+    targets.<os>-<arch>.header_facts   header package -> a probe's question -> answer, and the line of the header that says so
     targets.<os>-<arch>.without_headers   releases whose image is still published and whose headers are not
 """
 
@@ -23,7 +23,9 @@ from driverforge_core.errors import InputError
 
 SCHEMA = 1
 ROLES = ("firmware", "source", "tools", "toolchain", "userspace")
-"""What a driver's packages are for: `source` and `firmware` are extracted, the others installed together with what they depend on."""
+"""What a driver's packages are for. `source` and `firmware` are extracted and stand alone. `tools` is whole: what an image of any
+kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the kernel's build programs link), each are
+whole together with `tools`."""
 
 _LINE = 320  # one package on one line: a path, a digest, a suite
 
@@ -60,22 +62,28 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFact:
-    """A probe's answer about a header tree. `value` is '' where the header does not say; `at` is FILE:LINE, `text` what stands there."""
+    """A probe's answer about a header tree: whether drivers that the probe concerns fail to compile, None where it cannot say.
 
-    value: str
-    at: str
-    text: str = ""
+    `found` is the evidence, 'include/linux/pci.h:1460: int pci_resize_resource(...)'.
+    """
+
+    breaks: bool | None
+    found: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedKernel:
-    """What a module build for one kernel release downloads. `compiler` is the command's name (gcc-12) that the headers ask for."""
+    """What a module build for one kernel release downloads. `compiler` is the command's name (gcc-12) that the headers ask for.
+
+    `vendor` maps a driver version to the packages with finished modules, where the distribution makes them.
+    """
 
     release: str
     flavour: str
     compiler: str
     headers: tuple[LockedPackage, ...]
     image: LockedPackage
+    vendor: Mapping[str, tuple[LockedPackage, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +104,8 @@ class TargetLock:
         return f"{self.os}-{self.arch}"
 
     def facts(self, kernel: LockedKernel) -> dict[str, HeaderFact]:
-        """Probe answers of all header packages of a kernel."""
-        return {probe: fact for package in kernel.headers for probe, fact in self.header_facts.get(package.key, {}).items()}
+        """Question to answer, of all header packages of a kernel."""
+        return {question: fact for package in kernel.headers for question, fact in self.header_facts.get(package.key, {}).items()}
 
     def suite(self, name: str) -> Repository | None:
         return next((repository for repository in self.repositories if repository.suite == name), None)
@@ -169,11 +177,12 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
                 compiler=entry["compiler"],
                 headers=tuple(packages[pin] for pin in entry["headers"]),
                 image=packages[entry["image"]],
+                vendor={driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()},
             )
             for release, entry in value["kernels"].items()
         },
         header_facts={
-            pin: {probe: HeaderFact(value=fact["value"], at=fact["at"], text=fact["text"]) for probe, fact in facts.items()}
+            pin: {question: HeaderFact(breaks=fact["breaks"], found=fact["found"]) for question, fact in facts.items()}
             for pin, facts in value["header_facts"].items()
         },
         without_headers=tuple(value["without_headers"]),
@@ -210,7 +219,8 @@ def _repository(entry: Mapping[str, Any]) -> Repository:
 
 def _target_document(target: TargetLock) -> dict[str, Any]:
     named = [package for roles in target.drivers.values() for role in roles.values() for package in role]
-    named += [package for kernel in target.kernels.values() for package in (*kernel.headers, kernel.image)]
+    for kernel in target.kernels.values():
+        named += [*kernel.headers, kernel.image, *(package for packages in kernel.vendor.values() for package in packages)]
     return {
         "synthetic": target.synthetic,
         "repositories": [_repository_document(repository) for repository in target.repositories],
@@ -234,11 +244,12 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
                 "compiler": kernel.compiler,
                 "headers": sorted(package.key for package in kernel.headers),
                 "image": kernel.image.key,
+                "vendor": {driver: sorted(package.key for package in packages) for driver, packages in kernel.vendor.items()},
             }
             for release, kernel in target.kernels.items()
         },
         "header_facts": {
-            pin: {probe: {"value": fact.value, "at": fact.at, "text": fact.text} for probe, fact in facts.items()}
+            pin: {question: {"breaks": fact.breaks, "found": fact.found} for question, fact in facts.items()}
             for pin, facts in target.header_facts.items()
         },
         "without_headers": sorted(target.without_headers),

@@ -1,0 +1,1 @@
+"""Discovery: which kernels and packages signed repositories offer, proven from signature to package digest."""

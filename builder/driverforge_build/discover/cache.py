@@ -1,0 +1,95 @@
+"""What discovery keeps between runs: documents by address (asked again each time) and blobs by digest (never asked again)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from driverforge_core.errors import StorageFailed
+
+
+def default_folder() -> Path:
+    """$XDG_CACHE_HOME/driverforge, else ~/.cache/driverforge."""
+    home = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(home) if home.startswith("/") else Path.home() / ".cache") / "driverforge"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A document whose content may change at its address, with what a conditional request needs."""
+
+    url: str
+    body: bytes
+    etag: str = ""
+    last_modified: str = ""
+
+
+class Cache:
+    """A folder. Every file appears by rename, complete; several runs may share it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def document(self, url: str) -> Document | None:
+        """The last answer kept for an address; one that is not whole counts as none."""
+        path = self._document_path(url)
+        try:
+            head, _, body = path.read_bytes().partition(b"\n")
+            fields = json.loads(head)
+        except (FileNotFoundError, ValueError):
+            return None
+        if fields.pop("sha256", "") != hashlib.sha256(body).hexdigest():
+            return None
+        return Document(**fields, body=body)
+
+    def keep(self, document: Document) -> None:
+        fields = {name: value for name, value in asdict(document).items() if name != "body"}
+        fields["sha256"] = hashlib.sha256(document.body).hexdigest()
+        with self.new_file(self._document_path(document.url)) as file:
+            file.write(json.dumps(fields).encode() + b"\n" + document.body)
+
+    def blob(self, sha256: str) -> Path | None:
+        """The file with that content, read through once more: a damaged one is removed."""
+        path = self.blob_path(sha256)
+        try:
+            with path.open("rb") as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            return None
+        if found == sha256:
+            return path
+        path.unlink(missing_ok=True)
+        return None
+
+    def blob_path(self, sha256: str) -> Path:
+        return self.folder / "blobs" / "sha256" / sha256[:2] / sha256
+
+    @contextmanager
+    def new_file(self, path: Path) -> Iterator[IO[bytes]]:
+        """A file to write that appears at `path` when the block ends well, and not at all when it does not."""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
+                try:
+                    yield file
+                    file.flush()
+                    os.fchmod(file.fileno(), 0o644)
+                    Path(file.name).replace(path)
+                except BaseException:
+                    Path(file.name).unlink(missing_ok=True)
+                    raise
+        except OSError as error:
+            raise StorageFailed(
+                f"cannot write {error.filename or path}: {error.strerror}",
+                resolution="free some space, or choose another folder with --cache-dir",
+            ) from error
+
+    def _document_path(self, url: str) -> Path:
+        return self.folder / "documents" / hashlib.sha256(url.encode()).hexdigest()

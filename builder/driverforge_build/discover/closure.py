@@ -1,0 +1,94 @@
+"""What must be downloaded so that some packages can be installed on nothing: their dependencies, theirs, and so on.
+
+Greedy and without a way back: Pre-Depends and Depends, no Recommends, the first alternative that can be had. Clauses that leave a
+choice wait until all that do not are settled, so that a choice falls on what is there anyway, as apt's resolver does. The result
+depends on the set of roots and the indexes only. What apt would find by going back (a conflict) this does not; the packages are
+installed by apt in the end, which refuses then.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from driverforge_core.errors import Unavailable
+
+from .packages import Catalogue, Clause, Package, Requirement, provided
+
+
+class Unsatisfiable(Unavailable):
+    """A package, or one that it needs, is not in the suites that were read."""
+
+
+def closure(catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = ()) -> tuple[Package, ...]:
+    """The packages that `roots` and their dependencies name, without those that are `given`, by name.
+
+    Raises Unsatisfiable with the chain that leads to what is missing.
+    """
+    there = {package.name: package for package in given}
+    chosen = dict(there)
+    needed_by: dict[str, str] = {}
+    firm: list[tuple[Clause, str]] = [(clause, "") for clause in sorted(set(roots), key=text_of, reverse=True)]
+    choices: deque[tuple[Clause, str]] = deque()
+    while firm or choices:
+        settled = not firm
+        clause, parent = choices.popleft() if settled else firm.pop()
+        if _met(chosen, clause):
+            continue
+        if not settled and _is_choice(catalogue, clause):
+            choices.append((clause, parent))
+            continue
+        package = _first(catalogue, clause)
+        if package is None or package.name in chosen:
+            raise _missing(catalogue, clause, parent, needed_by, chosen)
+        chosen[package.name] = package
+        needed_by[package.name] = parent
+        firm += [(dependency, package.name) for dependency in reversed(package.depends)]
+    return tuple(chosen[name] for name in sorted(chosen) if name not in there)
+
+
+def text_of(clause: Clause) -> str:
+    return " | ".join(str(requirement) for requirement in clause)
+
+
+def _is_choice(catalogue: Catalogue, clause: Clause) -> bool:
+    return len(clause) > 1 or catalogue.candidate(clause[0]) is None
+
+
+def _met(chosen: dict[str, Package], clause: Clause) -> bool:
+    for requirement in clause:
+        package = chosen.get(requirement.name)
+        if package is not None and requirement.admits(package.version):
+            return True
+        if any(provided(other, requirement) for other in chosen.values() if other.provides):
+            return True
+    return False
+
+
+def _first(catalogue: Catalogue, clause: Clause) -> Package | None:
+    for requirement in clause:
+        if (package := catalogue.candidate(requirement)) is not None:
+            return package
+        if providers := catalogue.providers(requirement):
+            return providers[0]
+    return None
+
+
+def _missing(catalogue: Catalogue, clause: Clause, parent: str, needed_by: dict[str, str], chosen: dict[str, Package]) -> Unsatisfiable:
+    chain = [parent] if parent else []
+    while chain and needed_by.get(chain[-1]):
+        chain.append(needed_by[chain[-1]])
+    details = [f"needed by {' <- '.join(chain)}"] if chain else []
+    details += [_offer(catalogue, requirement, chosen) for requirement in clause]
+    return Unsatisfiable(
+        f"the repositories that were read have no {text_of(clause)}",
+        details=details,
+        resolution="check suites and components of this OS in the matrix, and whether the mirror holds them whole",
+    )
+
+
+def _offer(catalogue: Catalogue, requirement: Requirement, chosen: dict[str, Package]) -> str:
+    if (taken := chosen.get(requirement.name)) is not None:
+        return f"{taken.name} is taken in version {taken.version} already"
+    versions = [f"{package.version} ({package.suite})" for package in catalogue.versions(requirement.name)]
+    return f"{requirement.name}: {', '.join(versions) or 'in no suite'}"

@@ -1,0 +1,197 @@
+"""What the suites of a repository offer: Packages indexes in memory, each stanza taken apart when somebody asks for it.
+
+An index of 63,000 stanzas is split and looked through for names and Provides in 0.2 s; parsing it whole costs five times that.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import IO, cast
+
+from driverforge_core import deb822, debversion
+from driverforge_core.errors import InputError
+
+_CHUNK = 1 << 20
+_NAME = re.compile(rb"^Package:[ \t]*(\S+)", re.MULTILINE)
+_PROVIDES = re.compile(rb"^Provides:[ \t]*(.+)", re.MULTILINE)
+_CLAUSE = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9+._-]*)(?::[a-z0-9-]+)?\s*"
+    r"(?:\(\s*(?P<relation><<|<=|=|>=|>>)\s*(?P<version>[^\s)]+)\s*\))?"
+)
+_PRIORITIES = {"required": 0, "important": 1, "standard": 2, "optional": 3, "extra": 4}
+_COMPARISONS: dict[str, Callable[[int], bool]] = {
+    "<<": lambda order: order < 0,
+    "<=": lambda order: order <= 0,
+    "=": lambda order: order == 0,
+    ">=": lambda order: order >= 0,
+    ">>": lambda order: order > 0,
+}
+
+version_key = lru_cache(maxsize=65536)(debversion.key)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One alternative of a dependency: a name, and a relation (<<, <=, =, >=, >> or '') to a version."""
+
+    name: str
+    relation: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.relation} {self.version})" if self.relation else self.name
+
+    def admits(self, version: str) -> bool:
+        """Whether a version stands in the relation."""
+        if not self.relation:
+            return True
+        left, right = version_key(version), version_key(self.version)
+        return _COMPARISONS[self.relation]((left > right) - (left < right))
+
+
+Clause = tuple[Requirement, ...]
+"""Alternatives, the preferred one first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """One stanza of a Packages index. `preference` orders suites: apt's 500 for a normal one, 100 where it is NotAutomatic."""
+
+    name: str
+    version: str
+    arch: str
+    source: str
+    priority: int
+    essential: bool
+    depends: tuple[Clause, ...]
+    provides: tuple[Requirement, ...]
+    path: str
+    sha256: str
+    size: int
+    suite: str
+    preference: int
+
+    @property
+    def upstream(self) -> str:
+        """The version without epoch and Debian revision: '535.261.03' of '535.261.03-1'."""
+        return self.version.rpartition(":")[2].rpartition("-")[0] or self.version.rpartition(":")[2]
+
+
+class Catalogue:
+    """The indexes of one OS and architecture, merged."""
+
+    def __init__(self) -> None:
+        self._stanzas: dict[str, list[tuple[bytes, str, int]]] = defaultdict(list)
+        self._providers: dict[str, set[str]] = defaultdict(set)
+        self._parsed: dict[str, tuple[Package, ...]] = {}
+
+    def add(self, stanzas: Iterator[bytes], *, suite: str, preference: int = 500) -> None:
+        """Take in one index. `stanzas` as `read_stanzas` yields them."""
+        self._parsed.clear()
+        for stanza in stanzas:
+            if (found := _NAME.search(stanza)) is None:
+                continue
+            name = found[1].decode()
+            self._stanzas[name].append((stanza, suite, preference))
+            if b"\nProvides:" in stanza and (provides := _PROVIDES.search(stanza)) is not None:
+                for requirement in parse_clause(provides[1].decode().replace(",", "|")):
+                    self._providers[requirement.name].add(name)
+
+    def names(self, prefix: str) -> list[str]:
+        return sorted(name for name in self._stanzas if name.startswith(prefix))
+
+    def versions(self, name: str) -> tuple[Package, ...]:
+        """All versions of a package, the one that apt would take first: by preference of the suite, then newest first."""
+        if name not in self._parsed:
+            unique: dict[tuple[str, str], Package] = {}
+            for stanza in self._stanzas.get(name, ()):
+                package = _package(*stanza)
+                unique.setdefault((package.version, package.sha256), package)
+            order = sorted(unique.values(), key=lambda package: (package.preference, version_key(package.version)), reverse=True)
+            self._parsed[name] = tuple(order)
+        return self._parsed[name]
+
+    def candidate(self, requirement: Requirement) -> Package | None:
+        """The version that apt would take of a real package, if it fits; else the newest one that does."""
+        return next((package for package in self.versions(requirement.name) if requirement.admits(package.version)), None)
+
+    def providers(self, requirement: Requirement) -> list[Package]:
+        """Candidates that provide a virtual package, best first: essential ones, then by Priority, then by name.
+
+        A relation to a version is met by a versioned Provides only (Debian policy 7.5).
+        """
+        candidates = [self.versions(name)[0] for name in sorted(self._providers.get(requirement.name, ()))]
+        fitting = [package for package in candidates if provided(package, requirement)]
+        return sorted(fitting, key=lambda package: (not package.essential, package.priority, package.name))
+
+
+def provided(package: Package, requirement: Requirement) -> bool:
+    """Whether a package fulfils a requirement through its Provides."""
+    return any(
+        offer.name == requirement.name and (not requirement.relation or (offer.relation == "=" and requirement.admits(offer.version)))
+        for offer in package.provides
+    )
+
+
+def read_stanzas(path: Path, suffix: str) -> Iterator[bytes]:
+    """The stanzas of a Packages file, streamed; `suffix` (.xz, .gz or '') tells its compression."""
+    rest = b""
+    try:
+        with _opened(path, suffix) as file:
+            while chunk := file.read(_CHUNK):
+                *whole, rest = (rest + chunk).split(b"\n\n")
+                yield from whole
+    except (lzma.LZMAError, EOFError, OSError) as error:
+        raise InputError(f"cannot unpack the index {path}: {error}", resolution="remove the file and run the command again") from error
+    if rest.strip():
+        yield rest
+
+
+def _opened(path: Path, suffix: str) -> IO[bytes]:
+    if suffix == ".xz":
+        return lzma.open(path)
+    return cast(IO[bytes], gzip.open(path)) if suffix == ".gz" else path.open("rb")
+
+
+def parse_clauses(text: str) -> tuple[Clause, ...]:
+    """A dependency field: clauses between commas."""
+    return tuple(parse_clause(clause) for clause in text.replace("\n", " ").split(",") if clause.strip())
+
+
+def parse_clause(text: str) -> Clause:
+    """Alternatives between bars."""
+    alternatives = []
+    for part in text.split("|"):
+        if (found := _CLAUSE.fullmatch(part.strip())) is None:
+            raise InputError(f"{part.strip()!r} is not a dependency", resolution="see deb-control(5)")
+        alternatives.append(Requirement(name=found["name"], relation=found["relation"] or "", version=found["version"] or ""))
+    return tuple(alternatives)
+
+
+def _package(stanza: bytes, suite: str, preference: int) -> Package:
+    fields = next(deb822.parse(stanza.decode("utf-8", errors="replace")))
+    try:
+        return Package(
+            name=fields["Package"],
+            version=fields["Version"],
+            arch=fields["Architecture"],
+            source=fields.get("Source", fields["Package"]).partition(" ")[0],
+            priority=_PRIORITIES.get(fields.get("Priority", "optional"), 3),
+            essential=fields.get("Essential", "no") == "yes",
+            depends=parse_clauses(fields.get("Pre-Depends", "")) + parse_clauses(fields.get("Depends", "")),
+            provides=tuple(clause[0] for clause in parse_clauses(fields.get("Provides", ""))),
+            path=fields["Filename"],
+            sha256=fields["SHA256"],
+            size=int(fields["Size"]),
+            suite=suite,
+            preference=preference,
+        )
+    except (KeyError, ValueError) as error:
+        raise InputError(f"the index of {suite} has a stanza that is not whole: {error}", details=[str(fields.get("Package"))]) from None

@@ -1,0 +1,155 @@
+"""From what the repositories offer to what the lock holds: one package set a driver by role, one a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from driverforge_build.lock import LockedKernel, LockedPackage, Repository, TargetLock
+from driverforge_build.matrix.globs import glob_set
+from driverforge_build.matrix.model import Arch, DriverRow, OsRow
+from driverforge_core.errors import DriverforgeError, InputError
+
+from .closure import Unsatisfiable, closure
+from .kernels import Kernel, Kernels, find_kernels
+from .packages import Catalogue, Clause, Package, Requirement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pinned:
+    """The pins of one target. `problems` holds what stopped a driver, by driver version; the others are whole."""
+
+    target: TargetLock
+    kernels: Kernels
+    problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
+
+
+def pin_target(
+    catalogue: Catalogue, row: OsRow, arch: Arch, drivers: Sequence[DriverRow], repositories: Iterable[Repository]
+) -> Pinned:
+    """Pins for an OS and architecture out of its merged indexes."""
+    kernels = find_kernels(catalogue, row, arch)
+    results = {driver.version: _try_driver(catalogue, row, driver, kernels.found) for driver in drivers}
+    problems = {version: result for version, result in results.items() if isinstance(result, DriverforgeError)}
+    pins = {version: result for version, result in results.items() if not isinstance(result, DriverforgeError)}
+    target = TargetLock(
+        os=row.id,
+        arch=arch,
+        repositories=tuple(repositories),
+        drivers=pins,
+        kernels={kernel.release.text: _locked_kernel(catalogue, kernel, drivers) for kernel in kernels.found},
+        without_headers=tuple(release.text for release in kernels.without_headers),
+    )
+    return Pinned(target=target, kernels=kernels, problems=problems)
+
+
+def _try_driver(
+    catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
+) -> Mapping[str, tuple[LockedPackage, ...]] | DriverforgeError:
+    try:
+        roles = pin_driver(catalogue, row, driver, kernels)
+    except (InputError, Unsatisfiable) as error:
+        return error
+    return {role: tuple(locked(package) for package in packages) for role, packages in roles.items()}
+
+
+def pin_driver(catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]) -> dict[str, tuple[Package, ...]]:
+    """A driver's packages by role (lock.ROLES). InputError where the repositories hold another version than the row names."""
+    wanted = glob_set(driver.kernels)
+    mine = [kernel for kernel in kernels if wanted(kernel.line.id)]
+    tools = closure(catalogue, _names([row.python.package, *row.tools.runtime]))
+    build = _names([*row.tools.jit, *(kernel.compiler for kernel in mine)])
+    build += [(requirement,) for kernel in mine for requirement in kernel.links]
+    roles = {"tools": tools, "toolchain": closure(catalogue, build, given=tools)}
+    if driver.payload != "packages":
+        return roles
+    exact = [_exact(catalogue, row, driver, name) for name in driver.userspace]
+    exact += [_newest_of_branch(catalogue, row, driver, name) for name in driver.companions]
+    roots = [(Requirement(name=package.name, relation="=", version=package.version),) for package in exact]
+    roles["userspace"] = closure(catalogue, roots, given=tools)
+    if not driver.vendor_modules:
+        sources = {name for source in driver.modules for name in source.packages}
+        roles["source"] = tuple(_exact(catalogue, row, driver, name) for name in sorted(sources))
+    if driver.firmware is not None:
+        roles["firmware"] = (_exact(catalogue, row, driver, driver.firmware.package),)
+    return roles
+
+
+def locked(package: Package) -> LockedPackage:
+    return LockedPackage(
+        name=package.name,
+        version=package.version,
+        arch=package.arch,
+        path=package.path,
+        sha256=package.sha256,
+        size=package.size,
+        suite=package.suite,
+    )
+
+
+def _names(names: Iterable[str]) -> list[Clause]:
+    return [(Requirement(name=name),) for name in names]
+
+
+def _exact(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
+    """A package in the driver's own version."""
+    name = _named(template, driver)
+    offered = _offered(catalogue, driver, name)
+    found = next((package for package in offered if package.upstream == driver.version), None)
+    if found is None:
+        raise _other_version(row, driver, name, offered)
+    return found
+
+
+def _newest_of_branch(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
+    """A companion (nvidia-modprobe, nvidia-persistenced): the newest version whose first number is the driver's branch."""
+    name = _named(template, driver)
+    offered = _offered(catalogue, driver, name)
+    found = next((package for package in offered if package.upstream.partition(".")[0] == driver.branch), None)
+    if found is None:
+        raise _other_version(row, driver, name, offered)
+    return found
+
+
+def _named(template: str, driver: DriverRow) -> str:
+    return template.replace("{branch}", driver.branch).replace("{version}", driver.version)
+
+
+def _offered(catalogue: Catalogue, driver: DriverRow, name: str) -> list[Package]:
+    """Versions of a package in the repositories that the driver's row names (any, where it names none), the row's order first."""
+    order = {suite: number for number, suite in enumerate(driver.repositories)}
+    offered = [package for package in catalogue.versions(name) if not order or package.suite in order]
+    return sorted(offered, key=lambda package: order.get(package.suite, 0))
+
+
+def _other_version(row: OsRow, driver: DriverRow, name: str, offered: Sequence[Package]) -> InputError:
+    there = ", ".join(f"{package.version} ({package.suite})" for package in offered)
+    newest = offered[0].upstream if offered else ""
+    return InputError(
+        f"{row.id}: the repositories do not have {name} {driver.version}",
+        details=[f"they have {there}" if there else f"they do not have {name} at all"],
+        resolution=(
+            f"set `version: {newest}` for driver {driver.id} of {row.id} in the matrix, and lock again"
+            if newest
+            else f"check packages and repositories of driver {driver.id} of {row.id} in the matrix"
+        ),
+    )
+
+
+def _locked_kernel(catalogue: Catalogue, kernel: Kernel, drivers: Sequence[DriverRow]) -> LockedKernel:
+    vendor = {driver.version: _vendor_modules(catalogue, kernel, driver) for driver in drivers if driver.vendor_modules}
+    return LockedKernel(
+        release=kernel.release.text,
+        flavour=kernel.release.flavour,
+        compiler=kernel.compiler,
+        headers=tuple(locked(package) for package in kernel.headers),
+        image=locked(kernel.image),
+        vendor={version: packages for version, packages in vendor.items() if packages},
+    )
+
+
+def _vendor_modules(catalogue: Catalogue, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
+    """The distribution's finished modules for a kernel; empty unless every package of every module type is there."""
+    names = [_named(name, driver).replace("{release}", kernel.release.text) for source in driver.modules for name in source.packages]
+    found = [catalogue.versions(name)[:1] for name in names]
+    return tuple(locked(package) for versions in found for package in versions) if all(found) else ()

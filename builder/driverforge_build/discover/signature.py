@@ -1,0 +1,87 @@
+"""Who signed a repository's InRelease: `gpgv` on the clear-signed text, and only what gpgv says was signed is read on."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverforge_core.errors import InputError, Unavailable
+
+_ARMOR = b"-----BEGIN PGP PUBLIC KEY BLOCK-----"
+
+
+class Untrusted(Unavailable):
+    """The signature is missing, damaged, or by a key that is not in the keyring."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signed:
+    """A signed text and the fingerprints (40 hex digits, primary keys) of those who signed it."""
+
+    text: str
+    fingerprints: tuple[str, ...]
+
+
+def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
+    """The text inside a clear-signed document, if one key of the keyrings signed it and no signature is bad (apt's own rule).
+
+    `keyrings` are binary or armored files. `name` is the document's name for messages.
+    """
+    if (gpgv := shutil.which("gpgv")) is None:
+        raise Unavailable(
+            f"cannot check who signed {name}: there is no gpgv on this machine",
+            resolution="install it (apt-get install gpgv, dnf install gnupg2, zypper install gpg2) and run the command again",
+        )
+    with tempfile.TemporaryDirectory(prefix="driverforge-gpgv-") as folder:
+        work = Path(folder)
+        (work / "InRelease").write_bytes(signed)
+        rings = [_binary(keyring, work / f"{number}.gpg") for number, keyring in enumerate(keyrings)]
+        arguments = [argument for ring in rings for argument in ("--keyring", str(ring))]
+        command = [gpgv, "--homedir", folder, "--status-fd", "1", "--output", str(work / "text"), *arguments, str(work / "InRelease")]
+        run = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+        status = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("[GNUPG:] ")]
+        fingerprints = {words[-1] for words in status if words[0] == "VALIDSIG"}
+        if not fingerprints or any(words[0] == "BADSIG" for words in status):
+            raise _untrusted(name, keyrings, status, run.stderr)
+        return Signed(text=(work / "text").read_text(encoding="utf-8"), fingerprints=tuple(sorted(fingerprints)))
+
+
+def _binary(keyring: Path, copy: Path) -> Path:
+    """gpgv reads binary keyrings only; apt's configuration may name armored ones."""
+    try:
+        data = keyring.read_bytes()
+    except OSError as error:
+        raise InputError(
+            f"cannot read the keyring {keyring}: {error.strerror}", resolution="give the file with the repository's keys: --keyring FILE"
+        ) from error
+    if _ARMOR not in data:
+        return keyring.absolute()
+    copy.write_bytes(b"".join(_dearmored(block) for block in data.split(_ARMOR)[1:]))
+    return copy
+
+
+def _dearmored(block: bytes) -> bytes:
+    """RFC 9580 section 6.2: headers up to a blank line, base64, a checksum line that starts with '='."""
+    lines = block.partition(b"-----END")[0].replace(b"\r", b"").split(b"\n")
+    start = next((number for number, line in enumerate(lines) if number and not line.strip()), 0)
+    return base64.b64decode(b"".join(line for line in lines[start:] if not line.startswith(b"=")))
+
+
+def _untrusted(name: str, keyrings: Sequence[Path], status: Sequence[Sequence[str]], stderr: str) -> Untrusted:
+    missing = [words[1] for words in status if words[0] == "NO_PUBKEY"]
+    expired = [words[1] for words in status if words[0] in ("EXPKEYSIG", "EXPSIG", "REVKEYSIG")]
+    changed = any(words[0] == "BADSIG" for words in status)
+    what = "was changed after it was signed" if changed else "is not signed by a key that is trusted here"
+    details = [f"keyring: {keyring}" for keyring in keyrings] or ["no keyring"]
+    details += [f"signed by a key that the keyrings do not have: {key}" for key in missing]
+    details += [f"signed by a key that is expired or revoked: {key}" for key in expired]
+    return Untrusted(
+        f"{name} {what}",
+        details=[*details, *stderr.strip().splitlines()],
+        resolution="give the keyring of this repository with --keyring FILE; if it is the right one, do not use this mirror",
+    )
