@@ -20,10 +20,13 @@ class Unsatisfiable(Unavailable):
     """A package, or one that it needs, is not in the suites that were read."""
 
 
-def closure(catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = ()) -> tuple[Package, ...]:
+def closure(
+    catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = ""
+) -> tuple[Package, ...]:
     """The packages that `roots` and their dependencies name, without those that are `given`, by name.
 
-    Raises Unsatisfiable with the chain that leads to what is missing.
+    Packages of the version `upstream` win over newer ones: the parts of a driver must not be mixed, also where another
+    suite has a newer one. Raises Unsatisfiable with the chain that leads to what is missing.
     """
     there = {package.name: package for package in given}
     chosen = dict(there)
@@ -38,7 +41,7 @@ def closure(catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Pa
         if not settled and _is_choice(catalogue, clause):
             choices.append((clause, parent))
             continue
-        package = _first(catalogue, clause)
+        package = _first(catalogue, clause, upstream)
         if package is None or package.name in chosen:
             raise _missing(catalogue, clause, parent, needed_by, chosen)
         chosen[package.name] = package
@@ -65,11 +68,11 @@ def _met(chosen: dict[str, Package], clause: Clause) -> bool:
     return False
 
 
-def _first(catalogue: Catalogue, clause: Clause) -> Package | None:
+def _first(catalogue: Catalogue, clause: Clause, upstream: str) -> Package | None:
     for requirement in clause:
-        if (package := catalogue.candidate(requirement)) is not None:
+        if (package := catalogue.candidate(requirement, upstream=upstream)) is not None:
             return package
-        if providers := catalogue.providers(requirement):
+        if providers := catalogue.providers(requirement, upstream=upstream):
             return providers[0]
     return None
 

@@ -118,17 +118,20 @@ class Catalogue:
             self._parsed[name] = tuple(order)
         return self._parsed[name]
 
-    def candidate(self, requirement: Requirement) -> Package | None:
-        """The version that apt would take of a real package, if it fits; else the newest one that does."""
-        return next((package for package in self.versions(requirement.name) if requirement.admits(package.version)), None)
+    def candidate(self, requirement: Requirement, *, upstream: str = "") -> Package | None:
+        """The version of a real package that fits: one of that upstream version, else the one that apt would take, else the newest."""
+        fitting = [package for package in self.versions(requirement.name) if requirement.admits(package.version)]
+        same = [package for package in fitting if package.upstream == upstream]
+        return next(iter((*same, *fitting)), None)
 
-    def providers(self, requirement: Requirement) -> list[Package]:
-        """Candidates that provide a virtual package, best first: essential ones, then by Priority, then by name.
+    def providers(self, requirement: Requirement, *, upstream: str = "") -> list[Package]:
+        """Packages that provide a virtual one, best first: essential ones, then by Priority, then by name.
 
         A relation to a version is met by a versioned Provides only (Debian policy 7.5).
         """
-        candidates = [self.versions(name)[0] for name in sorted(self._providers.get(requirement.name, ()))]
-        fitting = [package for package in candidates if provided(package, requirement)]
+        names = sorted(self._providers.get(requirement.name, ()))
+        candidates = [self.candidate(Requirement(name=name), upstream=upstream) for name in names]
+        fitting = [package for package in candidates if package is not None and provided(package, requirement)]
         return sorted(fitting, key=lambda package: (not package.essential, package.priority, package.name))
 
 

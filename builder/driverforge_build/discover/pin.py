@@ -66,7 +66,7 @@ def pin_driver(catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Seq
     exact = [_exact(catalogue, row, driver, name) for name in driver.userspace]
     exact += [_newest_of_branch(catalogue, row, driver, name) for name in driver.companions]
     roots = [(Requirement(name=package.name, relation="=", version=package.version),) for package in exact]
-    roles["userspace"] = closure(catalogue, roots, given=tools)
+    roles["userspace"] = closure(catalogue, roots, given=tools, upstream=driver.version)
     if not driver.vendor_modules:
         sources = {name for source in driver.modules for name in source.packages}
         roles["source"] = tuple(_exact(catalogue, row, driver, name) for name in sorted(sources))
