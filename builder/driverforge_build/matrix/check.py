@@ -161,7 +161,7 @@ def _placeholders(packages: Iterable[str], allowed: tuple[str, ...], key: str, s
 
 def _kernel_line(line: KernelLine, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
     _unknown(line.repositories, repositories, "repositories", "repository", say)
-    _placeholders((*line.headers, *line.image), ("release",), "headers", say)
+    _placeholders((*line.headers, *line.image), ("release", "plain"), "headers", say)
     for arch in line.flavours:
         if arch not in row.archs:
             say("flavours", f"{arch} is not among `archs` of {row.id}")

@@ -7,6 +7,7 @@ nothing here reads anything.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated, Literal, TypeVar
 
@@ -105,6 +106,17 @@ RowIds = Annotated[tuple[RowId, ...], AfterValidator(_unique)]
 Globs = tuple[Glob, ...]
 
 
+def filled(texts: Iterable[str], **values: str) -> tuple[str, ...]:
+    """The texts with {release}, {version} and the like replaced."""
+    found = []
+    for text in texts:
+        done = text
+        for name, value in values.items():
+            done = done.replace(f"{{{name}}}", value)
+        found.append(done)
+    return tuple(found)
+
+
 class Row(BaseModel):
     """What all rows are: frozen, with no key but the ones named."""
 
@@ -114,7 +126,7 @@ class Row(BaseModel):
 class Eol(Row):
     """When NVIDIA stops fixing a branch. A date changes with the page that names it, so the source goes along."""
 
-    date: Month = Field(description="Month of the end of life, YYYY-MM.")
+    date: Month | None = Field(default=None, description="Month of the end of life, YYYY-MM; absent: the branch has ended.")
     source: Text = Field(description="The page and its date.")
 
 
@@ -142,6 +154,10 @@ class Branch(Row):
     cuda: Text = Field(description="Newest CUDA major version whose programs run on it.")
     eol: Eol | None = Field(default=None, description="End of life with its source; a warning in plans, never a verdict.")
     note: str = Field(default="", description="What else a reader should know.")
+
+    def ended(self, month: str) -> bool:
+        """Whether the branch is past its end of life in a month, YYYY-MM."""
+        return self.eol is not None and (self.eol.date is None or self.eol.date < month)
 
 
 class Gpu(Row):
@@ -216,9 +232,16 @@ class KernelLine(Row):
     flavours: dict[Arch, tuple[RowId, ...]] = Field(description="Flavours that images are made for, an architecture a key.")
     repositories: RowIds = Field(description="Repositories that offer it (ids of the row's `repositories`).")
     compiler: Package = Field(description="Package of the compiler that built it; modules are compiled with the same.")
-    headers: Packages = Field(description="Packages with the headers; {release} is uname -r. Extracted, never installed.")
-    image: Packages = Field(description="Packages, in order of preference, with the kernel itself.")
-    note: str = Field(default="")
+    headers: Packages = Field(description="Packages with the headers; {release} is uname -r, {plain} the same without its +variant.")
+    image: Packages = Field(description="Packages, in order of preference, with the kernel itself; as in `headers`.")
+
+    def header_packages(self, release: str) -> tuple[str, ...]:
+        """Names of the header packages of a kernel release."""
+        return filled(self.headers, release=release, plain=release.partition("+")[0])
+
+    def image_packages(self, release: str) -> tuple[str, ...]:
+        """Names of the packages that may hold a kernel release, the preferred one first."""
+        return filled(self.image, release=release, plain=release.partition("+")[0])
 
 
 class Python(Row):
@@ -267,11 +290,21 @@ class DriverRow(Row):
     modules: tuple[ModuleSource, ...] = Field(default=(), description="Sources of the kernel modules (payload packages).")
     firmware: Firmware | None = Field(default=None)
     userspace: Packages = Field(default=(), description="Packages of the user space; each must have exactly the driver's version.")
-    companions: Packages = Field(default=(), description="Packages that are versioned on their own; the newest of the branch is taken.")
+    companions: Packages = Field(default=(), description="Packages that are versioned on their own; any version of the repositories does.")
     url: Url | None = Field(default=None, description="Address of the runfile or image; {version}, {branch} and {machine} are replaced.")
     sha256: dict[Arch, Sha256] = Field(default_factory=dict, description="Pins of the runfile; without one, `lock` must find it.")
     image: ImageRef | None = Field(default=None, description="The driver image that payload `image` takes as base.")
-    note: str = Field(default="")
+
+    def filled(self, texts: Iterable[str], *, release: str = "{release}") -> tuple[str, ...]:
+        """Package names or folders of this row with {branch}, {version} and {release} replaced."""
+        return filled(texts, branch=self.branch, version=self.version, release=release)
+
+    def runfile_url(self, machine: str) -> str:
+        """Address of the runfile for 'x86_64' or 'aarch64'; '' where the payload is another."""
+        return filled((self.url or "",), branch=self.branch, version=self.version, machine=machine)[0]
+
+    def source_of(self, module_type: str) -> ModuleSource | None:
+        return next((source for source in self.modules if source.id == module_type), None)
 
 
 class OsRow(Row):
