@@ -1,0 +1,174 @@
+"""Credentials from docker's configuration, and the Bearer and Basic schemes of registries.
+
+Sources: distribution's "Token Authentication Specification" and "OAuth2 Token Authentication"; docker's config.json;
+containers-auth.json(5).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable
+from driverforge_oci.reference import DOCKER_HUB
+from driverforge_oci.transport import Request, Response, Transport
+
+_HUB_KEYS = ("index.docker.io", "registry-1.docker.io", DOCKER_HUB)
+_PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_TOKEN_LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """What a registry takes: user and password, or an identity token (OAuth2 refresh token). Never shown by repr."""
+
+    user: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+    identity_token: str = field(default="", repr=False)
+
+    @property
+    def basic(self) -> str:
+        """The value of an Authorization header."""
+        return "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+
+
+Credentials = Mapping[str, Login]
+"""Logins by 'host[:port]' or 'host[:port]/path/prefix'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """A WWW-Authenticate header: `scheme` in lower case, its parameters by lower-case name."""
+
+    scheme: str
+    parameters: Mapping[str, str]
+
+
+def load_credentials(environ: Mapping[str, str], *, read: Callable[[Path], str] = lambda path: path.read_text("utf-8")) -> Credentials:
+    """Logins from the first file there is: $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, ~/.docker/config.json, containers' auth.json.
+
+    A Kubernetes pull secret (.dockerconfigjson) has the same format. Credential helpers are programs and are not run: where a file
+    names only them, requests go out without a login. InputError for a file that is no such JSON.
+    """
+    home, runtime = environ.get("HOME", ""), environ.get("XDG_RUNTIME_DIR", "")
+    candidates = [
+        environ.get("REGISTRY_AUTH_FILE", ""),
+        f"{environ['DOCKER_CONFIG']}/config.json" if environ.get("DOCKER_CONFIG") else "",
+        f"{home}/.docker/config.json" if home else "",
+        f"{runtime}/containers/auth.json" if runtime else "",
+    ]
+    for path in map(Path, filter(None, candidates)):
+        try:
+            text = read(path)
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        return parse_credentials(text, where=str(path))
+    return {}
+
+
+def parse_credentials(text: str, *, where: str) -> Credentials:
+    """Logins of a config.json; entries without a login (a helper keeps it) are left out. InputError names the entry, never its content."""
+    try:
+        auths = json.loads(text).get("auths") or {}
+        entries = [(str(key), dict(value)) for key, value in auths.items()]
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InputError(f"{where} is no docker configuration", resolution="it is JSON with an object 'auths'") from error
+    found: dict[str, Login] = {}
+    for key, value in entries:
+        login = _login(value, where=f"{where}: auths: {key}")
+        if login is not None:
+            found[_normal_key(key)] = login
+    return found
+
+
+def find_login(credentials: Credentials, host: str, repository: str) -> Login | None:
+    """The login with the longest matching path prefix; containers-auth.json(5)."""
+    path = f"{host}/{repository}"
+    while path:
+        if path in credentials:
+            return credentials[path]
+        path = path.rpartition("/")[0]
+    return None
+
+
+def parse_challenge(header: str) -> Challenge | None:
+    """Read WWW-Authenticate (RFC 9110 §11.6.1); of several challenges Bearer counts, else Basic. None where neither is there."""
+    for scheme in ("bearer", "basic"):
+        if found := re.search(rf"(?:^|,)\s*{scheme}(?:\s+|$)", header, re.IGNORECASE):
+            rest = re.split(r",\s*(?:bearer|basic)\s", header[found.end() :], maxsplit=1, flags=re.IGNORECASE)[0]
+            values = {name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PARAMETER.findall(rest)}
+            return Challenge(scheme=scheme, parameters=values)
+    return None
+
+
+def fetch_token(transport: Transport, challenge: Challenge, scopes: tuple[str, ...], login: Login | None, *, plain_http: bool) -> str:
+    """Ask the challenge's realm for a token with these scopes.
+
+    An identity token goes by POST (OAuth2), a password by GET with Basic, nothing for an anonymous token. `plain_http` says that the
+    registry itself is spoken to without TLS; otherwise a login is not sent to a realm without it. Raises NotPermitted where the
+    login is refused, TemporaryFailure where the token service has trouble, Unavailable for an answer without a token.
+    """
+    realm = challenge.parameters.get("realm", "")
+    if not realm.startswith(("https://", "http://")):
+        raise Unavailable(f"the registry names no token service: realm {realm!r}")
+    if login and realm.startswith("http://") and not plain_http:
+        raise NotPermitted(f"the registry wants the login sent unencrypted, to {realm}", resolution="ask who runs the registry")
+    response = transport.send(_token_request(realm, challenge.parameters.get("service", ""), scopes, login))
+    where = urllib.parse.urlsplit(realm).netloc
+    if response.status != 200:
+        response.body.close()
+        kind = NotPermitted if response.status in (400, 401, 403) else TemporaryFailure
+        raise kind(f"the token service {where} answers {response.status}", resolution="" if login else "log in: docker login HOST")
+    return _token(response, where)
+
+
+def _token_request(realm: str, service: str, scopes: tuple[str, ...], login: Login | None) -> Request:
+    if login and login.identity_token:
+        form = {"grant_type": "refresh_token", "service": service, "client_id": "driverforge", "scope": " ".join(scopes)}
+        body = urllib.parse.urlencode({**form, "refresh_token": login.identity_token}).encode()
+        return Request(method="POST", url=realm, headers={"Content-Type": "application/x-www-form-urlencoded"}, body=body)
+    query = urllib.parse.urlencode([*([("service", service)] if service else []), *(("scope", scope) for scope in scopes)])
+    url = realm + ("&" if "?" in realm else "?") + query if query else realm
+    return Request(method="GET", url=url, headers={"Authorization": login.basic} if login else {})
+
+
+def _token(response: Response, where: str) -> str:
+    try:
+        answer = json.loads(response.read(_TOKEN_LIMIT))
+        token = answer.get("token") or answer.get("access_token")
+    except (ValueError, AttributeError):
+        token = None
+    if not isinstance(token, str) or not token or not token.isprintable():
+        raise Unavailable(f"the token service {where} answers without a token")
+    return token
+
+
+def _login(value: Mapping[str, object], *, where: str) -> Login | None:
+    token = value.get("identitytoken")
+    if isinstance(token, str) and token:
+        return Login(identity_token=token)
+    if not (encoded := value.get("auth")):
+        user, password = value.get("username"), value.get("password")
+        return Login(user=user, password=password) if isinstance(user, str) and isinstance(password, str) and user else None
+    try:
+        user, colon, password = base64.b64decode(str(encoded), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        user, colon, password = "", "", ""
+    if not colon:
+        raise InputError(f"{where}: 'auth' is not base64 of user:password", resolution="log in again")
+    return Login(user=user, password=password.rstrip("\0"))
+
+
+def _normal_key(key: str) -> str:
+    """'https://index.docker.io/v1/' and 'host/v2/' as older docker wrote them, and plain hosts and paths."""
+    bare = re.sub(r"^https?://", "", key).rstrip("/")
+    host, _, path = re.sub(r"/v[12]$", "", bare).partition("/")
+    return (DOCKER_HUB if host in _HUB_KEYS else host) + (f"/{path}" if path else "")

@@ -1,0 +1,263 @@
+"""Manifests, blobs and tags of a registry (OCI distribution spec 1.1), every byte checked against its digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import urllib.parse
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO
+
+from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, Unsupported
+from driverforge_oci.reference import Reference
+from driverforge_oci.session import NotFound, Session, scope
+from driverforge_oci.transport import Body, Response
+
+OCI_INDEX = "application/vnd.oci.image.index.v1+json"
+OCI_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
+DOCKER_LIST = "application/vnd.docker.distribution.manifest.list.v2+json"
+DOCKER_MANIFEST = "application/vnd.docker.distribution.manifest.v2+json"
+INDEXES = (OCI_INDEX, DOCKER_LIST)
+ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_LIST}, {DOCKER_MANIFEST}"
+
+_CHUNK = 1 << 20
+_MANIFEST_LIMIT = 4 << 20  # what registries take at most, by the specification's recommendation
+_NEXT = re.compile(r"<([^>]+)>\s*;[^,]*\brel=\"?next\"?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Descriptor:
+    """An OCI content descriptor; `size` in bytes; `platform` is 'linux/amd64' or 'linux/arm64/v8', '' where none is stated."""
+
+    media_type: str
+    digest: str
+    size: int
+    platform: str = ""
+    annotations: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """A manifest or index as the registry has it: `data` are the bytes that `digest` was made from."""
+
+    media_type: str
+    digest: str
+    data: bytes = field(repr=False)
+
+    @property
+    def is_index(self) -> bool:
+        return self.media_type in INDEXES
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document = json.loads(self.data)
+        assert isinstance(document, dict)  # `_manifest` has checked it
+        return document
+
+    @property
+    def children(self) -> tuple[Descriptor, ...]:
+        """An index's manifests, in its order; empty for an image."""
+        return tuple(descriptor(item) for item in self.document.get("manifests") or ()) if self.is_index else ()
+
+    @property
+    def config(self) -> Descriptor:
+        """An image's configuration. InputError for an index."""
+        return descriptor(self.document.get("config"))
+
+    @property
+    def layers(self) -> tuple[Descriptor, ...]:
+        return tuple(descriptor(item) for item in self.document.get("layers") or ())
+
+
+class RegistryClient:
+    """Operations on registries. Errors are those of Session.call: NotFound, NotPermitted, TemporaryFailure, Unavailable."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    def head_manifest(self, reference: Reference) -> Descriptor:
+        """What a tag or digest stands for, without its content where the registry tells the digest in a header (all but old ones do)."""
+        headers = {"Accept": ACCEPT}
+        response = self._session.call("HEAD", reference, f"manifests/{reference.target}", expected=(200,), headers=headers)
+        response.body.close()
+        digest = reference.digest or response.headers.get("docker-content-digest", "")
+        size = response.headers.get("content-length", "")
+        if not digest or not size.isdigit():
+            manifest = self.get_manifest(reference)
+            return Descriptor(media_type=manifest.media_type, digest=manifest.digest, size=len(manifest.data))
+        return Descriptor(media_type=_media_type(response), digest=digest, size=int(size))
+
+    def get_manifest(self, reference: Reference) -> Manifest:
+        """The manifest or index, checked against the digest of the reference, else the registry's header."""
+        headers = {"Accept": ACCEPT}
+        response = self._session.call("GET", reference, f"manifests/{reference.target}", expected=(200,), headers=headers)
+        data = response.read(_MANIFEST_LIMIT + 1)
+        if len(data) > _MANIFEST_LIMIT:
+            raise Unavailable(f"the manifest of {reference} is larger than {_MANIFEST_LIMIT} bytes")
+        stated = reference.digest or response.headers.get("docker-content-digest", "")
+        digest = digest_of(data, like=stated)
+        if stated and digest != stated:
+            raise _mismatch(reference, stated, digest)
+        return _manifest(reference, _media_type(response), digest, data)
+
+    def images(self, reference: Reference) -> Iterator[tuple[Descriptor, Manifest]]:
+        """All manifests below a reference, itself first, those of an index (and of indexes in it) after it, each once."""
+        top = self.get_manifest(reference)
+        pending = [(Descriptor(media_type=top.media_type, digest=top.digest, size=len(top.data)), top)]
+        seen = {top.digest}
+        while pending:
+            entry, manifest = pending.pop(0)
+            yield entry, manifest
+            fresh = [child for child in manifest.children if child.digest not in seen]
+            seen.update(child.digest for child in fresh)
+            pending += [(child, self.get_manifest(reference.with_digest(child.digest))) for child in fresh]
+
+    def resolve(self, reference: Reference, platform: str) -> Manifest:
+        """The image for a platform ('linux/amd64'); an image without an index is it, whatever it was made for.
+
+        Unsupported, naming the platforms there are, where the index has none of this kind.
+        """
+        manifest = self.get_manifest(reference)
+        while manifest.is_index:
+            matching = [child for child in manifest.children if _same_platform(child.platform, platform)]
+            if not matching:
+                offered = sorted({child.platform or "(none stated)" for child in manifest.children})
+                raise Unsupported(f"{reference} has no image for {platform}", details=[f"it has: {', '.join(offered) or 'nothing'}"])
+            manifest = self.get_manifest(reference.with_digest(matching[0].digest))
+        return manifest
+
+    def get_blob(self, reference: Reference, digest: str, sink: BinaryIO) -> int:
+        """Stream a blob into `sink` and return its size; what was written counts only once this returns.
+
+        TemporaryFailure where the bytes are not those of the digest, or end early.
+        """
+        response = self._session.call("GET", reference, f"blobs/{digest}", expected=(200,))
+        hasher, size = hashlib.new(_algorithm(digest)), 0
+        try:
+            while chunk := response.body.read(_CHUNK):
+                hasher.update(chunk)
+                sink.write(chunk)
+                size += len(chunk)
+        finally:
+            response.body.close()
+        found = f"{_algorithm(digest)}:{hasher.hexdigest()}"
+        if found != digest:
+            raise _mismatch(reference, digest, found)
+        return size
+
+    def has_blob(self, reference: Reference, digest: str) -> bool:
+        try:
+            self._session.call("HEAD", reference, f"blobs/{digest}", expected=(200,)).body.close()
+        except NotFound:
+            return False
+        return True
+
+    def put_blob(self, reference: Reference, body: Body, *, digest: str, size: int, mount_from: str = "") -> bool:
+        """Upload a blob in one piece unless the repository has it; `mount_from` names a repository on the same registry to take it from.
+
+        `body` is the content or a function that opens it. Returns whether bytes were sent.
+        """
+        if self.has_blob(reference, digest):
+            return False
+        scopes = (scope(reference, "pull,push"), *((f"repository:{mount_from}:pull",) if mount_from else ()))
+        query = "?" + urllib.parse.urlencode({"mount": digest, "from": mount_from}) if mount_from else ""
+        headers = {"Content-Length": "0"}
+        started = self._session.call(
+            "POST", reference, f"blobs/uploads/{query}", expected=(201, 202), headers=headers, body=b"", scopes=scopes
+        )
+        started.body.close()
+        if started.status == 201:
+            return False
+        location = started.headers.get("location", "")
+        if not location:
+            raise Unavailable(f"{reference.host} begins an upload but does not say where (no Location)")
+        target = location + ("&" if "?" in location else "?") + urllib.parse.urlencode({"digest": digest})
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        self._session.call("PUT", reference, target, expected=(201,), headers=headers, body=body, scopes=scopes).body.close()
+        return True
+
+    def put_manifest(self, reference: Reference, data: bytes, media_type: str) -> str:
+        """Store a manifest whose parts are there already, under the reference's tag or digest; returns its digest."""
+        digest = digest_of(data, like=reference.digest)
+        if reference.digest and reference.digest != digest:
+            raise InputError(f"the manifest for {reference} has the digest {digest}")
+        headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
+        scopes = (scope(reference, "pull,push"),)
+        path = f"manifests/{reference.target}"
+        response = self._session.call("PUT", reference, path, expected=(201,), headers=headers, body=data, scopes=scopes)
+        response.body.close()
+        stated = response.headers.get("docker-content-digest", digest)
+        if stated != digest:
+            raise _mismatch(reference, digest, stated)
+        return digest
+
+    def tags(self, reference: Reference) -> tuple[str, ...]:
+        """All tags of a repository in the registry's order, page by page."""
+        found: list[str] = []
+        path = "tags/list?n=1000"
+        while path:
+            response = self._session.call("GET", reference, path, expected=(200,))
+            link = _NEXT.search(response.headers.get("link", ""))
+            try:
+                found += json.loads(response.read(64 << 20))["tags"] or ()
+            except (ValueError, KeyError, TypeError) as error:
+                raise Unavailable(f"{reference.host} lists the tags of {reference.repository} in no known way") from error
+            path = link[1] if link else ""
+        return tuple(found)
+
+
+def descriptor(value: object) -> Descriptor:
+    """Read an OCI descriptor from JSON; Unavailable for anything that has no media type, digest and size."""
+    if not isinstance(value, dict) or not isinstance(value.get("size"), int):
+        raise Unavailable("a manifest holds something that is no descriptor", details=[repr(value)])
+    platform, annotations = value.get("platform") or {}, value.get("annotations") or {}
+    parts = (str(platform.get(name, "")) for name in ("os", "architecture", "variant"))
+    return Descriptor(
+        media_type=str(value.get("mediaType", "")),
+        digest=str(value.get("digest", "")),
+        size=value["size"],
+        platform="/".join(filter(None, parts)),
+        annotations=tuple(sorted((str(key), str(text)) for key, text in annotations.items())),
+    )
+
+
+def digest_of(data: bytes, *, like: str = "") -> str:
+    """'sha256:<hex>' of bytes, or of the algorithm of the digest `like`."""
+    algorithm = _algorithm(like) if like else "sha256"
+    return f"{algorithm}:{hashlib.new(algorithm, data).hexdigest()}"
+
+
+def _manifest(reference: Reference, media_type: str, digest: str, data: bytes) -> Manifest:
+    try:
+        document = json.loads(data)
+    except ValueError as error:
+        raise Unavailable(f"the manifest of {reference} is not JSON", details=[str(error)]) from error
+    if not isinstance(document, dict):
+        raise Unavailable(f"the manifest of {reference} is no JSON object")
+    return Manifest(media_type=str(document.get("mediaType") or media_type), digest=digest, data=data)
+
+
+def _media_type(response: Response) -> str:
+    return response.headers.get("content-type", "").partition(";")[0].strip()
+
+
+def _algorithm(digest: str) -> str:
+    algorithm = digest.partition(":")[0]
+    if algorithm not in ("sha256", "sha512"):
+        raise InputError(f"{digest!r} is no sha256 or sha512 digest")
+    return algorithm
+
+
+def _same_platform(offered: str, wanted: str) -> bool:
+    """'linux/arm64/v8' satisfies 'linux/arm64', and the other way round."""
+    return offered == wanted or offered.startswith(wanted + "/") or (bool(offered) and wanted.startswith(offered + "/"))
+
+
+def _mismatch(reference: Reference, expected: str, found: str) -> TemporaryFailure:
+    return TemporaryFailure(
+        f"{reference.host} gave other bytes for {reference.repository} than their digest says",
+        details=[f"expected {expected}", f"found    {found}"],
+        resolution="run it again; if it stays so, the registry's storage or a proxy in between is damaged",
+    )

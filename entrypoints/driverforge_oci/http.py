@@ -1,0 +1,131 @@
+"""The real transport: urllib of the standard library, with the proxy and CA settings that curl and docker users have in the environment."""
+
+from __future__ import annotations
+
+import http.client
+import ipaddress
+import re
+import ssl
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from typing import IO
+
+from driverforge_core import __version__
+from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_oci.transport import Request, Response, Retrying, Transport
+
+TIMEOUT = 30.0  # seconds for a connection, and between two pieces of an answer
+
+
+def http_transport(environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> Transport:
+    """A transport with retries.
+
+    Environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY (names, suffixes, addresses, CIDR blocks, *) in either case, as curl has them;
+    SSL_CERT_FILE: a PEM file with the authorities to trust instead of the system's. InputError where that file cannot be used.
+    """
+    return Retrying(inner=UrllibTransport(environ, timeout=timeout), wait=time.sleep, now=time.time)
+
+
+class UrllibTransport:
+    """One request, one answer: redirects and error statuses are answers too."""
+
+    def __init__(self, environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> None:
+        self._timeout = timeout
+        self._no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+        proxies = {}
+        for scheme in ("http", "https"):  # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
+            if proxy := environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY"):
+                proxies[scheme] = proxy if "://" in proxy else f"http://{proxy}"
+        tls = urllib.request.HTTPSHandler(context=_tls(environ.get("SSL_CERT_FILE", "")))
+        self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects(), tls)
+        self._proxied = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects(), tls)
+
+    def send(self, request: Request) -> Response:
+        parts = urllib.parse.urlsplit(request.url)
+        if parts.scheme not in ("http", "https"):  # a redirect may say file:
+            raise Unavailable(f"{request.url} is not a web address")
+        body = request.body() if callable(request.body) else request.body
+        headers = {"User-Agent": f"driverforge/{__version__}", **request.headers}
+        wire = urllib.request.Request(request.url, data=body, headers=headers, method=request.method)  # noqa: S310 -- http and https only
+        opener = self._direct if bypasses_proxy(parts.hostname or "", self._no_proxy) else self._proxied
+        try:
+            answer = opener.open(wire, timeout=self._timeout)
+        except urllib.error.HTTPError as error:
+            answer = error
+        except (OSError, http.client.HTTPException) as error:
+            reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            raise TemporaryFailure(
+                f"no answer from {parts.netloc}: {reason or type(error).__name__}",
+                details=[f"{request.method} {_without_query(request.url)}"],
+                resolution="check the name, the network, HTTPS_PROXY and NO_PROXY, and SSL_CERT_FILE for a private authority",
+            ) from error
+        finally:
+            if body is not None and not isinstance(body, bytes):
+                body.close()
+        return Response(status=answer.status, headers={name.lower(): value for name, value in answer.headers.items()}, body=_Body(answer))
+
+
+class _Body:
+    """A response's stream, whose failures half-way are ours."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+
+    def read(self, size: int = -1, /) -> bytes:
+        try:
+            return self._stream.read(size)
+        except (OSError, http.client.HTTPException) as error:
+            raise TemporaryFailure(f"the connection broke in the middle of an answer: {error}", resolution="run it again") from error
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """urllib would send our Authorization header on to the redirect's host."""
+
+    def redirect_request(self, *args: object) -> None:
+        return None
+
+
+def bypasses_proxy(host: str, no_proxy: str) -> bool:
+    """Whether `no_proxy` names the host; localhost and 127.0.0.0/8 always go direct. A leading dot or *. covers all names below."""
+    name = host.lower().strip("[]")
+    if is_loopback(name):
+        return True
+    return any(_covers(entry.strip().lower(), name) for entry in re.split(r"[,\s]+", no_proxy) if entry.strip())
+
+
+def is_loopback(host: str) -> bool:
+    """localhost, 127.0.0.0/8 and ::1: registries there speak plain http, as docker has it."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _covers(entry: str, name: str) -> bool:
+    if entry == "*":
+        return True
+    try:
+        return ipaddress.ip_address(name) in ipaddress.ip_network(entry.strip("[]"), strict=False)
+    except ValueError:
+        suffix = entry.removeprefix("*").partition(":")[0].lstrip(".")
+        return bool(suffix) and (name == suffix or name.endswith("." + suffix))
+
+
+def _tls(ca_file: str) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file or None)
+    except OSError as error:
+        raise InputError(
+            f"SSL_CERT_FILE={ca_file} cannot be used: {error}", resolution="name a readable PEM file with the authority's certificate"
+        ) from error
+
+
+def _without_query(url: str) -> str:
+    """For messages: an upload's or a CDN's query carries signatures."""
+    return urllib.parse.urlunsplit(urllib.parse.urlsplit(url)._replace(query="", fragment=""))

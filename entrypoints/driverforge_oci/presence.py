@@ -1,0 +1,57 @@
+"""Does an image exist? Three answers: a registry that refuses, is busy or cannot be reached has not said no."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+
+from driverforge_core.errors import DriverforgeError, Unavailable
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.reference import Reference
+from driverforge_oci.session import NotFound
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """The registry answered 404."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """Anything but 200 and 404: 401, 403, 429, 5xx, a name that does not resolve, a timeout. `reason` is one sentence."""
+
+    reason: str
+
+
+Presence = Present | Absent | Unknown
+
+
+def presence(client: RegistryClient, reference: Reference) -> Presence:
+    """Whether the registry has this tag or digest. Raises InputError only, for a reference without either."""
+    _ = reference.target
+    try:
+        return Present(client.head_manifest(reference).digest)
+    except NotFound:
+        return Absent()
+    except DriverforgeError as error:
+        return Unknown(error.brief)
+
+
+def labels(client: RegistryClient, reference: Reference, platform: str) -> dict[str, str]:
+    """The labels in the configuration of the image for `platform` ('linux/amd64').
+
+    Raises as RegistryClient does, and Unavailable where the configuration cannot be read.
+    """
+    sink = io.BytesIO()
+    client.get_blob(reference, client.resolve(reference, platform).config.digest, sink)
+    try:
+        found = (json.loads(sink.getvalue()).get("config") or {}).get("Labels") or {}
+        return {str(name): str(value) for name, value in found.items()}
+    except (ValueError, AttributeError) as error:
+        raise Unavailable(f"the configuration of {reference} cannot be read", details=[str(error)]) from error

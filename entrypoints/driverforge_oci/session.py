@@ -1,0 +1,153 @@
+"""A conversation with registries: addresses, tokens, redirects, and statuses turned into errors."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from collections.abc import Collection, Mapping
+
+from driverforge_core.errors import DriverforgeError, NotPermitted, TemporaryFailure, Unavailable
+from driverforge_oci.auth import Challenge, Credentials, fetch_token, find_login, parse_challenge
+from driverforge_oci.http import is_loopback
+from driverforge_oci.reference import DOCKER_HUB, Reference
+from driverforge_oci.transport import Body, Request, Response, Transport
+
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 5
+_ERROR_LIMIT = 64 << 10
+
+
+class NotFound(Unavailable):
+    """The registry answered, and says that it has no such manifest, blob or repository (404)."""
+
+
+class Session:
+    """Sends requests below /v2/<repository>/ with whatever login the registry asks for; tokens are kept for its life.
+
+    `plain_http` names further hosts (host[:port]) without TLS; localhost, 127.0.0.0/8 and ::1 never have it.
+    """
+
+    def __init__(self, transport: Transport, credentials: Credentials, *, plain_http: Collection[str] = ()) -> None:
+        self._transport = transport
+        self._credentials = credentials
+        self._plain_http = frozenset(plain_http)
+        self._challenges: dict[str, Challenge] = {}
+        self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def call(
+        self,
+        method: str,
+        reference: Reference,
+        path: str,
+        *,
+        expected: Collection[int],
+        headers: Mapping[str, str] | None = None,
+        body: Body | None = None,
+        scopes: tuple[str, ...] = (),
+    ) -> Response:
+        """One operation on a repository; `path` is below /v2/<repository>/ or an absolute URL that the registry gave (a Location).
+
+        Returns the response when its status is in `expected`. Raises NotFound for 404, NotPermitted for 401 and 403,
+        TemporaryFailure for 429, 5xx and where no answer came, Unavailable for anything else.
+        """
+        url = urllib.parse.urljoin(f"{self.base(reference.host)}/v2/{reference.repository}/", path)
+        wanted = scopes or (scope(reference, "pull"),)
+        request = Request(method=method, url=url, headers=headers or {}, body=body)
+        response = self._send(request, reference, wanted)
+        if response.status == 401 and self._is_home(url, reference.host) and self._learn(response, reference.host):
+            self._tokens.pop((reference.host, wanted), None)
+            response.body.close()
+            response = self._send(request, reference, wanted)
+        if response.status not in expected:
+            raise _failure(request, response, reference)
+        return response
+
+    def base(self, host: str) -> str:
+        """'https://registry.site:5000', or http for hosts without TLS; Docker Hub's API has another name than its references."""
+        name = "registry-1.docker.io" if host == DOCKER_HUB else host
+        plain = host in self._plain_http or is_loopback(urllib.parse.urlsplit(f"//{host}").hostname or "")
+        return f"{'http' if plain else 'https'}://{name}"
+
+    def _send(self, request: Request, reference: Reference, scopes: tuple[str, ...]) -> Response:
+        url = request.url
+        for _ in range(_MAX_REDIRECTS):
+            if self.base(reference.host).startswith("https://") and not url.startswith("https://"):
+                raise NotPermitted(
+                    f"{reference.host} sends us to a place without TLS",
+                    details=[url.partition("?")[0]],
+                    resolution="a registry behind a TLS proxy needs X-Forwarded-Proto or its external URL configured",
+                )
+            headers = dict(request.headers)
+            if self._is_home(url, reference.host) and (value := self._authorization(reference, scopes)):
+                headers["Authorization"] = value
+            response = self._transport.send(Request(method=request.method, url=url, headers=headers, body=request.body))
+            if response.status not in _REDIRECTS or request.method not in ("GET", "HEAD") or "location" not in response.headers:
+                return response
+            response.body.close()
+            url = urllib.parse.urljoin(url, response.headers["location"])
+        raise Unavailable(f"{reference.host} redirects more than {_MAX_REDIRECTS} times")
+
+    def _is_home(self, url: str, host: str) -> bool:
+        """Whether a URL is the registry's own: an upload's or a redirect's may be a CDN's, which must not see the login."""
+        return _origin(url) == _origin(self.base(host))
+
+    def _authorization(self, reference: Reference, scopes: tuple[str, ...]) -> str:
+        challenge = self._challenges.get(reference.host)
+        if challenge is None:
+            return ""
+        login = find_login(self._credentials, reference.host, reference.repository)
+        if challenge.scheme == "basic":
+            return login.basic if login else ""
+        key = (reference.host, scopes)
+        if key not in self._tokens:
+            plain = self.base(reference.host).startswith("http://")
+            self._tokens[key] = fetch_token(self._transport, challenge, scopes, login, plain_http=plain)
+        return f"Bearer {self._tokens[key]}"
+
+    def _learn(self, response: Response, host: str) -> bool:
+        """Remember how a registry wants to be asked; False where a further attempt would change nothing."""
+        challenge = parse_challenge(response.headers.get("www-authenticate", ""))
+        if challenge is None or (challenge.scheme == "basic" and self._challenges.get(host) == challenge):
+            return False
+        self._challenges[host] = challenge
+        return True
+
+
+def scope(reference: Reference, actions: str) -> str:
+    """A token's scope: 'repository:driver:pull,push'."""
+    return f"repository:{reference.repository}:{actions}"
+
+
+def _origin(url: str) -> tuple[str, str | None, int | None]:
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def _failure(request: Request, response: Response, reference: Reference) -> DriverforgeError:
+    details = [f"{request.method} {request.url.partition('?')[0]}: {response.status}", *_registry_errors(response)]
+    if response.status == 404:
+        return NotFound(f"{reference.host} has no {reference}", details=details)
+    if response.status in (401, 403):
+        known = "the login is not allowed to" if response.status == 403 else "there is no login, or it is not accepted"
+        return NotPermitted(
+            f"{reference.host} refuses {request.method} on {reference.repository} ({response.status})",
+            details=details,
+            resolution=f"{known}: docker login {reference.host}; credential helpers are not used, the login has to be in config.json",
+        )
+    if response.status == 429 or response.status >= 500:
+        later = response.headers.get("retry-after", "")
+        resolution = f"try again later (Retry-After: {later})" if later else "try again later"
+        return TemporaryFailure(f"{reference.host} answers {response.status}", details=details, resolution=resolution)
+    return Unavailable(f"{reference.host} answers {response.status}, which was not expected", details=details)
+
+
+def _registry_errors(response: Response) -> list[str]:
+    """The errors of the answer's body (OCI distribution spec, "Error Codes"), else its text."""
+    try:
+        text = response.read(_ERROR_LIMIT).decode("utf-8", "replace")
+    except TemporaryFailure as error:
+        return [error.brief]
+    try:
+        return [f"{error['code']}: {error.get('message', '')} {error.get('detail') or ''}".rstrip() for error in json.loads(text)["errors"]]
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return text.splitlines()
