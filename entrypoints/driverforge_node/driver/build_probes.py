@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from driverforge_core.errors import Unsupported
-from driverforge_core.headerprobe import ProbeRule
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
+from driverforge_node import catalogue
 from driverforge_node.family import HeaderTree, config_value
 from driverforge_node.host.ports import Files
-
-
-def rules() -> tuple[ProbeRule, ...]:
-    """The rows of `probes:` in matrix.yaml."""
-    try:
-        from driverforge_node.catalogue import PROBES
-    except ModuleNotFoundError:
-        return ()
-    return PROBES
 
 
 def check(files: Files, tree: HeaderTree, image: ImageFacts, module_types: tuple[str, ...], kernel: KernelRelease) -> None:
@@ -27,7 +18,7 @@ def check(files: Files, tree: HeaderTree, image: ImageFacts, module_types: tuple
             details=[f"CONFIG_PREEMPT_RT=y in the headers of {kernel}"],
             resolution="boot the same kernel in its normal flavour",
         )
-    for rule in rules():
+    for rule in catalogue.PROBES:
         header = f"{tree.source}/{rule.probe.header}"
         if not rule.concerns(image.driver, module_types, kernel) or not files.exists(header):
             continue

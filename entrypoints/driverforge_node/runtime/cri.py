@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -32,7 +33,7 @@ class RuntimeStatus:
     pid: int  # of the daemon
     name: str  # 'containerd'
     version: str  # '1.6.20~ds1'
-    handlers: tuple[str, ...]  # names that a RuntimeClass may use, sorted
+    handlers: Mapping[str, str]  # names that a RuntimeClass may use -> options.BinaryName, '' where none is set
 
 
 def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatus:
@@ -46,17 +47,13 @@ def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatu
     return RuntimeStatus(pid=pid, name=name, version=version, handlers=handlers(state))
 
 
-def handlers(state: bytes) -> tuple[str, ...]:
-    """Handler names of a verbose StatusResponse.
-
-    From the field for them where the runtime has it, and from the effective configuration that containerd 1.x puts into `info`.
-    """
-    named = {name for message in messages(state, 3) for name in texts(message, 1)}
+def handlers(state: bytes) -> dict[str, str]:
+    """Handlers and their programs in a verbose StatusResponse: containerd 1.x puts its effective configuration, as JSON, into `info`."""
     for entry in messages(state, 2):
         if texts(entry, 1) == ["config"]:
-            config = json.loads("".join(texts(entry, 2)))
-            named |= set(config.get("containerd", {}).get("runtimes") or {})
-    return tuple(sorted(named - {""}))
+            runtimes = json.loads("".join(texts(entry, 2))).get("containerd", {}).get("runtimes") or {}
+            return {name: (table.get("options") or {}).get("BinaryName", "") for name, table in sorted(runtimes.items())}
+    return {}
 
 
 class _Call:

@@ -1,0 +1,147 @@
+"""Edits of a TOML document that keep every comment and byte elsewhere.
+
+The only module that knows the TOML library; each result is read again with the standard library's parser and compared with what was meant.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import tomllib
+import tomlrt
+
+from driverforge_core.errors import InputError, Unsupported
+
+Path = tuple[str, ...]
+
+
+class Removed:
+    """The value of a change that takes a key away."""
+
+
+REMOVED = Removed()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """One key and the value that it shall have. An empty dict stands for a table that shall exist."""
+
+    path: Path
+    value: object
+
+
+def dotted(path: Path) -> str:
+    """A key as a person writes it: plugins."io.containerd.grpc.v1.cri".containerd"""
+    return ".".join(f'"{key}"' if not key.replace("_", "").replace("-", "").isalnum() else key for key in path)
+
+
+def text_of(data: bytes, name: str) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name} is not UTF-8 text", details=[f"{name}:{line}: {error.reason}"], resolution="repair the file") from error
+
+
+def parse(data: bytes, name: str) -> dict[str, object]:
+    """The document as values. Raises InputError with the place of the mistake; `name` is the file's, for messages."""
+    try:
+        return tomllib.loads(text_of(data, name))
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f"{name} is not valid TOML", details=[f"{name}: {error}"], resolution="repair the file; nothing was changed"
+        ) from error
+
+
+def leaves(table: Mapping[str, object], above: Path = ()) -> Iterator[tuple[Path, object]]:
+    """Every key that is no table, and every empty table, with its path."""
+    for key, value in table.items():
+        path = (*above, key)
+        if isinstance(value, Mapping) and value:
+            yield from leaves(value, path)
+        else:
+            yield path, value
+
+
+def lookup(table: Mapping[str, object], path: Path) -> object:
+    """The value at `path`, REMOVED where there is none."""
+    found: object = table
+    for key in path:
+        if not isinstance(found, Mapping) or key not in found:
+            return REMOVED
+        found = found[key]
+    return found
+
+
+def table_at(table: Mapping[str, object], path: Path, name: str) -> dict[str, object]:
+    """The table at `path`, {} where there is none. Raises InputError where the value is something else."""
+    for depth in range(1, len(path) + 1):
+        found = lookup(table, path[:depth])
+        if found is not REMOVED and not isinstance(found, dict):
+            raise InputError(f"{name}: {dotted(path[:depth])} is no table", resolution="repair the file; nothing was changed")
+    found = lookup(table, path)
+    return found if isinstance(found, dict) else {}
+
+
+def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None) -> bytes:
+    """The document with `changes` applied in order; tables that a removal leaves empty go too, unless the document `keep` has them.
+
+    Raises InputError for a broken document, Unsupported where it cannot be edited without touching other keys.
+    """
+    meant = parse(data, name)
+    if not changes:
+        return data
+    document = tomlrt.loads(text_of(data, name))
+    try:
+        for change in changes:
+            _apply(document, change, keep or {})
+            _apply(meant, change, keep or {})
+    except (tomlrt.TOMLError, TypeError, KeyError) as error:
+        raise Unsupported(f"{name} cannot be edited: {error}", resolution="write its tables with [headers]; nothing was changed") from error
+    result = tomlrt.dumps(document).encode()
+    if parse(result, name) != meant:
+        raise Unsupported(
+            f"{name} cannot be edited without touching other keys", resolution="write its tables with [headers]; nothing was changed"
+        )
+    return result
+
+
+def _apply(table: dict[str, object], change: Change, keep: Mapping[str, object]) -> None:
+    *above, key = change.path
+    if change.value is REMOVED:
+        _remove(table, change.path, keep)
+        return
+    here = _ensure(table, tuple(above))
+    if change.value == {}:
+        _ensure(here, (key,))
+    else:
+        here[key] = copy.deepcopy(change.value)
+
+
+def _ensure(table: dict[str, object], path: Path) -> dict[str, object]:
+    if not path:
+        return table
+    if isinstance(table, tomlrt.Table | tomlrt.Document):
+        return table.ensure_table(path)
+    for key in path:
+        here = table.setdefault(key, {})
+        if not isinstance(here, dict):
+            raise TypeError(f"{key} is no table")
+        table = here
+    return table
+
+
+def _remove(table: dict[str, object], path: Path, keep: Mapping[str, object]) -> None:
+    chain = [table]
+    for key in path[:-1]:
+        here = chain[-1].get(key)
+        if not isinstance(here, dict):
+            return
+        chain.append(here)
+    chain[-1].pop(path[-1], None)
+    for depth in range(len(path) - 1, 0, -1):
+        if chain[depth] or lookup(keep, path[:depth]) is not REMOVED:
+            return
+        del chain[depth - 1][path[depth - 1]]
