@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 
 from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
@@ -40,7 +41,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
     with exclusive(host, pid):
         status.write(host, phase="starting", pid=pid, facts=before, wanted=wanted)
         try:
-            drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
+            done = drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
         except Stopped as stopped:
             log.warning(stopped.brief)
             return stop(host, wanted)
@@ -48,11 +49,11 @@ def run(args: argparse.Namespace, host: Host) -> int:
             left = roll_back(host, wanted, before)
             error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
             raise
-        serve(host, wanted, pid)
+        serve(host, wanted, pid, done.reasons)
         return stop(host, wanted)
 
 
-def serve(host: Host, wanted: Wanted, pid: int) -> None:
+def serve(host: Host, wanted: Wanted, pid: int, reasons: Sequence[str]) -> None:
     """From ready to the stop signal."""
     facts: Facts = observe(host, wanted)
     log.info("ready", driver=wanted.driver, type=facts.loaded_type, kernel=facts.release, root=paths.ROOT)
@@ -60,7 +61,7 @@ def serve(host: Host, wanted: Wanted, pid: int) -> None:
         log.warning("the host does not see the driver's root", fix="mount /run/nvidia with Bidirectional propagation")
 
     def changed(daemons: tuple[Supervised, ...]) -> None:
-        status.write(host, phase="ready", pid=pid, facts=facts, wanted=wanted, daemons=daemons)
+        status.write(host, phase="ready", pid=pid, facts=facts, wanted=wanted, reasons=reasons, daemons=daemons)
 
     signal = supervise(host, changed)
     log.info("stopping", signal=signal)

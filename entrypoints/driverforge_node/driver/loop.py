@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_node import log
@@ -30,16 +31,16 @@ def no_gate(_number: int, _step: s.Step) -> None:
 def drive(host: Host, wanted: Wanted, *, gate: Gate = no_gate) -> Done:
     """Bring the node to `wanted`. `gate` is called before each step, with its number from 1, and may raise to keep it from running."""
     applied: list[s.Step] = []
-    reason = ""
+    reasons: list[str] = []
     for _ in range(MAX_STRETCHES):
         plan = next_steps(observe(host, wanted), wanted)
         if isinstance(plan, Done):
-            return plan
+            return replace(plan, reasons=tuple(reasons))
         if isinstance(plan, Blocked):
             raise plan.error
-        if plan.reason not in ("", reason):
-            reason = plan.reason
-            log.info("plan", reason=reason)
+        if plan.reason and plan.reason not in reasons:
+            reasons.append(plan.reason)
+            log.info("plan", reason=plan.reason)
         _apply(host, plan, applied, gate)
     raise CommandFailed(
         f"the node is not as wanted after {MAX_STRETCHES} rounds",

@@ -31,6 +31,7 @@ MODULE_SETS = "/opt/lib/modules"
 MODULE_SET = "module-set.json"
 
 # in the container's own root
+STAGE = "/opt/driverforge/stage"  # a private place to prepare the driver's root
 MODULES = "/lib/modules"
 FIRMWARE = "/lib/firmware/nvidia"
 MODPROBE_D = "/etc/modprobe.d"

@@ -33,9 +33,10 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The node is as wanted; `left` names what was left on purpose (a driver in use)."""
+    """The node is as wanted; `left` names what was left on purpose (a driver in use), `reasons` why it went the way it did."""
 
     left: tuple[str, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

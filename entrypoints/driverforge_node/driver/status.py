@@ -16,7 +16,9 @@ from driverforge_node.host.ports import Host
 SCHEMA = 1
 
 
-def write(host: Host, *, phase: str, pid: int, facts: Facts, wanted: Wanted, reason: str = "", daemons: Sequence[Supervised] = ()) -> None:
+def write(
+    host: Host, *, phase: str, pid: int, facts: Facts, wanted: Wanted, reasons: Sequence[str] = (), daemons: Sequence[Supervised] = ()
+) -> None:
     """`phase`: 'starting', 'ready' (all that it claims was verified), 'stopping'."""
     content = {
         "schema": SCHEMA,
@@ -26,7 +28,7 @@ def write(host: Host, *, phase: str, pid: int, facts: Facts, wanted: Wanted, rea
         "driver": wanted.driver,
         "kernel": facts.release,
         "module_type": facts.loaded_type,
-        "module_source": reason,
+        "module_source": reasons[0] if reasons else "",
         "modules": {name: module.version for name, module in sorted(facts.loaded.items())},
         "gpus": [gpu.address for gpu in facts.gpus],
         "root": facts.root,

@@ -14,6 +14,7 @@ from driverforge_node.driver.diagnose import explain_insert
 from driverforge_node.driver.facts import Daemon, Source
 from driverforge_node.host.ports import Host
 
+STAGED = f"{paths.STAGE}/root"
 STOP_TIMEOUT = 15.0  # seconds for a daemon to end
 
 
@@ -290,12 +291,30 @@ class PublishRoot:
         return f"mount this container's root on {paths.ROOT}"
 
     def apply(self, host: Host) -> None:
+        """By way of a private place: in a pod with Bidirectional mounts the container's root is shared, so a copy made in one go is
+        its peer, and unmounting the copy takes /proc, /sys and /dev away from ourselves."""
+        clear_stage(host)
+        host.files.make_dirs(STAGED)
+        host.mounts.rbind(paths.STAGE, paths.STAGE)
+        host.mounts.set_propagation(paths.STAGE, "private")
+        host.files.make_dirs(STAGED)
+        host.mounts.rbind("/", STAGED)
+        host.mounts.set_propagation(STAGED, "private", recursive=True)
+        # as upstream: mounts below /sys stay out of the driver's root, /sys itself is in it
+        for mount in reversed(host.mounts.table()):
+            if mount.target.startswith((f"{STAGED}/sys/", f"{STAGED}{paths.STAGE}")):
+                host.mounts.unmount(mount.target, lazy=True)
         host.files.make_dirs(paths.ROOT)
-        if any(mount.target == "/sys" for mount in host.mounts.table()):
-            # as upstream: mounts below /sys stay out of the driver's root, /sys itself is in it
-            host.mounts.set_propagation("/sys", "unbindable", recursive=True)
-            host.mounts.set_propagation("/sys", "private")
-        host.mounts.rbind("/", paths.ROOT)
+        host.mounts.rbind(STAGED, paths.ROOT)
+        clear_stage(host)
+
+
+def clear_stage(host: Host) -> None:
+    """Take away what this run or one that was killed left at the private place."""
+    for target in (STAGED, paths.STAGE):
+        for _ in [mount for mount in host.mounts.table() if mount.target == target]:
+            host.mounts.set_propagation(target, "private", recursive=True)
+            host.mounts.unmount(target, lazy=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
