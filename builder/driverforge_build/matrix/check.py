@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -28,13 +28,14 @@ class Names:
     systems: tuple[str, ...]
     branches: tuple[str, ...]
     gpus: tuple[str, ...]
+    like: Mapping[str, str]  # OS -> the OS that it is `like`
 
     @classmethod
-    def of(cls, sections: dict[Section, Listing]) -> Names:
+    def of(cls, sections: Mapping[Section, Listing], like: Mapping[str, str]) -> Names:
         def ids(section: Section) -> tuple[str, ...]:
             return tuple(name for item in sections[section].items if (name := row_id(item)) is not None)
 
-        return cls(ids(Section.SYSTEMS), ids(Section.BRANCHES), ids(Section.GPUS))
+        return cls(ids(Section.SYSTEMS), ids(Section.BRANCHES), ids(Section.GPUS), like)
 
 
 def duplicate_ids(node: Node, problems: list[Problem]) -> None:
@@ -72,7 +73,7 @@ def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> lis
             elif isinstance(row, Probe):
                 _probe(row, say)
             elif isinstance(row, OsRow):
-                _system(row, node, _Branches(names.branches, branches), problems)
+                _system(row, node, _Branches(names, branches), problems)
     return problems
 
 
@@ -110,9 +111,9 @@ def _probe(row: Probe, say: _Say) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Branches:
-    """Ids of all branches, and the branches that are valid."""
+    """The branches that are valid, and the ids of all rows."""
 
-    names: tuple[str, ...]
+    names: Names
     rows: dict[str, Branch]
 
 
@@ -130,10 +131,13 @@ def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem
     for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True):
         line_say = _speaker(item, f"{who} drivers {driver.id}", problems)
         _driver(driver, row, repositories, line_say)
-        if driver.branch not in branches.names:
-            line_say("branch", f"no row {driver.branch!r} in `branches`{near(driver.branch, branches.names)}")
+        if driver.branch not in branches.names.branches:
+            line_say("branch", f"no row {driver.branch!r} in `branches`{near(driver.branch, branches.names.branches)}")
         elif driver.branch in branches.rows:
-            _driver_in_branch(driver, branches.rows[driver.branch], row, line_say)
+            branch = branches.rows[driver.branch]
+            _driver_in_branch(driver, branch, line_say)
+            if not _offered(row.id, branch, branches.names.like):
+                line_say("branch", f"branch {branch.id} is not offered for {row.id}; see `systems` of its row in `branches`")
     _same_cells(row, say)
 
 
@@ -204,7 +208,7 @@ def _payload(driver: DriverRow, say: _Say) -> None:
         _placeholders((driver.url,), (*names, "machine"), "url", say)
 
 
-def _driver_in_branch(driver: DriverRow, branch: Branch, row: OsRow, say: _Say) -> None:
+def _driver_in_branch(driver: DriverRow, branch: Branch, say: _Say) -> None:
     for key, values, known in (
         ("module_types", driver.module_types, branch.module_types),
         ("payload", (driver.payload,), branch.payloads),
@@ -213,16 +217,25 @@ def _driver_in_branch(driver: DriverRow, branch: Branch, row: OsRow, say: _Say) 
         for value in values:
             if value not in known:
                 say(key, f"branch {branch.id} has no {value}; it has {', '.join(known)}")
-    found = OsId.parse(row.id)
-    if not any(_within(found, system) for system in branch.systems):
-        say("branch", f"branch {branch.id} is not offered for {row.id}; see `systems` of its row")
 
 
-def _within(found: OsId, system: OsRange) -> bool:
-    version = _numbers(found.version)
-    if found.id != system.id:
-        return False
-    return (system.oldest is None or version >= _numbers(system.oldest)) and (system.newest is None or version <= _numbers(system.newest))
+def _offered(os_key: str, branch: Branch, like: Mapping[str, str]) -> bool:
+    """Whether a branch is offered for an OS: by its own distribution's ranges, else by those of the OS that it is like."""
+    seen: set[str] = set()
+    key: str | None = os_key
+    while key is not None and key not in seen:
+        seen.add(key)
+        found = OsId.parse(key)
+        ranges = [system for system in branch.systems if system.id == found.id]
+        if ranges:
+            return any(_within(found.version, system) for system in ranges)
+        key = like.get(key)
+    return False
+
+
+def _within(version: str, system: OsRange) -> bool:
+    number = _numbers(version)
+    return (system.oldest is None or number >= _numbers(system.oldest)) and (system.newest is None or number <= _numbers(system.newest))
 
 
 def _numbers(version: str) -> tuple[int, ...]:

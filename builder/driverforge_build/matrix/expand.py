@@ -126,8 +126,8 @@ def _combinations(matrix: Matrix) -> Iterator[tuple[OsRow, DriverRow, Arch]]:
 
 
 def _lines(row: OsRow, driver: DriverRow, arch: Arch) -> list[tuple[KernelLine, Predicate, frozenset[str]]]:
-    wanted = glob_set(driver.kernels)
-    return [(line, glob_set((line.releases,)), frozenset(line.flavours.get(arch, ()))) for line in row.kernels if wanted(line.id)]
+    lines = [line for line in row.kernels if driver.takes(line.id)]
+    return [(line, glob_set((line.releases,)), frozenset(line.flavours.get(arch, ()))) for line in lines]
 
 
 def _rules(matrix: Matrix, row: OsRow, driver: DriverRow, arch: Arch) -> tuple[_Rule, ...]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from driverforge_build import resources
 from driverforge_build.matrix import check
-from driverforge_build.matrix.globs import glob_set
+from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import merge_rows, near, resolve_like, row_id
 from driverforge_build.matrix.model import MODELS, Branch, Exclusion, Gpu, Keep, NvSwitch, OsRow, Probe, Section
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
@@ -67,39 +67,45 @@ def load_matrix(path: Path | None = None) -> Matrix:
 def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
     """The matrix of a file's bytes; `name` stands in messages. Raises InputError."""
     problems: list[Problem] = []
-    document = _document(data, name, problems)
-    sound = not problems
+    document, whole = _document(data, name, problems)
     sections = _sections(document, problems)
+    like: dict[str, str] = {}
     if document is not None and "extends" in document.items:
-        sections = _extended(document, sections, problems)
-    resolved = {section: resolve_like(rows, problems) for section, rows in sections.items()}
+        sections = _extended(document, sections, problems, like)
+    resolved = _resolved(sections, problems, like)
     kept = _kept(document, resolved, problems)
     parsed = {
-        section: [validated(MODELS[section], item, item.mark, problems, complete=sound) for item in rows.items]
+        section: [validated(MODELS[section], item, item.mark, problems, complete=whole) for item in rows.items]
         for section, rows in kept.items()
     }
-    if sound:
-        problems += check.references(parsed, kept, check.Names.of(resolved))
+    if whole:
+        problems += check.references(parsed, kept, check.Names.of(resolved, like))
     if problems:
         raise _input_error(name, problems)
     return _matrix(path or Path(name), parsed, kept)
 
 
-def _document(data: bytes, name: str, problems: list[Problem]) -> Table | None:
-    root, found = parse_tree(data, name)
-    problems += found
-    start = Mark(file=name, line=1)
+def _resolved(sections: dict[Section, Listing], problems: list[Problem], like: dict[str, str]) -> dict[Section, Listing]:
+    """The sections with every `like` resolved; `like` gets those of the operating systems."""
+    return {section: resolve_like(rows, problems, like if section is Section.SYSTEMS else {}) for section, rows in sections.items()}
+
+
+def _document(data: bytes, name: str, problems: list[Problem]) -> tuple[Table | None, bool]:
+    """The mapping at the top of a file, and whether all of its lines could be read."""
+    document = parse_tree(data, name)
+    problems += document.problems
+    root, start = document.root, Mark(file=name, line=1)
     if root is None or (isinstance(root, Scalar) and not root.text):
-        if not found:
+        if not document.problems:
             problems.append(Problem(mark=start, text="the file is empty; write `extends: builtin` to start from the shipped catalogue"))
-        return None
+        return None, False
     if not isinstance(root, Table):
         problems.append(Problem(mark=root.mark, text=f"{kind_of(root)} at the top; write KEY: lines ({', '.join(_TOP_KEYS)})"))
-        return None
+        return None, False
     for key, mark in root.keys.items():
         if key not in _TOP_KEYS:
             problems.append(Problem(mark=mark, text=f"unknown key {key!r}{near(key, _TOP_KEYS)}"))
-    return root
+    return root, document.whole
 
 
 def _sections(document: Table | None, problems: list[Problem]) -> dict[Section, Listing]:
@@ -116,17 +122,17 @@ def _sections(document: Table | None, problems: list[Problem]) -> dict[Section, 
     return found
 
 
-def _extended(document: Table, own: dict[Section, Listing], problems: list[Problem]) -> dict[Section, Listing]:
+def _extended(document: Table, own: dict[Section, Listing], problems: list[Problem], like: dict[str, str]) -> dict[Section, Listing]:
     """The built-in rows, their `like` resolved, with the site's rows over them: a site's change to a row changes that row only."""
     extends = document.items["extends"]
     if not isinstance(extends, Scalar) or extends.text != BUILTIN:
         said = extends.text if isinstance(extends, Scalar) else kind_of(extends)
         problems.append(Problem(mark=document.keys["extends"], text=f"`extends: {said}`; only `{BUILTIN}` can be extended"))
-        return own
     shipped = resources.builtin_matrix()
     below: list[Problem] = []
-    base = _sections(_document(shipped.read_bytes(), shipped.name, below), below)
-    merged = {section: merge_rows(resolve_like(rows, below), own[section], problems) for section, rows in base.items()}
+    base, _ = _document(shipped.read_bytes(), shipped.name, below)
+    rows = _resolved(_sections(base, below), below, like)
+    merged = {section: merge_rows(listing, own[section], problems) for section, listing in rows.items()}
     problems += below
     return merged
 
@@ -141,12 +147,14 @@ def _kept(document: Table | None, sections: dict[Section, Listing], problems: li
         return sections
     own = document.items.get("systems")
     named = {row_id(item) for item in own.items} if isinstance(own, Listing) else set()
-    names, numbers = check.Names.of(sections).systems, check.Names.of(sections).branches
-    for key, globs, known in (("systems", keep.systems, names), ("branches", keep.branches, numbers)):
-        for glob in globs:
-            if not any(map(glob_set((glob,)), known)):
-                mark = node.keys[key] if isinstance(node, Table) and key in node.keys else node.mark
-                problems.append(Problem(mark=mark, text=f"{glob!r} matches none of the {key}{near(glob, known)}"))
+    found = check.Names.of(sections, {})
+    assert isinstance(node, Table)
+    for key, globs, known in (("systems", keep.systems, found.systems), ("branches", keep.branches, found.branches)):
+        problems += [
+            Problem(mark=node.keys[key], text=f"{glob!r} matches none of the {key}{near(glob, known)}")
+            for glob in globs
+            if key in node.keys and not matching((glob,), known)
+        ]
     wanted, branches = glob_set(keep.systems), glob_set(keep.branches)
     systems = sections[Section.SYSTEMS]
     rows = [_with_branches(item, branches) for item in systems.items if wanted(row_id(item) or "") or row_id(item) in named]

@@ -94,8 +94,11 @@ def _removes(node: Node, problems: list[Problem]) -> bool:
     return False
 
 
-def resolve_like(rows: Listing, problems: list[Problem]) -> Listing:
-    """Rows with `like: ID` take over what that row says; chains are followed, a circle is a problem."""
+def resolve_like(rows: Listing, problems: list[Problem], like: dict[str, str]) -> Listing:
+    """Rows with `like: ID` take over what that row says; chains are followed, a circle is a problem.
+
+    `like` gets an entry for each row that takes over another's values: its id and the other's.
+    """
     known = {name: item for item in rows.items if isinstance(item, Table) and (name := row_id(item)) is not None}
     done: dict[str, Table] = {}
 
@@ -107,7 +110,11 @@ def resolve_like(rows: Listing, problems: list[Problem]) -> Listing:
         own = _without(row, "like")
         if parent is not None:
             base = _parent(row.keys["like"], parent, (*path, name))
-            merged = without_removals(own, problems) if base is None else merge(resolve(base, (*path, name)), own, problems)
+            if base is None:
+                merged = without_removals(own, problems)
+            else:
+                like[name] = base
+                merged = merge(resolve(base, (*path, name)), own, problems)
             assert isinstance(merged, Table)
             own = merged
         done[name] = own

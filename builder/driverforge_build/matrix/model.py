@@ -13,6 +13,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from driverforge_build.matrix.globs import glob_set
+
 Arch = Literal["amd64", "arm64"]
 ModuleType = Literal["open", "proprietary"]
 PayloadKind = Literal["packages", "runfile", "image"]
@@ -302,6 +304,10 @@ class DriverRow(Row):
     def runfile_url(self, machine: str) -> str:
         """Address of the runfile for 'x86_64' or 'aarch64'; '' where the payload is another."""
         return filled((self.url or "",), branch=self.branch, version=self.version, machine=machine)[0]
+
+    def takes(self, line_id: str) -> bool:
+        """Whether images are made for kernels of a series (an id of the OS's `kernels`)."""
+        return glob_set(self.kernels)(line_id)
 
     def source_of(self, module_type: str) -> ModuleSource | None:
         return next((source for source in self.modules if source.id == module_type), None)

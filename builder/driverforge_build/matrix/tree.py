@@ -85,32 +85,50 @@ class _TooMuch(Exception):
     """A limit was passed; the rest of the file is not read."""
 
 
-def parse_tree(data: bytes, file: str) -> tuple[Node | None, list[Problem]]:
-    """The tree of one YAML document, or None where nothing could be read, and every problem of its text."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """One YAML document: its tree (None where nothing could be read), and every problem of its text.
+
+    Not `whole` when lines had to be dropped to read on: what is missing may be in one of them.
+    """
+
+    root: Node | None
+    problems: list[Problem]
+    whole: bool
+
+
+def parse_tree(data: bytes, file: str) -> Document:
+    """Read a file's bytes; never raises."""
     if len(data) > MAX_BYTES:
-        return None, [Problem(mark=Mark(file=file, line=1), text=f"the file has {len(data)} bytes; a matrix has at most {MAX_BYTES}")]
+        problem = Problem(mark=Mark(file=file, line=1), text=f"the file has {len(data)} bytes; a matrix has at most {MAX_BYTES}")
+        return Document(root=None, problems=[problem], whole=False)
     text, problems = _decode(data, file)
     text, tabs = _without_tabs(text, file)
     problems += tabs
     lines = text.split("\n")
+    whole = True
     for _ in range(MAX_SYNTAX_ERRORS):
         reader = _Reader(file)
         try:
             root = reader.read("\n".join(lines))
         except yaml.MarkedYAMLError as error:
-            line = _blamed_line(error)
-            problems.append(Problem(mark=Mark(file=file, line=line), text=_syntax_text(error)))
-            if line > len(lines) or not lines[line - 1].strip():
-                return None, problems
+            whole = False
+            line = min(_blamed_line(error), len(lines))
+            if line not in {tab.mark.line for tab in tabs}:
+                problems.append(Problem(mark=Mark(file=file, line=line), text=_syntax_text(error)))
+            if not lines[line - 1].strip():
+                break
             # go on without the line, so that what else is wrong is told in the same run
             lines[line - 1] = ""
         except yaml.YAMLError as error:
-            return None, [*problems, Problem(mark=Mark(file=file, line=1), text=f"not YAML: {error}")]
+            problems.append(Problem(mark=Mark(file=file, line=1), text=f"not YAML: {error}"))
+            break
         except _TooMuch:
-            return None, problems + reader.problems
+            problems += reader.problems
+            break
         else:
-            return root, problems + reader.problems
-    return None, problems
+            return Document(root=root, problems=problems + reader.problems, whole=whole)
+    return Document(root=None, problems=problems, whole=False)
 
 
 def _decode(data: bytes, file: str) -> tuple[str, list[Problem]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
@@ -18,10 +19,23 @@ def validated(model: type[Row], node: Node, mark: Mark, problems: list[Problem],
     try:
         return model.model_validate(plain(node))
     except ValidationError as error:
-        problems += [
-            _problem(model, node, mark, details) for details in error.errors(include_url=False) if complete or details["type"] != "missing"
-        ]
+        for details in error.errors(include_url=False):
+            place = _place(model, node, mark, details["loc"])
+            # pydantic counts the valid entries of a list: one with only wrong entries is not short, they are told one by one
+            follows = details["type"] == "too_short" and isinstance(place.node, Listing) and bool(place.node.items)
+            if not follows and (complete or details["type"] != "missing"):
+                problems.append(Problem(mark=place.mark, text=_explain(details, place)))
         return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """What an error is about: the model that owns the key, the key, and the value with its place in the file."""
+
+    owner: type[Row]
+    name: str
+    node: Node
+    mark: Mark
 
 
 def plain(node: Node) -> Any:
@@ -33,8 +47,8 @@ def plain(node: Node) -> Any:
     return {key: plain(value) for key, value in node.items.items()}
 
 
-def _problem(model: type[Row], node: Node, mark: Mark, details: ErrorDetails) -> Problem:
-    location = [part for part in details["loc"] if part != "[key]"]
+def _place(model: type[Row], node: Node, mark: Mark, path: tuple[int | str, ...]) -> _Place:
+    location = [part for part in path if part != "[key]"]
     owner = model
     for depth, part in enumerate(location):
         if isinstance(node, Table) and isinstance(part, str) and part in node.items:
@@ -43,16 +57,16 @@ def _problem(model: type[Row], node: Node, mark: Mark, details: ErrorDetails) ->
             node = node.items[part]
             mark = node.mark
         if depth < len(location) - 1 and isinstance(part, str) and part in owner.model_fields:
-            owner = _row_model(owner.model_fields[part].annotation) or owner
+            owner = row_model(owner.model_fields[part].annotation) or owner
     name = next((part for part in reversed(location) if isinstance(part, str)), "")
-    return Problem(mark=mark, text=_explain(details, owner, name, node))
+    return _Place(owner=owner, name=name, node=node, mark=mark)
 
 
-def _row_model(annotation: object) -> type[Row] | None:
+def row_model(annotation: object) -> type[Row] | None:
     """The row model inside `tuple[Row, ...]`, `Row | None` and the like."""
     if inspect.isclass(annotation) and get_origin(annotation) is None and issubclass(annotation, Row):
         return annotation
-    return next((found for argument in get_args(annotation) if (found := _row_model(argument)) is not None), None)
+    return next((found for argument in get_args(annotation) if (found := row_model(argument)) is not None), None)
 
 
 _SHAPES = {
@@ -63,12 +77,12 @@ _SHAPES = {
 }
 
 
-def _explain(details: ErrorDetails, owner: type[Row], name: str, node: Node) -> str:
-    kind, context = details["type"], details.get("ctx", {})
+def _explain(details: ErrorDetails, place: _Place) -> str:
+    kind, context, name, node = details["type"], details.get("ctx", {}), place.name, place.node
     if kind == "extra_forbidden":
-        return f"unknown key {name!r}{near(name, owner.model_fields)}"
+        return f"unknown key {name!r}{near(name, place.owner.model_fields)}"
     if kind == "missing":
-        field = owner.model_fields[name].description or "see the documentation"
+        field = place.owner.model_fields[name].description or "see the documentation"
         return f"{name!r} is missing; write `{name}:` ({field[0].lower()}{field[1:].rstrip('.')})"
     if kind == "literal_error":
         words = [word.strip("'\" ") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]

@@ -1,0 +1,106 @@
+"""`driverforge matrix validate` and `driverforge matrix show`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from driverforge_build.matrix.expand import driver_archs, jit_cells
+from driverforge_build.matrix.load import Matrix, load_matrix
+from driverforge_build.options import json_option, matrix_option, select_options
+from driverforge_build.select import select as select_cells
+
+COLUMNS = ("os", "driver", "payload", "modules", "images", "architectures", "kernels", "end of life", "defined in")
+
+
+@click.group()
+def command() -> None:
+    """Check and show the catalogue of what can be built."""
+
+
+@command.command()
+@click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
+def validate(file: Path | None) -> None:
+    """Check FILE (default: the shipped catalogue): every problem at once as FILE:LINE, exit 65 where there is one."""
+    matrix = load_matrix(file)
+    drivers = sum(len(row.drivers) for row in matrix.rows)
+    click.echo(
+        f"{file or matrix.path.name}: valid; {len(matrix.rows)} operating systems, {drivers} drivers, {len(jit_cells(matrix))} JIT cells"
+    )
+
+
+@command.command()
+@matrix_option
+@select_options
+@click.option("--cells", is_flag=True, help="Only the ids of the cells that are known without `lock`: the JIT ones, one a line.")
+@json_option
+def show(matrix_path: Path | None, select: tuple[str, ...], skip: tuple[str, ...], cells: bool, as_json: bool) -> None:
+    """Show operating systems and drivers: what is made, from where, and which file and line says so."""
+    matrix = load_matrix(matrix_path)
+    chosen = select_cells(jit_cells(matrix), select=select, skip=skip) if cells or select or skip else jit_cells(matrix)
+    keys = [cell.key for cell in chosen]
+    if as_json:
+        click.echo(json.dumps(as_data(matrix, keys), indent=2))
+    elif cells or select or skip:
+        click.echo("\n".join(keys))
+    else:
+        print_table(COLUMNS, table_rows(matrix))
+
+
+def as_data(matrix: Matrix, cells: Sequence[str]) -> dict[str, Any]:
+    """The matrix as JSON data: each section's rows, the place in the file of each, and the ids of JIT cells."""
+    return {
+        "file": str(matrix.path),
+        "systems": [row.model_dump(mode="json", exclude_none=True) for row in matrix.rows],
+        "branches": [row.model_dump(mode="json", exclude_none=True) for row in matrix.branches],
+        "gpus": [row.model_dump(mode="json") for row in matrix.gpus],
+        "nvswitches": [row.model_dump(mode="json") for row in matrix.nvswitches],
+        "exclusions": [row.model_dump(mode="json") for row in matrix.exclusions],
+        "probes": [row.model_dump(mode="json", exclude_none=True) for row in matrix.probes],
+        "origins": dict(matrix.origins),
+        "cells": list(cells),
+    }
+
+
+def table_rows(matrix: Matrix) -> list[tuple[str, ...]]:
+    """A row of COLUMNS for each driver of each OS."""
+    rows: list[tuple[str, ...]] = []
+    for system in matrix.rows:
+        for driver in system.drivers:
+            eol = matrix.branch(driver.branch).eol
+            series = [line.id for line in system.kernels if driver.takes(line.id)]
+            rows.append(
+                (
+                    system.id,
+                    driver.version,
+                    driver.payload + (" (vendor's modules)" if driver.vendor_modules else ""),
+                    ", ".join(driver.module_types),
+                    ", ".join(driver.variants),
+                    ", ".join(driver_archs(matrix, system, driver)),
+                    ", ".join(series),
+                    "" if eol is None else eol.date or "ended",
+                    matrix.origin("systems", f"{system.id}/{driver.id}"),
+                )
+            )
+    return rows
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table with lines on a terminal; elsewhere columns that are aligned and nothing else."""
+    if sys.stdout.isatty():
+        from rich.console import Console
+        from rich.table import Table
+
+        table = Table(*columns, show_edge=False, pad_edge=False)
+        for row in rows:
+            table.add_row(*row)
+        Console().print(table)
+        return
+    widths = [max(len(line[index]) for line in (columns, *rows)) for index in range(len(columns))]
+    for line in (columns, *rows):
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
