@@ -1,0 +1,94 @@
+"""kube-apiserver and etcd, compiled from the Go module proxy with this machine's `go`; only the two programs are kept.
+
+Dear with an empty cache: minutes of two processors and gigabytes of Go caches, which are deleted afterwards. So a test run makes
+them only when asked to (`FULL`); a folder that has them already can be named (`PROGRAMS`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverforge_core.errors import Unavailable
+from support import cache
+from support.process import missing, require, run
+
+FULL = "DRIVERFORGE_FULL"  # 1: make what is dear to make; set by `hack/test --full`
+PROGRAMS = "DRIVERFORGE_CLUSTER_BIN"  # a folder with kube-apiserver and etcd, used instead of the cache's
+VERSION = "1.34.4"
+
+_PACKAGES = {"kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver", "etcd": "go.etcd.io/etcd/server/v3"}
+# clients parse the version, which is a placeholder in a module from the proxy
+_STAMP = {"gitVersion": f"v{VERSION}", "gitMajor": VERSION.split(".")[0], "gitMinor": VERSION.split(".")[1], "gitTreeState": "clean"}
+_FLAGS = (
+    "-trimpath",
+    "-gcflags=all=-dwarf=false",
+    f"-ldflags=-s -w {' '.join(f'-X k8s.io/component-base/version.{name}={value}' for name, value in _STAMP.items())}",
+)
+_RESOLUTION = f"hack/test --full (or {FULL}=1 in pytest's environment) compiles them; {PROGRAMS} names a folder that has them"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """The programs of a control plane that serves the API and runs nothing."""
+
+    apiserver: Path
+    etcd: Path
+
+
+def programs(environ: Mapping[str, str] = os.environ) -> Programs:
+    """From the folder that `PROGRAMS` names, else from the cache; compiled if `FULL` is 1.
+
+    Raises Unavailable, with the command that makes them, if they are in neither place.
+    """
+    if named := environ.get(PROGRAMS):
+        return _in(Path(named))
+    require("go")
+    toolchain = run("go", "env", "GOVERSION", "GOOS", "GOARCH").stdout.split()
+    inputs = {"kubernetes": VERSION, "go": toolchain, "packages": _PACKAGES, "flags": _FLAGS}
+    return _in(cache.cached("cluster", inputs, _compile if environ.get(FULL) == "1" else _refuse))
+
+
+def _in(folder: Path) -> Programs:
+    found = Programs(apiserver=folder / "kube-apiserver", etcd=folder / "etcd")
+    if gone := missing(str(found.apiserver), str(found.etcd)):
+        raise Unavailable(f"no such program: {', '.join(gone)}", resolution=f"{PROGRAMS} names a folder with kube-apiserver and etcd")
+    return found
+
+
+def _refuse(folder: Path) -> None:
+    raise Unavailable(f"kube-apiserver {VERSION} and etcd are not in the cache", details=[str(folder.parent)], resolution=_RESOLUTION)
+
+
+def _compile(folder: Path) -> None:
+    """Both programs in one module, so that etcd has the version which Kubernetes was tested with and shares its dependencies."""
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        work = Path(name)
+        env = {
+            "CGO_ENABLED": "0",
+            "GOCACHE": str(work / "build"),
+            "GOMODCACHE": str(work / "modules"),
+            # without modcacherw the module cache is read-only and only root could delete it
+            "GOFLAGS": "-mod=mod -modcacherw -buildvcs=false",
+            "GOWORK": "off",
+        }
+        about = json.loads(run("go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}", cwd=work, env=env).stdout)
+        (work / "go.mod").write_text(module_file(Path(about["GoMod"]).read_text(), VERSION))
+        for program, package in _PACKAGES.items():
+            run("nice", "-n", "19", "go", "build", *_FLAGS, "-o", folder / program, package, cwd=work, env=env)
+
+
+def module_file(upstream: str, version: str) -> str:
+    """A go.mod that builds Kubernetes from the proxy: k8s.io/kubernetes' own, with published staging modules.
+
+    Upstream replaces 31 staging modules by folders that its published zip lacks; each is published too, 1.34.4 as v0.34.4.
+    """
+    staging = "v0." + version.partition(".")[2]
+    text = re.sub(r"(?m)^module k8s\.io/kubernetes$", "module cluster", upstream)
+    text = re.sub(r"=> \./staging/src/(\S+)", rf"=> \1 {staging}", text)
+    return f"{text}\nrequire k8s.io/kubernetes v{version}\n"

@@ -1,0 +1,161 @@
+"""A registry in memory behind the transport port: the distribution spec's answers, and trouble on demand. No socket is opened."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from driverforge_oci.auth import Login
+from driverforge_oci.transport import Request, Response
+
+HOST = "registry.site"
+TOKEN_SERVICE = "https://auth.site/token"
+_PAGE = 2
+
+
+@dataclass(slots=True)
+class MemoryRegistry:
+    """`auth` is '', 'basic' or 'bearer'; `login` is whom it lets in (None: anybody gets a token). `trouble` may answer first.
+
+    `blob_host` moves blobs behind a redirect, as registries with a CDN do. Every request is kept in `log`.
+    """
+
+    auth: str = ""
+    login: Login | None = None
+    blob_host: str = ""
+    trouble: Callable[[Request], Response | None] = lambda request: None
+    manifests: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)  # (repository, tag or digest) -> type, bytes
+    blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
+    log: list[Request] = field(default_factory=list)
+    tokens: dict[str, str] = field(default_factory=dict)  # token -> its scopes
+    headers: Mapping[str, str] = field(default_factory=lambda: {"docker-distribution-api-version": "registry/2.0"})
+
+    def send(self, request: Request) -> Response:
+        self.log.append(request)
+        if answer := self.trouble(request):
+            return answer
+        parts = urllib.parse.urlsplit(request.url)
+        if request.url.startswith(TOKEN_SERVICE):
+            return self._token(request, parts.query)
+        if self.blob_host and parts.netloc == self.blob_host:
+            assert "Authorization" not in request.headers, "the login went to another host"
+            return self._blob(request, *parts.path.strip("/").rsplit("/", 1))
+        if denied := self._denied(request):
+            return denied
+        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs|tags)/(.*)", parts.path)
+        assert found, request.url
+        repository, kind, name = found.groups()
+        if kind == "manifests":
+            return self._manifest(request, repository, name)
+        if kind == "tags":
+            return self._tags(repository, urllib.parse.parse_qs(parts.query))
+        if name.startswith("uploads/") or not name:
+            return self._upload(request, repository, urllib.parse.parse_qs(parts.query))
+        if self.blob_host and request.method == "GET":
+            return self._answer(307, location=f"https://{self.blob_host}/{repository}/{name}")
+        return self._blob(request, repository, name)
+
+    def requests(self) -> list[str]:
+        """What was asked for, a line a request: 'GET /v2/driver/manifests/1'."""
+        return [f"{request.method} {urllib.parse.urlsplit(request.url).path}" for request in self.log]
+
+    def add_blob(self, repository: str, data: bytes) -> str:
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        self.blobs[repository, digest] = data
+        return digest
+
+    def add_manifest(self, repository: str, tag: str, media_type: str, document: object) -> str:
+        data = json.dumps(document).encode()
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        self.manifests[repository, digest] = (media_type, data)
+        if tag:
+            self.manifests[repository, tag] = (media_type, data)
+        return digest
+
+    def _manifest(self, request: Request, repository: str, name: str) -> Response:
+        if request.method == "PUT":
+            assert isinstance(request.body, bytes)
+            digest = "sha256:" + hashlib.sha256(request.body).hexdigest()
+            for key in (name, digest):
+                self.manifests[repository, key] = (request.headers["Content-Type"], request.body)
+            return self._answer(201, **{"docker-content-digest": digest})
+        if (repository, name) not in self.manifests:
+            return self._error(404, "MANIFEST_UNKNOWN", "manifest unknown")
+        media_type, data = self.manifests[repository, name]
+        digest = "sha256:" + hashlib.sha256(data).hexdigest()
+        headers = {"content-type": media_type, "content-length": str(len(data)), "docker-content-digest": digest}
+        return self._answer(200, b"" if request.method == "HEAD" else data, **headers)
+
+    def _blob(self, request: Request, repository: str, digest: str) -> Response:
+        if (repository, digest) not in self.blobs:
+            return self._error(404, "BLOB_UNKNOWN", "blob unknown to registry")
+        return self._answer(200, b"" if request.method == "HEAD" else self.blobs[repository, digest])
+
+    def _upload(self, request: Request, repository: str, query: dict[str, list[str]]) -> Response:
+        if request.method == "POST":
+            source = (query.get("from", [""])[0], query.get("mount", [""])[0])
+            if source in self.blobs:
+                self.blobs[repository, source[1]] = self.blobs[source]
+                return self._answer(201)
+            return self._answer(202, location=f"/v2/{repository}/blobs/uploads/1?_state=x%3D")
+        assert query["_state"] == ["x="]
+        if callable(request.body):
+            with request.body() as stream:
+                data = stream.read()
+        else:
+            data = request.body or b""
+        assert request.headers["Content-Length"] == str(len(data))
+        if self.add_blob(repository, data) != query["digest"][0]:
+            return self._error(400, "DIGEST_INVALID", "provided digest did not match uploaded content")
+        return self._answer(201)
+
+    def _tags(self, repository: str, query: dict[str, list[str]]) -> Response:
+        names = sorted(name for owner, name in self.manifests if owner == repository and ":" not in name)
+        rest = [name for name in names if name > query.get("last", [""])[0]]
+        headers = {}
+        if len(rest) > _PAGE:
+            headers["link"] = f'</v2/{repository}/tags/list?n={_PAGE}&last={rest[_PAGE - 1]}>; rel="next"'
+        return self._answer(200, json.dumps({"name": repository, "tags": rest[:_PAGE] or None}).encode(), **headers)
+
+    def _token(self, request: Request, query: str) -> Response:
+        form = urllib.parse.parse_qs(request.body.decode() if isinstance(request.body, bytes) else query)
+        if (
+            self.login
+            and request.headers.get("Authorization") != self.login.basic
+            and form.get("refresh_token") != [self.login.identity_token]
+        ):
+            return self._error(401, "UNAUTHORIZED", "incorrect username or password")
+        token = f"token-{len(self.tokens)}"
+        self.tokens[token] = " ".join(form["scope"])
+        return self._answer(200, json.dumps({"token": token, "expires_in": 300}).encode())
+
+    def _denied(self, request: Request) -> Response | None:
+        given = request.headers.get("Authorization", "")
+        actions = "pull" if request.method in ("GET", "HEAD") else "pull,push"
+        repository = request.url.split("/v2/")[1].split("/")[0]
+        if self.auth == "basic" and (self.login is None or given != self.login.basic):
+            return self._error(401, "UNAUTHORIZED", "authentication required", **{"www-authenticate": 'Basic realm="registry"'})
+        granted = self.tokens.get(given.removeprefix("Bearer "), "")
+        if (
+            self.auth == "bearer"
+            and f"repository:{repository}:{actions}" not in granted
+            and f"repository:{repository}:pull,push" not in granted
+        ):
+            challenge = f'Bearer realm="{TOKEN_SERVICE}",service="{HOST}",scope="repository:{repository}:{actions}"'
+            return self._error(401, "UNAUTHORIZED", "authentication required", **{"www-authenticate": challenge})
+        return None
+
+    def _answer(self, status: int, body: bytes = b"", **headers: str) -> Response:
+        return answer(status, body, **{**self.headers, **headers})
+
+    def _error(self, status: int, code: str, message: str, **headers: str) -> Response:
+        return self._answer(status, json.dumps({"errors": [{"code": code, "message": message}]}).encode(), **headers)
+
+
+def answer(status: int, body: bytes = b"", **headers: str) -> Response:
+    return Response(status=status, headers=headers, body=io.BytesIO(body))
