@@ -64,7 +64,7 @@ def pin_driver(catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Seq
     if driver.payload != "packages":
         return roles
     exact = [_exact(catalogue, row, driver, name) for name in driver.userspace]
-    exact += [_newest_of_branch(catalogue, row, driver, name) for name in driver.companions]
+    exact += [_companion(catalogue, row, driver, name) for name in driver.companions]
     roots = [(Requirement(name=package.name, relation="=", version=package.version),) for package in exact]
     roles["userspace"] = closure(catalogue, roots, given=tools, upstream=driver.version)
     if not driver.vendor_modules:
@@ -101,14 +101,13 @@ def _exact(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -
     return found
 
 
-def _newest_of_branch(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
-    """A companion (nvidia-modprobe, nvidia-persistenced): the newest version whose first number is the driver's branch."""
+def _companion(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
+    """A package that is versioned on its own (nvidia-modprobe): the newest of the driver's branch, else the newest."""
     name = _named(template, driver)
     offered = _offered(catalogue, driver, name)
-    found = next((package for package in offered if package.upstream.partition(".")[0] == driver.branch), None)
-    if found is None:
+    if not offered:
         raise _other_version(row, driver, name, offered)
-    return found
+    return next((package for package in offered if package.upstream.partition(".")[0] == driver.branch), offered[0])
 
 
 def _named(template: str, driver: DriverRow) -> str:

@@ -16,7 +16,6 @@ from driverforge_build.matrix.model import Arch, DriverRow, OsRow
 from driverforge_build.probes import HeaderTexts, answers, header_probe
 from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_core.headerprobe import HeaderProbe
-from driverforge_core.osid import OsId
 
 from . import guard
 from .apt import Location, Suite, degraded, locate, read_packages, read_suite
@@ -24,9 +23,6 @@ from .fetch import Blob, Fetcher
 from .packages import Catalogue
 from .pin import pin_target
 from .sources import Machine
-
-DISTRIBUTIONS = ("debian",)
-"""What discovery is proven for; cells of other distributions have the verdict `unknown`."""
 
 WORKERS = 4
 log = logging.getLogger(__name__)
@@ -52,10 +48,6 @@ class Survey:
 
     lock: Lock
     problems: Mapping[str, DriverforgeError]
-
-
-def can_discover(row: OsRow) -> bool:
-    return row.package_manager == "apt" and OsId.parse(row.id).id in DISTRIBUTIONS
 
 
 def survey(matrix: Matrix, targets: Sequence[Target], earlier: Lock, fetcher: Fetcher, settings: Settings) -> Survey:

@@ -1,0 +1,69 @@
+"""`driverforge plan`: each cell with its verdict."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+
+from driverforge_build import options
+
+_COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked": "red", "unknown": "yellow"}
+
+
+@click.command("plan")
+@options.matrix_option
+@options.lock_option
+@options.select_options
+@options.base_option
+@options.registry_option
+@options.json_option
+def command(
+    *,
+    matrix_path: Path | None,
+    lock_path: Path,
+    select: tuple[str, ...],
+    skip: tuple[str, ...],
+    bases: dict[str, str],
+    registry: str | None,
+    as_json: bool,
+) -> int:
+    """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
+
+    Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked for each image that
+    would be built. Exit status: 0, or 75 where the registry did not say whether it has an image.
+    """
+    from datetime import datetime, timezone
+
+    from driverforge_build import lock as locks
+    from driverforge_build import plan as plans
+    from driverforge_build.matrix import load_matrix
+    from driverforge_build.select import select as select_cells
+    from driverforge_build.verdict import Judge
+
+    matrix, lock = load_matrix(matrix_path), locks.load(lock_path)
+    cells = select_cells(plans.all_cells(matrix, lock), select=select, skip=skip)
+    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=lock_option(lock_path))
+    published = None
+    if registry is not None:
+        from driverforge_build.published import published_images
+
+        published = published_images(registry, lock, bases)
+    plan = plans.make_plan(cells, judge, published)
+    if as_json:
+        _write(plans.json_lines(plan))
+        return 75 if plan.degraded else 0
+    _write(plans.table(plan, style=lambda text, state: click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text))
+    _write(["", *plans.summary(plan)])
+    return 75 if plan.degraded else 0
+
+
+def lock_option(path: Path) -> str:
+    """What a command to run must say so that it means the same lock file."""
+    return "" if path == Path("driverforge.lock.json") else f" --lock {path}"
+
+
+def _write(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -1,0 +1,86 @@
+"""Which OSes and architectures a run of discovery is about. Kernels are not known before it, so globs match by what they may become."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Sequence
+
+from driverforge_build.matrix.expand import driver_archs
+from driverforge_build.matrix.globs import expand_braces
+from driverforge_build.matrix.load import Matrix
+from driverforge_core.cell import JIT
+from driverforge_core.errors import Unsupported, UsageError
+
+from . import can_discover
+from .survey import Target
+
+_TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
+
+
+def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]) -> list[Target]:
+    """The targets with a cell that `select` may match and `skip` does not match whole.
+
+    Raises UsageError where no target fits, Unsupported where discovery cannot read the repositories of any that does.
+    """
+    fitting = [
+        (row, arch)
+        for row in matrix.rows
+        for arch in row.archs
+        if any(
+            _wanted(f"{row.id}-{arch}-{driver.version}-", select, skip)
+            for driver in row.drivers
+            if arch in driver_archs(matrix, row, driver)
+        )
+    ]
+    if not fitting:
+        raise UsageError(
+            f"--select {' '.join(select) or '*'} {('--skip ' + ' '.join(skip)) if skip else ''}".strip() + " leaves nothing to lock",
+            details=[f"systems: {' '.join(row.id for row in matrix.rows)}"],
+            resolution="look at `driverforge matrix show`",
+        )
+    found = [(row, arch) for row, arch in fitting if can_discover(row)]
+    if not found:
+        names = dict.fromkeys(row.id for row, _ in fitting)
+        raise Unsupported(
+            f"this version cannot read the repositories of {', '.join(names)}",
+            details=["discovery reads Debian's repositories; the others' cells have the verdict `unknown`"],
+            resolution="select cells of Debian",
+        )
+    return found
+
+
+def may_match(glob: str, beginning: str) -> bool:
+    """Whether some text that begins so matches a glob."""
+    return any(_alive(_TOKEN.findall(one), beginning) for one in expand_braces(glob))
+
+
+def _wanted(prefix: str, select: Sequence[str], skip: Sequence[str]) -> bool:
+    if select and not any(may_match(glob, prefix) for glob in select):
+        return False
+    examples = (f"{prefix}{JIT}", f"{prefix}0.0.0-0-any")
+    return not any(all(fnmatch.fnmatchcase(example, one) for example in examples) for glob in skip for one in expand_braces(glob))
+
+
+def _alive(tokens: list[str], text: str) -> bool:
+    """Whether a glob's tokens, matched from the left, have not failed when the text ends."""
+    states = _past_stars({0}, tokens)
+    for character in text:
+        ahead = set()
+        for state in states:
+            wanted = tokens[state] if state < len(tokens) else ""
+            if wanted == "*":
+                ahead.add(state)
+            elif wanted and fnmatch.fnmatchcase(character, wanted):
+                ahead.add(state + 1)
+        states = _past_stars(ahead, tokens)
+    return bool(states)
+
+
+def _past_stars(states: set[int], tokens: list[str]) -> set[int]:
+    """The states and those behind the stars that follow them, since a star may stand for nothing."""
+    found: set[int] = set()
+    for state in states:
+        found.add(state)
+        found.update(range(state + 1, next((end for end in range(state, len(tokens)) if tokens[end] != "*"), len(tokens)) + 1))
+    return found

@@ -1,0 +1,230 @@
+"""What is to be done about a cell, decided before anything is downloaded or compiled, with the evidence.
+
+Pure: matrix and lock in, verdict out; only `exists` needs a registry's answer, which is handed in.
+
+    build         nothing stands against it
+    exists        the registry has the image, made from the same inputs
+    vendor-ships  the distribution publishes finished modules for this kernel
+    blocked       it cannot be built: excluded in the matrix, or the headers prove that the driver does not compile
+    unknown       something has to be run first, `run` says what
+
+End of life is a warning, never a verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date
+from enum import Enum
+
+from driverforge_build.discover import can_discover
+from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.matrix.expand import Cell
+from driverforge_build.matrix.load import Matrix
+from driverforge_build.matrix.model import Probe
+from driverforge_build.probes import header_probe, question
+from driverforge_core.arch import to_machine
+from driverforge_core.driver import DriverVersion
+from driverforge_oci.presence import Absent, Presence, Present
+
+
+class State(Enum):
+    BUILD = "build"
+    EXISTS = "exists"
+    VENDOR_SHIPS = "vendor-ships"
+    BLOCKED = "blocked"
+    UNKNOWN = "unknown"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """`reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for `unknown`.
+
+    `digest` is that of an existing image, `packages` are the vendor's, `warning` is about the branch's end of life.
+    `unanswered`: the registry could not be asked, so that the same run may end differently later.
+    """
+
+    state: State
+    reason: str
+    evidence: tuple[str, ...] = ()
+    run: str = ""
+    digest: str = ""
+    packages: tuple[str, ...] = ()
+    warning: str = ""
+    unanswered: bool = False
+
+
+class Judge:
+    """Verdicts for the cells of one matrix and lock. What depends on driver and headers only is decided once for all flavours."""
+
+    def __init__(self, matrix: Matrix, lock: Lock, *, today: date, lock_option: str = "") -> None:
+        self._matrix = matrix
+        self._lock = lock
+        self._month = f"{today:%Y-%m}"
+        self._lock_option = lock_option
+        self._probes = [(row, question(header_probe(row))) for row in matrix.probes]
+        self._by_headers: dict[tuple[str, ...], Verdict | None] = {}
+        self._warnings: dict[str, str] = {}
+
+
+    def verdict(self, cell: Cell) -> Verdict:
+        """The verdict without a registry: never `exists`."""
+        found = self._refused(cell) or self._not_pinned(cell) or self._of_kernel(cell) or self._build(cell)
+        warning = self._warning(cell.driver.branch)
+        return replace(found, warning=warning) if warning else found
+
+    def _target(self, cell: Cell) -> TargetLock | None:
+        return self._lock.target(cell.os.id, cell.arch)
+
+    def _refused(self, cell: Cell) -> Verdict | None:
+        if cell.excluded is not None:
+            row = cell.excluded
+            return Verdict(
+                state=State.BLOCKED,
+                reason=row.reason,
+                evidence=(f"{self._matrix.origin('exclusions', row.id)}: exclusion {row.id}", f"source: {row.source}"),
+            )
+        if cell.driver.payload == "image":
+            return Verdict(state=State.BLOCKED, reason="this version does not build payload `image`")
+        return None
+
+    def _not_pinned(self, cell: Cell) -> Verdict | None:
+        """`unknown` where a pin is missing that a build needs."""
+        target = self._target(cell)
+        if target is None and not can_discover(cell.os):
+            return Verdict(
+                state=State.UNKNOWN,
+                reason=f"this version cannot read the repositories of {cell.os.name} yet",
+                run="no command: a cell of this OS can be rendered, and built with pins from elsewhere",
+            )
+        again = f"driverforge lock{self._lock_option} --select '{cell.os.id}-{cell.arch}-*'"
+        if target is None:
+            return Verdict(state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again)
+        if target.synthetic:
+            return Verdict(state=State.UNKNOWN, reason="the lock's pins are made up, to render examples", run=again)
+        if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
+            return self._runfile_without_pin(cell)
+        if cell.driver.version not in target.drivers:
+            return Verdict(state=State.UNKNOWN, reason=f"the lock does not pin driver {cell.driver.version}", run=again)
+        if cell.kernel is not None and cell.kernel.text not in target.kernels:
+            if cell.kernel.text in target.without_headers:
+                return Verdict(state=State.BLOCKED, reason="the repositories have this kernel's image, its headers not any more")
+            return Verdict(state=State.UNKNOWN, reason=f"the lock does not know kernel {cell.kernel}", run=again)
+        return None
+
+    def _runfile_without_pin(self, cell: Cell) -> Verdict:
+        names = {"version": cell.driver.version, "branch": cell.driver.branch, "machine": to_machine(cell.arch)}
+        url = cell.driver.url or ""
+        for name, value in names.items():
+            url = url.replace(f"{{{name}}}", value)
+        where = self._matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}") or self._matrix.origin("systems", cell.os.id)
+        return Verdict(
+            state=State.UNKNOWN,
+            reason=f"NVIDIA's archive {cell.driver.version} has no sha256 for {cell.arch} in the matrix",
+            run=f"curl -fsSL {url} | sha256sum   (then `sha256: {{{cell.arch}: DIGEST}}` in the driver's row, {where})",
+        )
+
+    def _of_kernel(self, cell: Cell) -> Verdict | None:
+        target = self._target(cell)
+        if cell.kernel is None or target is None:
+            return None
+        kernel = target.kernels[cell.kernel.text]
+        if cell.driver.vendor_modules:
+            return _vendor(cell, kernel)
+        key = (cell.driver.version, cell.driver.branch, *cell.module_types, "", *(package.sha256 for package in kernel.headers))
+        if key not in self._by_headers:
+            self._by_headers[key] = self._probed(cell, target, kernel)
+        return self._by_headers[key]
+
+    def _probed(self, cell: Cell, target: TargetLock, kernel: LockedKernel) -> Verdict | None:
+        facts = target.facts(kernel)
+        for row, asked in self._probes:
+            if not concerns(row, cell):
+                continue
+            if asked not in facts:
+                return Verdict(
+                    state=State.UNKNOWN,
+                    reason=f"the lock has no answer to probe {row.id}, which the matrix has gained since",
+                    run=f"driverforge lock{self._lock_option} --select '{cell.os.id}-{cell.arch}-*'",
+                )
+            if facts[asked].breaks:
+                return self._broken(cell, row, facts[asked], kernel)
+        return None
+
+    def _broken(self, cell: Cell, row: Probe, fact: HeaderFact, kernel: LockedKernel) -> Verdict:
+        broken = [kind for kind in cell.module_types if kind in row.module_types]
+        left = [kind for kind in cell.module_types if kind not in row.module_types]
+        package = next((one for one in kernel.headers if one.key in self._fact_packages(cell)), kernel.headers[0])
+        hint = (
+            (f"the {', '.join(left)} modules are not concerned: an exclusion of the {', '.join(broken)} ones in the matrix builds them",)
+            if left
+            else ()
+        )
+        return Verdict(
+            state=State.BLOCKED,
+            reason=row.reason,
+            evidence=(
+                f"{package.name} {package.version}: {fact.found}",
+                f"{self._matrix.origin('probes', row.id)}: probe {row.id}, {', '.join(broken)} modules of {cell.driver.branch}",
+                *row.evidence,
+                *hint,
+            ),
+        )
+
+    def _fact_packages(self, cell: Cell) -> frozenset[str]:
+        target = self._target(cell)
+        return frozenset(target.header_facts) if target else frozenset()
+
+    def _build(self, cell: Cell) -> Verdict:
+        target = self._target(cell)
+        if cell.kernel is None or target is None:
+            return Verdict(state=State.BUILD, reason="compiles its modules on the node")
+        kernel = target.kernels[cell.kernel.text]
+        headers = next((package for package in kernel.headers if kernel.release in package.name), kernel.headers[0])
+        return Verdict(state=State.BUILD, reason=f"headers {headers.version} of {headers.suite}, {kernel.compiler}")
+
+    def _warning(self, branch: str) -> str:
+        if branch not in self._warnings:
+            eol = self._matrix.branch(branch).eol
+            over = eol is not None and str(eol.date) < self._month
+            self._warnings[branch] = f"branch {branch} is past its end of life, {eol.date} ({eol.source})" if eol and over else ""
+        return self._warnings[branch]
+
+
+def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:
+    """A verdict `build`, after the registry was asked for the image made from the same inputs."""
+    if isinstance(answer, Present):
+        return replace(verdict, state=State.EXISTS, reason=f"{reference} was made from the same inputs", digest=answer.digest)
+    if isinstance(answer, Absent):
+        return replace(verdict, evidence=(*verdict.evidence, f"{reference}: the registry does not have it"))
+    return replace(
+        verdict,
+        state=State.UNKNOWN,
+        reason=f"the registry does not say whether it has the image: {answer.reason}",
+        run="log in to the registry if it wants that, then the same command again",
+        unanswered=True,
+    )
+
+
+def concerns(row: Probe, cell: Cell) -> bool:
+    """Whether a probe is about a cell: its driver, one of its module types, its kernel's version."""
+    if cell.kernel is None or not set(row.module_types) & set(cell.module_types):
+        return False
+    if row.since is not None and cell.kernel.version < tuple(int(part) for part in row.since.split(".")):
+        return False
+    version = DriverVersion(cell.driver.version)
+    return any(
+        target.branch == cell.driver.branch and (target.before is None or version < DriverVersion(target.before))
+        for target in row.drivers
+    )
+
+
+def _vendor(cell: Cell, kernel: LockedKernel) -> Verdict:
+    packages = kernel.vendor.get(cell.driver.version, ())
+    if not packages:
+        return Verdict(state=State.BLOCKED, reason=f"{cell.os.name} has no modules of {cell.driver.version} for this kernel (yet)")
+    names = tuple(f"{package.name} {package.version}" for package in packages)
+    return Verdict(state=State.VENDOR_SHIPS, reason=f"{cell.os.name} ships the modules: {', '.join(names)}", packages=names)
