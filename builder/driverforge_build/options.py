@@ -95,3 +95,13 @@ def cache_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text.")(function)
+
+
+def vcs_option(function: F) -> F:
+    return click.option(
+        "--vcs-ref",
+        default="",
+        envvar=["DRIVERFORGE_VCS_REF", "GITHUB_SHA", "CI_COMMIT_SHA"],
+        metavar="COMMIT",
+        help="Commit of your matrix and lock, for the label `vcs-ref`. Default: what GitHub's or GitLab's pipeline says.",
+    )(function)

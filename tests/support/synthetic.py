@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from driverforge_build.lock import Lock, LockedKernel, LockedPackage, Repository, TargetLock
 from driverforge_build.matrix import Cell, DriverRow, KernelLine, Matrix, OsRow, jit_cells, kernel_cells
@@ -38,7 +39,13 @@ def release_of(line: KernelLine, arch: str) -> KernelRelease:
 def synthetic_package(name: str, version: str, arch: str, suite: str) -> LockedPackage:
     digest = hashlib.sha256(f"synthetic {name} {version} {arch}".encode()).hexdigest()
     return LockedPackage(
-        name=name, version=version, arch=arch, path=f"pool/synthetic/{name}_{version}_{arch}.deb", sha256=digest, size=len(name), suite=suite
+        name=name,
+        version=version,
+        arch=arch,
+        path=f"pool/synthetic/{name}_{version}_{arch}.deb",
+        sha256=digest,
+        size=len(name),
+        suite=suite,
     )
 
 
@@ -47,8 +54,6 @@ def with_synthetic_runfile(cell: Cell) -> Cell:
     if cell.driver.payload != "runfile" or cell.arch in cell.driver.sha256:
         return cell
     digest = hashlib.sha256(f"synthetic runfile {cell.driver.version} {cell.arch}".encode()).hexdigest()
-    from dataclasses import replace
-
     return replace(cell, driver=cell.driver.model_copy(update={"sha256": {**cell.driver.sha256, cell.arch: digest}}))
 
 
@@ -60,7 +65,9 @@ def synthetic_lock(matrix: Matrix) -> Lock:
 def all_cells(matrix: Matrix) -> Iterator[Cell]:
     """Every JIT cell, and one precompiled cell for each series of kernels."""
     yield from map(with_synthetic_runfile, jit_cells(matrix))
-    kernels = {(row.id, arch): list(_releases(row, arch)) for row in matrix.rows for arch in row.archs}
+    kernels: dict[tuple[str, str], list[KernelRelease]] = {
+        (row.id, arch): list(_releases(row, arch)) for row in matrix.rows for arch in row.archs
+    }
     yield from map(with_synthetic_runfile, kernel_cells(matrix, kernels))
 
 
@@ -81,9 +88,7 @@ def _target(row: OsRow, arch: str) -> TargetLock:
         os=row.id,
         arch=arch,
         synthetic=True,
-        repositories=(
-            Repository(suite=suite, components=(), date="2026-01-01T00:00:00Z", valid_until="", signed_by=(), inrelease="0" * 64, indexes={}),
-        ),
+        repositories=(_repository(suite),),
         drivers={
             driver.version: {
                 "tools": packages((row.python.package, *row.tools.runtime), "1"),
@@ -105,6 +110,11 @@ def _target(row: OsRow, arch: str) -> TargetLock:
             for release in releases
         },
     )
+
+
+def _repository(suite: str) -> Repository:
+    date = "2026-01-01T00:00:00Z"
+    return Repository(suite=suite, components=(), date=date, valid_until="", signed_by=(), inrelease="0" * 64, indexes={})
 
 
 def _modules(driver: DriverRow, releases: list[KernelRelease]) -> list[str]:

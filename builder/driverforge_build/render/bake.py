@@ -52,7 +52,9 @@ def immutable_tag_of(context: Context) -> str:
 
 
 def _linked_stages(context: Context) -> tuple[str, ...]:
-    return SHARED_STAGES if context.image.kernel else ()
+    if not context.image.kernel:
+        return ()
+    return ("userspace",) if context.image.vendor_modules else SHARED_STAGES
 
 
 def _shared_target(context: Context, stage: str) -> dict[str, Any]:

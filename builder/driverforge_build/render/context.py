@@ -14,9 +14,6 @@ from driverforge_build.render.library import library_files
 from driverforge_build.render.spec import ImageSpec
 from driverforge_core.errors import StorageFailed
 
-SHARED_SCRIPTS = ("fetch-pinned",)
-PLACING_SCRIPTS = {"runfile": ("runfile",), "packages": ("place-source", "place-firmware")}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
@@ -51,19 +48,25 @@ class Context:
 
 def context_of(image: ImageSpec, folder: Path) -> Context:
     """The context of an image, from the templates and scripts in `folder`."""
-    scripts = [*(f"scripts/{name}" for name in (*SHARED_SCRIPTS, *PLACING_SCRIPTS[image.payload])), f"{image.family}/manager"]
+    scripts = [f"{image.family}/manager", *(f"scripts/{name}" for name in _scripts(image))]
     entries = {
         "Dockerfile": Entry(content=templates.dockerfile(image, folder).encode()),
         "image.jit.json": Entry(content=image.jit_facts.to_json().encode()),
         **({"image.precompiled.json": Entry(content=image.facts.to_json().encode())} if image.kernel else {}),
         **{f"pins/{name}": Entry(content=pin_list(packages).encode()) for name, packages in image.pins.items()},
         **{f"scripts/{Path(name).name}": Entry(content=(folder / name).read_bytes(), executable=True) for name in scripts},
-        **{
-            f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True) for name in templates.PROGRAMS
-        },
+        **{f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True) for name in templates.PROGRAMS},
         **{f"lib/{name}": Entry(content=content) for name, content in library_files().items()},
     }
     return Context(image=image, entries=dict(sorted(entries.items())))
+
+
+def _scripts(image: ImageSpec) -> tuple[str, ...]:
+    """The scripts that an image's Dockerfile calls; another one's change leaves its inputs alone."""
+    firmware = ("place-firmware",) if image.firmware_tree else ()
+    if image.vendor_modules:
+        return ("fetch-pinned", "place-modules", *firmware)
+    return ("fetch-pinned", "runfile" if image.runfile else "place-source", *firmware)
 
 
 def pin_list(packages: Iterable[LockedPackage]) -> str:
@@ -90,7 +93,9 @@ def write_context(context: Context, folder: Path) -> None:
         for path, entry in context.entries.items():
             _write(folder / path, entry, context.image.epoch)
     except OSError as error:
-        raise StorageFailed(f"{error.filename or folder} cannot be written: {error.strerror}", resolution="give another --output") from error
+        raise StorageFailed(
+            f"{error.filename or folder} cannot be written: {error.strerror}", resolution="give another --output"
+        ) from error
 
 
 def _write(path: Path, entry: Entry, epoch: int) -> None:

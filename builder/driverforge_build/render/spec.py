@@ -39,6 +39,8 @@ class Runfile:
 class ImageSpec:
     """One image. `pins` maps the name of a list in the context to its packages; `kernel` is '' for a JIT image.
 
+    `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no sources.
+
     `epoch` is the date of the newest repository that was read, in seconds: the image's and its files' time.
     """
 
@@ -55,6 +57,7 @@ class ImageSpec:
     kernel: str
     module_types: tuple[str, ...]
     sources: tuple[Source, ...]
+    vendor_modules: bool
     firmware_tree: str
     runfile: Runfile | None
     pins: Mapping[str, tuple[LockedPackage, ...]]
@@ -105,7 +108,9 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     problems += [f"no package is pinned for the role {role!r}" for role in _roles(cell) if not roles.get(role)]
     if cell.driver.payload == "packages":
         names = {package.name for package in roles.get("source", ())}
-        problems += [f"the package {name} (sources) is not pinned" for _, name in _source_packages(cell) if name not in names]
+        problems += [f"the package {name} (modules) is not pinned" for _, name in _module_packages(cell) if name not in names]
+    if cell.driver.vendor_modules:
+        return problems
     if cell.kernel and not (kernel := target.kernels.get(str(cell.kernel))):
         problems.append(f"the headers of {cell.kernel} are not pinned")
     elif cell.kernel and kernel and not kernel.headers:
@@ -114,7 +119,7 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
 
 
 def _roles(cell: Cell) -> list[str]:
-    roles = ["tools", "toolchain"]
+    roles = ["tools"] if cell.driver.vendor_modules else ["tools", "toolchain"]
     if cell.driver.payload == "packages":
         roles.append("userspace")
         if cell.driver.firmware:
@@ -141,7 +146,7 @@ def _filled(text: str, cell: Cell) -> str:
     return text
 
 
-def _source_packages(cell: Cell) -> list[tuple[str, str]]:
+def _module_packages(cell: Cell) -> list[tuple[str, str]]:
     return [(row.id, _filled(name, cell)) for row in cell.driver.modules if row.id in jit_module_types(cell) for name in row.packages]
 
 
@@ -150,10 +155,12 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
     assert target is not None
     if cell.driver.payload == "image":
         raise Unsupported(f"{cell.id}: payload `image` cannot be built by this version", resolution="use payload packages or runfile")
-    kernel = target.kernels[str(cell.kernel)] if cell.kernel else None
+    kernel = target.kernels.get(str(cell.kernel))
     sources = _sources(cell)
     jit_facts = _facts(cell, sources)
-    facts = replace(jit_facts, variant="precompiled", kernels=(cell.kernel,), module_types=cell.module_types, sources={}) if cell.kernel else jit_facts
+    facts = jit_facts
+    if cell.kernel:
+        facts = replace(jit_facts, variant="precompiled", kernels=(cell.kernel,), module_types=cell.module_types, sources={})
     runs_file = cell.driver.payload == "runfile"
     return ImageSpec(
         id=cell.key,
@@ -169,6 +176,7 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
         kernel=str(cell.kernel or ""),
         module_types=cell.module_types,
         sources=sources,
+        vendor_modules=cell.driver.vendor_modules,
         firmware_tree=_filled(cell.driver.firmware.tree, cell) if cell.driver.firmware and not runs_file else "",
         runfile=Runfile(url=_filled(cell.driver.url or "", cell), sha256=cell.driver.sha256[cell.arch]) if runs_file else None,
         pins=_pins(cell, target.drivers[cell.driver.version], kernel),
@@ -180,16 +188,16 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
 
 
 def _sources(cell: Cell) -> tuple[Source, ...]:
-    trees = {row.id: _filled(row.tree, cell) for row in cell.driver.modules}
+    if cell.driver.vendor_modules:
+        return ()
+    trees: dict[str, str] = {row.id: _filled(row.tree, cell) for row in cell.driver.modules}
     return tuple(
         Source(module_type=kind, path=f"/usr/src/nvidia-{cell.driver.version}/{SOURCE_FOLDERS[kind]}", tree=trees.get(kind, ""))
         for kind in jit_module_types(cell)
     )
 
 
-def _pins(
-    cell: Cell, roles: Mapping[str, tuple[LockedPackage, ...]], kernel: LockedKernel | None
-) -> dict[str, tuple[LockedPackage, ...]]:
+def _pins(cell: Cell, roles: Mapping[str, tuple[LockedPackage, ...]], kernel: LockedKernel | None) -> dict[str, tuple[LockedPackage, ...]]:
     """Lists by the name of their file. Interpreter and tools go with the user space: one list, one RUN, one layer."""
     pins = {
         "userspace": _unique((*roles.get("tools", ()), *roles.get("userspace", ()))),
@@ -198,9 +206,10 @@ def _pins(
     if cell.driver.payload == "packages":
         pins["firmware"] = roles.get("firmware", ())
         for kind in jit_module_types(cell):
-            names = {name for source, name in _source_packages(cell) if source == kind}
-            pins[f"source-{kind}"] = tuple(package for package in roles["source"] if package.name in names)
-    if kernel:
+            names = {name for source, name in _module_packages(cell) if source == kind}
+            prefix = "modules" if cell.driver.vendor_modules else "source"
+            pins[f"{prefix}-{kind}"] = tuple(package for package in roles["source"] if package.name in names)
+    if kernel and not cell.driver.vendor_modules:
         pins["headers"] = kernel.headers
     return {name: packages for name, packages in pins.items() if packages}
 

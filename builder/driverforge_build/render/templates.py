@@ -19,8 +19,11 @@ PROGRAMS = ("driverctl", "nvidia-driver")
 def _environment(folder: Path) -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    return Environment(  # noqa: S701 -- Dockerfiles and shell, not HTML
-        loader=FileSystemLoader(folder), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    return Environment(
+        loader=FileSystemLoader(folder),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701 -- Dockerfiles and shell, not HTML
     )
 
 

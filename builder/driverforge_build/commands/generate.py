@@ -1,0 +1,71 @@
+"""`driverforge generate`: Dockerfiles, contexts and docker-bake.json, for people to read, commit and build themselves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from driverforge_build import options
+
+
+@click.command("generate")
+@options.matrix_option
+@options.lock_option
+@options.select_options
+@options.base_option
+@options.vcs_option
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    required=True,
+    metavar="DIR",
+    help="Where a folder for each cell is written.",
+)
+@click.option("--plan", "plan_only", is_flag=True, help="Write nothing; say what would be written.")
+@options.json_option
+def command(
+    *,
+    matrix_path: Path | None,
+    lock_path: Path,
+    select: tuple[str, ...],
+    skip: tuple[str, ...],
+    bases: dict[str, str],
+    vcs_ref: str,
+    output: Path,
+    plan_only: bool,
+    as_json: bool,
+) -> int:
+    """Write DIR/<cell>/ with a Dockerfile and all it needs, and one DIR/docker-bake.json.
+
+    Without --select: every cell of the operating systems that the lock knows. To build: cd DIR && docker buildx bake.
+    """
+    from driverforge_build import lock as locks
+    from driverforge_build.choice import chosen_cells
+    from driverforge_build.matrix import load_matrix
+    from driverforge_build.render.bake import target_name
+    from driverforge_build.render.generate import BAKE_FILE, contexts_of, write_all
+
+    lock = locks.load(lock_path)
+    cells = chosen_cells(load_matrix(matrix_path), lock, select=select, skip=skip)
+    contexts = contexts_of(cells, lock, bases=bases, lock_path=lock_path)
+    if not plan_only:
+        write_all(contexts, output, vcs_ref=vcs_ref)
+    if as_json:
+        made = [
+            {
+                "cell": context.image.id,
+                "folder": str(output / context.image.id),
+                "target": target_name(context.image.id),
+                "inputs": context.inputs,
+            }
+            for context in contexts
+        ]
+        click.echo(json.dumps({"written": not plan_only, "bake_file": str(output / BAKE_FILE), "images": made}, indent=1))
+        return 0
+    for context in contexts:
+        click.echo(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
+    if not plan_only:
+        click.echo(f"to build them: cd {output} && docker buildx bake")
+    return 0

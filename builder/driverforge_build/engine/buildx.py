@@ -1,0 +1,75 @@
+"""The docker engine: builds through `docker buildx bake`, the same command that a person would type, and the SDK for the rest."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from driverforge_build.engine import images, process
+from driverforge_build.engine.ports import BuildJob, BuiltImage, Progress
+from driverforge_core.errors import Unavailable
+
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
+"""Build arguments that BuildKit knows without a declaration, and keeps out of history and provenance."""
+
+_STEP = re.compile(r"#\d+ \[(?:\S+ )?(?P<stage>\S+) +(?P<number>\d+)/(?P<count>\d+)\] (?P<what>.*)")
+_INSTALL = "install Docker Engine 23 or newer with the buildx plugin (Debian 13: docker.io docker-buildx), or set DOCKER_HOST to one"
+
+
+class Buildx:
+    """The engine that the docker command talks to (DOCKER_HOST, DOCKER_CONFIG and contexts work as they do for docker)."""
+
+    def check(self) -> str:
+        status, said = process.output(["docker", "version", "--format", "{{.Server.Version}}"])
+        if status:
+            raise Unavailable("no docker engine answers", details=said.splitlines()[-3:], resolution=_INSTALL)
+        server = said.strip().splitlines()[-1]
+        status, said = process.output(["docker", "buildx", "version"])  # "github.com/docker/buildx v0.29.1 <commit>"
+        if status:
+            raise Unavailable("docker has no buildx plugin", details=said.splitlines()[:3], resolution=_INSTALL)
+        return f"docker {server}, buildx {' '.join(said.split()[1:2])}"
+
+    def build(self, job: BuildJob, progress: Progress) -> None:
+        def told(line: str) -> None:
+            if found := _STEP.match(line):
+                progress(f"{found['stage']} {found['number']}/{found['count']} {_short(found['what'])}")
+            elif "exporting layers" in line and "done" not in line:
+                progress("exporting layers")
+
+        process.run_logged(
+            bake_command(job, network="" if _has_bridge() else "host"),
+            log=job.log,
+            cwd=job.bake_file.parent,
+            environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
+            on_line=told,
+        )
+
+    def inspect(self, reference: str) -> BuiltImage | None:
+        return images.inspect(reference)
+
+    def push(self, reference: str, remote: str, progress: Progress) -> str:
+        return images.push(reference, remote, progress)
+
+
+def bake_command(job: BuildJob, *, network: str = "") -> list[str]:
+    """The command line of one build. Values of proxy variables are not in it: bake reads them from the environment."""
+    proxies = [name for name in PROXY_VARIABLES if os.environ.get(name)]
+    return [
+        *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain", "--load"),
+        *(["--no-cache"] if job.no_cache else []),
+        *(part for name in proxies for part in ("--set", f"*.args.{name}")),
+        *(["--set", f"*.secrets=id=ca,src={job.authorities}", f"--allow=fs.read={job.authorities}"] if job.authorities else []),
+        *(["--set", f"*.network={network}", "--allow=network.host"] if network == "host" else []),
+        job.target,
+    ]
+
+
+def _has_bridge() -> bool:
+    """Whether the daemon has its default network; a nested one may be started without."""
+    return process.output(["docker", "network", "inspect", "bridge"])[0] == 0
+
+
+def _short(instruction: str) -> str:
+    """What a RUN does, without its mounts."""
+    words = [word for word in instruction.split() if not word.startswith("--")]
+    return " ".join(words)[:100]

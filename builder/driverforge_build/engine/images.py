@@ -1,0 +1,87 @@
+"""Images in the engine's store, through the docker SDK (imported when used: it is half of a command's start-up time)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from driverforge_build.engine.ports import BuiltImage, Layer, Progress
+from driverforge_core.errors import CommandFailed, NotPermitted, Unavailable
+
+if TYPE_CHECKING:
+    from docker import DockerClient
+
+
+@contextmanager
+def _client() -> Iterator[DockerClient]:
+    import docker
+    from docker.errors import DockerException
+
+    try:
+        client = docker.from_env()
+    except DockerException as error:
+        raise Unavailable(
+            "no docker engine answers", details=[str(error)], resolution="start it, or set DOCKER_HOST to one that runs"
+        ) from error
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+def inspect(reference: str) -> BuiltImage | None:
+    """The image of that name in the store; None when there is none."""
+    from docker.errors import ImageNotFound
+
+    with _client() as client:
+        try:
+            image = client.images.get(reference)
+        except ImageNotFound:
+            return None
+        return BuiltImage(
+            reference=reference,
+            id=str(image.id),
+            size=int(image.attrs["Size"]),
+            layers=layers_of(image.attrs["RootFS"].get("Layers") or [], image.history()),
+            labels=dict(image.labels or {}),
+        )
+
+
+def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Layer, ...]:
+    """Layers, base first. `history` is the engine's, newest first, with entries of size 0 for instructions that made no layer."""
+    made = [entry for entry in reversed(history) if entry.get("Size")]
+    if len(made) != len(digests):  # an empty layer has size 0 too: then sizes cannot be told apart
+        made = [{} for _ in digests]
+    return tuple(
+        Layer(digest=digest, size=int(entry.get("Size", 0)), created_by=str(entry.get("CreatedBy", "")))
+        for digest, entry in zip(digests, made, strict=True)
+    )
+
+
+def push(reference: str, remote: str, progress: Progress) -> str:
+    """Tag an image with a registry's name and push it; returns the manifest's digest.
+
+    Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said).
+    """
+    repository, _, tag = remote.rpartition(":")
+    digest, problem = "", ""
+    with _client() as client:
+        client.images.get(reference).tag(repository, tag)
+        for event in client.images.push(repository, tag=tag, stream=True, decode=True):
+            problem = event.get("error") or problem
+            digest = (event.get("aux") or {}).get("Digest", digest)
+            if event.get("status") and not event.get("id"):
+                progress(str(event["status"]))
+    if problem:
+        refused = any(word in problem.lower() for word in ("unauthorized", "denied", "authentication"))
+        raise (NotPermitted if refused else CommandFailed)(
+            f"{remote} could not be pushed",
+            details=[problem],
+            resolution=f"docker login {repository.partition('/')[0]}" if refused else "see the registry's own log, and push again",
+        )
+    if not digest:
+        raise CommandFailed(
+            f"the engine did not say which digest {remote} has", resolution="look with `docker buildx imagetools inspect`, and push again"
+        )
+    return digest

@@ -1,0 +1,60 @@
+"""What the commands ask of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+Progress = Callable[[str], None]
+"""Is told what happens now, one line of text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildJob:
+    """One target of a bake file. `log` takes the engine's whole output; `authorities` is a site's CA bundle, used for downloads only."""
+
+    cell: str
+    target: str
+    bake_file: Path
+    reference: str
+    log: Path
+    authorities: Path | None = None
+    no_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer: `digest` of its uncompressed tar, `size` of its files in bytes, `created_by` the instruction."""
+
+    digest: str
+    size: int
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """An image in the engine's store. `id` and `size` (bytes) are the engine's own; `labels` are the image's."""
+
+    reference: str
+    id: str
+    size: int
+    layers: tuple[Layer, ...]
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Builds, keeps and pushes images. Every method raises Unavailable when the engine does not answer."""
+
+    def check(self) -> str:
+        """Name and versions of what will build, in one line; raises Unavailable with what to install."""
+
+    def build(self, job: BuildJob, progress: Progress) -> None:
+        """Build one target; the image is in the store under the job's reference then. Raises CommandFailed with the last lines."""
+
+    def inspect(self, reference: str) -> BuiltImage | None:
+        """The image of that name, None when the store has none."""
+
+    def push(self, reference: str, remote: str, progress: Progress) -> str:
+        """Push an image under another name; returns the digest that the registry gave it. Raises CommandFailed, Unavailable."""

@@ -1,0 +1,93 @@
+"""Child processes of the builder's engine: started in one place, output kept whole in a file and told line by line."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from driverforge_core.errors import CommandFailed, StorageFailed, Unavailable
+
+TAIL = 30
+
+
+def output(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
+    """Exit status and combined output of a short command; Unavailable when there is no such program."""
+    try:
+        done = subprocess.run(
+            list(argv),
+            env=_environment(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            check=False,
+        )
+    except OSError as error:
+        raise _absent(argv[0], error) from error
+    return done.returncode, done.stdout.decode(errors="replace")
+
+
+def run_logged(
+    argv: Sequence[str],
+    *,
+    log: Path,
+    cwd: Path,
+    environment: Mapping[str, str] | None = None,
+    on_line: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run a long command with its output in `log`.
+
+    Raises CommandFailed with the command, its exit status, its last lines and the log's path; Unavailable when there is no such
+    program; StorageFailed when the log cannot be written.
+    """
+    tail: deque[str] = deque(maxlen=TAIL)
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        stream = log.open("w", encoding="utf-8")
+    except OSError as error:
+        raise StorageFailed(f"the log {log} cannot be written: {error.strerror}", resolution="give another --cache-dir") from error
+    with stream:
+        stream.write(f"$ cd {cwd} && {shlex.join(argv)}\n")
+        try:
+            child = subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env=_environment(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+            )
+        except OSError as error:
+            raise _absent(argv[0], error) from error
+        with child:
+            assert child.stdout is not None
+            try:
+                for raw in child.stdout:
+                    line = raw.decode(errors="replace").rstrip("\n")
+                    stream.write(line + "\n")
+                    stream.flush()
+                    tail.append(line)
+                    on_line(line)
+            except BaseException:
+                child.terminate()
+                raise
+    if child.returncode:
+        raise CommandFailed(
+            f"{argv[0]} {argv[1]} exited {child.returncode}",
+            details=[f"command: {shlex.join(argv)}", f"whole output: {log}", "last lines:", *tail],
+            resolution=f"read {log}; the first ERROR names the step that failed",
+        )
+
+
+def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
+    return {**os.environ, **(extra or {})}
+
+
+def _absent(program: str, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"{program} cannot be started: {error.strerror}",
+        resolution="install Docker Engine 23 or newer with the buildx plugin, or put its `docker` on PATH",
+    )

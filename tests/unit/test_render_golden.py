@@ -1,0 +1,72 @@
+"""The Dockerfile of every operating system, as plain files that a person can review: tests/golden/<cell>/Dockerfile.
+
+DRIVERFORGE_UPDATE_GOLDEN=1 writes them anew; read the difference before committing it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import resources
+from driverforge_build.lock import Lock
+from driverforge_build.matrix import Cell, Matrix, load_matrix
+from driverforge_build.render.bake import bake_document
+from driverforge_build.render.context import Context, context_of
+from driverforge_build.render.spec import image_specs
+from support.synthetic import all_cells, synthetic_lock
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+UPDATE = bool(os.environ.get("DRIVERFORGE_UPDATE_GOLDEN"))
+MATRIX: Matrix = load_matrix()
+LOCK: Lock = synthetic_lock(MATRIX)
+
+
+def representative(matrix: Matrix) -> tuple[Cell, ...]:
+    """For every OS the first cell of each way to make an image; amd64, and arm64 where only that has it."""
+    chosen: dict[tuple[object, ...], Cell] = {}
+    for cell in sorted(all_cells(matrix), key=lambda cell: -len(cell.module_types)):
+        line = cell.line.id if cell.line and cell.arch == "arm64" and "64k" in cell.line.id else ""
+        if cell.arch == "amd64" or line:
+            chosen.setdefault((cell.os.id, cell.driver.payload, cell.driver.vendor_modules, cell.kernel is None, line), cell)
+    return tuple(chosen.values())
+
+
+CELLS = representative(MATRIX)
+
+
+def rendered(cell: Cell) -> Context:
+    (image,) = image_specs([cell], LOCK)
+    return context_of(image, resources.templates())
+
+
+def compare(path: Path, text: str) -> None:
+    if UPDATE:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    assert path.is_file(), f"{path} is missing: DRIVERFORGE_UPDATE_GOLDEN=1 writes it"
+    assert text == path.read_text(encoding="utf-8"), "if this is wanted: DRIVERFORGE_UPDATE_GOLDEN=1, and review the difference"
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_dockerfile_is_the_golden_one(cell: Cell) -> None:
+    compare(GOLDEN / cell.key / "Dockerfile", rendered(cell).entries["Dockerfile"].content.decode())
+
+
+def test_every_operating_system_has_golden_files_and_no_other_is_left() -> None:
+    assert {cell.os.id for cell in CELLS} == {row.id for row in MATRIX.rows}
+    assert {path.name for path in GOLDEN.iterdir() if path.is_dir()} == {cell.key for cell in CELLS}
+
+
+def test_bake_file_is_the_golden_one() -> None:
+    import json
+
+    cells = [cell for cell in CELLS if cell.os.id in {"debian12", "rhel9"}]
+    document = bake_document([rendered(cell) for cell in cells], vcs_ref="0123456789abcdef0123456789abcdef01234567")
+    for target in document["target"].values():  # the inputs' hash covers our own code, which changes with every commit
+        if "labels" in target:
+            target["labels"]["io.driverforge.inputs"] = "sha256:(inputs)"
+            target["tags"] = [tag.rpartition("-r")[0] + "-r(inputs)" for tag in target["tags"]]
+    compare(GOLDEN / "docker-bake.json", json.dumps(document, indent=2) + "\n")
