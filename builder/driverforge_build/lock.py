@@ -27,6 +27,7 @@ ROLES = ("firmware", "source", "tools", "toolchain", "userspace")
 kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the kernel's build programs link), each are
 whole together with `tools`."""
 
+FILE = Path("driverforge.lock.json")
 _LINE = 320  # one package on one line: a path, a digest, a suite
 
 
@@ -130,9 +131,14 @@ def load(path: Path) -> Lock:
     except FileNotFoundError:
         raise InputError(
             f"there is no lock file {path}",
-            resolution=f"driverforge lock --lock {path}   (finds kernels and packages in signed repositories and pins them)",
+            resolution=f"driverforge lock{option(path)}   (finds kernels and packages in signed repositories and pins them)",
         ) from None
     return parse(text, name=str(path))
+
+
+def option(path: Path) -> str:
+    """What a command must say so that it means the same lock file: '' for the default one, else ' --lock FILE'."""
+    return "" if path == FILE else f" --lock {path}"
 
 
 def parse(text: str, *, name: str = "driverforge.lock.json") -> Lock:

@@ -45,7 +45,7 @@ def command(
 
     matrix, lock = load_matrix(matrix_path), locks.load(lock_path)
     cells = select_cells(plans.all_cells(matrix, lock), select=select, skip=skip)
-    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=lock_option(lock_path))
+    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(lock_path))
     published = None
     if registry is not None:
         from driverforge_build.published import published_images
@@ -58,11 +58,6 @@ def command(
     _write(plans.table(plan, style=lambda text, state: click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text))
     _write(["", *plans.summary(plan)])
     return 75 if plan.degraded else 0
-
-
-def lock_option(path: Path) -> str:
-    """What a command to run must say so that it means the same lock file."""
-    return "" if path == Path("driverforge.lock.json") else f" --lock {path}"
 
 
 def _write(lines: Iterable[str]) -> None:

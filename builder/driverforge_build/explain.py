@@ -1,0 +1,135 @@
+"""Everything that is known about one cell, for a person who asks why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from driverforge_build.lock import Lock, LockedPackage, TargetLock
+from driverforge_build.matrix.expand import Cell, kernel_cells
+from driverforge_build.matrix.load import Matrix
+from driverforge_build.plan import all_cells
+from driverforge_build.probes import header_probe, question
+from driverforge_build.select import near_ids
+from driverforge_build.verdict import Verdict, concerns
+from driverforge_core.cell import CellId
+from driverforge_core.errors import InputError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A heading and its lines."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
+    """The cell of that id, also for a kernel that the lock does not have. UsageError with near ids where the matrix has none."""
+    keys = []
+    for cell in all_cells(matrix, lock):
+        if cell.key == key:
+            return cell
+        keys.append(cell.key)
+    try:
+        wanted = CellId.parse(key)
+    except InputError:
+        wanted = None
+    if wanted is not None and wanted.kernel is not None:
+        for cell in kernel_cells(matrix, {(wanted.os.key, wanted.arch): [wanted.kernel]}, excluded=True):
+            if cell.key == key:
+                return cell
+    raise UsageError(
+        f"the matrix has no cell {key}",
+        details=[f"near: {near}" for near in near_ids(key, keys)],
+        resolution="write the id as `driverforge plan` prints it",
+    )
+
+
+def sections(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iterator[Section]:
+    """The evidence behind a verdict, in the order in which a person asks for it."""
+    warning = (f"warning: {verdict.warning}",) if verdict.warning else ()
+    run = (f"to run: {verdict.run}",) if verdict.run else ()
+    digest = (f"digest: {verdict.digest}",) if verdict.digest else ()
+    yield Section(title=f"{cell.key}: {verdict.state}", lines=(verdict.reason, *digest, *verdict.evidence, *run, *warning))
+    yield Section(title="matrix", lines=tuple(_matrix_lines(cell, matrix)))
+    target = lock.target(cell.os.id, cell.arch)
+    if target is None:
+        return
+    if cell.kernel is not None:
+        yield Section(title="kernel", lines=tuple(_kernel_lines(cell, target)))
+        yield Section(title="probes", lines=tuple(_probe_lines(cell, target, matrix)) or ("none concerns this cell",))
+    yield Section(title="driver", lines=tuple(_driver_lines(cell, target)))
+    yield Section(title="repositories", lines=tuple(_repository_lines(target)))
+
+
+def document(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> dict[str, Any]:
+    """The same as one JSON document."""
+    return {
+        "schema": 1,
+        "cell": cell.key,
+        "verdict": {**asdict(verdict), "state": verdict.state.value},
+        "sections": [asdict(section) for section in sections(cell, verdict, matrix, lock)],
+    }
+
+
+def _matrix_lines(cell: Cell, matrix: Matrix) -> Iterator[str]:
+    branch = matrix.branch(cell.driver.branch)
+    system, driver = matrix.origin("systems", cell.os.id), matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}")
+    yield f"{system}: {cell.os.name}"
+    yield f"{driver or system}: driver {cell.driver.version}, payload {cell.driver.payload}, modules {', '.join(cell.driver.module_types)}"
+    eol = f"end of life {branch.eol.date} ({branch.eol.source})" if branch.eol else "no end of life is known"
+    yield f"{matrix.origin('branches', branch.id)}: branch {branch.id}, {branch.designation}, {eol}"
+    for exclusion in cell.dropped:
+        gone = ", ".join(exclusion.module_types)
+        yield f"{matrix.origin('exclusions', exclusion.id)}: exclusion {exclusion.id} takes {gone} modules away: {exclusion.reason}"
+
+
+def _kernel_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
+    text = cell.kernel.text if cell.kernel else ""
+    kernel = target.kernels.get(text)
+    if kernel is None:
+        gone = text in target.without_headers
+        yield "its image is published, its headers are not any more" if gone else "the lock does not know this kernel"
+        return
+    yield f"flavour {kernel.flavour or 'default'}, compiler {kernel.compiler}"
+    for package in (*kernel.headers, kernel.image):
+        yield from _package_lines(package)
+
+
+def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str]:
+    kernel = target.kernels.get(cell.kernel.text if cell.kernel else "")
+    facts = target.facts(kernel) if kernel else {}
+    words = {True: "breaks the build", False: "fine", None: "cannot say"}
+    for row in matrix.probes:
+        asked = question(header_probe(row))
+        if concerns(row, cell):
+            answer = f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
+            yield f"{row.id} ({', '.join(row.module_types)}): {answer}"
+
+
+def _driver_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
+    roles = target.drivers.get(cell.driver.version)
+    if roles is None:
+        yield f"the lock does not pin {cell.driver.version}"
+        return
+    for role, packages in sorted(roles.items()):
+        size = sum(package.size for package in packages)
+        yield f"{role}: {len(packages)} packages, {size / 1e6:.1f} MB"
+        if role in ("firmware", "source"):
+            for package in packages:
+                yield from _package_lines(package)
+
+
+def _repository_lines(target: TargetLock) -> Iterator[str]:
+    for repository in target.repositories:
+        until = f", valid until {repository.valid_until}" if repository.valid_until else ""
+        yield f"{repository.suite} of {repository.date}{until}; InRelease sha256 {repository.inrelease}"
+        yield f"  signed by {', '.join(repository.signed_by)}"
+
+
+def _package_lines(package: LockedPackage) -> Iterator[str]:
+    yield f"{package.name} {package.version} {package.arch}, {package.size / 1e6:.1f} MB, from {package.suite}"
+    yield f"  {package.path}"
+    yield f"  sha256 {package.sha256}"
