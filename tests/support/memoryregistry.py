@@ -33,7 +33,6 @@ class MemoryRegistry:
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     log: list[Request] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)  # token -> its scopes
-    headers: Mapping[str, str] = field(default_factory=lambda: {"docker-distribution-api-version": "registry/2.0"})
 
     def send(self, request: Request) -> Response:
         self.log.append(request)
@@ -57,7 +56,7 @@ class MemoryRegistry:
         if name.startswith("uploads/") or not name:
             return self._upload(request, repository, urllib.parse.parse_qs(parts.query))
         if self.blob_host and request.method == "GET":
-            return self._answer(307, location=f"https://{self.blob_host}/{repository}/{name}")
+            return self._answer(307, headers={"location": f"https://{self.blob_host}/{repository}/{name}"})
         return self._blob(request, repository, name)
 
     def requests(self) -> list[str]:
@@ -83,13 +82,13 @@ class MemoryRegistry:
             digest = "sha256:" + hashlib.sha256(request.body).hexdigest()
             for key in (name, digest):
                 self.manifests[repository, key] = (request.headers["Content-Type"], request.body)
-            return self._answer(201, **{"docker-content-digest": digest})
+            return self._answer(201, headers={"docker-content-digest": digest})
         if (repository, name) not in self.manifests:
             return self._error(404, "MANIFEST_UNKNOWN", "manifest unknown")
         media_type, data = self.manifests[repository, name]
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
         headers = {"content-type": media_type, "content-length": str(len(data)), "docker-content-digest": digest}
-        return self._answer(200, b"" if request.method == "HEAD" else data, **headers)
+        return self._answer(200, b"" if request.method == "HEAD" else data, headers)
 
     def _blob(self, request: Request, repository: str, digest: str) -> Response:
         if (repository, digest) not in self.blobs:
@@ -102,7 +101,7 @@ class MemoryRegistry:
             if source in self.blobs:
                 self.blobs[repository, source[1]] = self.blobs[source]
                 return self._answer(201)
-            return self._answer(202, location=f"/v2/{repository}/blobs/uploads/1?_state=x%3D")
+            return self._answer(202, headers={"location": f"/v2/{repository}/blobs/uploads/1?_state=x%3D"})
         assert query["_state"] == ["x="]
         if callable(request.body):
             with request.body() as stream:
@@ -120,7 +119,7 @@ class MemoryRegistry:
         headers = {}
         if len(rest) > _PAGE:
             headers["link"] = f'</v2/{repository}/tags/list?n={_PAGE}&last={rest[_PAGE - 1]}>; rel="next"'
-        return self._answer(200, json.dumps({"name": repository, "tags": rest[:_PAGE] or None}).encode(), **headers)
+        return self._answer(200, json.dumps({"name": repository, "tags": rest[:_PAGE] or None}).encode(), headers)
 
     def _token(self, request: Request, query: str) -> Response:
         form = urllib.parse.parse_qs(request.body.decode() if isinstance(request.body, bytes) else query)
@@ -139,23 +138,20 @@ class MemoryRegistry:
         actions = "pull" if request.method in ("GET", "HEAD") else "pull,push"
         repository = request.url.split("/v2/")[1].split("/")[0]
         if self.auth == "basic" and (self.login is None or given != self.login.basic):
-            return self._error(401, "UNAUTHORIZED", "authentication required", **{"www-authenticate": 'Basic realm="registry"'})
+            return self._error(401, "UNAUTHORIZED", "authentication required", {"www-authenticate": 'Basic realm="registry"'})
         granted = self.tokens.get(given.removeprefix("Bearer "), "")
-        if (
-            self.auth == "bearer"
-            and f"repository:{repository}:{actions}" not in granted
-            and f"repository:{repository}:pull,push" not in granted
-        ):
+        enough = (f"repository:{repository}:{actions}", f"repository:{repository}:pull,push")
+        if self.auth == "bearer" and not any(scope in granted for scope in enough):
             challenge = f'Bearer realm="{TOKEN_SERVICE}",service="{HOST}",scope="repository:{repository}:{actions}"'
-            return self._error(401, "UNAUTHORIZED", "authentication required", **{"www-authenticate": challenge})
+            return self._error(401, "UNAUTHORIZED", "authentication required", {"www-authenticate": challenge})
         return None
 
-    def _answer(self, status: int, body: bytes = b"", **headers: str) -> Response:
-        return answer(status, body, **{**self.headers, **headers})
+    def _answer(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Response:
+        return answer(status, body, {"docker-distribution-api-version": "registry/2.0", **(headers or {})})
 
-    def _error(self, status: int, code: str, message: str, **headers: str) -> Response:
-        return self._answer(status, json.dumps({"errors": [{"code": code, "message": message}]}).encode(), **headers)
+    def _error(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
+        return self._answer(status, json.dumps({"errors": [{"code": code, "message": message}]}).encode(), headers)
 
 
-def answer(status: int, body: bytes = b"", **headers: str) -> Response:
-    return Response(status=status, headers=headers, body=io.BytesIO(body))
+def answer(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Response:
+    return Response(status=status, headers=headers or {}, body=io.BytesIO(body))

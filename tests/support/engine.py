@@ -1,0 +1,214 @@
+"""A Docker engine with BuildKit: the one that is there, else one of our own that leaves the machine as it was.
+
+Ours is made of a newer Debian suite's packages, unpacked under a prefix in the cache, and lives in its own mount and PID
+namespaces: when it ends, or whoever started it does, its processes and mounts are gone. It changes no firewall rule, no
+forwarding setting and makes no bridge, so its builds and containers use the host's network (`Engine.network`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from driverforge_core.errors import DriverforgeError, Unavailable
+from support import aptfetch, cache, rootfs
+from support.process import Finished, require, run, start, stop, until
+
+_SUITES = ("sid", "trixie")  # the newest whose programs run on this machine's C library
+_ENGINE = ("docker.io", "docker-cli", "containerd", "docker-buildx", "docker-compose", "tini-static")
+_LIBRARIES = ("libnftables1", "libnftnl11", "libmnl0", "libjansson4", "libxtables12", "libgmp10")
+_RUNC_SUITE = "bookworm"  # newer runc needs a newer C library
+_PLUGINS = "usr/libexec/docker/cli-plugins"
+_OLDEST = 23  # the first Docker whose BuildKit reads heredocs and named contexts without a frontend image
+_DAEMON = {"features": {"containerd-snapshotter": True, "cdi": True}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """An engine that answers. `stop` ends it if it is ours."""
+
+    host: str  # DOCKER_HOST: 'unix:///…'
+    config: Path | None  # DOCKER_CONFIG with the buildx and compose plugins; None: the user's own
+    prefix: Path | None  # where our programs are; None: the user's own
+    network: str  # what builds and containers pass as --network: 'host' for ours, 'default' else
+    home: Path | None = None
+    child: subprocess.Popen[bytes] | None = field(default=None, compare=False)
+
+    @property
+    def owned(self) -> bool:
+        """Whether this value started the engine and will stop it."""
+        return self.child is not None
+
+    def environment(self) -> dict[str, str]:
+        """What makes `docker` and the Python SDK talk to this engine."""
+        values = {"DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "1"}
+        if self.config:
+            values["DOCKER_CONFIG"] = str(self.config)
+        if self.prefix:
+            values["PATH"] = f"{self.prefix / 'usr/bin'}:{os.environ['PATH']}"
+        return values
+
+    def docker(self, *words: str | Path, check: bool = True, stdin: str | None = None, timeout: float | None = None) -> Finished:
+        """Run the docker command against this engine."""
+        program = self.prefix / "usr/bin/docker" if self.prefix else "docker"
+        return run(program, *words, check=check, env=self.environment(), stdin=stdin, timeout=timeout)
+
+    def stop(self) -> None:
+        """End the engine, its containers and its mounts; images and the build cache stay on disk."""
+        if self.child is None or self.home is None:
+            return
+        for pid in _children(self.child.pid):
+            os.kill(pid, signal.SIGTERM)  # tini, PID 1 of the namespace, hands it to dockerd
+        stop(self.child, timeout=30, first=signal.SIGCONT)
+        (self.home / "docker.sock").unlink(missing_ok=True)
+
+
+def find() -> Engine:
+    """An engine with BuildKit that the user has: $DOCKER_HOST or the default socket. Raises Unavailable with what was seen."""
+    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    if shutil.which("docker") is None:
+        raise Unavailable("no docker command on PATH")
+    engine = Engine(host=host, config=None, prefix=None, network="default")
+    answer = engine.docker("version", "--format", "{{.Server.Version}}", check=False, timeout=20)
+    if answer.status != 0:
+        raise Unavailable(f"no engine answers at {host}", details=[answer.stderr.strip()])
+    version = answer.stdout.strip()
+    if int(version.partition(".")[0]) < _OLDEST:
+        raise Unavailable(f"the engine at {host} is Docker {version}; {_OLDEST} or newer is needed")
+    if engine.docker("buildx", "version", check=False).status != 0:
+        raise Unavailable("docker has no buildx plugin", resolution="apt-get install docker-buildx")
+    return engine
+
+
+def find_or_start(home: Path | None = None) -> Engine:
+    """The user's engine, else one of our own."""
+    try:
+        return find()
+    except Unavailable:
+        return start_own(home)
+
+
+def start_own(home: Path | None = None) -> Engine:
+    """Start our own engine with data, socket and logs under `home` (default: in the cache), or join the one that runs there.
+
+    Needs root. Raises Unavailable or CommandFailed with the end of the daemon's log.
+    """
+    if os.geteuid() != 0:
+        raise Unavailable("an engine of our own needs root", resolution="run as root, or point DOCKER_HOST to an engine")
+    require("unshare", "mount", "setpriv")
+    home = home or cache.root() / "engine"
+    home.mkdir(parents=True, exist_ok=True)
+    prefix = programs()
+    with cache.locked(home / "lock"):
+        engine = Engine(host=f"unix://{home}/docker.sock", config=_client_config(home, prefix), prefix=prefix, network="host", home=home)
+        if _answers(engine):
+            return engine
+        return _start(engine, home, prefix)
+
+
+def _start(engine: Engine, home: Path, prefix: Path) -> Engine:
+    # both name processes of a namespace that is gone; dockerd would take an unrelated process of that number for itself
+    for stale in (home / "docker.pid", home / "docker.sock"):
+        stale.unlink(missing_ok=True)
+    shutil.rmtree(home / "exec", ignore_errors=True)
+    (home / "daemon.json").write_text(json.dumps(_DAEMON) + "\n")
+    log = home / "dockerd.log"
+    log.unlink(missing_ok=True)
+    # `--bridge none` deletes a docker0 that another daemon has: use that one if it is there, make none if not
+    bridge = "docker0" if Path("/sys/class/net/docker0").exists() else "none"
+    daemon = ["dockerd", "-H", engine.host, "--data-root", home / "data", "--exec-root", home / "exec", "-p", home / "docker.pid"]
+    daemon += ["--config-file", home / "daemon.json", "--bridge", bridge]
+    daemon += ["--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
+    isolated = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    shell = ["sh", "-c", 'mount --make-rshared / && exec "$@"', "sh", prefix / "usr/bin/tini-static", "--"]
+    env = {
+        "PATH": f"{prefix}/usr/sbin:{prefix}/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "LD_LIBRARY_PATH": _libraries(prefix),
+    }
+    child = start([*isolated, *shell, *daemon], log=log, env=env)
+    try:
+        until(lambda: _answers(engine), "dockerd", timeout=60, child=child, log=log)
+    except BaseException:
+        stop(child)
+        raise
+    return Engine(host=engine.host, config=engine.config, prefix=prefix, network="host", home=home, child=child)
+
+
+def _answers(engine: Engine) -> bool:
+    return engine.docker("version", "--format", "{{.Server.Version}}", check=False, timeout=20).status == 0
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def programs() -> Path:
+    """The prefix with dockerd, docker, containerd, runc, buildx and compose of the newest suite whose programs run here."""
+    refused: list[str] = []
+    for suite in _SUITES:
+        prefix = _unpacked(suite)
+        library = {"LD_LIBRARY_PATH": _libraries(prefix)}
+        try:
+            for words in ((prefix / "usr/sbin/dockerd", library), (prefix / "usr/bin/containerd", {}), (prefix / "usr/sbin/runc", {})):
+                run(words[0], "--version", env=words[1])
+        except DriverforgeError as error:
+            refused += [f"{suite}:", *error.details]
+            continue
+        return prefix
+    raise Unavailable("no suite's Docker runs on this machine", details=refused)
+
+
+def _libraries(prefix: Path) -> str:
+    return ":".join(str(folder) for folder in sorted(prefix.glob("usr/lib/*-linux-gnu")))
+
+
+def _unpacked(suite: str) -> Path:
+    archive = aptfetch.archive()
+    packages = [archive.newest(name, suite=suite) for name in (*_ENGINE, *_LIBRARIES)]
+    packages.append(archive.newest("runc", suite=_RUNC_SUITE))
+    return archive.unpacked(packages)
+
+
+def _client_config(home: Path, prefix: Path) -> Path:
+    folder = home / "client/cli-plugins"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("docker-buildx", "docker-compose"):
+        link = folder / name
+        link.unlink(missing_ok=True)
+        link.symlink_to(prefix / _PLUGINS / name)
+    return folder.parent
+
+
+def base_tar(suite: str) -> Path:
+    """A cached tar of a minimal Debian of a suite, whose apt configuration names this machine's mirror."""
+    archive = aptfetch.archive()
+    inputs = {"suite": suite, "mirror": archive.mirror, "base": str(archive.newest("base-files", suite=suite)), "layout": 1}
+    return cache.cached("base", inputs, lambda folder: rootfs.bootstrap(suite, folder / "base.tar")) / "base.tar"
+
+
+def debian_base(engine: Engine, suite: str = "bookworm") -> str:
+    """Import a minimal Debian into an engine as a base image, unless it is there; returns its name: 'driverforge-base:bookworm'."""
+    tar = base_tar(suite)
+    name, label = f"driverforge-base:{suite}", tar.parent.name
+    seen = engine.docker("image", "inspect", "--format", '{{index .Config.Labels "io.driverforge.bench"}}', name, check=False)
+    if seen.status != 0 or seen.stdout.strip() != label:
+        changes: Mapping[str, str] = {
+            "CMD": '["/bin/bash"]',
+            # an engine adds one by itself, containerd's CRI does not
+            "ENV": "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+            "LABEL": f"io.driverforge.bench={label}",
+        }
+        options = [word for key, value in changes.items() for word in ("--change", f"{key} {value}")]
+        engine.docker("import", *options, tar, name)
+    return name
+
+

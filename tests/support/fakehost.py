@@ -1,0 +1,452 @@
+"""A node without a kernel: the ports over real files in a temporary folder, and modules, mounts and processes in memory.
+
+The module graph is the kernel's: an inserted module takes a reference on each one that it depends on, a removal in use is refused in
+rmmod's words. Module files are real ELF files (support.tinyko), so everything that reads them is tested on the way.
+A container can be replaced (`new_container`), as a pod's restart does: /run/nvidia, the kernel and the node stay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from driverforge_core.driver import DriverVersion
+from driverforge_core.errors import CommandFailed, InUse, Unavailable
+from driverforge_core.image import MODULE_SET_NAME, ImageFacts, ModuleSet
+from driverforge_core.kernel import KernelRelease
+from driverforge_core.modinfo import read_modinfo
+from driverforge_core.names import normalise
+from driverforge_core.osid import OsId
+from driverforge_node.driver import paths
+from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.ports import Holder, Host, LoadedModule, Mount, Result
+from support.tinyko import tiny_ko
+
+RELEASE = "6.1.0-50-cloud-amd64"
+DRIVER = "535.261.03"
+NODE = "/proc/1/root"
+CONTAINER_ID = "c" * 64
+POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
+KO_DEPENDS = {"nvidia": "i2c_core", "nvidia-uvm": "nvidia", "nvidia-modeset": "nvidia", "nvidia-peermem": "nvidia"}
+
+
+class FakeFiles(RootedFiles):
+    """`RootedFiles` with places: the longest prefix decides in which real folder a path lies, so mounts can be played."""
+
+    def __init__(self, places: dict[str, Path], root: str = "/") -> None:
+        super().__init__(root, beneath="/nowhere")
+        self.places = places
+        self.devices: dict[str, tuple[int, int]] = {}
+
+    def _outside(self, path: str) -> str:
+        whole = (self.root.rstrip("/") + path).rstrip("/") or "/"
+        place = max((p for p in self.places if whole == p or whole.startswith(p.rstrip("/") + "/")), key=len)
+        return str(self.places[place]) + whole[len(place.rstrip("/")) :]
+
+    def make_char_device(self, path: str, major: int, minor: int) -> None:
+        """mknod needs root: the file holds its numbers."""
+        target = Path(self.real(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"{major}:{minor}")
+
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        target = Path(self.real(path))
+        if not target.is_file() or ":" not in (text := target.read_text()):
+            return None
+        major, minor = text.split(":")
+        return int(major), int(minor)
+
+
+@dataclass
+class FakeKernel:
+    """Loaded modules, and what goes wrong on purpose: `refuses` maps a module to modprobe's and the kernel's lines."""
+
+    files: FakeFiles
+    loaded_modules: dict[str, LoadedModule] = field(default_factory=dict)
+    stuck: dict[str, str] = field(default_factory=dict)  # module -> rmmod's message
+    refuses: dict[str, list[str]] = field(default_factory=dict)
+    open_type: bool = True
+    running: str = RELEASE
+    calls: list[str] = field(default_factory=list)
+    references: Callable[[], Sequence[str]] = lambda: ()  # a module name for each open device
+
+    def release(self) -> str:
+        return self.running
+
+    def loaded(self) -> Mapping[str, LoadedModule]:
+        opened = list(self.references())
+        return {
+            name: replace(m, refcount=m.refcount + len(m.holders) + opened.count(name)) for name, m in self.loaded_modules.items()
+        }
+
+    def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
+        name = normalise(name)
+        if name in self.loaded_modules:
+            return
+        self.calls.append(f"insert {name}")
+        if name in self.refuses:
+            raise CommandFailed(f"could not insert the module {name}", details=self.refuses[name])
+        info = self._find(name, base)
+        depends = [normalise(d) for text in info.get("depends", ()) for d in text.split(",") if d]
+        for other in depends:
+            if other not in self.loaded_modules:
+                self.insert(other, base=base)
+            found = self.loaded_modules[other]
+            self.loaded_modules[other] = replace(found, holders=tuple(sorted((*found.holders, name))))
+        version = next(iter(info.get("version", ())), "")
+        self.loaded_modules[name] = LoadedModule(name=name, refcount=0, holders=(), version=version, state="Live")
+        self.show()
+
+    def _find(self, name: str, base: str) -> dict[str, list[str]]:
+        """The module's own words, from where depmod indexed it."""
+        folder = f"{base.rstrip('/')}{paths.MODULES}/{self.running}"
+        index = json.loads(self.files.read_text(f"{folder}/modules.index")) if self.files.exists(f"{folder}/modules.index") else {}
+        if name not in index:
+            raise CommandFailed(
+                f"could not insert the module {name}", details=[f"modprobe: FATAL: Module {name} not found in directory {folder}"]
+            )
+        return read_modinfo(self.files.read_bytes(index[name]))
+
+    def remove(self, name: str) -> None:
+        self.calls.append(f"remove {name}")
+        module = self.loaded()[name]
+        if module.holders:
+            users = " ".join(module.holders)
+            raise InUse(f"could not remove the module {name}", details=[f"rmmod: ERROR: Module {name} is in use by: {users}"])
+        if module.refcount > 0:
+            raise InUse(f"could not remove the module {name}", details=[f"rmmod: ERROR: Module {name} is in use"])
+        if name in self.stuck:
+            raise CommandFailed(f"could not remove the module {name}", details=[self.stuck[name]])
+        del self.loaded_modules[name]
+        for other, found in self.loaded_modules.items():
+            self.loaded_modules[other] = replace(found, holders=tuple(h for h in found.holders if h != name))
+        self.show()
+
+    def index(self, base: str, release: str) -> None:
+        folder = f"{base.rstrip('/')}{paths.MODULES}/{release}"
+        top = Path(self.files.real(folder))
+        found = {normalise(f.name): f"{folder}/{f.relative_to(top)}" for f in sorted(top.rglob("*.ko"))}
+        self.files.write_atomic(f"{folder}/modules.index", json.dumps(found).encode())
+
+    def kernel_log(self) -> tuple[str, ...]:
+        return ()
+
+    def show(self) -> None:
+        """/proc/devices and /proc/driver/nvidia as the loaded modules make them."""
+        lines = ["Character devices:", "  1 mem"]
+        if "nvidia" in self.loaded_modules:
+            lines.append("195 nvidia-frontend")
+        if "nvidia_uvm" in self.loaded_modules:
+            lines.append("511 nvidia-uvm")
+        self.files.write_atomic("/proc/devices", "\n".join([*lines, "", "Block devices:", "254 virtblk", ""]).encode())
+        self.files.remove("/proc/driver/nvidia/version")
+        self.files.remove("/sys/module/nvidia/refcnt")
+        if "nvidia" in self.loaded_modules:
+            kind = "UNIX Open Kernel Module for x86_64" if self.open_type else "UNIX x86_64 Kernel Module"
+            self.files.write_atomic("/proc/driver/nvidia/version", f"NVRM version: NVIDIA {kind}  {DRIVER}\n".encode())
+            self.files.write_atomic("/sys/module/nvidia/refcnt", b"0\n")
+
+
+@dataclass
+class FakeMounts:
+    """A mount table that the files follow."""
+
+    places: dict[str, Path]
+    files: FakeFiles
+    propagation: dict[str, str] = field(default_factory=lambda: {"/": "shared", "/run/nvidia": "shared"})
+    calls: list[str] = field(default_factory=list)
+    made: list[str] = field(default_factory=list)
+
+    def table(self) -> tuple[Mount, ...]:
+        return tuple(
+            Mount(mount_id=n, parent_id=1, root="/", target=t, propagation=self.propagation.get(t, "private"), fs_type="tmpfs", source="t")
+            for n, t in enumerate(("/", "/run/nvidia", *self.made))
+        )
+
+    def rbind(self, source: str, target: str) -> None:
+        self.calls.append(f"rbind {source} {target}")
+        origin = Path(self.files.real(source))
+        self.made.append(target)
+        self.places[target] = origin
+
+    def set_propagation(self, target: str, kind: str, *, recursive: bool = False) -> None:
+        self.calls.append(f"{kind} {target}")
+        self.propagation[target] = kind
+
+    def unmount(self, target: str, *, lazy: bool = False) -> None:
+        self.calls.append(f"unmount {target}")
+        if target not in self.made:
+            raise CommandFailed(f"failed: umount {target}", details=["Invalid argument (errno EINVAL)"])
+        gone = [t for t in self.made if t == target or t.startswith(f"{target}/")]
+        self.made[:] = [t for t in self.made if t not in gone]
+        for name in gone:
+            self.places.pop(name, None)
+
+
+@dataclass(frozen=True)
+class FakeProcess:
+    pid: int
+    command: str
+    holds: tuple[str, ...] = ()
+    container: str = ""
+    pod: str = ""
+
+
+@dataclass
+class FakeProcesses:
+    running: dict[int, FakeProcess] = field(default_factory=dict)
+    user: int = 0
+    stubborn: set[int] = field(default_factory=set)  # PIDs that ignore SIGTERM
+    terminated: list[int] = field(default_factory=list)
+    ended: dict[int, int] = field(default_factory=dict)
+
+    def add(self, process: FakeProcess) -> None:
+        self.running[process.pid] = process
+
+    def open_devices(self) -> list[str]:
+        """The module that each open device refers to."""
+        held = [path for process in self.running.values() for path in process.holds]
+        return ["nvidia_uvm" if "uvm" in path else "nvidia" for path in held]
+
+    def holders(self, prefixes: Sequence[str], *, majors: Collection[int] = ()) -> tuple[Holder, ...]:
+        return tuple(
+            Holder(pid=p.pid, command=p.command, path=path, container=p.container, pod=p.pod)
+            for p in self.running.values()
+            for path in p.holds
+            if path.startswith(tuple(prefixes))
+        )
+
+    def alive(self, pid: int, *, command: str | None = None) -> bool:
+        process = self.running.get(pid)
+        return process is not None and (command is None or process.command == command)
+
+    def terminate(self, pid: int, *, timeout: float) -> bool:
+        self.terminated.append(pid)
+        if pid in self.stubborn:
+            return False
+        self.running.pop(pid, None)
+        return True
+
+    def effective_user(self) -> int:
+        return self.user
+
+    def become_subreaper(self) -> None:
+        """Nothing reparents here."""
+
+    def reap(self) -> Mapping[int, int]:
+        ended, self.ended = self.ended, {}
+        return ended
+
+
+@dataclass
+class FakeCommands:
+    """Programs by name: a function from the arguments to (status, stdout, stderr)."""
+
+    programs: dict[str, Callable[[Sequence[str]], tuple[int, str, str]]] = field(default_factory=dict)
+    daemons: dict[str, Callable[[], int]] = field(default_factory=dict)  # name -> start it, return the PID
+    calls: list[tuple[str, ...]] = field(default_factory=list)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        input_text: str | None = None,
+        timeout: float | None = None,
+        stream: bool = False,
+    ) -> Result:
+        self.calls.append(tuple(argv))
+        if argv[0] not in self.programs:
+            raise Unavailable(f"program not found: {argv[0]}")
+        status, out, err = self.programs[argv[0]](argv[1:])
+        result = Result(argv=tuple(argv), status=status, stdout=out, stderr=err)
+        if check and not result.ok:
+            raise CommandFailed(f"{argv[0]} failed with status {status}", details=err.splitlines())
+        return result
+
+    def find(self, name: str) -> str | None:
+        return f"/usr/bin/{name}" if name in self.programs or name in self.daemons else None
+
+    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+        self.calls.append(tuple(argv))
+        return self.daemons[argv[0]]()
+
+
+@dataclass
+class FakeClock:
+    """Time that passes only by waiting; `stop_at` is when SIGTERM comes. `on_wait` runs at each wait."""
+
+    time: float = 1000.0
+    stop_at: float | None = None
+    on_wait: Callable[[float], None] = lambda _: None
+
+    def monotonic(self) -> float:
+        return self.time
+
+    def now(self) -> float:
+        return 1_790_000_000 + self.time
+
+    def wait(self, seconds: float) -> str | None:
+        self.time += seconds
+        self.on_wait(self.time)
+        return "SIGTERM" if self.stop_at is not None and self.time >= self.stop_at else None
+
+    def ticks(self, *, timeout: float, interval: float) -> Iterator[float]:
+        start = self.time
+        while True:
+            yield self.time - start
+            if self.time - start >= timeout or self.wait(interval):
+                return
+
+
+class FakeServices:
+    """A node whose units always restart."""
+
+    def __init__(self) -> None:
+        self.restarted: list[str] = []
+
+    def restart(self, unit: str) -> None:
+        self.restarted.append(unit)
+
+    def main_pid(self, unit: str) -> int:
+        return 4242
+
+    def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
+        return ()
+
+
+@dataclass
+class FakeNode:
+    """The whole of it; `host` is what our code gets."""
+
+    folder: Path
+    kernel: FakeKernel
+    mounts: FakeMounts
+    processes: FakeProcesses
+    commands: FakeCommands
+    clock: FakeClock
+    services: FakeServices
+    places: dict[str, Path]
+    files: FakeFiles
+    environ: dict[str, str] = field(default_factory=dict)
+    containers: int = 0
+
+    @property
+    def host(self) -> Host:
+        node = FakeFiles(self.places, NODE)
+        return Host(
+            commands=self.commands, files=self.files, node=node, mounts=self.mounts, modules=self.kernel, processes=self.processes,
+            services=self.services, clock=self.clock, environ=self.environ,
+        )  # fmt: skip
+
+    def new_container(self) -> None:
+        """A fresh container of the same image: its own root, the node's kernel, /proc, /sys and /run/nvidia."""
+        self.containers += 1
+        root = self.folder / f"container{self.containers}"
+        root.mkdir()
+        self.places["/"] = root
+        write_image(self.files)
+
+    def add_gpu(self, address: str = "0000:3b:00.0", *, driver: str = "") -> None:
+        base = f"/sys/bus/pci/devices/{address}"
+        self.files.make_dirs(base)
+        for name, text in (("vendor", "0x10de\n"), ("device", "0x20b0\n"), ("class", "0x030200\n")):
+            self.files.write_atomic(f"{base}/{name}", text.encode())
+        if driver:
+            self.files.make_dirs(f"/sys/bus/pci/drivers/{driver}")
+            self.files.symlink(f"/sys/bus/pci/drivers/{driver}", f"{base}/driver")
+
+    def text(self, path: str) -> str:
+        return self.files.read_text(path) if self.files.exists(path) else ""
+
+
+def fake_node(folder: Path, *, gpu: bool = True) -> FakeNode:
+    """A node with a GPU and a container of a precompiled image for its kernel."""
+    places = {"/proc": folder / "proc", "/sys": folder / "sys", "/run/nvidia": folder / "run-nvidia", NODE: folder / "node"}
+    for place in places.values():
+        place.mkdir(parents=True)
+    files = FakeFiles(places)
+    processes = FakeProcesses()
+    kernel = FakeKernel(files=files, references=processes.open_devices)
+    node = FakeNode(
+        folder=folder, kernel=kernel, mounts=FakeMounts(places=places, files=files), processes=processes, commands=FakeCommands(),
+        clock=FakeClock(), services=FakeServices(), places=places, files=files,
+    )  # fmt: skip
+    for name in ("/proc/driver/nvidia", "/sys/module/nvidia", "/sys/module/firmware_class/parameters"):
+        files.make_dirs(name)
+    files.write_atomic(paths.FIRMWARE_SEARCH, b"\n")
+    write_in_tree(node)
+    node.new_container()
+    kernel.show()
+    if gpu:
+        node.add_gpu()
+    return node
+
+
+def write_in_tree(node: FakeNode, release: str = RELEASE) -> None:
+    """The node's own modules: one that the driver depends on and two that it does not need."""
+    files = node.host.node
+    base = f"{paths.MODULES}/{release}"
+    files.make_dirs(f"{base}/kernel/drivers")
+    names = ("i2c-core", "ipmi_msghandler", "e1000")
+    for name in names:
+        files.write_atomic(f"{base}/kernel/drivers/{name}.ko", tiny_ko([f"name={name}", "depends="]))
+    files.write_atomic(f"{base}/modules.dep", "".join(f"kernel/drivers/{name}.ko:\n" for name in names).encode())
+    files.write_atomic(f"{base}/modules.builtin", b"kernel/lib/crc32.ko\n")
+
+
+def write_modules(
+    files: FakeFiles,
+    folder: str,
+    *,
+    driver: str = DRIVER,
+    release: str = RELEASE,
+    module_type: str = "open",
+    parm: Sequence[str] = (),
+    trailer: bytes = b"",
+    names: Sequence[str] = tuple(KO_DEPENDS),
+) -> None:
+    """A module set as a build leaves it."""
+    files.make_dirs(folder)
+    digests = {}
+    for name in names:
+        entries = [f"version={driver}", f"depends={KO_DEPENDS[name]}", f"name={normalise(name)}", f"vermagic={release} SMP mod_unload"]
+        data = tiny_ko([*entries, *(f"parm={p}:" for p in parm)]) + trailer
+        files.write_atomic(f"{folder}/{name}.ko", data)
+        digests[f"{name}.ko"] = f"sha256:{hashlib.sha256(data).hexdigest()}"
+    described = ModuleSet(
+        driver=DriverVersion(driver), module_type=module_type, kernel=KernelRelease.parse(release), arch="amd64", compiler="gcc 12",
+        modules=digests, signer="",
+    )  # fmt: skip
+    files.write_atomic(f"{folder}/{MODULE_SET_NAME}", described.to_json().encode())
+
+
+def write_image(
+    files: FakeFiles,
+    *,
+    driver: str = DRIVER,
+    release: str = RELEASE,
+    module_types: Sequence[str] = ("open",),
+    sources: Mapping[str, str] | None = None,
+    modules: bool = True,
+    firmware: bool = True,
+) -> None:
+    """An image's description with its module sets and its firmware, in the container's root."""
+    facts = ImageFacts(
+        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion(driver), payload="packages", module_types=tuple(module_types),
+        variant="jit" if sources else "precompiled", kernels=(KernelRelease.parse(release),) if modules else (),
+        sources=dict(sources or {}), firmware="/opt/driverforge/firmware" if firmware else "",
+    )  # fmt: skip
+    files.make_dirs("/opt/driverforge")
+    files.write_atomic(paths.IMAGE, facts.to_json().encode())
+    files.make_dirs("/dev")
+    for module_type in module_types if modules else ():
+        write_modules(files, f"{paths.MODULE_SETS}/{release}/{module_type}", driver=driver, release=release, module_type=module_type)
+    if firmware:
+        files.make_dirs(f"/opt/driverforge/firmware/nvidia/{driver}")
+        files.write_atomic(f"/opt/driverforge/firmware/nvidia/{driver}/gsp_tu10x.bin", b"firmware")

@@ -1,0 +1,177 @@
+"""A Kubernetes API that nothing acts on: etcd and kube-apiserver as plain processes, and a client for manifests.
+
+It validates, defaults, authorises and stores as any cluster does. There are no controllers and no nodes, so no pod ever runs.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import secrets
+import socket
+import ssl
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from support.kubernetes_build import Programs
+from support.process import require, run, start, stop, until
+
+_HOST = "127.0.0.1"
+_TIMEOUT = 60  # seconds for one request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What the API server said: HTTP status and the decoded object (a `Status` if it refused; text where it is no JSON)."""
+
+    status: int
+    body: Any
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request was carried out."""
+        return self.status < 300
+
+    @property
+    def message(self) -> str:
+        """The server's own words about a refusal."""
+        return str(self.body.get("message", "")) if isinstance(self.body, dict) else str(self.body)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api:
+    """A client with every right. It never goes through the proxy that the environment may name."""
+
+    port: int
+    token: str
+    certificate: Path
+
+    def request(self, method: str, path: str, body: str = "", *, kind: str = "application/json") -> Answer:
+        """One request with a body of media type `kind`. Raises OSError where nothing answers."""
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        with closing(http.client.HTTPSConnection(_HOST, self.port, context=context, timeout=_TIMEOUT)) as connection:
+            headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Content-Type": kind}
+            connection.request(method, path, body.encode() or None, headers)
+            response = connection.getresponse()
+            text = response.read().decode()
+        return Answer(status=response.status, body=json.loads(text) if text.startswith("{") else text)
+
+    def create(self, manifest: str, *, dry_run: bool = False) -> Answer:
+        """Create the object of one YAML document; unknown and repeated fields are refused, as `kubectl --validate=strict` asks for."""
+        found = yaml.safe_load(manifest)
+        query = "fieldValidation=Strict&fieldManager=driverforge-test" + ("&dryRun=All" if dry_run else "")
+        collection = self.collection(found["apiVersion"], found["kind"], found["metadata"].get("namespace", "default"))
+        return self.request("POST", f"{collection}?{query}", manifest, kind="application/yaml")
+
+    def collection(self, api_version: str, kind: str, namespace: str) -> str:
+        """The path of all objects of a kind, from the server's discovery document. Raises LookupError for a kind that it does not know."""
+        base = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        answer = self.request("GET", base)
+        for resource in answer.body["resources"] if answer.ok else ():
+            if resource["kind"] == kind and "/" not in resource["name"]:
+                return f"{base}/namespaces/{namespace}/{resource['name']}" if resource["namespaced"] else f"{base}/{resource['name']}"
+        raise LookupError(f"the API server knows no {kind} of {api_version}")
+
+
+@contextmanager
+def api_server(programs: Programs, folder: Path) -> Iterator[Api]:
+    """Start both programs with everything of theirs, logs too, under an empty folder; yields once the API is ready."""
+    require("openssl")
+    client, peer, secure = _free_ports(3)
+    api = Api(port=secure, token=secrets.token_hex(16), certificate=folder / "server.crt")
+    _write_files(folder, api)
+    with ExitStack() as stack:
+
+        def launch(name: str, argv: list[str]) -> tuple[subprocess.Popen[bytes], Path]:
+            log = folder / f"{name}.log"
+            child = start(argv, log=log)
+            stack.callback(stop, child)
+            return child, log
+
+        child, log = launch("etcd", _etcd(programs, folder, client, peer))
+        until(lambda: _listens(client), "etcd", child=child, log=log)
+        child, log = launch("kube-apiserver", _apiserver(programs, folder, client, secure))
+        until(lambda: _ready(api), "kube-apiserver", child=child, log=log)
+        yield api
+
+
+def _etcd(programs: Programs, folder: Path, client: int, peer: int) -> list[str]:
+    here, there = f"http://{_HOST}:{client}", f"http://{_HOST}:{peer}"
+    urls = [f"--listen-client-urls={here}", f"--advertise-client-urls={here}", f"--listen-peer-urls={there}"]
+    cluster = [f"--initial-advertise-peer-urls={there}", f"--initial-cluster=default={there}"]
+    return [str(programs.etcd), f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn", *urls, *cluster]
+
+
+def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[str]:
+    return [
+        str(programs.apiserver),
+        f"--etcd-servers=http://{_HOST}:{etcd}",
+        f"--secure-port={port}",
+        f"--bind-address={_HOST}",
+        f"--advertise-address={_HOST}",
+        "--endpoint-reconciler-type=none",
+        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--tls-cert-file={folder / 'server.crt'}",
+        f"--tls-private-key-file={folder / 'server.key'}",
+        f"--token-auth-file={folder / 'tokens.csv'}",
+        "--authorization-mode=RBAC",
+        "--allow-privileged=true",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={folder / 'server.key'}",
+        f"--service-account-key-file={folder / 'server.crt'}",  # a PKCS#8 private key is refused here
+        f"--admission-control-config-file={folder / 'admission.yaml'}",
+    ]
+
+
+def _write_files(folder: Path, api: Api) -> None:
+    """One self-signed certificate that is its own CA and signs service account tokens; the only user; admission as strict as it gets."""
+    subject = ["-subj", "/CN=driverforge-test", "-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-addext", f"subjectAltName=IP:{_HOST}"]
+    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
+    run("openssl", "req", "-x509", *curve, *subject, "-keyout", folder / "server.key", "-out", api.certificate)
+    (folder / "tokens.csv").write_text(f'{api.token},admin,admin,"system:masters"\n')
+    security = {
+        "apiVersion": "pod-security.admission.config.k8s.io/v1",
+        "kind": "PodSecurityConfiguration",
+        "defaults": {"enforce": "restricted", "enforce-version": "latest"},
+    }
+    admission = {
+        "apiVersion": "apiserver.config.k8s.io/v1",
+        "kind": "AdmissionConfiguration",
+        "plugins": [{"name": "PodSecurity", "configuration": security}],
+    }
+    (folder / "admission.yaml").write_text(json.dumps(admission))
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that were free a moment ago, all different."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind((_HOST, 0))
+        return [int(one.getsockname()[1]) for one in sockets]
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex((_HOST, port)) == 0
+
+
+def _ready(api: Api) -> bool:
+    """Every start-up hook is done, so that what the server makes itself (priority classes, roles) is there."""
+    try:
+        return api.request("GET", "/readyz").ok
+    except ConnectionError:
+        return False
+
+
+def documents(text: str) -> list[str]:
+    """The YAML documents of a file as text, so that the server sees what a reader sees (repeated keys too)."""
+    parts = re.split(r"(?m)^---[ \t]*$\n?", text)
+    return [part for part in parts if yaml.compose(part, Loader=yaml.SafeLoader) is not None]
