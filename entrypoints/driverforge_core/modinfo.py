@@ -48,7 +48,7 @@ def read_modinfo(ko: bytes) -> dict[str, list[str]]:
     """
     try:
         section = _section(decompress(ko), b".modinfo")
-    except (struct.error, IndexError) as error:
+    except (struct.error, OverflowError) as error:
         raise InputError("the module's ELF structure points outside the file", details=[str(error)]) from error
     found: dict[str, list[str]] = {}
     for entry in section.split(b"\0"):

@@ -77,8 +77,8 @@ def load_credentials(environ: Mapping[str, str], *, read: Callable[[Path], str] 
 def parse_credentials(text: str, *, where: str) -> Credentials:
     """Logins of a config.json; entries without a login (a helper keeps it) are left out. InputError names the entry, never its content."""
     try:
-        auths = json.loads(text).get("auths") or {}
-        entries = [(str(key), dict(value)) for key, value in auths.items()]
+        auths = json.loads(text).get("auths")
+        entries = [] if auths is None else [(str(key), dict(value)) for key, value in auths.items()]
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(f"{where} is no docker configuration", resolution="it is JSON with an object 'auths'") from error
     found: dict[str, Login] = {}

@@ -133,8 +133,8 @@ class RegistryClient:
 
         TemporaryFailure where the bytes are not those of the digest, or end early.
         """
-        response = self._session.call("GET", reference, f"blobs/{digest}", expected=(200,))
         hasher, size = hashlib.new(_algorithm(digest)), 0
+        response = self._session.call("GET", reference, f"blobs/{digest}", expected=(200,))
         try:
             while chunk := response.body.read(_CHUNK):
                 hasher.update(chunk)

@@ -76,9 +76,12 @@ class _Body:
 
     def read(self, size: int = -1, /) -> bytes:
         try:
-            return self._stream.read(size)
+            data = self._stream.read() if size < 0 else self._stream.read(size)
+            if len(data) < size and (missing := getattr(self._stream, "length", None)):  # http.client checks in read() without a size only
+                raise http.client.IncompleteRead(data, missing)
         except (OSError, http.client.HTTPException) as error:
             raise TemporaryFailure(f"the connection broke in the middle of an answer: {error}", resolution="run it again") from error
+        return data
 
     def close(self) -> None:
         self._stream.close()

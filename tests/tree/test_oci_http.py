@@ -1,0 +1,165 @@
+"""The real transport against servers on the loopback: plain, with a private authority, behind a proxy, and broken ones."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_oci.http import UrllibTransport, http_transport
+from driverforge_oci.transport import Request
+
+
+@dataclass(slots=True)
+class Server:
+    port: int
+    seen: list[tuple[str, str, bytes]] = field(default_factory=list)  # request line, Authorization, body
+
+
+def _handler(seen: list[tuple[str, str, bytes]]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            seen.append((self.requestline, self.headers.get("Authorization", ""), body))
+            busy = self.path.endswith("/busy") and len(seen) == 1
+            self.send_response(503 if busy else 302 if self.path.endswith("/moved") else 404 if self.path.endswith("/nothing") else 200)
+            self.send_header("X-Case", "Kept")
+            self.send_header("Location", "file:///etc/passwd")
+            self.send_header("Content-Length", "999" if self.path.endswith("/short") else "5")
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(b"bytes")
+            self.close_connection = True
+
+        do_GET = do_HEAD = do_PUT = do_POST = answer  # noqa: N815 -- http.server's names
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 -- http.server's name
+            return
+
+    return Handler
+
+
+@contextmanager
+def _serve(context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    seen: list[tuple[str, str, bytes]] = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), _handler(seen)) as http:
+        if context:
+            http.socket = context.wrap_socket(http.socket, server_side=True)
+        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield Server(port=http.server_port, seen=seen)
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with _serve() as running:
+        yield running
+
+
+def _get(url: str, method: str = "GET") -> Request:
+    return Request(method=method, url=url)
+
+
+@pytest.mark.parametrize(("path", "status"), [("/", 200), ("/nothing", 404), ("/busy", 503), ("/moved", 302)])
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+def test_every_status_is_an_answer(server: Server, path: str, status: int, method: str) -> None:
+    response = UrllibTransport({}).send(_get(f"http://127.0.0.1:{server.port}{path}", method))
+    assert response.status == status
+    assert response.headers["x-case"] == "Kept"
+    assert response.read(100) == (b"bytes" if method == "GET" else b"")
+    assert len(server.seen) == 1
+
+
+def test_a_stream_is_sent_whole(server: Server) -> None:
+    data = b"x" * 1_000_000
+    headers = {"Content-Length": str(len(data)), "Authorization": "Basic abc"}
+    request = Request(method="PUT", url=f"http://127.0.0.1:{server.port}/", headers=headers, body=lambda: io.BytesIO(data))
+    UrllibTransport({}).send(request).body.close()
+    assert server.seen == [("PUT / HTTP/1.1", "Basic abc", data)]
+
+
+def test_retries_are_built_in(server: Server) -> None:
+    response = http_transport({}).send(_get(f"http://127.0.0.1:{server.port}/busy"))
+    assert response.read(100) == b"bytes"
+    assert len(server.seen) == 2
+
+
+def test_a_proxy_is_used_except_for_what_no_proxy_names(server: Server) -> None:
+    environ = {"HTTP_PROXY": f"127.0.0.1:{server.port}", "no_proxy": "direct.invalid"}
+    transport = UrllibTransport(environ, timeout=10)
+    assert transport.send(_get("http://registry.invalid/v2/")).read(100) == b"bytes"
+    assert server.seen[0][0] == "GET http://registry.invalid/v2/ HTTP/1.1"
+    with pytest.raises(TemporaryFailure, match=r"no answer from direct\.invalid"):
+        transport.send(_get("http://direct.invalid/v2/"))
+    assert transport.send(_get(f"http://localhost:{server.port}/v2/")).read(100) == b"bytes"
+    assert [line for line, _, _ in server.seen[1:]] == ["GET /v2/ HTTP/1.1"]
+
+
+def test_no_answer_names_the_host_and_never_the_query(server: Server) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        with pytest.raises(TemporaryFailure) as caught:
+            UrllibTransport({}).send(_get(f"http://127.0.0.1:{port}/v2/?signature=secret"))
+    assert f"127.0.0.1:{port}" in caught.value.brief
+    assert "refused" in caught.value.brief
+    assert "secret" not in caught.value.render()
+
+
+def test_a_server_that_never_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TemporaryFailure, match="timed out"):
+        UrllibTransport({}, timeout=0.2).send(_get(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
+
+
+@pytest.mark.parametrize("size", [-1, 100, 999])
+def test_an_answer_that_breaks_off(server: Server, size: int) -> None:
+    response = UrllibTransport({}).send(_get(f"http://127.0.0.1:{server.port}/short"))
+    with pytest.raises(TemporaryFailure, match="in the middle of an answer"):
+        response.body.read(size)
+    response.body.close()
+
+
+def test_only_web_addresses_are_opened(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    with pytest.raises(Unavailable, match="is not a web address"):
+        UrllibTransport({}).send(_get(f"file://{tmp_path}/secret"))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+def test_a_private_authority_is_trusted_through_ssl_cert_file(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "ca.pem", tmp_path / "key.pem"
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
+    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with _serve(context) as server:
+        request = _get(f"https://localhost:{server.port}/")
+        assert UrllibTransport({"SSL_CERT_FILE": str(certificate)}).send(request).read(100) == b"bytes"
+        with pytest.raises(TemporaryFailure, match="CERTIFICATE_VERIFY_FAILED"):
+            UrllibTransport({}).send(request)
+
+
+def test_an_authority_that_cannot_be_read_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="SSL_CERT_FILE="):
+        http_transport({"SSL_CERT_FILE": str(tmp_path / "none.pem")})
+    (tmp_path / "bad.pem").write_text("not PEM")
+    with pytest.raises(InputError, match="SSL_CERT_FILE="):
+        http_transport({"SSL_CERT_FILE": str(tmp_path / "bad.pem")})

@@ -1,0 +1,114 @@
+"""Retries, proxies and Retry-After: decided without a network."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+
+import pytest
+
+from driverforge_core.errors import TemporaryFailure
+from driverforge_oci.http import bypasses_proxy, is_loopback
+from driverforge_oci.transport import Request, Response, Retrying, retry_after
+
+NOW = 1_800_000_000.0
+
+
+Answer = int | tuple[int, str] | TemporaryFailure
+
+
+@dataclass(slots=True)
+class Script:
+    """A transport that answers from a list: a status, a status with Retry-After, or a failure."""
+
+    answers: list[Answer]
+    sent: int = 0
+    waits: list[float] = field(default_factory=list)
+
+    def send(self, request: Request) -> Response:
+        answer = self.answers[self.sent]
+        self.sent += 1
+        if isinstance(answer, TemporaryFailure):
+            raise answer
+        status, later = answer if isinstance(answer, tuple) else (answer, "")
+        return Response(status=status, headers={"retry-after": later} if later else {}, body=io.BytesIO())
+
+
+def _ask(script: Script, method: str = "GET") -> int:
+    transport = Retrying(inner=script, wait=script.waits.append, now=lambda: NOW, attempts=4)
+    return transport.send(Request(method=method, url="https://registry.site/v2/")).status
+
+
+BROKEN = TemporaryFailure("no answer")
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "waits"),
+    [
+        ([200], 200, []),
+        ([404], 404, []),
+        ([401], 401, []),
+        ([501], 501, []),
+        ([503, 200], 200, [0.5]),
+        ([BROKEN, BROKEN, 200], 200, [0.5, 1.0]),
+        ([429, 502, 504, 200], 200, [0.5, 1.0, 2.0]),
+        ([500, 500, 500, 500], 500, [0.5, 1.0, 2.0]),
+        ([(429, "7"), 200], 200, [7.0]),
+        ([(429, "0"), 200], 200, [0.5]),
+        ([(503, "Fri, 15 Jan 2027 08:00:10 GMT"), 200], 200, [10.0]),
+        ([(429, "3600"), 200], 429, []),
+    ],
+)
+def test_what_is_asked_again_and_after_how_long(answers: list[Answer], status: int, waits: list[float]) -> None:
+    script = Script(answers)
+    assert _ask(script) == status
+    assert script.waits == waits
+
+
+def test_the_last_failure_is_raised() -> None:
+    script = Script([BROKEN] * 4)
+    with pytest.raises(TemporaryFailure, match="no answer"):
+        _ask(script)
+    assert script.sent == 4
+
+
+def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
+    assert _ask(Script([429, 202]), "POST") == 202
+    assert _ask(Script([503, 202]), "POST") == 503
+    script = Script([BROKEN, 202])
+    with pytest.raises(TemporaryFailure):
+        _ask(script, "POST")
+    assert script.sent == 1
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("", 0), ("soon", 0), ("-5", 0), ("12", 12), ("Fri, 15 Jan 2027 07:59:00 GMT", 0)])
+def test_retry_after(value: str, seconds: float) -> None:
+    assert retry_after(value, NOW) == seconds
+
+
+@pytest.mark.parametrize(
+    ("host", "no_proxy", "direct"),
+    [
+        ("registry.site", "", False),
+        ("registry.site", "registry.site", True),
+        ("registry.site", ".site", True),
+        ("registry.site", "*.site", True),
+        ("registry.site", "gistry.site", False),
+        ("registry.site", "registry.site:5000", True),
+        ("REGISTRY.site", "other, Registry.Site", True),
+        ("registry.site", "*", True),
+        ("10.1.2.3", "10.0.0.0/8,.svc", True),
+        ("11.1.2.3", "10.0.0.0/8 .svc", False),
+        ("fd00::1", "fd00::/8", True),
+        ("localhost", "", True),
+        ("127.8.8.8", "", True),
+        ("::1", "", True),
+    ],
+)
+def test_hosts_that_go_past_the_proxy(host: str, no_proxy: str, direct: bool) -> None:
+    assert bypasses_proxy(host, no_proxy) is direct
+
+
+def test_loopback() -> None:
+    hosts = ("localhost", "127.0.0.1", "::1", "128.0.0.1", "localhost.site", "")
+    assert [host for host in hosts if is_loopback(host)] == ["localhost", "127.0.0.1", "::1"]
