@@ -1,0 +1,99 @@
+"""docs/kubernetes/*.yaml: strictly what Kubernetes accepts, and the pod that NVIDIA's operator would make.
+
+tests/cluster gives the same files to a real API server.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "docs/kubernetes"
+FILES = sorted(FOLDER.glob("*.yaml"))
+RELEASES = [f"1.{minor}" for minor in range(29, 38)]
+
+# mountPath: (path on the node, propagation, read-only); gpu-operator v26.7, assets/state-driver/0500_daemonset.yaml, nvidia-driver-ctr.
+# Its startup probe's script, a ConfigMap, is a command of our image.
+UPSTREAM_MOUNTS = {
+    "/run/nvidia": ("/run/nvidia", "Bidirectional", False),
+    "/run/nvidia-fabricmanager": ("/run/nvidia-fabricmanager", None, False),
+    "/run/nvidia-topologyd": ("/run/nvidia-topologyd", None, False),
+    "/var/log": ("/var/log", None, False),
+    "/dev/log": ("/dev/log", None, False),
+    "/host-etc/os-release": ("/etc/os-release", None, True),
+    "/run/mellanox/drivers/usr/src": ("/run/mellanox/drivers/usr/src", "HostToContainer", False),
+    "/run/mellanox/drivers": ("/run/mellanox/drivers", "HostToContainer", False),
+    "/sys/devices/system": ("/sys/devices/system", None, False),
+    "/sys/module/firmware_class/parameters/path": ("/sys/module/firmware_class/parameters/path", None, False),
+    "/lib/firmware": ("/run/nvidia/driver/lib/firmware", None, False),
+}
+
+
+def _documents(file: Path) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(file.read_text()) if document is not None]
+
+
+def _driver() -> dict[str, Any]:
+    found = [document for document in _documents(FOLDER / "driver.yaml") if document["kind"] == "DaemonSet"]
+    assert len(found) == 1
+    return found[0]
+
+
+def _repeated(node: yaml.Node | None) -> list[str]:
+    """Keys that stand twice in one mapping, which PyYAML takes without a word and the API server refuses; 'LINE: key'."""
+    if isinstance(node, yaml.SequenceNode):
+        return [found for child in node.value for found in _repeated(child)]
+    if not isinstance(node, yaml.MappingNode):
+        return []
+    keys = [key.value for key, _ in node.value]
+    here = [f"{key.start_mark.line + 1}: {key.value}" for place, (key, _) in enumerate(node.value) if key.value in keys[:place]]
+    return here + [found for _, child in node.value for found in _repeated(child)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+@pytest.mark.parametrize("release", RELEASES)
+def test_every_document_fits_the_schema_of_every_release(file: Path, release: str) -> None:
+    documents = _documents(file)
+    assert documents
+    assert {kubernetes_validate.validate(document, release, strict=True) for document in documents} == {release}
+
+
+def test_the_schema_refuses_a_misspelt_field() -> None:
+    driver = _driver()
+    container = driver["spec"]["template"]["spec"]["containers"][0]
+    container["volumMounts"] = container.pop("volumeMounts")
+    with pytest.raises(kubernetes_validate.ValidationError, match="'volumMounts' was unexpected"):
+        kubernetes_validate.validate(driver, RELEASES[-1], strict=True)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
+def test_no_key_stands_twice(file: Path) -> None:
+    assert [line for node in yaml.compose_all(file.read_text(), Loader=yaml.SafeLoader) for line in _repeated(node)] == []
+
+
+def test_a_key_that_stands_twice_is_found() -> None:
+    assert _repeated(yaml.compose("a:\n  - b: 1\n    c: 2\n    b: 3\n", Loader=yaml.SafeLoader)) == ["4: b"]
+
+
+def test_the_driver_has_exactly_the_mounts_of_upstream() -> None:
+    pod = _driver()["spec"]["template"]["spec"]
+    paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
+    mounts = pod["containers"][0]["volumeMounts"]
+    found = {mount["mountPath"]: (paths[mount["name"]], mount.get("mountPropagation"), mount.get("readOnly", False)) for mount in mounts}
+    assert found == UPSTREAM_MOUNTS
+    assert {mount["name"] for mount in mounts} == set(paths), "a volume that nothing mounts"
+
+
+def test_the_driver_runs_as_upstream_runs_it() -> None:
+    spec = _driver()["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert spec["updateStrategy"] == {"type": "OnDelete"}
+    assert pod["hostPID"] is True
+    assert container["securityContext"]["privileged"] is True
+    assert (container["command"], container["args"]) == (["nvidia-driver"], ["init"])
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
