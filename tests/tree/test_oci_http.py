@@ -58,7 +58,7 @@ def _serve(context: ssl.SSLContext | None = None) -> Iterator[Server]:
     with ThreadingHTTPServer(("127.0.0.1", 0), _handler(seen)) as http:
         if context:
             http.socket = context.wrap_socket(http.socket, server_side=True)
-        thread = threading.Thread(target=http.serve_forever, daemon=True)
+        thread = threading.Thread(target=http.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         try:
             yield Server(port=http.server_port, seen=seen)
