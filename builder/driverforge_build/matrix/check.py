@@ -79,7 +79,9 @@ def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> lis
 
 def _speaker(node: Table, who: str, problems: list[Problem]) -> _Say:
     def say(key: str, text: str) -> None:
-        problems.append(Problem(mark=node.keys.get(key, node.mark), text=f"{who}: {text}"))
+        mark = node.keys.get(key, node.mark)
+        # a row that a site changes: the key may be the shipped one, what does not fit it is in the site's file
+        problems.append(Problem(mark=mark if mark.file == node.mark.file else node.mark, text=f"{who}: {text}"))
 
     return say
 

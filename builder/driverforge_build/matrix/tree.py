@@ -231,7 +231,7 @@ class _Reader:
             self._alias(event)
         elif isinstance(event, yaml.ScalarEvent):
             self._tag(event, event.tag)
-            scalar = Scalar(text=event.value, mark=self._mark(event), plain=event.style is None)
+            scalar = Scalar(text=event.value, mark=self._mark(event), plain=not event.style)
             self._counted(scalar.mark, 1)
             if event.anchor is not None:
                 self._anchors[event.anchor] = scalar

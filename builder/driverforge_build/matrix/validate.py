@@ -88,7 +88,7 @@ def _explain(details: ErrorDetails, place: _Place) -> str:
         words = [word.strip("'\" ") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
         return f"{name}: {_said(node)} is not allowed{near(_said(node), words)}"
     if kind in _SHAPES:
-        return f"`{name}` is {kind_of(node)}; write " + _SHAPES[kind].format(name=name)
+        return f"{f'`{name}`' if name else 'this'} is {kind_of(node)}; write " + _SHAPES[kind].format(name=name)
     if kind == "too_short":
         return f"`{name}` has no entries; write at least one"
     if kind == "value_error":

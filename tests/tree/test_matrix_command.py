@@ -1,0 +1,138 @@
+"""`driverforge matrix` as a program, and the files that are generated from the matrix."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+DRIVERFORGE = (sys.executable, "-c", "from driverforge_build.cli import main; main()")
+
+
+def driverforge(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'builder'}:{ROOT / 'entrypoints'}"}
+    return subprocess.run([*DRIVERFORGE, *map(str, arguments)], env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_what_is_generated_is_up_to_date() -> None:
+    found = subprocess.run([sys.executable, ROOT / "hack/generate", "--check"], capture_output=True, text=True, check=False)
+    assert found.returncode == 0, f"run hack/generate\n{found.stdout}{found.stderr}"
+
+
+def test_validate_accepts_the_shipped_catalogue() -> None:
+    found = driverforge("matrix", "validate")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert re.fullmatch(r"matrix\.yaml: valid; \d+ operating systems, \d+ drivers, \d+ JIT cells\n", found.stdout)
+
+
+def test_validate_tells_every_problem_of_any_file_and_exits_65(tmp_path: Path) -> None:
+    (tmp_path / "my.yaml").write_text("extends: builtin\nsytems: []\nkeep:\n\tsystems: [debain12]\n")
+    found = driverforge("matrix", "validate", "my.yaml", cwd=tmp_path)
+    assert (found.returncode, found.stdout) == (os.EX_DATAERR, "")
+    assert found.stderr.splitlines() == [
+        "error: my.yaml has 3 problems",
+        "  | my.yaml:2: unknown key 'sytems'; did you mean systems?",
+        "  | my.yaml:4: 'debain12' matches none of the systems; did you mean debian12 or debian13?",
+        "  | my.yaml:4: a tab; indent and separate with spaces",
+        "  next: correct the lines above; `driverforge matrix validate FILE` checks again",
+    ]
+
+
+def test_the_site_file_of_the_documentation_is_valid(tmp_path: Path) -> None:
+    example = re.search(r"```yaml\n(# my\.yaml\n.*?)```", (ROOT / "docs/matrix.md").read_text(), re.DOTALL)
+    assert example is not None
+    (tmp_path / "my.yaml").write_text(example[1])
+    found = driverforge("matrix", "show", "--matrix", "my.yaml", "--json", cwd=tmp_path)
+    assert found.returncode == 0, found.stderr
+    data = json.loads(found.stdout)
+    assert {row["id"] for row in data["systems"]} == {"debian12", "rocky8", "rocky9", "rocky10", "alma9"}
+    assert data["origins"]["systems/alma9"].startswith("my.yaml:")
+
+
+def test_show_is_plain_aligned_text_where_there_is_no_terminal() -> None:
+    found = driverforge("matrix", "show")
+    assert found.returncode == 0, found.stderr
+    head, *rows = found.stdout.splitlines()
+    start = head.index("driver ")
+    assert all(row[start - 1] == " " and row[start].isdigit() for row in rows)
+    assert "\x1b" not in found.stdout
+
+
+def test_show_lists_cells_by_glob() -> None:
+    found = driverforge("matrix", "show", "--select", "debian12-*-535.*")
+    assert found.stdout.splitlines() == ["debian12-amd64-535.261.03-jit", "debian12-arm64-535.261.03-jit"]
+    missed = driverforge("matrix", "show", "--select", "debain12-*")
+    assert (missed.returncode, missed.stdout) == (os.EX_USAGE, "")
+    assert "near: debian12-" in missed.stderr
+
+
+def schema_problems(value: object, schema: dict[str, object], top: dict[str, object], path: str) -> list[str]:
+    """What a value breaks of the parts of JSON schema that ours uses."""
+    if "$ref" in schema:
+        target = top["$defs"][str(schema["$ref"]).rpartition("/")[2]]  # type: ignore[index]
+        return schema_problems(value, target, top, path)
+    if "anyOf" in schema:
+        tries = [schema_problems(value, part, top, path) for part in schema["anyOf"]]  # type: ignore[attr-defined]
+        return [] if any(not found for found in tries) else tries[0]
+    found: list[str] = []
+    if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
+        found.append(f"{path}: {value!r} is not one of {schema['enum']}")
+    if "const" in schema and value != schema["const"]:
+        found.append(f"{path}: {value!r} is not {schema['const']!r}")
+    kinds = {"object": dict, "array": (list, tuple), "string": str, "integer": int, "boolean": bool, "null": type(None)}
+    if "type" in schema and not isinstance(value, kinds[str(schema["type"])]):  # type: ignore[arg-type]
+        return [*found, f"{path}: {value!r} is no {schema['type']}"]
+    if isinstance(value, dict):
+        properties: dict[str, dict[str, object]] = schema.get("properties", {})  # type: ignore[assignment]
+        extra = schema.get("additionalProperties", True)
+        found += [f"{path}: {name} is missing" for name in schema.get("required", []) if name not in value]  # type: ignore[attr-defined]
+        for name, child in value.items():
+            if name in properties:
+                found += schema_problems(child, properties[name], top, f"{path}.{name}")
+            elif isinstance(extra, dict):
+                found += schema_problems(child, extra, top, f"{path}.{name}")
+            elif extra is False:
+                found.append(f"{path}: {name} is not a key")
+    if isinstance(value, list):
+        items: dict[str, object] = schema.get("items", {})  # type: ignore[assignment]
+        found += [problem for index, child in enumerate(value) for problem in schema_problems(child, items, top, f"{path}[{index}]")]
+    return found
+
+
+def read_as_editors_do(text: str) -> object:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+def test_the_published_schema_accepts_the_shipped_file_as_editors_read_it() -> None:
+    schema = json.loads((ROOT / "builder/driverforge_build/data/matrix.schema.json").read_text())
+    assert schema_problems(read_as_editors_do((ROOT / "matrix.yaml").read_text()), schema, schema, "matrix") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("extends: builtn", "matrix.extends: 'builtn' is not one of ['builtin']"),
+        ("sytems: []", "matrix: sytems is not a key"),
+        ("systems: [{base: x}]", "matrix.systems[0]: id is missing"),
+        ("systems: [{id: a, archs: amd64}]", "matrix.systems[0].archs: 'amd64' is no array"),
+        ("systems: [{id: a, drivers: [{id: '1', payload: run}]}]", "matrix.systems[0].drivers[0].payload: 'run' is not one of"),
+    ],
+)
+def test_the_published_schema_refuses_what_the_loader_refuses(text: str, said: str) -> None:
+    schema = json.loads((ROOT / "builder/driverforge_build/data/matrix.schema.json").read_text())
+    assert any(problem.startswith(said) for problem in schema_problems(read_as_editors_do(text), schema, schema, "matrix"))
+
+
+def test_matrix_yaml_names_its_schema_for_editors() -> None:
+    first = (ROOT / "matrix.yaml").read_text().partition("\n")[0]
+    path = first.removeprefix("# yaml-language-server: $schema=")
+    assert path != first
+    assert (ROOT / path).is_file()

@@ -1,0 +1,147 @@
+"""From rows to cells."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import pytest
+
+from driverforge_build.matrix import Cell, Matrix, jit_cells, kernel_cells
+from driverforge_build.matrix.expand import flavour_of, line_of
+from driverforge_build.matrix.load import parse_matrix
+from driverforge_core.cell import CellId
+from driverforge_core.kernel import KernelRelease
+
+
+def site(text: str) -> Matrix:
+    return parse_matrix(f"extends: builtin\n{text}".encode(), name="my.yaml")
+
+
+def releases(*texts: str) -> list[KernelRelease]:
+    return [KernelRelease.parse(text) for text in texts]
+
+
+def keys(cells: tuple[Cell, ...] | list[Cell]) -> list[str]:
+    return [cell.key for cell in cells]
+
+
+DEBIAN12 = site("keep: {systems: [debian12], branches: ['535']}")
+DEBIAN13 = site("keep: {systems: [debian13], branches: ['550']}")
+
+
+def test_a_jit_cell_for_each_architecture() -> None:
+    assert keys(jit_cells(DEBIAN12)) == ["debian12-amd64-535.261.03-jit", "debian12-arm64-535.261.03-jit"]
+    assert all(cell.module_types == ("open", "proprietary") and cell.kernel is None for cell in jit_cells(DEBIAN12))
+
+
+def test_the_key_is_the_parsed_id() -> None:
+    kernels = {("debian13", "amd64"): releases("6.12.94+deb13-cloud-amd64")}
+    for cell in (*jit_cells(DEBIAN13), *kernel_cells(DEBIAN13, kernels)):
+        assert str(cell.id) == cell.key
+        assert CellId.parse(cell.key) == cell.id
+
+
+def test_a_kernel_cell_for_each_kernel_of_a_flavour_of_the_row() -> None:
+    kernels = {
+        ("debian12", "amd64"): releases(
+            "6.1.0-50-cloud-amd64", "6.1.0-50-rt-amd64", "6.12.95+deb12-amd64", "6.12.94+deb13-amd64", "5.10.0-9-amd64"
+        ),
+        ("debian12", "arm64"): releases("6.12.95+deb12-arm64-16k", "6.1.0-50-arm64"),
+        ("debian13", "amd64"): releases("6.12.94+deb13-amd64"),
+    }
+    found = list(kernel_cells(DEBIAN12, kernels))
+    assert keys(found) == [
+        "debian12-amd64-535.261.03-6.1.0-50-cloud-amd64",
+        "debian12-amd64-535.261.03-6.12.95+deb12-amd64",
+        "debian12-arm64-535.261.03-6.1.0-50-arm64",
+    ]
+    assert [cell.line.id if cell.line else "" for cell in found] == ["6.1", "6.12", "6.1"]
+
+
+def test_an_excluded_flavour_is_a_cell_with_its_reason_when_asked_for() -> None:
+    kernels = {("debian12", "amd64"): releases("6.1.0-50-rt-amd64", "6.1.0-50-amd64")}
+    found = list(kernel_cells(DEBIAN12, kernels, excluded=True))
+    assert keys(found) == ["debian12-amd64-535.261.03-6.1.0-50-rt-amd64", "debian12-amd64-535.261.03-6.1.0-50-amd64"]
+    assert found[0].excluded is not None
+    assert found[0].excluded.reason == "NVIDIA's build refuses kernels with PREEMPT_RT"
+    assert found[1].excluded is None
+
+
+def test_an_exclusion_of_one_module_type_leaves_the_cell_with_the_other() -> None:
+    text = "exclusions: [{id: a, systems: [debian12], kernels: ['6.1.0-5[3-9]-*'], module_types: [open], reason: r, source: s}]"
+    matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\n{text}")
+    kernels = {("debian12", "amd64"): releases("6.1.0-50-amd64", "6.1.0-53-amd64")}
+    before, after = kernel_cells(matrix, kernels)
+    assert before.module_types == ("open", "proprietary")
+    assert before.dropped == ()
+    assert after.module_types == ("proprietary",)
+    assert [exclusion.id for exclusion in after.dropped] == ["a"]
+    assert len(jit_cells(matrix)) == 2
+
+
+def test_an_exclusion_without_kernel_conditions_takes_jit_cells_too() -> None:
+    text = "exclusions: [{id: no-arm, systems: ['debian*'], archs: [arm64], branches: ['535'], reason: r, source: s}]"
+    matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\n{text}")
+    assert keys(jit_cells(matrix)) == ["debian12-amd64-535.261.03-jit"]
+    assert [cell.excluded.id if cell.excluded else "" for cell in jit_cells(matrix, excluded=True)] == ["", "no-arm"]
+
+
+def test_rows_of_vendor_modules_have_no_jit_cells() -> None:
+    matrix = site("keep: {systems: [ubuntu24.04], branches: ['580']}")
+    kernels = {("ubuntu24.04", "amd64"): releases("6.8.0-106-generic", "6.8.0-1046-azure-fde", "6.8.0-106-lowlatency")}
+    assert {cell.driver.id for cell in jit_cells(matrix)} == {"580"}
+    assert keys(list(kernel_cells(matrix, kernels))) == [
+        "ubuntu24.04-amd64-580.173.02-6.8.0-106-generic",
+        "ubuntu24.04-amd64-580.173.02-6.8.0-1046-azure-fde",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("release", "flavour"),
+    [
+        ("6.1.0-50-cloud-amd64", "cloud-amd64"),
+        ("6.8.0-1046-azure-fde", "azure-fde"),
+        ("5.14.0-427.el9.aarch64+64k", "64k"),
+        ("5.14.0-427.el9.x86_64", "default"),
+        ("5.14.0-503.11.1.el9_5.x86_64+rt", "rt"),
+        ("6.4.0-150700.53.19-default", "default"),
+    ],
+)
+def test_flavours_as_the_matrix_names_them(release: str, flavour: str) -> None:
+    assert flavour_of(KernelRelease.parse(release)) == flavour
+
+
+@pytest.mark.parametrize(
+    ("system", "arch", "release", "line", "headers"),
+    [
+        ("rhel9", "arm64", "5.14.0-427.el9.aarch64+64k", "5.14-64k", ("kernel-64k-devel-5.14.0-427.el9.aarch64",)),
+        ("rhel9", "arm64", "5.14.0-427.el9.aarch64", "5.14", ("kernel-devel-5.14.0-427.el9.aarch64",)),
+        ("debian13", "amd64", "7.2.11+deb13-amd64", "7", ("linux-headers-7.2.11+deb13-amd64",)),
+        ("sles15.7", "arm64", "6.4.0-150700.53.19-64kb", "6.4", ("kernel-default-devel", "kernel-devel")),
+    ],
+)
+def test_the_header_packages_of_a_kernel(system: str, arch: str, release: str, line: str, headers: tuple[str, ...]) -> None:
+    row = site("").row(system)
+    assert row is not None
+    driver = row.driver("580")
+    assert driver is not None
+    found = line_of(row, driver, "arm64" if arch == "arm64" else "amd64", KernelRelease.parse(release))
+    assert found is not None
+    assert (found.id, found.header_packages(release)) == (line, headers)
+
+
+def test_cells_are_made_one_by_one() -> None:
+    def endless() -> object:
+        number = 0
+        while True:
+            yield KernelRelease.parse(f"6.1.0-{(number := number + 1)}-amd64")
+
+    found = islice(kernel_cells(DEBIAN12, {("debian12", "amd64"): endless()}), 3)  # type: ignore[dict-item]
+    assert [cell.key.rpartition("-6.1.0-")[2] for cell in found] == ["1-amd64", "2-amd64", "3-amd64"]
+
+
+def test_a_hundred_thousand_cells_share_their_rows() -> None:
+    kernels = {("debian12", arch): releases(*(f"6.1.0-{number}-{arch}" for number in range(50_000))) for arch in ("amd64", "arm64")}
+    found = list(kernel_cells(DEBIAN12, kernels))
+    assert len(found) == 100_000
+    assert {id(cell.os) for cell in found} == {id(DEBIAN12.rows[0])}
