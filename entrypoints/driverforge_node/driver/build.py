@@ -1,6 +1,6 @@
 """Compile this image's driver for a kernel release: at image build and on the node, the same steps.
 
-headers → compiler → header probes → space → compile each module type → strip, check vermagic → publish all at once.
+headers → header probes → compiler → space → compile each module type → strip, check vermagic → publish all at once.
 Nothing appears under the output before every module type is complete.
 """
 
@@ -61,7 +61,7 @@ def steps(request: BuildRequest) -> tuple[str, ...]:
     ]
     places = ", ".join(f"{build_publish.folder(request.output, request.kernel)}/{kind}" for kind in request.module_types)
     return (
-        f"{get} in {folder}", "check compiler, header probes and free space", *compiles,
+        f"{get} in {folder}", "check header probes, compiler and free space", *compiles,
         "strip debug information, check the vermagic of each module", f"publish {places}", f"remove {folder}",
     )  # fmt: skip
 
@@ -88,8 +88,8 @@ def build(host: Host, request: BuildRequest) -> tuple[BuiltSet, ...]:
     with _work_folder(host, folder):
         with log.step("headers"):
             headers = build_headers.prepare(host, request.release, request.kernel, given=request.headers, folder=folder)
-        compiler = build_compile.check_compiler(host.commands, headers.compiler, request.kernel)
         build_probes.check(host.files, headers.tree, request.image, request.module_types, request.kernel)
+        compiler = build_compile.check_compiler(host.commands, headers.compiler, request.kernel)
         staged = []
         for kind in request.module_types:
             key = build_cache.Key(

@@ -77,11 +77,14 @@ def _keep_log(host: Host, path: str, output: str) -> str:
 
 
 def first_errors(output: str) -> tuple[str, ...]:
-    """The first distinct lines of a build log that say what went wrong; the last lines where none does."""
-    lines = output.splitlines()
-    found = dict.fromkeys(line.strip() for line in lines if ERROR_LINE.match(line))
-    causes = [line for line in found if "***" not in line]
-    return tuple((causes or list(found) or lines[-SHOWN_ERRORS:])[:SHOWN_ERRORS])
+    """The first lines of a build log that say what went wrong, one a message; its last lines where none does."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    found: dict[str, str] = {}
+    for line in lines:
+        if ERROR_LINE.match(line):
+            found.setdefault(line.partition("error: ")[2] or line, line)  # a header's error comes again for every file that includes it
+    causes = [line for line in found.values() if "***" not in line]
+    return tuple(causes[:SHOWN_ERRORS] or list(found.values())[:SHOWN_ERRORS] or lines[-SHOWN_ERRORS:])
 
 
 def failure(output: str, status: int, log_path: str) -> DriverforgeError:

@@ -11,7 +11,6 @@ from driverforge_node.family import Compiler, HeaderTree, TrustStore, config_val
 from driverforge_node.host.ports import Files
 from driverforge_node.packages import Attempt, PackageManager, dnf
 
-EL_RELEASE = re.compile(r"\.el(?P<major>\d+)(?:_(?P<minor>\d+))?")
 GCC_VERSION = re.compile(r"\(GCC\) (?P<version>\d+\.\d+\.\d+)|gcc version (?P<old>\d+\.\d+\.\d+)")
 
 
@@ -39,11 +38,11 @@ def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
 
 def el_version(release: OsRelease, kernel: KernelRelease) -> tuple[str, str]:
     """(major, minor) of the minor release that a kernel belongs to, from its own name: os-release may lag behind the node's kernel."""
-    found = EL_RELEASE.search(str(kernel))
     major, _, minor = release.version.partition(".")
-    if found is None:
+    if not kernel.el:
         return major, minor
-    return found["major"], found["minor"] or (minor if found["major"] == major else "")
+    own = str(kernel.el[0])
+    return own, str(kernel.el[1]) if len(kernel.el) > 1 else (minor if own == major else "")
 
 
 def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
@@ -57,7 +56,7 @@ def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str
     last = Attempt(name=f"release {major}", releasever=major)
     if release.id != "rhel":
         return (Attempt(name="configured repositories"), plain, last) if minor else (Attempt(name="configured repositories"),)
-    arch = "aarch64" if "aarch64" in str(kernel) else "x86_64"
+    arch = kernel.machine or "x86_64"
     eus = tuple(f"rhel-{major}-for-{arch}-{part}-eus-rpms" for part in ("baseos", "appstream"))
     attempts = [Attempt(name="extended update support", enable=eus, releasever=pinned), plain, last]
     if environ.get("OPENSHIFT_VERSION"):

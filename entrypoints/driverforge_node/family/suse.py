@@ -26,9 +26,10 @@ def _split(kernel: KernelRelease) -> tuple[str, str]:
 
 
 def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
-    """Rebuilds of a package add a digit that uname does not show ('150700.53.19.1'): zypper takes the newest that starts so."""
+    """The flavour's build files and the shared source; the public cloud module has sources of its own for the azure flavour."""
     version, flavour = _split(kernel)
-    return (f"kernel-{flavour}-devel={version}", f"kernel-devel={version}")
+    shared = "kernel-devel-azure" if flavour == "azure" else "kernel-devel"
+    return (f"kernel-{flavour}-devel={version}", f"{shared}={version}")
 
 
 def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
@@ -43,13 +44,13 @@ def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str
 def header_tree(kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
     version, flavour = _split(kernel)
     base = f"{root}/usr/src"
-    source = f"{base}/linux-{version}"
-    output = next(
-        (tree for arch in files.list_dir(f"{source}-obj") if files.exists(f"{(tree := f'{source}-obj/{arch}/{flavour}')}/.config")), None
-    )
-    if output is None or not files.exists(f"{source}/Makefile"):
-        raise missing_tree(kernel, f"usr/src/linux-{version} and usr/src/linux-{version}-obj/*/{flavour}", files.list_dir(base))
-    return HeaderTree(root=root, source=source, output=output)
+    # a variant with its own sources (azure) carries its name in the folder's
+    for source in (f"{base}/linux-{version}", f"{base}/linux-{version}-{flavour}"):
+        for arch in files.list_dir(f"{source}-obj"):
+            output = f"{source}-obj/{arch}/{flavour}"
+            if files.exists(f"{output}/.config") and files.exists(f"{source}/Makefile"):
+                return HeaderTree(root=root, source=source, output=output)
+    raise missing_tree(kernel, f"usr/src/linux-{version} and usr/src/linux-{version}-obj/*/{flavour}", files.list_dir(base))
 
 
 def compiler(files: Files, tree: HeaderTree) -> Compiler:

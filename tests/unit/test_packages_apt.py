@@ -1,0 +1,142 @@
+"""apt as a source of header packages: what is asked, what is followed, how its answers are read. Texts are apt 2.6's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from driverforge_core.errors import StorageFailed, Unavailable, Unsupported
+from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.ports import Result
+from driverforge_node.packages import Access, Attempt, apt
+
+RELEASE = "6.1.0-50-cloud-amd64"
+FLAVOUR = f"""Package: linux-headers-{RELEASE}
+Version: 6.1.176-1
+Depends: linux-headers-6.1.0-50-common (= 6.1.176-1), linux-kbuild-6.1 (>= 6.1.176-1), linux-compiler-gcc-12-x86
+"""
+COMMON = "Package: linux-headers-6.1.0-50-common\nVersion: 6.1.176-1\n"
+KBUILD = "Package: linux-kbuild-6.1\nVersion: 6.1.192-2\nDepends: libc6 (>= 2.34), libelf1 (>= 0.142), libssl3 (>= 3.0.0)\n"
+UNREACHABLE = """W: Failed to fetch http://mirror.example/debian/dists/bookworm/InRelease  Could not connect to 127.0.0.1:9 (127.0.0.1). - connect (111: Connection refused)
+W: Some index files failed to download. They have been ignored, or old ones used instead.
+"""  # noqa: E501
+
+
+@dataclass
+class Answers:
+    """The `Commands` port over a table: the first entry whose words are all in the command answers it; status 0 and no output by default."""
+
+    table: Mapping[str, tuple[int, str, str]]
+    asked: list[str] = field(default_factory=list)
+    environments: list[Mapping[str, str]] = field(default_factory=list)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        check: bool = True,
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+        input_text: str | None = None,
+        timeout: float | None = None,
+        stream: bool = False,
+    ) -> Result:
+        line = " ".join(argv)
+        self.asked.append(line)
+        self.environments.append(env or {})
+        status, stdout, stderr = next((answer for words, answer in self.table.items() if words in line), (0, "", ""))
+        return Result(argv=tuple(argv), status=status, stdout=stdout, stderr=stderr)
+
+    def find(self, name: str) -> str | None:
+        return f"/usr/bin/{name}"
+
+    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+        raise AssertionError("a package manager is no daemon")
+
+
+KNOWN = {
+    f"show linux-headers-{RELEASE}": (0, FLAVOUR, ""),
+    "show linux-headers-6.1.0-50-common=6.1.176-1": (0, COMMON, ""),
+    "show linux-kbuild-6.1": (0, KBUILD, ""),
+}
+
+
+def access(commands: Answers, environ: Mapping[str, str] | None = None, ca: str = "") -> Access:
+    return Access(commands=commands, files=RootedFiles("/nonexistent"), environ=environ or {}, ca_bundle=ca)
+
+
+def download(commands: Answers, **more: str) -> tuple[str, ...]:
+    return apt.download(access(commands), [f"linux-headers-{RELEASE}"], "/work", [Attempt(name="configured suites")])
+
+
+def test_header_packages_that_the_flavour_depends_on_come_along_in_their_exact_versions() -> None:
+    commands = Answers(KNOWN)
+    download(commands)
+    assert commands.asked[-1].split()[-3:] == [
+        f"linux-headers-{RELEASE}=6.1.176-1", "linux-headers-6.1.0-50-common=6.1.176-1", "linux-kbuild-6.1=6.1.192-2",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("depends", "found"),
+    [
+        # backports: the image is a dependency too, 26 MB that nobody needs for a compilation
+        (
+            "linux-base (>= 4.12~), linux-headers-6.12.95+deb12-common (= 6.12.95-1~bpo12+1), linux-image-6.12.95+deb12-cloud-amd64"
+            " (= 6.12.95-1~bpo12+1) | linux-image-6.12.95+deb12-cloud-amd64-unsigned (= 6.12.95-1~bpo12+1), linux-kbuild-6.12.95+deb12, gcc-12",
+            (("linux-headers-6.12.95+deb12-common", "6.12.95-1~bpo12+1"), ("linux-kbuild-6.12.95+deb12", "")),
+        ),
+        # Ubuntu: the shared part of a hardware enablement kernel has its own name
+        ("linux-hwe-6.8-headers-6.8.0-45, libc6 (>= 2.34)", (("linux-hwe-6.8-headers-6.8.0-45", ""),)),
+        ("linux-headers-6.8.0-45:amd64, libelf1 (>= 0.142)", (("linux-headers-6.8.0-45", ""),)),
+        ("", ()),
+    ],
+)
+def test_only_header_packages_are_followed(depends: str, found: tuple[tuple[str, str], ...]) -> None:
+    assert apt.relations(depends) == found
+
+
+def test_a_kernel_that_the_mirror_dropped_is_named_with_what_to_do() -> None:
+    said = "N: Unable to locate package linux-headers-6.1.0-50-cloud-amd64\nE: No packages found\n"
+    with pytest.raises(Unsupported) as caught:
+        download(Answers({"apt-cache": (100, "", said)}))
+    assert f"linux-headers-{RELEASE}" in caught.value.brief
+    assert "E: No packages found" in caught.value.details
+    assert "precompiled" in caught.value.resolution
+
+
+def test_no_package_after_a_failed_update_is_the_mirrors_fault() -> None:
+    with pytest.raises(Unavailable) as caught:
+        download(Answers({"apt-get -o": (0, "", UNREACHABLE), "apt-cache": (100, "", "E: No packages found\n")}))
+    assert any("Connection refused" in line for line in caught.value.details)
+    assert not any("No packages found" in line for line in caught.value.details)
+    assert "HTTP_PROXY" in caught.value.resolution
+
+
+def test_a_failed_update_is_no_obstacle_where_the_lists_know_the_package() -> None:
+    commands = Answers({"update": (0, "", UNREACHABLE), **KNOWN})
+    download(commands)
+    assert " download " in commands.asked[-1]
+
+
+def test_a_failed_download_is_the_mirrors_fault() -> None:
+    failed = "E: Failed to fetch http://mirror.example/pool/l.deb  404  Not Found [IP: 192.0.2.1 80]\n"
+    with pytest.raises(Unavailable, match="mirror unreachable"):
+        download(Answers({**KNOWN, " download ": (100, "", failed)}))
+
+
+def test_a_full_disk_is_not_blamed_on_the_mirror() -> None:
+    failed = "E: Failed to fetch http://mirror.example/pool/l.deb  Error writing to file - write (28: No space left on device)\n"
+    with pytest.raises(StorageFailed, match="no space left"):
+        download(Answers({**KNOWN, " download ": (100, "", failed)}))
+
+
+def test_proxies_and_the_sites_ca_reach_apt() -> None:
+    commands = Answers(KNOWN)
+    environ = {"HTTPS_PROXY": "http://proxy.example:3128", "http_proxy": "http://other.example:80", "NO_PROXY": "", "APT_CONFIG": "/c"}
+    apt.download(access(commands, environ, ca="/ca.pem"), [f"linux-headers-{RELEASE}"], "/work", [])
+    wanted = {"https_proxy": "http://proxy.example:3128", "http_proxy": "http://other.example:80", "APT_CONFIG": "/c"}
+    assert all(environment == wanted for environment in commands.environments)
+    assert all("Acquire::https::CAInfo=/ca.pem" in line for line in commands.asked)
