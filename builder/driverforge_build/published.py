@@ -9,7 +9,7 @@ from driverforge_build import resources
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import Cell
 from driverforge_build.plan import Published
-from driverforge_build.render.bake import immutable_tag_of
+from driverforge_build.render.bake import immutable_tag_of, repository_of
 from driverforge_build.render.context import context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import DriverforgeError
@@ -28,7 +28,7 @@ def published_images(registry: str, lock: Lock, bases: Mapping[str, str]) -> Pub
 
     The tag alone is not believed: the image's label has to name the same inputs.
     """
-    repository = Reference.parse(registry)
+    repository = Reference.parse(repository_of(registry))
     client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
 
     def published(cell: Cell) -> tuple[str, Presence]:

@@ -79,7 +79,6 @@ def _releases(row: OsRow, arch: str) -> Iterator[KernelRelease]:
 
 def _target(row: OsRow, arch: str) -> TargetLock:
     suite = row.repositories[0].id
-    releases = list(_releases(row, arch))
 
     def packages(names: Iterable[str], version: str) -> tuple[LockedPackage, ...]:
         return tuple(synthetic_package(name, version, arch, suite) for name in names)
@@ -95,7 +94,7 @@ def _target(row: OsRow, arch: str) -> TargetLock:
                 "toolchain": packages(dict.fromkeys((*row.tools.jit, *(line.compiler for line in row.kernels))), "1"),
                 "userspace": packages((*driver.userspace, *driver.companions), f"{driver.version}-1"),
                 "firmware": packages([driver.firmware.package] if driver.firmware else [], f"{driver.version}-1"),
-                "source": packages(_modules(driver, releases), f"{driver.version}-1"),
+                "source": packages(_modules(driver), f"{driver.version}-1"),
             }
             for driver in row.drivers
         },
@@ -106,8 +105,13 @@ def _target(row: OsRow, arch: str) -> TargetLock:
                 compiler="gcc",
                 headers=packages([f"linux-headers-{release}"], "1"),
                 image=synthetic_package(f"linux-image-{release}", "1", arch, suite),
+                vendor={
+                    driver.version: packages(_modules(driver, release.text), f"{driver.version}-1")
+                    for driver in row.drivers
+                    if driver.vendor_modules
+                },
             )
-            for release in releases
+            for release in _releases(row, arch)
         },
     )
 
@@ -117,11 +121,9 @@ def _repository(suite: str) -> Repository:
     return Repository(suite=suite, components=(), date=date, valid_until="", signed_by=(), inrelease="0" * 64, indexes={})
 
 
-def _modules(driver: DriverRow, releases: list[KernelRelease]) -> list[str]:
-    names = [name for source in driver.modules for name in source.packages]
-    filled = [
-        name.replace("{branch}", driver.branch).replace("{version}", driver.version).replace("{release}", release.text)
-        for name in names
-        for release in releases
-    ]
-    return list(dict.fromkeys(filled))
+def _modules(driver: DriverRow, release: str = "") -> list[str]:
+    """Package names: the distribution's for a release, else sources."""
+    if driver.vendor_modules != bool(release):
+        return []
+    names = (name for source in driver.modules for name in source.packages)
+    return [name.replace("{branch}", driver.branch).replace("{version}", driver.version).replace("{release}", release) for name in names]

@@ -42,13 +42,15 @@ def command(
     Without --select: every cell of the operating systems that the lock knows. To build: cd DIR && docker buildx bake.
     """
     from driverforge_build import lock as locks
-    from driverforge_build.choice import chosen_cells
     from driverforge_build.matrix import load_matrix
+    from driverforge_build.plan import all_cells
     from driverforge_build.render.bake import target_name
-    from driverforge_build.render.generate import BAKE_FILE, contexts_of, write_all
+    from driverforge_build.render.generate import BAKE_FILE, check_named, contexts_of, renderable, write_all
+    from driverforge_build.select import select as select_cells
 
-    lock = locks.load(lock_path)
-    cells = chosen_cells(load_matrix(matrix_path), lock, select=select, skip=skip)
+    matrix, lock = load_matrix(matrix_path), locks.load(lock_path)
+    cells = renderable(select_cells(all_cells(matrix, lock), select=select, skip=skip), lock, named=bool(select))
+    check_named("--base", bases, {cell.os.id for cell in cells})
     contexts = contexts_of(cells, lock, bases=bases, lock_path=lock_path)
     if not plan_only:
         write_all(contexts, output, vcs_ref=vcs_ref)

@@ -37,7 +37,7 @@ class Buildx:
                 progress("exporting layers")
 
         process.run_logged(
-            bake_command(job, network="" if _has_bridge() else "host"),
+            bake_command(job, network=job.network or ("" if _has_bridge() else "host")),
             log=job.log,
             cwd=job.bake_file.parent,
             environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
@@ -58,8 +58,13 @@ def bake_command(job: BuildJob, *, network: str = "") -> list[str]:
         *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain", "--load"),
         *(["--no-cache"] if job.no_cache else []),
         *(part for name in proxies for part in ("--set", f"*.args.{name}")),
-        *(["--set", f"*.secrets=id=ca,src={job.authorities}", f"--allow=fs.read={job.authorities}"] if job.authorities else []),
-        *(["--set", f"*.network={network}", "--allow=network.host"] if network == "host" else []),
+        *(
+            part
+            for name, file in sorted(job.secrets.items())
+            for part in ("--set", f"*.secrets+=id={name},src={file}", f"--allow=fs.read={file}")
+        ),
+        *(["--set", f"*.network={network}"] if network else []),
+        *(["--allow=network.host"] if network == "host" else []),
         job.target,
     ]
 

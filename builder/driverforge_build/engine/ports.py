@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -13,14 +13,19 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildJob:
-    """One target of a bake file. `log` takes the engine's whole output; `authorities` is a site's CA bundle, used for downloads only."""
+    """One target of a bake file.
+
+    `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a site's authorities,
+    and `mirror`, its package mirror; both serve downloads and stay out of the image. `network` is '' to find out, or docker's name.
+    """
 
     cell: str
     target: str
     bake_file: Path
     reference: str
     log: Path
-    authorities: Path | None = None
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    network: str = ""
     no_cache: bool = False
 
 
@@ -41,7 +46,7 @@ class BuiltImage:
     id: str
     size: int
     layers: tuple[Layer, ...]
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -57,4 +62,4 @@ class Engine(Protocol):
         """The image of that name, None when the store has none."""
 
     def push(self, reference: str, remote: str, progress: Progress) -> str:
-        """Push an image under another name; returns the digest that the registry gave it. Raises CommandFailed, Unavailable."""
+        """Push an image under another name; returns the digest that the registry gave it. Raises CommandFailed, NotPermitted."""

@@ -14,8 +14,8 @@ from typing import Any
 from driverforge_build.render.context import Context
 
 SHARED_STAGES = ("userspace", "jit")
-LOCAL_REPOSITORY = "localhost/driverforge/driver"
-"""The name of images that were built and not pushed."""
+LOCAL_REGISTRY = "localhost/driverforge"
+"""Where images are that were built and not pushed."""
 
 
 def target_name(name: str) -> str:
@@ -38,9 +38,14 @@ def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "") -> str:
     return json.dumps(bake_document(tuple(contexts), vcs_ref=vcs_ref), indent=2, ensure_ascii=False) + "\n"
 
 
+def repository_of(registry: str) -> str:
+    """The repository at a registry that a user names: `registry` is the operator's `driver.repository`, `driver` its `driver.image`."""
+    return f"{registry.rstrip('/')}/driver"
+
+
 def local_reference(context: Context) -> str:
     """The name and immutable tag that the engine gives the image."""
-    return f"{LOCAL_REPOSITORY}:{immutable_tag_of(context)}"
+    return f"{repository_of(LOCAL_REGISTRY)}:{immutable_tag_of(context)}"
 
 
 def immutable_tag_of(context: Context) -> str:
@@ -62,7 +67,7 @@ def _shared_target(context: Context, stage: str) -> dict[str, Any]:
 
 
 def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
-    labels = {"io.driverforge.inputs": f"sha256:{context.inputs}"}
+    labels = {"io.driverforge.inputs": context.inputs}
     if vcs_ref:
         labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
     links = {stage: f"target:{target_name(f'{context.image.shared_id}-{stage}')}" for stage in _linked_stages(context)}

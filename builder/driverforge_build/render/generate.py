@@ -16,16 +16,25 @@ from driverforge_core.errors import StorageFailed, UsageError
 BAKE_FILE = "docker-bake.json"
 
 
-def contexts_of(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str], lock_path: Path) -> tuple[Context, ...]:
-    """The contexts of cells. Raises InputError where a download has no pin, UsageError for a base of an OS that is not among them."""
-    chosen = tuple(cells)
-    stray = sorted(bases.keys() - {cell.os.id for cell in chosen})
+def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[Cell, ...]:
+    """The cells to render: not excluded by the matrix and, where the user named none, of an OS and architecture in the lock."""
+    return tuple(cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch)))
+
+
+def check_named(option: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UsageError when an option names an OS that no selected cell is of."""
+    stray = sorted(set(names) - set(known))
     if stray:
         raise UsageError(
-            f"--base names {', '.join(stray)}, and no selected cell is of that OS",
-            resolution=f"write one of {', '.join(sorted({cell.os.id for cell in chosen}))}",
+            f"{option} names {', '.join(stray)}, and no selected cell is of that OS",
+            resolution=f"write one of {', '.join(sorted(set(known)))}",
         )
-    return tuple(context_of(image, resources.templates()) for image in image_specs(chosen, lock, bases=bases, lock_path=str(lock_path)))
+
+
+def contexts_of(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str], lock_path: Path) -> tuple[Context, ...]:
+    """The contexts of cells. Raises InputError where a download has no pin."""
+    folder = resources.templates()
+    return tuple(context_of(image, folder) for image in image_specs(cells, lock, bases=bases, lock_path=str(lock_path)))
 
 
 def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "") -> Path:

@@ -13,6 +13,9 @@ from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
 
+Roles = Mapping[str, tuple[LockedPackage, ...]]
+"""Role in the lock -> packages."""
+
 EARLIEST_EPOCH = 315532800  # 1980-01-01: the oldest time that a zip archive, and so every tool, can tell
 FIRMWARE = "/opt/driverforge/firmware"
 SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
@@ -106,15 +109,12 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     if target is None or roles is None:
         return [*problems, f"the lock does not know {cell.driver.version} for {cell.os.id}-{cell.arch}"]
     problems += [f"no package is pinned for the role {role!r}" for role in _roles(cell) if not roles.get(role)]
+    kernel = target.kernels.get(str(cell.kernel))
     if cell.driver.payload == "packages":
-        names = {package.name for package in roles.get("source", ())}
+        names = {package.name for package in _modules(cell, roles, kernel)}
         problems += [f"the package {name} (modules) is not pinned" for _, name in _module_packages(cell) if name not in names]
-    if cell.driver.vendor_modules:
-        return problems
-    if cell.kernel and not (kernel := target.kernels.get(str(cell.kernel))):
+    if cell.kernel and not cell.driver.vendor_modules and not (kernel and kernel.headers):
         problems.append(f"the headers of {cell.kernel} are not pinned")
-    elif cell.kernel and kernel and not kernel.headers:
-        problems.append(f"{cell.kernel} has no header packages in the lock")
     return problems
 
 
@@ -148,6 +148,13 @@ def _filled(text: str, cell: Cell) -> str:
 
 def _module_packages(cell: Cell) -> list[tuple[str, str]]:
     return [(row.id, _filled(name, cell)) for row in cell.driver.modules if row.id in jit_module_types(cell) for name in row.packages]
+
+
+def _modules(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> tuple[LockedPackage, ...]:
+    """The packages with the kernel modules: the distribution's for one kernel, or sources for all."""
+    if cell.driver.vendor_modules:
+        return tuple(kernel.vendor.get(cell.driver.version, ())) if kernel else ()
+    return roles.get("source", ())
 
 
 def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
@@ -197,7 +204,7 @@ def _sources(cell: Cell) -> tuple[Source, ...]:
     )
 
 
-def _pins(cell: Cell, roles: Mapping[str, tuple[LockedPackage, ...]], kernel: LockedKernel | None) -> dict[str, tuple[LockedPackage, ...]]:
+def _pins(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, tuple[LockedPackage, ...]]:
     """Lists by the name of their file. Interpreter and tools go with the user space: one list, one RUN, one layer."""
     pins = {
         "userspace": _unique((*roles.get("tools", ()), *roles.get("userspace", ()))),
@@ -208,7 +215,7 @@ def _pins(cell: Cell, roles: Mapping[str, tuple[LockedPackage, ...]], kernel: Lo
         for kind in jit_module_types(cell):
             names = {name for source, name in _module_packages(cell) if source == kind}
             prefix = "modules" if cell.driver.vendor_modules else "source"
-            pins[f"{prefix}-{kind}"] = tuple(package for package in roles["source"] if package.name in names)
+            pins[f"{prefix}-{kind}"] = tuple(package for package in _modules(cell, roles, kernel) if package.name in names)
     if kernel and not cell.driver.vendor_modules:
         pins["headers"] = kernel.headers
     return {name: packages for name, packages in pins.items() if packages}

@@ -1,0 +1,153 @@
+"""plan → generate → build: what `driverforge build` does, as a function of a request and an engine."""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from driverforge_build import lock as locks
+from driverforge_build import plan as plans
+from driverforge_build.engine.ports import BuildJob, Engine
+from driverforge_build.engine.runner import CellReport, Told, build_all
+from driverforge_build.lock import Lock
+from driverforge_build.matrix import Cell, load_matrix
+from driverforge_build.plan import Plan, Published
+from driverforge_build.render.bake import local_reference, target_name
+from driverforge_build.render.context import Context
+from driverforge_build.render.generate import check_named, contexts_of, write_all
+from driverforge_build.select import select as select_cells
+from driverforge_build.verdict import Judge, State
+from driverforge_core.errors import TemporaryFailure, UsageError
+
+Display = Callable[[list[str]], AbstractContextManager[Told]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What a user asks to be built, and how. `folder` keeps contexts and logs; `ca` and `mirrors` serve downloads only."""
+
+    matrix: Path | None
+    lock: Path
+    folder: Path
+    select: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    bases: Mapping[str, str] = field(default_factory=dict)
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+    registry: str | None = None
+    vcs_ref: str = ""
+    workers: int = 2
+    keep_going: bool = False
+    ca: Path | None = None
+    network: str = ""
+    no_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What is to be done: the plan of all selected cells, and the contexts of those that are to be built."""
+
+    plan: Plan
+    contexts: tuple[Context, ...]
+
+
+def prepare(request: BuildRequest) -> Prepared:
+    """Plan and render, writing nothing. Raises UsageError, InputError."""
+    matrix, lock = load_matrix(request.matrix), locks.load(request.lock)
+    cells = select_cells(plans.all_cells(matrix, lock), select=request.select, skip=request.skip)
+    known = {cell.os.id for cell in cells}
+    check_named("--base", request.bases, known)
+    check_named("--mirror", {key.partition("/")[0] for key in request.mirrors}, known)
+    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(request.lock))
+    plan = plans.make_plan(cells, judge, _published(request, lock))
+    due = plan.to_build()
+    check_mirrors(request.mirrors, due)
+    return Prepared(plan=plan, contexts=contexts_of(due, lock, bases=request.bases, lock_path=request.lock))
+
+
+def _published(request: BuildRequest, lock: Lock) -> Published | None:
+    if request.registry is None:
+        return None
+    from driverforge_build.published import published_images
+
+    return published_images(request.registry, lock, request.bases)
+
+
+def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
+    """Raises UsageError for a mirror that a build could not use: dnf's and zypper's repositories are the base image's own."""
+    for cell in cells:
+        if cell.os.package_manager != "apt" and any(key.partition("/")[0] == cell.os.id for key in mirrors):
+            raise UsageError(
+                f"--mirror works for apt; {cell.os.id} has {cell.os.package_manager}",
+                resolution=f"give a base image whose repositories are your site's: --base {cell.os.id}=REF",
+            )
+
+
+def jobs(request: BuildRequest, contexts: tuple[Context, ...], bake_file: Path, secrets: Path) -> list[BuildJob]:
+    """One job a context. Mirror files are written below `secrets`, readable for us alone: an address may hold a password."""
+    return [
+        BuildJob(
+            cell=context.image.id,
+            target=target_name(context.image.id),
+            bake_file=bake_file,
+            reference=local_reference(context),
+            log=request.folder / "logs" / f"{context.image.id}.log",
+            secrets=_secrets(request, context.image.os, secrets),
+            network=request.network,
+            no_cache=request.no_cache,
+        )
+        for context in contexts
+    ]
+
+
+def _secrets(request: BuildRequest, os_key: str, folder: Path) -> dict[str, Path]:
+    found = {"ca": request.ca} if request.ca else {}
+    lines = mirror_lines(request.mirrors, os_key)
+    if lines:
+        found["mirror"] = folder / os_key
+        found["mirror"].touch(mode=0o600)
+        found["mirror"].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return found
+
+
+def mirror_lines(mirrors: Mapping[str, str], os_key: str) -> list[str]:
+    """The secret `mirror` of an OS, one "ADDRESS SUITE" a line: from 'debian12' (all suites) and 'debian12/bookworm-security'."""
+    named = [(key.partition("/"), address) for key, address in mirrors.items()]
+    return [f"{address} {suite or '*'}" for (key, _, suite), address in named if key == os_key]
+
+
+def build(request: BuildRequest, contexts: tuple[Context, ...], engine: Engine, display: Display) -> tuple[CellReport, ...]:
+    """Write the contexts and build them. Raises TemporaryFailure when another build works in the same folder."""
+    output = request.folder / "generated"
+    with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
+        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref)
+        work = jobs(request, contexts, bake_file, Path(secrets))
+        with display([job.cell for job in work]) as told:
+            return build_all(engine, work, workers=request.workers, keep_going=request.keep_going, told=told)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise TemporaryFailure(
+                f"another `driverforge build` works in {folder}", resolution="wait for it, or give this one its own --cache-dir"
+            ) from None
+        yield
+
+
+def exit_status(plan: Plan, reports: tuple[CellReport, ...], select: tuple[str, ...]) -> int:
+    """0, 75 where the registry did not answer, 1 where a build failed or a cell that was named in full is not to be had."""
+    named = {row.key: row.verdict.state for row in plan.rows if row.key in select}
+    if any(report.error or report.image is None for report in reports):
+        return 1
+    if plan.degraded:
+        return 75
+    return int(any(state in {State.BLOCKED, State.UNKNOWN} for state in named.values()))

@@ -1,0 +1,123 @@
+"""`driverforge build`: plan, generate, and build what the plan says, through an engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from driverforge_build import options
+
+if TYPE_CHECKING:
+    from driverforge_build.building import Prepared
+    from driverforge_build.engine.runner import CellReport
+
+
+@click.command("build")
+@options.matrix_option
+@options.lock_option
+@options.select_options
+@options.base_option
+@options.mirror_option
+@options.registry_option
+@options.cache_option
+@options.vcs_option
+@click.option("--plan", "plan_only", is_flag=True, help="Build and write nothing; show the plan and what would be built.")
+@click.option("--keep-going", is_flag=True, help="Go on with other cells after one failed.")
+@click.option("-j", "--jobs", "workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Images that are built at a time.")
+@click.option(
+    "--ca",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
+    metavar="FILE",
+    envvar="DRIVERFORGE_CA",
+    help="Certificate authorities (PEM) of your site, for downloads in the build; they do not get into the image.",
+)
+@click.option("--network", default="", metavar="NAME", help="Network of build steps. Default: docker's, or `host` where it has no bridge.")
+@click.option("--no-cache", is_flag=True, help="Do every step anew.")
+@options.json_option
+def command(
+    *,
+    matrix_path: Path | None,
+    lock_path: Path,
+    cache_dir: Path | None,
+    plan_only: bool,
+    as_json: bool,
+    mirrors: dict[str, str],
+    **asked: Any,
+) -> int:
+    """Build the images of the selected cells that have the verdict `build`.
+
+    With --registry, images that it has already, made from the same inputs, are left out. Images stay in the engine; `driverforge push`
+    publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build and kept out of the image.
+
+    Exit status: 0; 1 where a build failed, or a cell that --select names in full cannot be had; 69 without an engine; 75 where the
+    registry did not say what it has.
+    """
+    from driverforge_build.building import BuildRequest, build, exit_status, prepare
+    from driverforge_build.discover.cache import default_folder
+    from driverforge_build.engine.buildx import Buildx
+    from driverforge_build.engine.display import shown
+
+    request = BuildRequest(matrix=matrix_path, lock=lock_path, folder=(cache_dir or default_folder()).resolve(), mirrors=mirrors, **asked)
+    prepared = prepare(request)
+    engine = Buildx()
+    reports: tuple[CellReport, ...] = ()
+    named = ""
+    if prepared.contexts and not plan_only:
+        named = engine.check()
+        reports = build(request, prepared.contexts, engine, shown)
+    if as_json:
+        click.echo(json.dumps(_document(prepared, reports, named), indent=1))
+    else:
+        _print(prepared, reports, plan_only=plan_only)
+    return exit_status(prepared.plan, reports, request.select)
+
+
+def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) -> dict[str, Any]:
+    from driverforge_build.render.bake import local_reference
+
+    inputs = {context.image.id: context.inputs for context in prepared.contexts}
+    built = {report.cell: report.document() for report in reports}
+    planned = {context.image.id: {"reference": local_reference(context)} for context in prepared.contexts}
+    return {
+        "schema": 1,
+        "engine": engine,
+        "cells": [
+            {
+                "cell": row.key,
+                "verdict": row.verdict.state.value,
+                "reason": row.verdict.reason,
+                "inputs": inputs.get(row.key),
+                **planned.get(row.key, {}),
+                **built.get(row.key, {}),
+            }
+            for row in prepared.plan.rows
+        ],
+    }
+
+
+def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bool) -> None:
+    from driverforge_build.plan import summary, table
+    from driverforge_build.render.bake import local_reference
+
+    if plan_only or not reports:
+        for line in (*table(prepared.plan), "", *summary(prepared.plan)):
+            click.echo(line)
+        for context in prepared.contexts:
+            click.echo(f"would build {local_reference(context)}")
+        if not prepared.contexts:
+            click.echo("nothing to build")
+        return
+    for report in reports:
+        image = report.image
+        what = f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB" if image else f"log: {report.log}"
+        click.echo(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
+        if image:
+            click.echo(f"  {report.reference}")
+        if report.error:
+            click.echo(report.error.render(), err=True)
+    left = [row for row in prepared.plan.rows if row.verdict.state.value in {"blocked", "unknown"}]
+    for row in left:
+        click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")

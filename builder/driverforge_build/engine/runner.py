@@ -1,0 +1,77 @@
+"""Several builds at a time, and what became of each."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from driverforge_build.engine.ports import BuildJob, BuiltImage, Engine
+from driverforge_core.errors import DriverforgeError
+
+Told = Callable[[str, str], None]
+"""Is told a cell and what happens to it now."""
+
+
+class Result(Enum):
+    BUILT = "built"
+    FAILED = "failed"
+    SKIPPED = "skipped"  # because another failed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellReport:
+    """The outcome for one cell: `image` when built, `error` when failed; `seconds` of wall time."""
+
+    cell: str
+    result: Result
+    reference: str
+    log: Path
+    seconds: float
+    image: BuiltImage | None = None
+    error: DriverforgeError | None = None
+
+    def document(self) -> dict[str, Any]:
+        """The report as JSON-able values."""
+        image, error = self.image, self.error
+        return {
+            "cell": self.cell,
+            "result": self.result.value,
+            "reference": self.reference,
+            "log": str(self.log),
+            "seconds": round(self.seconds, 1),
+            "id": image.id if image else None,
+            "size": image.size if image else None,
+            "layers": [{"digest": layer.digest, "size": layer.size, "created_by": layer.created_by} for layer in image.layers]
+            if image
+            else [],
+            "error": {"brief": error.brief, "details": list(error.details), "next": error.resolution} if error else None,
+        }
+
+
+def build_all(engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_going: bool, told: Told) -> tuple[CellReport, ...]:
+    """Build jobs, `workers` at a time, in their order. Without `keep_going` nothing is begun after the first failure."""
+    stop = threading.Event()
+
+    def one(job: BuildJob) -> CellReport:
+        started = time.monotonic()
+        result, image, failure = Result.SKIPPED, None, None
+        if not stop.is_set():
+            try:
+                engine.build(job, lambda text: told(job.cell, text))
+                result, image = Result.BUILT, engine.inspect(job.reference)
+            except DriverforgeError as error:
+                result, failure = Result.FAILED, error
+                if not keep_going:
+                    stop.set()
+        told(job.cell, result.value)
+        seconds = time.monotonic() - started
+        return CellReport(cell=job.cell, result=result, reference=job.reference, log=job.log, seconds=seconds, image=image, error=failure)
+
+    with ThreadPoolExecutor(max_workers=workers) as pool:
+        return tuple(pool.map(one, jobs))
