@@ -15,7 +15,7 @@ from driverforge_build.matrix.load import Matrix, load_matrix
 from driverforge_build.options import json_option, matrix_option, select_options
 from driverforge_build.select import select as select_cells
 
-COLUMNS = ("os", "driver", "payload", "modules", "images", "architectures", "kernels", "end of life", "defined in")
+COLUMNS = ("os", "driver", "payload", "modules", "images", "archs", "kernels", "EOL", "defined in")
 
 
 @click.group()
@@ -93,10 +93,13 @@ def table_rows(matrix: Matrix) -> list[tuple[str, ...]]:
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table with lines on a terminal; elsewhere columns that are aligned and nothing else."""
     if sys.stdout.isatty():
+        from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(*columns, show_edge=False, pad_edge=False)
+        table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+        for index, column in enumerate(columns):
+            table.add_column(column, no_wrap=index < 2, overflow="fold")
         for row in rows:
             table.add_row(*row)
         Console().print(table)
