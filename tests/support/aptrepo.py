@@ -1,0 +1,228 @@
+"""Local apt repositories: real packages made with dpkg-deb, indexes by hash, InRelease signed by a throw-away key, an http server.
+
+    key = SigningKey.make(tmp_path / "gnupg")
+    archive = Archive(tmp_path / "debian", key)
+    archive.publish("bookworm", {"main": [Deb(name="make", version="4.3-4.1", depends="libc6")]})
+
+What apt and dpkg refuse, this refuses too: they make and read these files in the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import lzma
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from support.process import require, run
+
+EPOCH = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+"""When suites are signed unless told otherwise; a test passes a time of its own as 'now'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deb:
+    """A binary package. `files` maps a path inside it to its text; `fields` are further control fields."""
+
+    name: str
+    version: str
+    arch: str = "amd64"
+    depends: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def control(self) -> str:
+        known = {
+            "Package": self.name,
+            "Version": self.version,
+            "Architecture": self.arch,
+            "Maintainer": "Nobody <nobody@example.org>",
+            "Depends": self.depends,
+            **self.fields,
+            "Description": "made for a test",
+        }
+        return "".join(f"{name}: {value}\n" for name, value in known.items() if value)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A throw-away key. `keyring` is its public half, binary; `armored` the same as text."""
+
+    home: Path
+    keyring: Path
+    armored: Path
+
+    @classmethod
+    def make(cls, folder: Path, *, name: str = "Test Archive") -> SigningKey:
+        """Make a key with gpg. Raises Unavailable without gpg."""
+        require("gpg", "gpgconf")
+        folder.mkdir(parents=True)
+        # gpg-agent's socket lies in its home, and a socket's path has 108 bytes at most: tmp_path may be longer
+        home = Path(tempfile.mkdtemp(prefix="df-gpg-", dir="/tmp"))
+        key = cls(home=home, keyring=folder / "archive.gpg", armored=folder / "archive.asc")
+        try:
+            key._gpg("--passphrase", "", "--quick-generate-key", f"{name} <archive@example.org>", "ed25519", "sign", "never")
+            key._gpg("--output", str(key.keyring), "--export")
+            key._gpg("--armor", "--output", str(key.armored), "--export")
+        except BaseException:
+            key.destroy()
+            raise
+        return key
+
+    def clearsign(self, text: str) -> str:
+        return self._gpg("--clearsign", stdin=text)
+
+    def destroy(self) -> None:
+        """End the agent and remove the secret half."""
+        run("gpgconf", "--homedir", self.home, "--kill", "all", check=False)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _gpg(self, *arguments: str, stdin: str | None = None) -> str:
+        return run("gpg", "--homedir", self.home, "--batch", "--pinentry-mode", "loopback", *arguments, stdin=stdin).stdout
+
+
+@contextmanager
+def signing_key(folder: Path) -> Iterator[SigningKey]:
+    key = SigningKey.make(folder)
+    try:
+        yield key
+    finally:
+        key.destroy()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A folder with pool/ and dists/, as an archive of a distribution has them."""
+
+    folder: Path
+    key: SigningKey
+
+    @property
+    def url(self) -> str:
+        return self.folder.as_uri()
+
+    def publish(
+        self,
+        suite: str,
+        components: Mapping[str, Sequence[Deb]],
+        *,
+        archs: Sequence[str] = ("amd64",),
+        date: datetime = EPOCH,
+        valid_for: timedelta | None = None,
+        fields: Mapping[str, str] | None = None,
+        prefix: str = "",
+        by_hash: bool = True,
+    ) -> Path:
+        """Write a suite, replacing what it was, and return its folder.
+
+        `prefix` is put before the component names in Release alone, as Debian's security archive does with 'updates/'.
+        """
+        dist = self.folder / "dists" / suite
+        shutil.rmtree(dist, ignore_errors=True)
+        digests: dict[str, tuple[str, int]] = {}
+        for component, debs in components.items():
+            stanzas = [self._add(deb, component) for deb in debs]
+            for arch in archs:
+                index = "\n".join(text for text, deb in zip(stanzas, debs, strict=True) if deb.arch in (arch, "all"))
+                digests |= self._write_index(dist, f"{component}/binary-{arch}", index.encode(), by_hash=by_hash)
+        release = {
+            "Origin": "Debian",
+            "Label": "Debian",
+            "Suite": f"test-{suite}",
+            "Codename": suite,
+            "Date": format_datetime(date),
+            "Valid-Until": format_datetime(date + valid_for) if valid_for else "",
+            "Acquire-By-Hash": "yes" if by_hash else "",
+            "Architectures": " ".join(archs),
+            "Components": " ".join(prefix + component for component in components),
+            **(fields or {}),
+        }
+        text = "".join(f"{name}: {value}\n" for name, value in release.items() if value)
+        text += "SHA256:\n" + "".join(f" {sha256} {size:8d} {path}\n" for path, (sha256, size) in sorted(digests.items()))
+        (dist / "InRelease").write_text(self.key.clearsign(text))
+        return dist
+
+    def _add(self, deb: Deb, component: str) -> str:
+        """Build a package into the pool; its stanza for an index."""
+        pool = self.folder / "pool" / component / deb.name[0] / deb.name
+        path = pool / f"{deb.name}_{deb.version.replace(':', '%3a')}_{deb.arch}.deb"
+        if not path.exists():
+            build_deb(deb, path)
+        data = path.read_bytes()
+        name = path.relative_to(self.folder).as_posix()
+        return f"{deb.control()}Filename: {name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
+
+    def _write_index(self, dist: Path, folder: str, data: bytes, *, by_hash: bool) -> dict[str, tuple[str, int]]:
+        found = {}
+        for name, content in (("Packages", data), ("Packages.xz", lzma.compress(data))):
+            sha256 = hashlib.sha256(content).hexdigest()
+            found[f"{folder}/{name}"] = (sha256, len(content))
+            for path in (dist / folder / name, *((dist / folder / "by-hash/SHA256" / sha256,) if by_hash else ())):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        return found
+
+
+def build_deb(deb: Deb, path: Path) -> None:
+    """Make a real .deb with dpkg-deb."""
+    require("dpkg-deb")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="df-deb-") as name:
+        root = Path(name)
+        for inside, text in {**deb.files, "DEBIAN/control": deb.control()}.items():
+            file = root / inside
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        root.chmod(0o755)
+        run("dpkg-deb", "-Zxz", "-z0", "--root-owner-group", "-b", root, path, env={"SOURCE_DATE_EPOCH": "0"})
+
+
+@dataclass(slots=True)
+class Served:
+    """A folder on http. `requests` are 'GET PATH' lines as they came; `broken` maps a path to the status that it gets instead."""
+
+    url: str
+    requests: list[str] = field(default_factory=list)
+    broken: dict[str, int] = field(default_factory=dict)
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    """Serve a folder on a free port of 127.0.0.1 while the block runs; If-Modified-Since is answered as servers do."""
+    served_folder = Served(url="")
+
+    class Handler(SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(folder))  # type: ignore[arg-type]
+
+        def do_GET(self) -> None:
+            served_folder.requests.append(f"GET {self.path}")
+            if (status := served_folder.broken.get(self.path)) is not None:
+                self.send_error(status)
+                return
+            super().do_GET()
+
+        def log_request(self, *_: object) -> None: ...
+
+        def log_error(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    served_folder.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield served_folder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,178 @@
+"""Release files and the machine's apt configuration."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from driverforge_build.discover import release
+from driverforge_build.discover.apt import locate
+from driverforge_build.discover.sources import AptSource, Machine, parse_list, parse_sources
+from driverforge_core.errors import InputError, Unavailable
+from support.sampledebian import sample_matrix
+
+A, B = "a" * 64, "b" * 64
+SECURITY = f"""\
+Origin: Debian
+Suite: oldstable-security
+Codename: bookworm-security
+Date: Wed, 18 Nov 2026 22:17:41 UTC
+Valid-Until: Wed, 25 Nov 2026 22:17:41 UTC
+Acquire-By-Hash: yes
+Architectures: amd64 arm64
+Components: updates/main updates/non-free
+SHA256:
+ {A}    376228 main/binary-amd64/Packages.xz
+ {B}    2513441 main/binary-amd64/Packages
+ {B}    12 non-free/binary-amd64/Packages
+"""
+
+
+def test_the_security_archive_as_it_is() -> None:
+    found = release.parse(SECURITY, name="InRelease")
+    assert found.codename == "bookworm-security"
+    assert found.date == datetime(2026, 11, 18, 22, 17, 41, tzinfo=timezone.utc)
+    assert release.iso(found.valid_until) == "2026-11-25T22:17:41Z"
+    assert found.by_hash
+    assert found.automatic
+    assert found.index("main", "amd64") == ("main/binary-amd64/Packages.xz", release.Digest(sha256=A, size=376228))
+    assert found.index("updates/main", "amd64") == found.index("main", "amd64")
+    assert found.index("non-free", "amd64") == ("non-free/binary-amd64/Packages", release.Digest(sha256=B, size=12))
+    assert found.index("main", "arm64") is None
+
+
+def test_backports_ask_not_to_be_used_by_themselves() -> None:
+    assert not release.parse(SECURITY.replace("Origin: Debian", "NotAutomatic: yes"), name="InRelease").automatic
+    assert release.iso(release.parse(SECURITY.replace("Valid-Until", "X-Until"), name="InRelease").valid_until) == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "<html>captive portal</html>\n: x", *(SECURITY.replace(what, by) for what, by in (("Date", "X"), (A, "xyz"), ("Nov", "Foo")))],
+)
+def test_what_is_no_release_file(text: str) -> None:
+    with pytest.raises(InputError):
+        release.parse(text, name="InRelease")
+
+
+DEB822 = """\
+Types: deb deb-src
+# a comment
+URIs: http://mirror.site/debian/
+Suites: bookworm bookworm-updates
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+
+Types: deb
+URIs: http://mirror.site/debian-security
+Suites: bookworm-security
+Components: main
+
+Types: deb
+URIs: http://off.site/debian
+Suites: bookworm
+Enabled: no
+
+Types: deb-src
+URIs: http://sources.site/debian
+Suites: bookworm
+"""
+ONE_LINE = """\
+# deb http://commented.site/debian bookworm main
+deb-src http://sources.site/debian bookworm main
+deb [arch=amd64 signed-by=/etc/apt/keyrings/a.gpg,/etc/apt/keyrings/b.gpg] http://mirror.site/debian/ bookworm main contrib # note
+deb http://security.site/debian-security stable-security main
+deb cdrom:[Debian]/ bookworm main
+"""
+
+
+def test_deb822_sources() -> None:
+    keyring = (Path("/usr/share/keyrings/debian-archive-keyring.gpg"),)
+    assert parse_sources(DEB822) == [
+        AptSource(uri="http://mirror.site/debian", suite="bookworm", signed_by=keyring),
+        AptSource(uri="http://mirror.site/debian", suite="bookworm-updates", signed_by=keyring),
+        AptSource(uri="http://mirror.site/debian-security", suite="bookworm-security"),
+    ]
+
+
+def test_one_line_sources() -> None:
+    first, second, *_ = parse_list(ONE_LINE, Path("/root"))
+    keys = (Path("/root/etc/apt/keyrings/a.gpg"), Path("/root/etc/apt/keyrings/b.gpg"))
+    assert first == AptSource(uri="http://mirror.site/debian", suite="bookworm", signed_by=keys)
+    assert second == AptSource(uri="http://security.site/debian-security", suite="stable-security")
+
+
+def test_a_malformed_file_is_skipped() -> None:
+    assert parse_sources("Types deb\n") == []
+
+
+def machine(text: str = DEB822, distribution: str = "debian") -> Machine:
+    return Machine(id=distribution, codename="bookworm", sources=tuple(parse_sources(text)))
+
+
+@pytest.mark.parametrize(
+    ("codename", "suite", "expected"),
+    [
+        ("bookworm", "bookworm", "http://mirror.site/debian"),
+        ("bookworm", "bookworm-security", "http://mirror.site/debian-security"),
+        ("bookworm", "bookworm-backports", "http://mirror.site/debian"),
+        ("trixie", "trixie", "http://mirror.site/debian"),
+        ("trixie", "trixie-updates", "http://mirror.site/debian"),
+        ("trixie", "trixie-security", "http://mirror.site/debian-security"),
+    ],
+)
+def test_where_a_suite_is_by_the_machines_own_configuration(codename: str, suite: str, expected: str) -> None:
+    source = machine().find("debian", codename, suite)
+    assert source is not None
+    assert source.uri == expected
+
+
+def test_stable_is_a_name_too() -> None:
+    source = machine(DEB822.replace("bookworm", "oldstable")).find("debian", "bookworm", "bookworm-security")
+    assert source is not None
+    assert source.uri.endswith("debian-security")
+
+
+@pytest.mark.parametrize("distribution", ["ubuntu", "rhel", ""])
+def test_another_distributions_configuration_says_nothing(distribution: str) -> None:
+    assert machine(distribution=distribution).find("debian", "bookworm", "bookworm") is None
+
+
+ROW = sample_matrix().rows[0]
+MAIN, SECURITY_SUITE = ROW.repositories
+KEY = (Path("/keys/site.gpg"),)
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "main", "security"),
+    [
+        ({}, "http://mirror.site/debian", "http://mirror.site/debian-security"),
+        ({"debian12": "http://other/debian/"}, "http://other/debian", "http://other/debian-security"),
+        ({"debian12": "file:///srv/copy"}, "file:///srv/copy", "file:///srv/debian-security"),
+        (
+            {"debian12": "http://other/remote", "debian12/bookworm-security": "http://other/sec/"},
+            "http://other/remote",
+            "http://other/sec",
+        ),
+        ({"debian13": "http://other/debian"}, "http://mirror.site/debian", "http://mirror.site/debian-security"),
+    ],
+)
+def test_a_given_mirror_wins(mirrors: dict[str, str], main: str, security: str) -> None:
+    found = [locate(ROW, suite, mirrors=mirrors, machine=machine(), keyrings=KEY) for suite in (MAIN, SECURITY_SUITE)]
+    assert [location.uri for location in found] == [main, security]
+    assert found[1].folder == f"{security}/dists/bookworm-security"
+
+
+def test_no_address_is_built_in() -> None:
+    with pytest.raises(Unavailable) as told:
+        locate(ROW, MAIN, mirrors={}, machine=Machine(id="fedora", codename=""), keyrings=KEY)
+    assert "--mirror debian12=" in told.value.resolution
+
+
+def test_keys_come_from_the_option_or_the_source() -> None:
+    assert locate(ROW, MAIN, mirrors={}, machine=machine(), keyrings=KEY).keyrings == KEY
+    assert locate(ROW, MAIN, mirrors={}, machine=machine()).keyrings == (Path("/usr/share/keyrings/debian-archive-keyring.gpg"),)
+    with pytest.raises(Unavailable, match="who may sign"):
+        locate(ROW, MAIN, mirrors={"debian12": "http://other/debian"}, machine=Machine())
