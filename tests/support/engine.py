@@ -18,7 +18,7 @@ from pathlib import Path
 
 from driverforge_core.errors import DriverforgeError, Unavailable
 from support import aptfetch, cache, rootfs
-from support.process import Finished, require, run, start, stop, until
+from support.process import Finished, children, require, run, start, stop, until
 
 _SUITES = ("sid", "trixie")  # the newest whose programs run on this machine's C library
 _ENGINE = ("docker.io", "docker-cli", "containerd", "docker-buildx", "docker-compose", "tini-static")
@@ -63,7 +63,7 @@ class Engine:
         """End the engine, its containers and its mounts; images and the build cache stay on disk."""
         if self.child is None or self.home is None:
             return
-        for pid in _children(self.child.pid):
+        for pid in children(self.child.pid):
             os.kill(pid, signal.SIGTERM)  # tini, PID 1 of the namespace, hands it to dockerd
         stop(self.child, timeout=30, first=signal.SIGCONT)
         (self.home / "docker.sock").unlink(missing_ok=True)
@@ -122,11 +122,11 @@ def _start(engine: Engine, home: Path, prefix: Path) -> Engine:
     log.unlink(missing_ok=True)
     # `--bridge none` deletes a docker0 that another daemon has: use that one if it is there, make none if not
     bridge = "docker0" if Path("/sys/class/net/docker0").exists() else "none"
-    daemon = ["dockerd", "-H", engine.host, "--data-root", home / "data", "--exec-root", home / "exec", "-p", home / "docker.pid"]
-    daemon += ["--config-file", home / "daemon.json", "--bridge", bridge]
+    daemon = ["dockerd", "-H", engine.host, "--data-root", f"{home}/data", "--exec-root", f"{home}/exec", "-p", f"{home}/docker.pid"]
+    daemon += ["--config-file", f"{home}/daemon.json", "--bridge", bridge]
     daemon += ["--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
     isolated = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    shell = ["sh", "-c", 'mount --make-rshared / && exec "$@"', "sh", prefix / "usr/bin/tini-static", "--"]
+    shell = ["sh", "-c", 'mount --make-rshared / && exec "$@"', "sh", f"{prefix}/usr/bin/tini-static", "--"]
     env = {
         "PATH": f"{prefix}/usr/sbin:{prefix}/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "LD_LIBRARY_PATH": _libraries(prefix),
@@ -142,13 +142,6 @@ def _start(engine: Engine, home: Path, prefix: Path) -> Engine:
 
 def _answers(engine: Engine) -> bool:
     return engine.docker("version", "--format", "{{.Server.Version}}", check=False, timeout=20).status == 0
-
-
-def _children(pid: int) -> list[int]:
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
-        return []
 
 
 def programs() -> Path:
@@ -210,5 +203,3 @@ def debian_base(engine: Engine, suite: str = "bookworm") -> str:
         options = [word for key, value in changes.items() for word in ("--change", f"{key} {value}")]
         engine.docker("import", *options, tar, name)
     return name
-
-

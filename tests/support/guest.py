@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
+from typing import Literal, final
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure
 from support import cache, initramfs, qemu
@@ -74,6 +74,7 @@ class GuestResult:
         return self.output
 
 
+@final
 class Guest:
     """A running guest; a context manager. Make it with `Guest.start`."""
 
@@ -198,7 +199,9 @@ class Guest:
         return [self._pending.decode(errors="replace"), *self.console.splitlines()[-25:], *tail(self._log)]
 
 
-def once(machine: Machine, script: str, *, files: Mapping[str, Content] | None = None, saved: bool = True, timeout: float = 300) -> GuestResult:
+def once(
+    machine: Machine, script: str, *, files: Mapping[str, Content] | None = None, saved: bool = True, timeout: float = 300
+) -> GuestResult:
     """Start a guest, give it files, run one script, stop it."""
     with Guest.start(machine, saved=saved) as guest:
         if files:
@@ -266,7 +269,7 @@ def _save(machine: Machine, target: Path) -> None:
         guest._expect(rb"\x01READY\n", 300)
         qemu.save(guest.control, guest._child, target / "ram")
     finally:
-        if guest:
+        if guest is not None:
             guest.stop()
         shutil.rmtree(folder, ignore_errors=True)
 

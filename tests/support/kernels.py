@@ -87,6 +87,11 @@ def headers(package: aptfetch.Package) -> Kernel:
     return Kernel(release=release, version=package.version, headers=root, suite=package.suite)
 
 
+def of(release: str) -> Kernel:
+    """The kernel of that release; raises Unavailable when the mirror has no headers for it."""
+    return headers(aptfetch.archive().newest(f"linux-headers-{release}"))
+
+
 @functools.cache
 def newest(series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd64", native: bool = True) -> Kernel:
     """The newest kernel of a series whose pci_resize_resource has so many arguments and, if `native`, whose compiler is here.
@@ -99,7 +104,8 @@ def newest(series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd6
         if kernel.resize_arguments == resize_arguments and (not native or shutil.which(kernel.compiler)):
             return kernel
         seen.append(f"{kernel.release} in {package.suite}: {kernel.resize_arguments} arguments, built by {kernel.compiler}")
-    raise Unavailable(f"no {series} kernel with {resize_arguments} arguments of pci_resize_resource that can be built for here", details=seen)
+    brief = f"no {series} kernel with {resize_arguments} arguments of pci_resize_resource that can be built for here"
+    raise Unavailable(brief, details=seen)
 
 
 @functools.cache
@@ -119,4 +125,5 @@ def image(release: str) -> Image:
         run("depmod", "-b", folder, release, env={"PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"})
 
     root = cache.cached("image", {"package": str(found[0]), "layout": 1}, make)
-    return Image(release=release, version=found[0].version, vmlinuz=root / f"boot/vmlinuz-{release}", modules=root / "lib/modules" / release)
+    modules = root / "lib/modules" / release
+    return Image(release=release, version=found[0].version, vmlinuz=root / f"boot/vmlinuz-{release}", modules=modules)

@@ -15,6 +15,7 @@ from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
 
 Argument = str | os.PathLike[str]
 
+_INSTALL = "hack/test installs what the tests need; hack/test --list shows it"
 _STEP = 0.02  # seconds between two looks at a condition
 _TAIL = 40  # lines of a daemon's log that an error shows; the whole log stays where it is
 
@@ -56,7 +57,7 @@ def run(
             timeout=timeout,
         )
     except FileNotFoundError as error:
-        raise Unavailable(f"{words[0]} is not installed", resolution="hack/test --list names the Debian packages that the tests need") from error
+        raise Unavailable(f"{words[0]} is not installed", resolution=_INSTALL) from error
     except subprocess.TimeoutExpired as error:
         raise TemporaryFailure(f"{words[0]} did not end within {timeout:.0f} s", details=[" ".join(words)]) from error
     if check and done.returncode != 0:
@@ -75,7 +76,7 @@ def missing(*programs: str) -> tuple[str, ...]:
 def require(*programs: str) -> None:
     """Raise Unavailable, naming all of them, unless every program is on PATH."""
     if gone := missing(*programs):
-        raise Unavailable(f"not installed: {', '.join(gone)}", resolution="hack/test installs what it needs; hack/test --list shows it")
+        raise Unavailable(f"not installed: {', '.join(gone)}", resolution=_INSTALL)
 
 
 def start(
@@ -117,7 +118,10 @@ def until(
     child: subprocess.Popen[bytes] | None = None,
     log: Path | None = None,
 ) -> None:
-    """Wait for a condition. Raises TemporaryFailure with the end of `log` after `timeout` seconds, CommandFailed as soon as `child` has ended."""
+    """Wait for a condition.
+
+    Raises TemporaryFailure with the end of `log` after `timeout` seconds, CommandFailed as soon as `child` has ended.
+    """
     end = time.monotonic() + timeout
     while not condition():
         if child is not None and child.poll() is not None:
@@ -134,6 +138,14 @@ def tail(log: Path | None, count: int = _TAIL) -> list[str]:
     return [*log.read_text(errors="replace").splitlines()[-count:], f"all of it: {log}"]
 
 
+def children(pid: int) -> list[int]:
+    """PIDs of a process's children; none where it has ended."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def running(pid: int) -> bool:
     """Whether a process runs; a zombie does not (PID 1 of a container may reap late, and kill -0 succeeds until then)."""
     try:
@@ -141,5 +153,3 @@ def running(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     return status.rpartition(")")[2].split()[0] not in ("Z", "X")
-
-

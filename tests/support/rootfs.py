@@ -17,7 +17,7 @@ _PACKAGES = (
 )
 _SLIM = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 # what only costs time in a guest that lives for seconds: udev's coldplug alone is a third of the boot
-_MASKED = ("systemd-udev-trigger", "getty@tty1", "serial-getty@ttyS0", "systemd-journal-flush", "systemd-update-utmp", "e2scrub_reap", "apt-daily")
+_MASKED = ("systemd-udev-trigger", "getty@tty1", "serial-getty@ttyS0", "systemd-journal-flush", "systemd-update-utmp", "e2scrub_reap")
 _LAYOUT = 3  # counts changes of what this module makes
 _MIB = 1 << 20
 
