@@ -109,6 +109,12 @@ def newest(series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd6
 
 
 @functools.cache
+def of(release: str) -> Kernel:
+    """The headers of one release. Raises Unavailable when no suite has them."""
+    return headers(aptfetch.archive().newest(f"linux-headers-{release}"))
+
+
+@functools.cache
 def image(release: str) -> Image:
     """Unpack the image of a kernel, index its modules."""
     require("depmod")
