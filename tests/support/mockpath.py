@@ -1,4 +1,4 @@
-"""Mock commands: real executables in a folder that comes first on PATH (the idea is osbuild's). They are forked and executed like the real ones."""
+"""Mock commands: real executables in a folder that comes first on PATH (the idea is osbuild's), forked and executed like the real ones."""
 
 from __future__ import annotations
 

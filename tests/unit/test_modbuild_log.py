@@ -59,7 +59,9 @@ def test_logs_without_a_compiler_error(log: str, shown: str) -> None:
 
 
 def test_a_full_disk_is_told_apart() -> None:
-    log = "/tmp/ccEfoIMr.s: Fatal error: can't write 30 bytes to section .text of nv.o: 'No space left on device'\nmake: *** [nv.o] Error 1\n"
+    log = (
+        "/tmp/ccEfoIMr.s: Fatal error: can't write 30 bytes to section .text of nv.o: 'No space left on device'\nmake: *** [nv.o] Error 1\n"
+    )
     error = failure(log, 2, "not kept: no space left while writing /var/log/x")
     assert isinstance(error, StorageFailed)
     assert error.brief == "disk full while compiling"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 
 import pytest
 
 from driverforge_core.errors import StorageFailed, Unavailable, Unsupported
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.ports import Result
 from driverforge_node.packages import Access, Attempt, apt
+from support.answers import Answers
 
 RELEASE = "6.1.0-50-cloud-amd64"
 FLAVOUR = f"""Package: linux-headers-{RELEASE}
@@ -24,38 +23,11 @@ W: Some index files failed to download. They have been ignored, or old ones used
 """  # noqa: E501
 
 
-@dataclass
-class Answers:
-    """The `Commands` port over a table: the first entry whose words are all in the command answers it; status 0 and no output by default."""
-
-    table: Mapping[str, tuple[int, str, str]]
-    asked: list[str] = field(default_factory=list)
-    environments: list[Mapping[str, str]] = field(default_factory=list)
-
-    def run(
-        self,
-        argv: Sequence[str],
-        *,
-        check: bool = True,
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-        input_text: str | None = None,
-        timeout: float | None = None,
-        stream: bool = False,
-    ) -> Result:
-        line = " ".join(argv)
-        self.asked.append(line)
-        self.environments.append(env or {})
-        status, stdout, stderr = next((answer for words, answer in self.table.items() if words in line), (0, "", ""))
-        return Result(argv=tuple(argv), status=status, stdout=stdout, stderr=stderr)
-
-    def find(self, name: str) -> str | None:
-        return f"/usr/bin/{name}"
-
-    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
-        raise AssertionError("a package manager is no daemon")
-
-
+BACKPORTS = (
+    "linux-base (>= 4.12~), linux-headers-6.12.95+deb12-common (= 6.12.95-1~bpo12+1), linux-image-6.12.95+deb12-cloud-amd64"
+    " (= 6.12.95-1~bpo12+1) | linux-image-6.12.95+deb12-cloud-amd64-unsigned (= 6.12.95-1~bpo12+1), linux-kbuild-6.12.95+deb12,"
+    " gcc-12"
+)
 KNOWN = {
     f"show linux-headers-{RELEASE}": (0, FLAVOUR, ""),
     "show linux-headers-6.1.0-50-common=6.1.176-1": (0, COMMON, ""),
@@ -67,7 +39,7 @@ def access(commands: Answers, environ: Mapping[str, str] | None = None, ca: str 
     return Access(commands=commands, files=RootedFiles("/nonexistent"), environ=environ or {}, ca_bundle=ca)
 
 
-def download(commands: Answers, **more: str) -> tuple[str, ...]:
+def download(commands: Answers) -> tuple[str, ...]:
     return apt.download(access(commands), [f"linux-headers-{RELEASE}"], "/work", [Attempt(name="configured suites")])
 
 
@@ -84,8 +56,7 @@ def test_header_packages_that_the_flavour_depends_on_come_along_in_their_exact_v
     [
         # backports: the image is a dependency too, 26 MB that nobody needs for a compilation
         (
-            "linux-base (>= 4.12~), linux-headers-6.12.95+deb12-common (= 6.12.95-1~bpo12+1), linux-image-6.12.95+deb12-cloud-amd64"
-            " (= 6.12.95-1~bpo12+1) | linux-image-6.12.95+deb12-cloud-amd64-unsigned (= 6.12.95-1~bpo12+1), linux-kbuild-6.12.95+deb12, gcc-12",
+            BACKPORTS,
             (("linux-headers-6.12.95+deb12-common", "6.12.95-1~bpo12+1"), ("linux-kbuild-6.12.95+deb12", "")),
         ),
         # Ubuntu: the shared part of a hardware enablement kernel has its own name

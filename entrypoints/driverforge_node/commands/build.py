@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -60,12 +61,17 @@ def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
         kernel=KernelRelease.parse(args.kernel or host.modules.release()),
         module_types=tuple(dict.fromkeys(args.module_type or image.sources)),
         jobs=args.jobs or processors(host),
-        headers=args.headers.rstrip("/"),
-        output=args.output,
-        work=(args.work_dir or WORK).rstrip("/"),
-        logs=f"{args.work_dir.rstrip('/')}/logs" if args.work_dir else LOGS,
+        headers=absolute(args.headers) if args.headers else "",
+        output=absolute(args.output),
+        work=absolute(args.work_dir) if args.work_dir else WORK,
+        logs=absolute(f"{args.work_dir}/logs") if args.work_dir else LOGS,
         epoch=int(epoch) if epoch else None,
     )
+
+
+def absolute(path: str) -> str:
+    """A path of the command line, for programs that run in other folders; links in it stay."""
+    return str(Path.cwd() / path)
 
 
 def read_image(host: Host, path: str | None) -> ImageFacts:

@@ -19,12 +19,13 @@ def suffix() -> str:
 
 
 def _try(access: Access, names: Sequence[str], into: str, attempt: Attempt) -> Result:
+    # not --quiet: where skip_if_unavailable is set, only the progress says that a repository was not reached
     options = [f"--enablerepo={name}" for name in attempt.enable]
     if attempt.releasever:
         options.append(f"--releasever={attempt.releasever}")
     if access.ca_bundle:
         options.append(f"--setopt=sslcacert={access.ca_bundle}")
-    argv = ["dnf", "--quiet", "--assumeyes", *options, "download", "--destdir", into, *names]
+    argv = ["dnf", "--assumeyes", *options, "download", "--destdir", into, *names]
     return access.commands.run(argv, check=False, env=access.proxy_environment())
 
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from html import unescape
 from xml.etree import ElementTree as ET  # zypper's own output, not foreign data
 
 from driverforge_core import rpmversion
 from driverforge_node.host.ports import Result
 from driverforge_node.packages import Access, Attempt, Package, headers_missing, mirror_unreachable, rpm, storage_or
 
-NO_SUCH_PACKAGE = 104  # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8)
-NOT_REACHED = re.compile(
-    r"Valid metadata not found|Download \(curl\) error|Could not resolve host|Connection failed|Timeout exceeded"
-    r"|Some of the repositories have not been refreshed"
-)
+NO_SUCH_PACKAGE = 104  # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8); other codes from 100 on mean that repositories were left out
 
 
 def suffix() -> str:
@@ -41,23 +39,31 @@ def newest(search: str, version: str) -> str | None:
     return max(fitting, key=rpmversion.key, default=None)
 
 
+def readable(result: Result) -> Result:
+    """What zypper says to people, out of its XML, for error messages."""
+    lines = [line for line in result.stdout.splitlines() if line.strip() and not line.startswith(("<?xml", "<progress"))]
+    text = unescape(re.sub(r"<[^>]*>", "", "\n".join(lines)))
+    return replace(result, stdout=text)
+
+
 def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:  # noqa: ARG001
-    refresh = _run(access, into, "refresh")
+    refresh = readable(_run(access, into, "refresh"))
     exact = []
     for wanted in names:
         name, _, version = wanted.partition("=")
         search = _run(access, into, "search", "--details", "--match-exact", "--type", "package", name)
         edition = newest(search.stdout, version)
         if edition is None:
-            unreachable = not refresh.ok or NOT_REACHED.search(search.stdout + search.stderr)
-            raise mirror_unreachable([refresh, search]) if unreachable else headers_missing([f"{name} {version}"], [search])
+            reached = refresh.ok and search.status in (0, NO_SUCH_PACKAGE)
+            answers = [refresh, readable(search)]
+            raise headers_missing([f"{name} {version}"], answers[1:]) if reached else mirror_unreachable(answers)
         exact.append(f"{name}={edition}")
-    fetched = _run(access, into, "download", *exact)
-    if not fetched.ok:
-        missing = fetched.status == NO_SUCH_PACKAGE
-        raise storage_or(fetched, headers_missing(exact, [fetched]) if missing else mirror_unreachable([refresh, fetched]))
-    found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"])
-    return tuple(sorted(found.stdout.splitlines()))
+    fetched = readable(_run(access, into, "download", *exact))
+    found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"]).stdout.splitlines()
+    if not fetched.ok or len(found) < len(exact):
+        # status 0 with "Argument resolves to no package" too
+        raise storage_or(fetched, headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched]))
+    return tuple(sorted(found))
 
 
 def extract(access: Access, path: str, into: str) -> Package:

@@ -1,0 +1,135 @@
+"""dnf and zypper as sources of header packages. The texts are what dnf 4.14 and zypper 1.14 print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from driverforge_core.errors import InputError, Unavailable, Unsupported
+from driverforge_node.host.files import RootedFiles
+from driverforge_node.packages import Access, Attempt, dnf, rpm, zypper
+from support.answers import Answers
+
+DEVEL = "kernel-devel-5.14.0-427.13.1.el9_4.x86_64"
+NO_PACKAGE = f"No package {DEVEL} available.\nExiting due to strict setting.\nError: No package {DEVEL} available.\n"
+UNKNOWN_REPO = "Error: Unknown repo: 'rhel-9-for-x86_64-baseos-eus-rpms'\n"
+SKIPPED = f"""Errors during downloading metadata for repository 'u':
+  - Curl error (7): Couldn't connect to server for http://127.0.0.1:9/x/repodata/repomd.xml
+Error: Failed to download metadata for repo 'u': Cannot download repomd.xml: All mirrors were tried
+Ignoring repositories: u
+{NO_PACKAGE}"""
+EUS = Attempt(name="extended update support", enable=("rhel-9-for-x86_64-baseos-eus-rpms",), releasever="9.4")
+PLAIN = Attempt(name="release 9", releasever="9")
+
+SEARCH = """<?xml version='1.0'?>
+<stream>
+<message type="info">Loading repository data...</message>
+<search-result version="0.0">
+<solvable-list>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.1" arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.10" arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.9" arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.191.1" arch="x86_64" repository="t"/>
+</solvable-list>
+</search-result>
+</stream>
+"""
+NOTHING = "<?xml version='1.0'?>\n<stream>\n<message type=\"info\">No matching items found.</message>\n</stream>\n"
+REFUSED = """<?xml version='1.0'?>
+<stream>
+<progress id="raw-refresh" name="Retrieving repository &apos;u&apos; metadata" value="0"/>
+<message type="error">Repository &apos;u&apos; is invalid.
+[u|http://127.0.0.1:9/x] Valid metadata not found at specified URL
+Error code: Connection failed
+</message>
+<message type="error">Some of the repositories have not been refreshed because of an error.</message>
+</stream>
+"""
+SUSE = ("kernel-default-devel=6.4.0-150700.53.19",)
+
+
+@dataclass
+class Listing(RootedFiles):
+    """A folder that holds some names."""
+
+    names: tuple[str, ...] = ()
+
+    def list_dir(self, path: str) -> tuple[str, ...]:
+        return self.names
+
+
+def access(commands: Answers, *names: str, environ: Mapping[str, str] | None = None, ca: str = "") -> Access:
+    return Access(commands=commands, files=Listing(names=names), environ=environ or {}, ca_bundle=ca)
+
+
+def test_dnf_downloads_into_the_work_folder() -> None:
+    commands = Answers({})
+    found = dnf.download(access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), [DEVEL], "/work", [EUS, PLAIN])
+    assert found == (f"/work/{DEVEL}.rpm",)
+    options = "--enablerepo=rhel-9-for-x86_64-baseos-eus-rpms --releasever=9.4 --setopt=sslcacert=/ca.pem"
+    assert commands.asked == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
+
+
+def test_dnf_goes_on_without_a_repository_that_this_subscription_has_not() -> None:
+    commands = Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (0, "", "")})
+    assert dnf.download(access(commands, f"{DEVEL}.rpm"), [DEVEL], "/work", [EUS, PLAIN])
+    assert len(commands.asked) == 2
+
+
+def test_dnf_names_every_attempt_when_the_package_is_nowhere() -> None:
+    with pytest.raises(Unsupported, match="headers missing") as caught:
+        dnf.download(access(Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (1, "", NO_PACKAGE)})), [DEVEL], "/work", [EUS, PLAIN])
+    assert "Error: Unknown repo: 'rhel-9-for-x86_64-baseos-eus-rpms'" in caught.value.details
+    assert f"Error: No package {DEVEL} available." in caught.value.details
+
+
+def test_dnf_that_skipped_an_unreachable_repository_has_not_seen_all() -> None:
+    with pytest.raises(Unavailable, match="mirror unreachable"):
+        dnf.download(access(Answers({"": (1, "", SKIPPED)})), [DEVEL], "/work", [PLAIN])
+
+
+def test_zypper_takes_the_newest_rebuild_of_exactly_this_release() -> None:
+    assert zypper.newest(SEARCH, "6.4.0-150700.53.19") == "6.4.0-150700.53.19.10"
+    assert zypper.newest(SEARCH, "6.4.0-150700.53.2") is None
+    assert zypper.newest("not XML", "6.4.0") is None
+
+
+def test_zypper_downloads_into_the_work_folder() -> None:
+    file = "/work/t/kernel-default-devel-6.4.0-150700.53.19.10.x86_64.rpm"
+    commands = Answers({"search": (0, SEARCH, ""), "find": (0, f"{file}\n", "")})
+    assert zypper.download(access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"), SUSE, "/work", []) == (file,)
+    assert commands.asked[2].endswith("--pkg-cache-dir /work download kernel-default-devel=6.4.0-150700.53.19.10")
+    assert commands.environments[2] == {"http_proxy": "http://proxy.example", "CURL_CA_BUNDLE": "/ca.pem"}
+
+
+def test_zypper_without_the_package_is_no_mirror_problem() -> None:
+    with pytest.raises(Unsupported, match=r"headers missing.*kernel-default-devel 6\.4\.0-150700\.53\.19") as caught:
+        zypper.download(access(Answers({"search": (104, NOTHING, "")})), SUSE, "/work", [])
+    assert "No matching items found." in caught.value.details
+
+
+def test_zypper_with_an_unreachable_repository_says_so_without_xml() -> None:
+    with pytest.raises(Unavailable, match="mirror unreachable") as caught:
+        zypper.download(access(Answers({"refresh": (4, REFUSED, ""), "search": (106, NOTHING, "")})), SUSE, "/work", [])
+    assert "Repository 'u' is invalid." in caught.value.details
+    assert not any("<" in line for line in caught.value.details)
+
+
+def test_zypper_ends_well_without_a_download_when_a_package_vanished_meanwhile() -> None:
+    gone = '<message type="warning">Argument resolves to no package: kernel-default-devel=6.4.0-150700.53.19.10</message>\n'
+    with pytest.raises(Unsupported, match="headers missing"):
+        zypper.download(access(Answers({"search": (0, SEARCH, ""), "download": (0, gone, "")})), SUSE, "/work", [])
+
+
+def test_package_files_are_asked_for_name_and_version() -> None:
+    commands = Answers({"--query": (0, "kernel-devel\n5.14.0-427.13.1.el9_4\n", "")})
+    package = rpm.extract(access(commands), "/work/k.rpm", "/work/headers")
+    assert (package.name, package.version) == ("kernel-devel", "5.14.0-427.13.1.el9_4")
+    assert commands.asked[1].endswith("sh /work/k.rpm /work/headers")
+
+
+def test_a_file_that_is_no_package_is_refused() -> None:
+    with pytest.raises(InputError, match=r"not an RPM package: /work/k\.rpm"):
+        rpm.extract(access(Answers({"--query": (1, "", "error: /work/k.rpm: not an rpm package\n")})), "/work/k.rpm", "/x")
