@@ -10,6 +10,7 @@ What apt and dpkg refuse, this refuses too: they make and read these files in th
 from __future__ import annotations
 
 import hashlib
+import io
 import lzma
 import shutil
 import tempfile
@@ -21,6 +22,7 @@ from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import BinaryIO
 
 from support.process import require, run
 
@@ -187,7 +189,7 @@ def build_deb(deb: Deb, path: Path) -> None:
 
 @dataclass(slots=True)
 class Served:
-    """A folder on http. `requests` are 'GET PATH' lines as they came; `broken` maps a path to the status that it gets instead."""
+    """A folder on http. `requests` are 'GET PATH' lines as they came; `broken` maps a path, or '*', to the status that it gets instead."""
 
     url: str
     requests: list[str] = field(default_factory=list)
@@ -205,12 +207,13 @@ def served(folder: Path) -> Iterator[Served]:
         def __init__(self, *args: object) -> None:
             super().__init__(*args, directory=str(folder))  # type: ignore[arg-type]
 
-        def do_GET(self) -> None:
-            served_folder.requests.append(f"GET {self.path}")
-            if (status := served_folder.broken.get(self.path)) is not None:
-                self.send_error(status)
-                return
-            super().do_GET()
+        def send_head(self) -> io.BytesIO | BinaryIO | None:
+            served_folder.requests.append(f"{self.command} {self.path}")
+            status = served_folder.broken.get(self.path, served_folder.broken.get("*"))
+            if status is None:
+                return super().send_head()
+            self.send_error(status)
+            return None
 
         def log_request(self, *_: object) -> None: ...
 

@@ -43,7 +43,7 @@ class Cache:
         try:
             head, _, body = path.read_bytes().partition(b"\n")
             fields = json.loads(head)
-        except (FileNotFoundError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         if fields.pop("sha256", "") != hashlib.sha256(body).hexdigest():
             return None
@@ -61,7 +61,7 @@ class Cache:
         try:
             with path.open("rb") as file:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return None
         if found == sha256:
             return path

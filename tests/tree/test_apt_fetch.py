@@ -1,0 +1,230 @@
+"""Downloads: conditional requests, digests, busy and broken servers, and a cache that several runs may share."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import stamina
+
+from driverforge_build.discover.cache import Cache, default_folder
+from driverforge_build.discover.fetch import ATTEMPTS, Blob, Fetcher, NotThere, shown
+from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
+from support.aptrepo import served
+
+URL = "http://mirror.site/debian/dists/bookworm/InRelease"
+YESTERDAY = "Fri, 20 Nov 2026 22:17:41 GMT"
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting() -> Iterator[None]:
+    with stamina.set_testing(True, attempts=ATTEMPTS):
+        yield
+
+
+class Server:
+    """Answers by a function, and remembers the requests."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.requests: list[httpx2.Request] = []
+        self._answer = answer
+
+    def fetcher(self, folder: Path, *, offline: bool = False) -> Fetcher:
+        def handle(request: httpx2.Request) -> httpx2.Response:
+            self.requests.append(request)
+            return self._answer(request)
+
+        return Fetcher(Cache(folder), offline=offline, transport=httpx2.MockTransport(handle))
+
+
+class Body(httpx2.SyncByteStream):
+    """A body that arrives in pieces; `torn` breaks it off at its end."""
+
+    def __init__(self, content: bytes, *, torn: bool = False) -> None:
+        self._content, self._torn = content, torn
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from (self._content[start : start + 3] for start in range(0, len(self._content), 3))
+        if self._torn:
+            raise httpx2.ReadError("connection reset")
+
+
+def sent(content: bytes) -> httpx2.Response:
+    return httpx2.Response(200, stream=Body(content))
+
+
+def blob(content: bytes, *urls: str) -> Blob:
+    return Blob(urls=urls or ("http://mirror.site/pool/a.deb",), sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [({"etag": '"7"'}, ("if-none-match", '"7"')), ({"last-modified": YESTERDAY}, ("if-modified-since", YESTERDAY))],
+)
+def test_a_document_is_asked_for_again_conditionally(tmp_path: Path, given: dict[str, str], asked: tuple[str, str]) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(304) if asked[0] in request.headers else httpx2.Response(200, headers=given, content=b"one")
+
+    server = Server(answer)
+    assert server.fetcher(tmp_path).document(URL) == b"one"
+    assert server.fetcher(tmp_path).document(URL) == b"one"
+    assert server.requests[1].headers[asked[0]] == asked[1]
+    assert len(server.requests) == 2
+
+
+def test_a_changed_document_replaces_the_kept_one(tmp_path: Path) -> None:
+    contents = iter([b"one", b"two"])
+    server = Server(lambda _: httpx2.Response(200, headers={"etag": '"1"'}, content=next(contents)))
+    assert [server.fetcher(tmp_path).document(URL) for _ in range(2)] == [b"one", b"two"]
+    assert server.fetcher(tmp_path, offline=True).document(URL) == b"two"
+
+
+def test_a_damaged_copy_is_not_believed(tmp_path: Path) -> None:
+    server = Server(lambda _: httpx2.Response(200, headers={"etag": '"1"'}, content=b"one"))
+    server.fetcher(tmp_path).document(URL)
+    (kept,) = (path for path in (tmp_path / "documents").iterdir())
+    kept.write_bytes(kept.read_bytes()[:-1])
+    assert server.fetcher(tmp_path).document(URL) == b"one"
+    assert "if-none-match" not in server.requests[-1].headers
+
+
+def test_offline_without_a_copy(tmp_path: Path) -> None:
+    server = Server(lambda _: httpx2.Response(200))
+    with pytest.raises(Unavailable, match="not in the cache"):
+        server.fetcher(tmp_path, offline=True).document(URL)
+    with pytest.raises(Unavailable, match="not in the cache"):
+        server.fetcher(tmp_path, offline=True).blob(blob(b"x"))
+    assert server.requests == []
+
+
+def test_a_blob_is_downloaded_once(tmp_path: Path) -> None:
+    server = Server(lambda _: sent(b"package"))
+    paths = {server.fetcher(tmp_path).blob(blob(b"package")) for _ in range(3)}
+    assert [path.read_bytes() for path in paths] == [b"package"]
+    assert len(server.requests) == 1
+
+
+def test_a_damaged_blob_is_downloaded_again(tmp_path: Path) -> None:
+    server = Server(lambda _: sent(b"package"))
+    path = server.fetcher(tmp_path).blob(blob(b"package"))
+    path.write_bytes(b"pack\0ge")
+    assert server.fetcher(tmp_path).blob(blob(b"package")).read_bytes() == b"package"
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("content", [b"packag", b"packagE", b"package and more"])
+def test_what_is_not_the_pinned_content_is_never_kept(tmp_path: Path, content: bytes) -> None:
+    server = Server(lambda _: sent(content))
+    with pytest.raises(TemporaryFailure, match="not what the signed index says") as told:
+        server.fetcher(tmp_path).blob(blob(b"package"))
+    assert any(hashlib.sha256(b"package").hexdigest() in line for line in told.value.details)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_the_plain_name_serves_where_there_is_no_by_hash(tmp_path: Path) -> None:
+    server = Server(lambda request: httpx2.Response(404) if "by-hash" in request.url.path else sent(b"index"))
+    urls = ("http://mirror.site/by-hash/SHA256/1", "http://mirror.site/Packages.xz")
+    assert server.fetcher(tmp_path).blob(blob(b"index", *urls)).read_bytes() == b"index"
+    assert [request.url.path for request in server.requests] == ["/by-hash/SHA256/1", "/Packages.xz"]
+
+
+def test_a_missing_document_is_told_at_once(tmp_path: Path) -> None:
+    server = Server(lambda _: httpx2.Response(404))
+    with pytest.raises(NotThere) as told:
+        server.fetcher(tmp_path).document(URL)
+    assert URL in told.value.brief
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(tmp_path: Path, status: int) -> None:
+    answers = iter([httpx2.Response(status), httpx2.Response(status), httpx2.Response(200, content=b"one")])
+    assert Server(lambda _: next(answers)).fetcher(tmp_path).document(URL) == b"one"
+
+
+def test_a_server_that_stays_busy_is_a_temporary_failure(tmp_path: Path) -> None:
+    server = Server(lambda _: httpx2.Response(503, headers={"retry-after": "1"}))
+    with pytest.raises(TemporaryFailure, match=r"mirror\.site is busy") as told:
+        server.fetcher(tmp_path).document(URL)
+    assert len(server.requests) == ATTEMPTS
+    assert told.value.exit_code == 75
+
+
+@pytest.mark.parametrize("status", [401, 403, 407])
+def test_a_refusal_is_not_repeated(tmp_path: Path, status: int) -> None:
+    server = Server(lambda _: httpx2.Response(status))
+    with pytest.raises(Unavailable, match="refuses"):
+        server.fetcher(tmp_path).document(URL)
+    assert len(server.requests) == 1
+
+
+def test_no_answer_is_a_temporary_failure(tmp_path: Path) -> None:
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("Name or service not known", request=request)
+
+    server = Server(answer)
+    with pytest.raises(TemporaryFailure, match=r"mirror\.site does not answer") as told:
+        server.fetcher(tmp_path).document(URL)
+    assert len(server.requests) == ATTEMPTS
+    assert any("Name or service not known" in line for line in told.value.details)
+
+
+def test_a_body_that_breaks_off_is_asked_for_again(tmp_path: Path) -> None:
+    answers = iter([httpx2.Response(200, stream=Body(b"pack", torn=True)), sent(b"package")])
+    assert Server(lambda _: next(answers)).fetcher(tmp_path).blob(blob(b"package")).read_bytes() == b"package"
+
+
+def test_passwords_are_not_shown(tmp_path: Path) -> None:
+    url = "http://user:secret@mirror.site/debian/x"
+    assert shown(url) == "http://user:***@mirror.site/debian/x"
+    with pytest.raises(NotThere) as told:
+        Server(lambda _: httpx2.Response(404)).fetcher(tmp_path).document(url)
+    assert "secret" not in told.value.render()
+
+
+def test_an_address_of_an_unknown_kind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="ftp"):
+        Fetcher(Cache(tmp_path)).document("ftp://mirror.site/debian")
+
+
+def test_file_addresses(tmp_path: Path) -> None:
+    (tmp_path / "a b").write_bytes(b"content")
+    fetcher = Fetcher(Cache(tmp_path / "cache"))
+    assert fetcher.document((tmp_path / "a b").as_uri()) == b"content"
+    assert fetcher.blob(blob(b"content", (tmp_path / "a b").as_uri())).read_bytes() == b"content"
+    with pytest.raises(NotThere):
+        fetcher.document((tmp_path / "nothing").as_uri())
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "blobs").write_text("in the way")
+    with pytest.raises(StorageFailed) as told:
+        Server(lambda _: sent(b"package")).fetcher(tmp_path).blob(blob(b"package"))
+    assert "--cache-dir" in told.value.resolution
+
+
+def test_a_real_server_answers_not_modified(tmp_path: Path) -> None:
+    """With sockets: truststore's context, streams and If-Modified-Since as they really are."""
+    folder = tmp_path / "mirror"
+    folder.mkdir()
+    (folder / "InRelease").write_text("one")
+    (folder / "a.deb").write_bytes(b"package" * 100_000)
+    with served(folder) as server:
+        fetcher = Fetcher(Cache(tmp_path / "cache"))
+        try:
+            assert [fetcher.document(f"{server.url}/InRelease") for _ in range(2)] == [b"one", b"one"]
+            assert fetcher.blob(blob(b"package" * 100_000, f"{server.url}/a.deb")).stat().st_size == 700_000
+        finally:
+            fetcher.close()
+        assert server.requests == ["GET /InRelease", "GET /InRelease", "GET /a.deb"]
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/me")
+    assert default_folder() == Path("/var/cache/me/driverforge")
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
+    assert default_folder() == Path.home() / ".cache/driverforge"

@@ -1,0 +1,263 @@
+"""`driverforge lock`, `plan` and `explain`, from the command line to the exit status, on a small Debian."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+import stamina
+
+from driverforge_build import cli
+from driverforge_build import lock as locks
+from support.aptrepo import Archive, Deb, SigningKey, served, signing_key
+from support.process import missing
+from support.sampledebian import BARE, MATRIX, NEW, OLD, SECURITY, publish, write_matrix
+
+PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
+pytestmark = pytest.mark.skipif(bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}")
+
+TARGET = "debian12-amd64"
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A matrix, its repositories, and a command line that points at both."""
+
+    folder: Path
+    archive: Archive
+    security: Archive
+    out: Callable[[], str]
+
+    @property
+    def lock(self) -> Path:
+        return self.folder / "site.lock.json"
+
+    def run(self, command: str, *arguments: str, mirror: str = "") -> tuple[int, str]:
+        """Exit status, and everything that was printed."""
+        words = [command, *arguments, "--matrix", str(self.folder / "site.yaml"), "--lock", str(self.lock)]
+        if command == "lock":
+            words += ["--cache-dir", str(self.folder / "cache"), "--keyring", str(self.archive.key.keyring)]
+            words += ["--mirror", f"debian12={mirror or self.archive.url}"]
+        return cli.run(words), self.out()
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    with signing_key(tmp_path_factory.mktemp("key") / "k") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path:
+    folder = tmp_path_factory.mktemp("mirror")
+    publish(Archive(folder / "debian", key), Archive(folder / "debian-security", key))
+    return folder
+
+
+@pytest.fixture
+def site(tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+    write_matrix(tmp_path)
+
+    def out() -> str:
+        captured = capsys.readouterr()
+        return captured.out + captured.err
+
+    with stamina.set_testing(True):
+        yield Site(tmp_path, Archive(published / "debian", key), Archive(published / "debian-security", key), out)
+
+
+@pytest.fixture
+def own(site: Site, key: SigningKey, published: Path) -> Site:
+    """A site whose repositories the test may change."""
+    for name in ("debian", "debian-security"):
+        shutil.copytree(published / name, site.folder / name)
+    return Site(site.folder, Archive(site.folder / "debian", key), Archive(site.folder / "debian-security", key), site.out)
+
+
+def target(site: Site) -> locks.TargetLock:
+    return locks.load(site.lock).targets[TARGET]
+
+
+def test_lock_pins_everything_that_a_build_downloads(site: Site) -> None:
+    status, told = site.run("lock")
+    assert status == 0, told
+    assert f"wrote {site.lock}" in told
+    pinned = target(site)
+    assert list(pinned.kernels) == [OLD, NEW]
+    assert pinned.without_headers == (BARE,)
+    roles = {role: [package.name for package in packages] for role, packages in pinned.drivers["535.261.03"].items()}
+    assert roles == {
+        "firmware": ["firmware-nvidia-gsp"],
+        "source": ["nvidia-kernel-dkms", "nvidia-open-kernel-dkms"],
+        "toolchain": ["binutils", "gcc-12", "libelf1", "make"],
+        "tools": ["kmod", "libc6", "libgcc-s1", "python3"],
+        "userspace": ["libcuda1", "libnvidia-ml1", "nvidia-alternative", "nvidia-modprobe"],
+    }
+    every = [package for packages in pinned.drivers["535.261.03"].values() for package in packages]
+    every += [package for kernel in pinned.kernels.values() for package in (*kernel.headers, kernel.image)]
+    places = {"bookworm": site.archive, "bookworm-security": site.security}
+    assert all((places[package.suite].folder / package.path).stat().st_size == package.size for package in every)
+    assert {package.version for package in every if package.name == "libnvidia-ml1"} == {"535.261.03-1"}
+
+
+def test_a_second_lock_changes_nothing_and_downloads_nothing_again(site: Site, published: Path) -> None:
+    with served(published) as server:
+        assert site.run("lock", mirror=f"{server.url}/debian")[0] == 0
+        first = site.lock.read_bytes()
+        assert sum("/pool/" in line for line in server.requests) == 2  # the two packages of common headers
+        server.requests.clear()
+        status, told = site.run("lock", mirror=f"{server.url}/debian")
+        assert (status, site.lock.read_bytes()) == (0, first)
+        assert "is up to date" in told
+        assert [line.rpartition("/")[2] for line in server.requests] == ["InRelease", "InRelease"]
+
+
+def test_the_security_archive_is_the_neighbour_of_the_main_one(site: Site, published: Path) -> None:
+    with served(published) as server:
+        site.run("lock", mirror=f"{server.url}/debian")
+        assert any(line.startswith("GET /debian-security/dists/bookworm-security/main/") for line in server.requests)
+        assert any(line.startswith("GET /debian-security/pool/main/") for line in server.requests)
+
+
+def test_offline_uses_the_cache(site: Site, published: Path) -> None:
+    with served(published) as server:
+        address = f"{server.url}/debian"
+        status, told = site.run("lock", "--offline", mirror=address)
+        assert (status, "not in the cache" in told) == (69, True)
+        assert site.run("lock", mirror=address)[0] == 0
+    first = site.lock.read_bytes()
+    site.lock.unlink()
+    assert site.run("lock", "--offline", mirror=address)[0] == 0
+    assert site.lock.read_bytes() == first
+
+
+def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, published: Path) -> None:
+    with served(published) as server:
+        server.broken["/debian-security/dists/bookworm-security/InRelease"] = 503
+        status, told = site.run("lock", mirror=f"{server.url}/debian")
+    assert status == 75
+    assert "discovery is degraded: 1 of the suites cannot be read now (bookworm-security)" in told
+    assert "--offline" in told
+    assert not site.lock.exists()
+
+
+def test_check_writes_nothing(own: Site) -> None:
+    assert own.run("lock", "--check") == (1, own.run("lock", "--check")[1])
+    assert not own.lock.exists()
+    assert own.run("lock")[0] == 0
+    assert own.run("lock", "--check")[0] == 0
+    before = own.lock.read_bytes()
+    publish(own.archive, own.security, extra=[Deb(name="make", version="4.4-1")])
+    status, told = own.run("lock", "--check")
+    assert (status, own.lock.read_bytes()) == (1, before)
+    assert "535.261.03: make 4.3-4 -> 4.4-1" in told
+
+
+def test_a_suite_that_lost_its_kernels_stops_the_run(own: Site) -> None:
+    assert own.run("lock")[0] == 0
+    before = own.lock.read_bytes()
+    publish(own.archive, own.security, newest=False)
+    status, told = own.run("lock")
+    assert (status, own.lock.read_bytes()) == (75, before)
+    assert "bookworm-security has 0 kernels of flavour cloud-amd64, the lock has 1" in told
+    assert own.run("lock", "--accept-shrink")[0] == 0
+    assert list(target(own).kernels) == [OLD]
+
+
+def test_a_frozen_mirror_is_read_on_request_only(own: Site) -> None:
+    past = datetime.now(timezone.utc) - timedelta(days=30)
+    own.security.publish("bookworm-security", {"main": list(SECURITY)}, date=past, valid_for=timedelta(days=7))
+    assert own.run("lock")[0] == 69
+    assert own.run("lock", "--accept-expired")[0] == 0
+
+
+def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
+    row = """\
+      - id: "535-other"
+        branch: "535"
+        version: 535.300.01
+        payload: packages
+        module_types: [open]
+        repositories: [bookworm]
+        modules: [{id: open, packages: [nvidia-open-kernel-dkms], tree: usr/src}]
+        userspace: [libcuda1]
+"""
+    write_matrix(site.folder, MATRIX.replace("  - id: ubuntu24.04", row + "  - id: ubuntu24.04").replace("535.261.03,", "535.300.01,", 1))
+    status, told = site.run("lock")
+    assert status == 1
+    assert "the repositories do not have libcuda1 535.300.01" in told
+    assert "they have 535.261.03-1 (bookworm)" in told
+    assert not site.lock.exists()
+    assert site.run("lock", "--keep-going")[0] == 1
+    assert list(target(site).drivers) == ["535.261.03"]
+    rows = json.loads(site.run("plan", "--json", "--select", "*-535.300.01-jit", "--skip", "ubuntu*")[1])["cells"]
+    assert [(row["verdict"], row["reason"]) for row in rows] == [("unknown", "the lock does not pin driver 535.300.01")]
+
+
+def test_lock_as_json(site: Site) -> None:
+    status, told = site.run("lock", "--json")
+    found = json.loads(told)
+    assert (status, found["changed"], found["problems"]) == (0, True, {})
+    assert found["targets"][TARGET]["kernels"] == [OLD, NEW]
+
+
+def test_a_mirror_without_the_suite(site: Site) -> None:
+    status, told = site.run("lock", mirror=f"{site.archive.url}-nowhere")
+    assert status == 69
+    assert "the mirror has no" in told
+
+
+def test_plan_reads_the_verdicts_off_the_lock(site: Site) -> None:
+    site.run("lock")
+    status, told = site.run("plan", "--select", "debian12-*")
+    assert status == 0
+    verdicts = {line.split()[0]: line.split()[1] for line in told.splitlines() if line.startswith("debian12")}
+    assert verdicts == {
+        "debian12-amd64-535.261.03-jit": "build",
+        f"debian12-amd64-535.261.03-{OLD}": "build",
+        f"debian12-amd64-535.261.03-{NEW}": "blocked",
+    }
+    assert "3 cells: 2 build, 1 blocked" in told
+    assert "warning (3 cells): branch 535 is past its end of life, 2026-06 (a page)" in told
+
+
+def test_plan_without_a_lock_names_the_command(site: Site) -> None:
+    status, told = site.run("plan")
+    assert status == 65
+    assert f"driverforge lock --lock {site.lock}" in told
+
+
+@pytest.mark.parametrize(("status", "verdict", "exit_status"), [(403, "unknown", 75), (404, "build", 0)])
+def test_plan_asks_the_registry(site: Site, status: int, verdict: str, exit_status: int) -> None:
+    site.run("lock")
+    with served(site.folder) as registry:
+        registry.broken["*"] = status
+        told = site.run("plan", "--select", f"debian12-*-{{{OLD},{NEW}}}", "--registry", f"{registry.url.removeprefix('http://')}/driver")
+    assert told[0] == exit_status
+    assert [line.split()[1] for line in told[1].splitlines()[:2]] == [verdict, "blocked"]
+    assert {line.split()[0] for line in registry.requests} == {"HEAD"}  # what is blocked is not asked about
+    assert all(f"-{OLD}-debian12-r" in line for line in registry.requests)
+
+
+def test_explain_prints_the_line_of_the_header(site: Site) -> None:
+    site.run("lock")
+    status, told = site.run("explain", f"debian12-amd64-535.261.03-{NEW}")
+    assert status == 0
+    assert (
+        "linux-headers-6.1.0-53-common 6.1.187-1: include/linux/pci.h:2: "
+        "pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)"
+    ) in told
+    assert "bookworm-security of 2026-11-20T12:00:00Z" in told
+    assert json.loads(site.run("explain", f"debian12-amd64-535.261.03-{NEW}", "--json")[1])["verdict"]["state"] == "blocked"
+
+
+def test_explain_of_no_cell(site: Site) -> None:
+    site.run("lock")
+    status, told = site.run("explain", f"debian12-amd64-535.261.03-{NEW}x")
+    assert status == 64
+    assert f"near: debian12-amd64-535.261.03-{NEW}" in told
