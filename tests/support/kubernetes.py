@@ -63,12 +63,13 @@ class Api:
             text = response.read().decode()
         return Answer(status=response.status, body=json.loads(text) if text.startswith("{") else text)
 
-    def create(self, manifest: str, *, dry_run: bool = False) -> Answer:
-        """Create the object of one YAML document; unknown and repeated fields are refused, as `kubectl --validate=strict` asks for."""
+    def apply(self, manifest: str, *, dry_run: bool = False) -> Answer:
+        """Apply one YAML document as `kubectl apply --server-side` does (201 created, 200 there already); refuses unknown and repeated fields."""
         found = yaml.safe_load(manifest)
+        metadata = found["metadata"]
+        collection = self.collection(found["apiVersion"], found["kind"], metadata.get("namespace", "default"))
         query = "fieldValidation=Strict&fieldManager=driverforge-test" + ("&dryRun=All" if dry_run else "")
-        collection = self.collection(found["apiVersion"], found["kind"], found["metadata"].get("namespace", "default"))
-        return self.request("POST", f"{collection}?{query}", manifest, kind="application/yaml")
+        return self.request("PATCH", f"{collection}/{metadata['name']}?{query}", manifest, kind="application/apply-patch+yaml")
 
     def collection(self, api_version: str, kind: str, namespace: str) -> str:
         """The path of all objects of a kind, from the server's discovery document. Raises LookupError for a kind that it does not know."""
@@ -132,9 +133,9 @@ def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[s
 
 def _write_files(folder: Path, api: Api) -> None:
     """One self-signed certificate that is its own CA and signs service account tokens; the only user; admission as strict as it gets."""
-    subject = ["-subj", "/CN=driverforge-test", "-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-addext", f"subjectAltName=IP:{_HOST}"]
-    curve = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "30"]
-    run("openssl", "req", "-x509", *curve, *subject, "-keyout", folder / "server.key", "-out", api.certificate)
+    usage = ["-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-addext", f"subjectAltName=IP:{_HOST}"]
+    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(folder / "server.key")]
+    run("openssl", "req", "-x509", "-subj", "/CN=driverforge-test", "-days", "30", *usage, *key, "-out", api.certificate)
     (folder / "tokens.csv").write_text(f'{api.token},admin,admin,"system:masters"\n')
     security = {
         "apiVersion": "pod-security.admission.config.k8s.io/v1",
