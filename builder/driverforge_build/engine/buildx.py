@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
 
 from driverforge_build.engine import images, process
 from driverforge_build.engine.ports import BuildJob, BuiltImage, Progress
@@ -37,7 +38,7 @@ class Buildx:
                 progress("exporting layers")
 
         process.run_logged(
-            bake_command(job, network=job.network or ("" if _has_bridge() else "host")),
+            bake_command(job, environment=os.environ, network=job.network or ("" if _has_bridge() else "host")),
             log=job.log,
             cwd=job.bake_file.parent,
             environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
@@ -51,9 +52,9 @@ class Buildx:
         return images.push(reference, remote, progress)
 
 
-def bake_command(job: BuildJob, *, network: str = "") -> list[str]:
+def bake_command(job: BuildJob, *, environment: Mapping[str, str], network: str = "") -> list[str]:
     """The command line of one build. Values of proxy variables are not in it: bake reads them from the environment."""
-    proxies = [name for name in PROXY_VARIABLES if os.environ.get(name)]
+    proxies = [name for name in PROXY_VARIABLES if environment.get(name)]
     return [
         *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain", "--load"),
         *(["--no-cache"] if job.no_cache else []),
@@ -76,5 +77,5 @@ def _has_bridge() -> bool:
 
 def _short(instruction: str) -> str:
     """What a RUN does, without its mounts."""
-    words = [word for word in instruction.split() if not word.startswith("--")]
+    words = [word for word in instruction.split() if not word.startswith("--mount=")]
     return " ".join(words)[:100]

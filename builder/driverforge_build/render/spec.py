@@ -101,7 +101,7 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str] |
 def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     """The downloads of a cell that the lock does not pin, one sentence each."""
     if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
-        problems = [f"the runfile of {cell.driver.version} has no sha256 for {cell.arch} in the matrix"]
+        problems = [f"the runfile of {cell.driver.version} has no `sha256: {{{cell.arch}: ...}}` in the matrix"]
     else:
         problems = []
     target = lock.target(cell.os.id, cell.arch)

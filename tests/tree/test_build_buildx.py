@@ -1,0 +1,108 @@
+"""The docker command as the builder drives it: a mock command on PATH, real processes, what is said when it fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_build.engine.buildx import Buildx
+from driverforge_build.engine.ports import BuildJob
+from driverforge_build.engine.process import run_logged
+from driverforge_core.errors import CommandFailed, StorageFailed, Unavailable
+from support.mockpath import MockPath
+
+OUTPUT = r"""
+case "$1 $2" in
+"network inspect") exit 0 ;;
+"buildx bake")
+	echo '#5 [userspace 2/7] RUN --mount=type=bind,source=pins/userspace,target=/x     /run/driverforge/scripts/fetch-pinned install /x'
+	echo '#6 [debian12-amd64-jit jit 1/4] COPY --link a /a'
+	echo '#7 exporting layers'
+	echo '#7 exporting layers 3.1s done'
+	env >"$ENVIRONMENT" ;;
+esac
+"""
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
+    mock = MockPath(tmp_path / "bin")
+    mock.folder.mkdir()
+    monkeypatch.setenv("PATH", f"{mock.folder}:/usr/bin:/bin")
+    monkeypatch.setenv("ENVIRONMENT", str(tmp_path / "environment"))
+    return mock
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> BuildJob:
+    return BuildJob(
+        cell="a", target="a", bake_file=tmp_path / "docker-bake.json", reference="driver:a", log=tmp_path / "logs/a.log", network="default"
+    )
+
+
+def test_steps_are_told_and_the_whole_output_is_logged(docker: MockPath, job: BuildJob) -> None:
+    docker.add("docker", OUTPUT)
+    told: list[str] = []
+    Buildx().build(job, told.append)
+    assert told == ["userspace 2/7 RUN /run/driverforge/scripts/fetch-pinned install /x", "jit 1/4 COPY --link a /a", "exporting layers"]
+    assert "#7 exporting layers 3.1s done" in job.log.read_text()
+    assert job.log.read_text().startswith(f"$ cd {job.bake_file.parent} && docker buildx bake --file docker-bake.json")
+    assert "BUILDX_NO_DEFAULT_ATTESTATIONS=1" in (job.bake_file.parent / "environment").read_text()
+
+
+def test_a_daemon_without_a_bridge_builds_on_the_hosts_network(docker: MockPath, job: BuildJob) -> None:
+    docker.add("docker", 'case "$1" in network) exit 1 ;; esac')
+    Buildx().build(replace(job, network=""), lambda _: None)
+    assert any("*.network=host --allow=network.host" in call for call in docker.calls("docker"))
+
+
+def test_failure_shows_command_status_last_lines_and_where_the_rest_is(docker: MockPath, job: BuildJob) -> None:
+    docker.add("docker", 'for n in $(seq 100); do echo "line $n"; done; echo "ERROR: it broke" >&2; exit 17')
+    with pytest.raises(CommandFailed, match="exited 17") as caught:
+        Buildx().build(job, lambda _: None)
+    details = caught.value.details
+    assert details[0].startswith("command: docker buildx bake")
+    assert details[1] == f"whole output: {job.log}"
+    assert details[-1] == "ERROR: it broke"
+    assert "line 1\n" in job.log.read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ('case "$1" in version) echo "Cannot connect to the Docker daemon" >&2; exit 1 ;; esac', "no docker engine answers"),
+        (
+            'case "$1" in version) echo 28.5.2 ;; buildx) echo "docker: unknown command: docker buildx" >&2; exit 1 ;; esac',
+            "no buildx plugin",
+        ),
+    ],
+)
+def test_an_engine_that_cannot_build_is_unavailable_with_what_to_install(docker: MockPath, script: str, said: str) -> None:
+    docker.add("docker", script)
+    with pytest.raises(Unavailable, match=said) as caught:
+        Buildx().check()
+    assert caught.value.exit_code == 69
+    assert "install Docker Engine 23 or newer" in caught.value.resolution
+    assert caught.value.details
+
+
+def test_no_docker_command_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="docker cannot be started") as caught:
+        Buildx().check()
+    assert caught.value.exit_code == 69
+
+
+def test_engine_names_its_versions(docker: MockPath) -> None:
+    docker.add("docker", 'case "$1" in version) echo 28.5.2 ;; buildx) echo "github.com/docker/buildx 0.29.1 abc" ;; esac')
+    assert Buildx().check() == "docker 28.5.2, buildx 0.29.1"
+
+
+def test_a_log_that_cannot_be_written_stops_before_the_command(docker: MockPath, tmp_path: Path) -> None:
+    docker.add("docker")
+    (tmp_path / "logs").write_text("a file, no folder")
+    with pytest.raises(StorageFailed, match="cannot be written"):
+        run_logged(["docker", "x"], log=tmp_path / "logs/a.log", cwd=tmp_path)
+    assert docker.calls("docker") == []

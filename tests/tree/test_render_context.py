@@ -1,0 +1,139 @@
+"""The folder on disk: exactly the context, with the image's times, whatever was there before."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import lock as locks
+from driverforge_build import resources
+from driverforge_build.lock import Lock
+from driverforge_build.matrix import load_matrix
+from driverforge_build.render.context import Context, context_of, write_context
+from driverforge_build.render.library import OWN, THIRD_PARTY, library_files
+from driverforge_build.render.spec import image_specs
+from driverforge_core.errors import StorageFailed
+from support.process import run
+from support.synthetic import all_cells, synthetic_lock
+
+ROOT = Path(__file__).parents[2]
+MATRIX = load_matrix()
+CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
+JIT = "debian12-amd64-535.261.03-jit"
+
+
+@pytest.fixture(scope="module")
+def lock() -> Lock:
+    return synthetic_lock(MATRIX)
+
+
+def context(key: str, lock: Lock) -> Context:
+    (image,) = image_specs([CELLS[key]], lock)
+    return context_of(image, resources.templates())
+
+
+def tree(folder: Path) -> dict[str, tuple[bytes, int, int]]:
+    return {
+        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777, int(path.stat().st_mtime))
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def test_folder_holds_exactly_the_context_with_the_images_times(tmp_path: Path, lock: Lock) -> None:
+    made = context(JIT, lock)
+    write_context(made, tmp_path / "a")
+    found = tree(tmp_path / "a")
+    assert found.keys() == made.entries.keys()
+    assert {time for _, _, time in found.values()} == {made.image.epoch}
+    assert found["scripts/fetch-pinned"][1] == 0o755
+    assert found["Dockerfile"][1] == 0o644
+
+
+def test_what_is_stale_goes_and_a_second_writing_changes_nothing(tmp_path: Path, lock: Lock) -> None:
+    write_context(context(JIT, lock), tmp_path)
+    (tmp_path / "lib/left/over").mkdir(parents=True)
+    (tmp_path / "lib/left/over/file.py").write_text("old")
+    (tmp_path / "Dockerfile").write_text("edited by hand")
+    write_context(context(JIT, lock), tmp_path)
+    first = tree(tmp_path)
+    assert not (tmp_path / "lib/left").exists()
+    write_context(context(JIT, lock), tmp_path)
+    assert tree(tmp_path) == first
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs /proc, a folder that even root cannot write to")
+def test_a_folder_that_cannot_be_written_says_so(lock: Lock) -> None:
+    with pytest.raises(StorageFailed, match="cannot be written") as caught:
+        write_context(context(JIT, lock), Path("/proc/self/driverforge"))
+    assert caught.value.resolution == "give another --output"
+
+
+def test_library_is_whole_pure_python_and_licensed() -> None:
+    files = library_files()
+    for name in OWN:
+        assert f"{name}/__init__.py" in files
+    for name in THIRD_PARTY:
+        assert f"{name}/__init__.py" in files or f"{name}.py" in files
+        assert any(path.startswith(f"licenses/{name}/") for path in files), f"{name} without its licence"
+    assert not any("__pycache__" in path or path.endswith((".so", ".pyc")) for path in files)
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "said"),
+    [("driverctl", ("init", "--help"), "usage: driverctl init"), ("nvidia-driver", ("--nonsense",), "nvidia-driver: ")],
+)
+def test_launcher_runs_the_program_from_the_images_library_alone(
+    tmp_path: Path, lock: Lock, program: str, words: tuple[str, ...], said: str
+) -> None:
+    """The library is elsewhere than in an image and the interpreter is ours; the rest of the script is what an image has."""
+    write_context(context(JIT, lock), tmp_path)
+    script = (tmp_path / f"bin/{program}").read_text().replace("/opt/driverforge/lib", str(tmp_path / "lib"))
+    command = ["sh", "-c", script.replace("/usr/bin/python3", sys.executable), program, *words]
+    (tmp_path / "os.py").write_text("raise SystemExit('the working folder is on the path')")
+    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    assert said in done.stdout + done.stderr
+
+
+def test_generate_writes_what_bake_wants(tmp_path: Path, lock: Lock) -> None:
+    (tmp_path / "l.json").write_text(locks.dump(lock))
+    command = [sys.executable, "-c", "from driverforge_build.cli import main; main()", "generate", "--lock", tmp_path / "l.json", "--json"]
+    select = ["--select", "debian12-amd64-535.261.03-jit", "--select", "debian12-amd64-535.261.03-6.1.0-50-cloud-amd64"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("builder", "entrypoints"))}
+    base = ["--base", "debian12=registry.site/debian:bookworm"]
+    planned = subprocess.run([*command, *select, "--output", tmp_path / "out", "--plan"], env=environment, capture_output=True, check=True)
+    assert not (tmp_path / "out").exists()
+    assert not json.loads(planned.stdout)["written"]
+    done = subprocess.run([*command, *select, *base, "--output", tmp_path / "out"], env=environment, capture_output=True, check=True)
+    document = json.loads(done.stdout)
+    bake = json.loads((tmp_path / "out/docker-bake.json").read_text())
+    assert [image["target"] for image in document["images"]] == bake["group"]["default"]["targets"]
+    for image in document["images"]:
+        text = Path(image["folder"], "Dockerfile").read_text()
+        assert "ARG BASE_IMAGE=registry.site/debian:bookworm\n" in text
+        assert image["inputs"] == bake["target"][image["target"]]["labels"]["io.driverforge.inputs"]
+
+
+def tool(name: str) -> str:
+    """A linter of the development environment; pip puts it beside the interpreter."""
+    found = shutil.which(name, path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    return found or pytest.skip(f"needs {name}: pip install --group dev")
+
+
+def test_golden_dockerfiles_are_hadolint_clean() -> None:
+    files = sorted((ROOT / "tests/golden").glob("*/Dockerfile"))
+    assert files
+    run(tool("hadolint"), "--config", ROOT / ".hadolint.yaml", *files)
+
+
+def test_scripts_of_the_build_are_shellcheck_clean() -> None:
+    folder = resources.templates()
+    scripts = [path for path in folder.glob("scripts/*") if path.read_text().startswith("#!/bin/sh")]
+    assert len(scripts) == 4
+    run(tool("shellcheck"), *scripts, *folder.glob("*/manager"))

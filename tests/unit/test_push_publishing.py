@@ -1,0 +1,160 @@
+"""Pushing: a tag that is written once, a tag that moves, and a registry that does not answer is never taken for an empty one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from driverforge_build import resources
+from driverforge_build.engine.ports import BuiltImage
+from driverforge_build.matrix import load_matrix
+from driverforge_build.publishing import alias_tag_of, move_alias, push_all, push_image
+from driverforge_build.render.bake import immutable_tag_of, local_reference
+from driverforge_build.render.context import Context, context_of
+from driverforge_build.render.spec import image_specs
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, UsageError
+from driverforge_oci.client import OCI_INDEX, RegistryClient
+from driverforge_oci.reference import Reference
+from driverforge_oci.session import Session
+from driverforge_oci.transport import Request, Response
+from support.fakeengine import FakeEngine, store_image
+from support.memoryregistry import HOST, MemoryRegistry, answer
+from support.synthetic import all_cells, synthetic_lock
+
+MATRIX = load_matrix()
+LOCK = synthetic_lock(MATRIX)
+CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
+
+
+def context(key: str) -> Context:
+    (image,) = image_specs([CELLS[key]], LOCK)
+    return context_of(image, resources.templates())
+
+
+JIT = context("debian12-amd64-535.261.03-jit")
+PRECOMPILED = context("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64")
+
+
+def built(*contexts: Context, trouble: Callable[[Request], Response | None] = lambda _: None) -> FakeEngine:
+    engine = FakeEngine(registry=MemoryRegistry(trouble=trouble))
+    for made in contexts:
+        reference = local_reference(made)
+        labels = {"io.driverforge.inputs": made.inputs}
+        engine.images[reference] = BuiltImage(reference=reference, id="sha256:1", size=1, layers=(), labels=labels)
+    return engine
+
+
+def client(engine: FakeEngine) -> RegistryClient:
+    return RegistryClient(Session(engine.registry, {}))
+
+
+def push(engine: FakeEngine, made: Context = JIT) -> object:
+    return push_image(made, HOST, engine, client(engine), lambda _: None)
+
+
+@pytest.mark.parametrize(
+    ("key", "alias"),
+    [
+        ("debian12-amd64-535.261.03-jit", "535.261.03-debian12"),
+        ("debian12-amd64-535.261.03-6.12.95+deb12-cloud-amd64", "535-6.12.95_deb12-cloud-amd64-debian12"),
+        ("ubuntu24.04-amd64-580.173.02-6.8.0-106-generic", "580-6.8.0-106-generic-ubuntu24.04"),
+        ("rhel9-arm64-550.163.01-5.14.0-687.5.1.el9_8.aarch64+64k", "550.163.01-5.14.0-687.5.1.el9_8.aarch64_64k-rhel9"),
+    ],
+)
+def test_alias_is_the_tag_that_the_operator_asks_for(key: str, alias: str) -> None:
+    assert alias_tag_of(context(key)) == alias
+
+
+def test_push_writes_the_immutable_tag_and_lets_the_alias_stand_for_it() -> None:
+    engine = built(PRECOMPILED)
+    report = push_image(PRECOMPILED, HOST, engine, client(engine), lambda _: None)
+    assert engine.pushed == [f"{HOST}/driver:{immutable_tag_of(PRECOMPILED)}"]
+    assert (report.sent, report.moved) == (True, True)
+    assert report.alias == f"{HOST}/driver:535-6.1.0-50-cloud-amd64-debian12"
+    media_type, data = engine.registry.manifests["driver", "535-6.1.0-50-cloud-amd64-debian12"]
+    assert media_type == OCI_INDEX
+    (entry,) = json.loads(data)["manifests"]
+    assert entry["digest"] == report.digest
+    assert entry["platform"] == {"os": "linux", "architecture": "amd64"}
+
+
+def test_what_the_registry_has_is_not_sent_again() -> None:
+    engine = built(JIT)
+    push(engine)
+    engine.images.clear()  # the second time not even the engine needs it
+    again = push_image(JIT, HOST, engine, client(engine), lambda _: None)
+    assert len(engine.pushed) == 1
+    assert (again.sent, again.moved) == (False, False)
+
+
+def test_an_immutable_tag_with_other_content_is_never_overwritten() -> None:
+    engine = built(JIT)
+    place = Reference.parse(f"{HOST}/driver:{immutable_tag_of(JIT)}")
+    store_image(engine.registry, place, {"io.driverforge.inputs": "0" * 64})
+    before = dict(engine.registry.manifests)
+    with pytest.raises(InputError, match="never overwritten") as caught:
+        push(engine)
+    assert f"its inputs: {'0' * 64}" in caught.value.details
+    assert engine.registry.manifests == before
+    assert engine.pushed == []
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
+def test_a_registry_that_does_not_say_gets_nothing(status: int) -> None:
+    engine = built(JIT, trouble=lambda _: answer(status))
+    with pytest.raises(TemporaryFailure, match="does not say") as caught:
+        push(engine)
+    assert caught.value.exit_code == 75
+    assert engine.pushed == []
+
+
+def test_an_image_that_is_not_built_names_the_command() -> None:
+    with pytest.raises(UsageError, match="is not built") as caught:
+        push(built())
+    assert caught.value.resolution == "driverforge build --select 'debian12-amd64-535.261.03-jit'"
+
+
+def test_an_image_built_from_something_else_is_refused() -> None:
+    engine = built(JIT)
+    local = local_reference(JIT)
+    engine.images[local] = replace(engine.images[local], labels={"io.driverforge.inputs": "1" * 64})
+    with pytest.raises(InputError, match="was not built from"):
+        push(engine)
+
+
+def test_alias_keeps_other_architectures() -> None:
+    engine = FakeEngine()
+    registry = client(engine)
+    alias = Reference.parse(f"{HOST}/driver:535.261.03-debian12")
+    for arch in ("arm64", "amd64"):
+        store_image(engine.registry, alias.with_tag(arch), {}, arch=arch)
+        move_alias(registry, alias, registry.get_manifest(alias.with_tag(arch)), f"linux/{arch}")
+    index = registry.get_manifest(alias)
+    assert [child.platform for child in index.children] == ["linux/amd64", "linux/arm64"]
+    newer = store_image(engine.registry, alias.with_tag("newer"), {"n": "1"})
+    _, moved = move_alias(registry, alias, registry.get_manifest(alias.with_tag("newer")), "linux/amd64")
+    assert moved
+    assert registry.resolve(alias, "linux/amd64").digest == newer
+    assert registry.resolve(alias, "linux/arm64").digest == index.children[1].digest
+
+
+def test_alias_that_is_a_plain_image_becomes_an_index_with_both() -> None:
+    engine = FakeEngine()
+    registry = client(engine)
+    alias = Reference.parse(f"{HOST}/driver:535.261.03-debian12")
+    old = store_image(engine.registry, alias, {}, arch="arm64")
+    store_image(engine.registry, alias.with_tag("new"), {})
+    move_alias(registry, alias, registry.get_manifest(alias.with_tag("new")), "linux/amd64")
+    assert registry.resolve(alias, "linux/arm64").digest == old
+
+
+@pytest.mark.parametrize(("keep_going", "pushed"), [(False, 0), (True, 1)])
+def test_keep_going_pushes_the_others(keep_going: bool, pushed: int) -> None:
+    engine = built(PRECOMPILED)
+    reports, errors = push_all([JIT, PRECOMPILED], HOST, engine, client(engine), keep_going=keep_going, progress=lambda _: None)
+    assert len(reports) == pushed
+    assert list(errors) == [JIT.image.id]
+    assert isinstance(errors[JIT.image.id], DriverforgeError)
