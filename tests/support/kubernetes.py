@@ -64,7 +64,7 @@ class Api:
         return Answer(status=response.status, body=json.loads(text) if text.startswith("{") else text)
 
     def apply(self, manifest: str, *, dry_run: bool = False) -> Answer:
-        """Apply one YAML document as `kubectl apply --server-side` does (201 created, 200 there already); refuses unknown and repeated fields."""
+        """Apply a YAML document as `kubectl apply --server-side` does (201 new, 200 there already); refuses unknown and repeated fields."""
         found = yaml.safe_load(manifest)
         metadata = found["metadata"]
         collection = self.collection(found["apiVersion"], found["kind"], metadata.get("namespace", "default"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from driverforge_core.errors import InputError, Unavailable
 from support import cache
-from support.process import missing, require, run
+from support.process import missing, run
 
 FULL = "DRIVERFORGE_FULL"  # 1: make what is dear to make; set by `hack/test --full`
 PROGRAMS = "DRIVERFORGE_CLUSTER_BIN"  # a folder with kube-apiserver and etcd, used instead of the cache's
@@ -31,7 +31,7 @@ _FLAGS = (
     "-gcflags=all=-l -dwarf=false",  # no inlining, no debug data: half the time to compile
     f"-ldflags=-s -w {' '.join(f'-X k8s.io/component-base/version.{name}={value}' for name, value in _STAMP.items())}",
 )
-_RESOLUTION = f"hack/test --full (or {FULL}=1 in pytest's environment) compiles them; {PROGRAMS} names a folder that has them"
+_ELSEWHERE = f"{PROGRAMS} names a folder that has them"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,8 @@ def programs(environ: Mapping[str, str] = os.environ) -> Programs:
         if gone := missing(str(found.apiserver), str(found.etcd)):
             raise InputError(f"{PROGRAMS} names a folder without programs", details=gone)
         return found
-    require("go")
+    if missing("go"):
+        raise Unavailable(f"no go here to compile kube-apiserver {VERSION} and etcd", resolution=f"install Go 1.24 or newer; {_ELSEWHERE}")
     toolchain = run("go", "env", "GOVERSION", "GOOS", "GOARCH").stdout.split()
     inputs = {"kubernetes": VERSION, "go": toolchain, "packages": _PACKAGES, "flags": _FLAGS}
     return _in(cache.cached("cluster", inputs, _compile if environ.get(FULL) == "1" else _refuse))
@@ -63,7 +64,11 @@ def _in(folder: Path) -> Programs:
 
 
 def _refuse(folder: Path) -> None:
-    raise Unavailable(f"kube-apiserver {VERSION} and etcd are not in the cache", details=[str(folder.parent)], resolution=_RESOLUTION)
+    raise Unavailable(
+        f"kube-apiserver {VERSION} and etcd are not in the cache",
+        details=[str(folder.parent)],
+        resolution=f"hack/test --full cluster compiles them, in about 5 minutes and 3 GB; {_ELSEWHERE}",
+    )
 
 
 def _compile(folder: Path) -> None:

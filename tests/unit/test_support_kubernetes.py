@@ -1,0 +1,61 @@
+"""The bench's API server: what can be checked without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import InputError
+from support.kubernetes import documents
+from support.kubernetes_build import PROGRAMS, module_file, programs
+
+UPSTREAM = """\
+module k8s.io/kubernetes
+
+go 1.24.0
+
+require (
+	go.etcd.io/etcd/server/v3 v3.6.4 // indirect
+	k8s.io/api v0.0.0
+)
+
+replace (
+	k8s.io/api => ./staging/src/k8s.io/api
+	k8s.io/kube-proxy => ./staging/src/k8s.io/kube-proxy
+)
+"""
+
+BUILDABLE = """\
+module cluster
+
+go 1.24.0
+
+require (
+	go.etcd.io/etcd/server/v3 v3.6.4 // indirect
+	k8s.io/api v0.0.0
+)
+
+replace (
+	k8s.io/api => k8s.io/api v0.34.4
+	k8s.io/kube-proxy => k8s.io/kube-proxy v0.34.4
+)
+
+require k8s.io/kubernetes v1.34.4
+"""
+
+
+def test_folders_that_the_proxy_lacks_become_published_modules() -> None:
+    assert module_file(UPSTREAM, "1.34.4") == BUILDABLE
+
+
+def test_documents_keep_their_text_and_comments_alone_are_none() -> None:
+    text = "# about\n---\na: 1\na: 2\n---\n# nothing\n--- \nb: |\n  ---\n"
+    assert documents(text) == ["a: 1\na: 2\n", "b: |\n  ---\n"]
+
+
+def test_a_named_folder_without_programs_is_the_users_mistake(tmp_path: Path) -> None:
+    (tmp_path / "etcd").touch(mode=0o755)
+    with pytest.raises(InputError) as caught:
+        programs({PROGRAMS: str(tmp_path)})
+    assert caught.value.details == (str(tmp_path / "kube-apiserver"),)
