@@ -13,6 +13,7 @@ import hashlib
 import io
 import lzma
 import shutil
+import ssl
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -196,9 +197,23 @@ class Served:
     broken: dict[str, int] = field(default_factory=dict)
 
 
+def self_signed(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that is its own authority, with its key in the same file."""
+    folder.mkdir(parents=True)
+    path = folder / "server.pem"
+    subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    run("openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-keyout", path, "-out", folder / "only.pem", *subject)
+    path.write_text(path.read_text() + (folder / "only.pem").read_text())
+    return path
+
+
 @contextmanager
-def served(folder: Path) -> Iterator[Served]:
-    """Serve a folder on a free port of 127.0.0.1 while the block runs; If-Modified-Since is answered as servers do."""
+def served(folder: Path, *, certificate: Path | None = None) -> Iterator[Served]:
+    """Serve a folder on a free port of 127.0.0.1 while the block runs; If-Modified-Since is answered as servers do.
+
+    With a certificate (and its key in the same file) over https.
+    """
     served_folder = Served(url="")
 
     class Handler(SimpleHTTPRequestHandler):
@@ -220,9 +235,13 @@ def served(folder: Path) -> Iterator[Served]:
         def log_error(self, *_: object) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
-    served_folder.url = f"http://127.0.0.1:{server.server_address[1]}"
+    served_folder.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}"
     try:
         yield served_folder
     finally:

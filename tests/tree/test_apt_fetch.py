@@ -13,7 +13,8 @@ import stamina
 from driverforge_build.discover.cache import Cache, default_folder
 from driverforge_build.discover.fetch import ATTEMPTS, Blob, Fetcher, NotThere, shown
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
-from support.aptrepo import served
+from support.aptrepo import self_signed, served
+from support.process import missing
 
 URL = "http://mirror.site/debian/dists/bookworm/InRelease"
 YESTERDAY = "Fri, 20 Nov 2026 22:17:41 GMT"
@@ -228,3 +229,37 @@ def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
     assert default_folder() == Path("/var/cache/me/driverforge")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     assert default_folder() == Path.home() / ".cache/driverforge"
+
+
+def test_a_proxy_from_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy is asked for whole addresses; this one is a folder with such names."""
+    document = tmp_path / "http:/mirror.site/debian/InRelease"
+    document.parent.mkdir(parents=True)
+    document.write_text("through the proxy")
+    with served(tmp_path) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url)
+        monkeypatch.delenv("no_proxy", raising=False)
+        fetcher = Fetcher(Cache(tmp_path / "cache"))
+        try:
+            assert fetcher.document("http://mirror.site/debian/InRelease") == b"through the proxy"
+        finally:
+            fetcher.close()
+
+
+@pytest.mark.skipif(bool(missing("openssl")), reason="not installed: openssl")
+def test_a_sites_own_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "InRelease").write_text("over TLS")
+    certificate = self_signed(tmp_path / "tls")
+    with served(tmp_path, certificate=certificate) as server:
+        strict = Fetcher(Cache(tmp_path / "cache"))
+        with pytest.raises(Unavailable, match="a certificate that this machine does not trust") as told:
+            strict.document(f"{server.url}/InRelease")
+        strict.close()
+        assert "SSL_CERT_FILE" in told.value.resolution
+        assert told.value.exit_code == 69
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        trusting = Fetcher(Cache(tmp_path / "cache"))
+        try:
+            assert trusting.document(f"{server.url}/InRelease") == b"over TLS"
+        finally:
+            trusting.close()

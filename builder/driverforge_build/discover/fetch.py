@@ -180,11 +180,7 @@ class Fetcher:
             except httpx2.UnsupportedProtocol as error:
                 raise InputError(f"{shown(url)}: {error}", resolution="give an http://, https:// or file:// address") from error
             except httpx2.TransportError as error:
-                raise TemporaryFailure(
-                    f"{_host(url)} does not answer",
-                    details=[shown(url), f"{type(error).__name__}: {error}"],
-                    resolution="check the network, the proxy (http_proxy, https_proxy, no_proxy) and the mirror, or use --offline",
-                ) from error
+                raise _no_answer(url, error) from error
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call, again after a growing pause while its failure is one that passes."""
@@ -220,6 +216,21 @@ def _client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
         follow_redirects=True,
         transport=transport,
         headers={"User-Agent": f"driverforge/{__version__}", "Accept-Encoding": "identity"},
+    )
+
+
+def _no_answer(url: str, error: httpx2.TransportError) -> Unavailable:
+    details = [shown(url), f"{type(error).__name__}: {error}"]
+    if "CERTIFICATE_VERIFY_FAILED" in str(error):
+        return Unavailable(
+            f"{_host(url)} shows a certificate that this machine does not trust",
+            details=details,
+            resolution="add your site's authority to the system's, or name its file: SSL_CERT_FILE=/path/ca.pem",
+        )
+    return TemporaryFailure(
+        f"{_host(url)} does not answer",
+        details=details,
+        resolution="check the network, the proxy (http_proxy, https_proxy, no_proxy) and the mirror, or use --offline",
     )
 
 
