@@ -33,21 +33,71 @@ POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
 KO_DEPENDS = {"nvidia": "i2c_core", "nvidia-uvm": "nvidia", "nvidia-modeset": "nvidia", "nvidia-peermem": "nvidia"}
 
 
+class Killed(BaseException):
+    """kill -9: nothing may catch it."""
+
+
+@dataclass
+class Fuse:
+    """Burns at every change that is made to the node; `changes` is how many more it lets through, None is any number."""
+
+    changes: int | None = None
+
+    def burn(self) -> None:
+        if self.changes is not None:
+            if self.changes == 0:
+                raise Killed
+            self.changes -= 1
+
+
 class FakeFiles(RootedFiles):
     """`RootedFiles` with places: the longest prefix decides in which real folder a path lies, so mounts can be played."""
 
-    def __init__(self, places: dict[str, Path], root: str = "/") -> None:
+    def __init__(self, places: dict[str, Path], fuse: Fuse, root: str = "/") -> None:
         super().__init__(root, beneath="/nowhere")
         self.places = places
-        self.devices: dict[str, tuple[int, int]] = {}
+        self.fuse = fuse
 
     def _outside(self, path: str) -> str:
         whole = (self.root.rstrip("/") + path).rstrip("/") or "/"
         place = max((p for p in self.places if whole == p or whole.startswith(p.rstrip("/") + "/")), key=len)
         return str(self.places[place]) + whole[len(place.rstrip("/")) :]
 
+    def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Without the fsyncs: nothing here outlives the test, and they are most of its time."""
+        self.fuse.burn()
+        target = Path(self._outside(self.resolve(path)))
+        temporary = target.with_name(f".{target.name}.new")
+        temporary.write_bytes(data)
+        temporary.replace(target)
+
+    def write_in_place(self, path: str, data: bytes) -> None:
+        self.fuse.burn()
+        super().write_in_place(path, data)
+
+    def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
+        self.fuse.burn()
+        super().make_dirs(path, mode=mode)
+
+    def copy(self, source: str, target: str) -> None:
+        self.fuse.burn()
+        super().copy(source, target)
+
+    def symlink(self, target: str, link: str) -> None:
+        self.fuse.burn()
+        super().symlink(target, link)
+
+    def remove(self, path: str) -> None:
+        self.fuse.burn()
+        super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        self.fuse.burn()
+        super().remove_tree(path)
+
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         """mknod needs root: the file holds its numbers."""
+        self.fuse.burn()
         target = Path(self.real(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(f"{major}:{minor}")
@@ -78,14 +128,13 @@ class FakeKernel:
 
     def loaded(self) -> Mapping[str, LoadedModule]:
         opened = list(self.references())
-        return {
-            name: replace(m, refcount=m.refcount + len(m.holders) + opened.count(name)) for name, m in self.loaded_modules.items()
-        }
+        return {name: replace(m, refcount=m.refcount + len(m.holders) + opened.count(name)) for name, m in self.loaded_modules.items()}
 
     def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
         name = normalise(name)
         if name in self.loaded_modules:
             return
+        self.files.fuse.burn()
         self.calls.append(f"insert {name}")
         if name in self.refuses:
             raise CommandFailed(f"could not insert the module {name}", details=self.refuses[name])
@@ -111,6 +160,7 @@ class FakeKernel:
         return read_modinfo(self.files.read_bytes(index[name]))
 
     def remove(self, name: str) -> None:
+        self.files.fuse.burn()
         self.calls.append(f"remove {name}")
         module = self.loaded()[name]
         if module.holders:
@@ -134,20 +184,25 @@ class FakeKernel:
     def kernel_log(self) -> tuple[str, ...]:
         return ()
 
+    def _show(self, path: str, text: str | None) -> None:
+        target = Path(self.files.real(path))
+        if text is None:
+            target.unlink(missing_ok=True)
+        else:
+            target.write_text(text)
+
     def show(self) -> None:
-        """/proc/devices and /proc/driver/nvidia as the loaded modules make them."""
+        """/proc/devices and /proc/driver/nvidia as the loaded modules make them; the kernel cannot be killed half-way."""
         lines = ["Character devices:", "  1 mem"]
         if "nvidia" in self.loaded_modules:
             lines.append("195 nvidia-frontend")
         if "nvidia_uvm" in self.loaded_modules:
             lines.append("511 nvidia-uvm")
-        self.files.write_atomic("/proc/devices", "\n".join([*lines, "", "Block devices:", "254 virtblk", ""]).encode())
-        self.files.remove("/proc/driver/nvidia/version")
-        self.files.remove("/sys/module/nvidia/refcnt")
-        if "nvidia" in self.loaded_modules:
-            kind = "UNIX Open Kernel Module for x86_64" if self.open_type else "UNIX x86_64 Kernel Module"
-            self.files.write_atomic("/proc/driver/nvidia/version", f"NVRM version: NVIDIA {kind}  {DRIVER}\n".encode())
-            self.files.write_atomic("/sys/module/nvidia/refcnt", b"0\n")
+        there = "nvidia" in self.loaded_modules
+        kind = "UNIX Open Kernel Module for x86_64" if self.open_type else "UNIX x86_64 Kernel Module"
+        self._show("/proc/devices", "\n".join([*lines, "", "Block devices:", "254 virtblk", ""]))
+        self._show("/proc/driver/nvidia/version", f"NVRM version: NVIDIA {kind}  {DRIVER}\n" if there else None)
+        self._show("/sys/module/nvidia/refcnt", "0\n" if there else None)
 
 
 @dataclass
@@ -167,16 +222,19 @@ class FakeMounts:
         )
 
     def rbind(self, source: str, target: str) -> None:
+        self.files.fuse.burn()
         self.calls.append(f"rbind {source} {target}")
         origin = Path(self.files.real(source))
         self.made.append(target)
         self.places[target] = origin
 
     def set_propagation(self, target: str, kind: str, *, recursive: bool = False) -> None:
+        self.files.fuse.burn()
         self.calls.append(f"{kind} {target}")
         self.propagation[target] = kind
 
     def unmount(self, target: str, *, lazy: bool = False) -> None:
+        self.files.fuse.burn()
         self.calls.append(f"unmount {target}")
         if target not in self.made:
             raise CommandFailed(f"failed: umount {target}", details=["Invalid argument (errno EINVAL)"])
@@ -338,7 +396,7 @@ class FakeNode:
 
     @property
     def host(self) -> Host:
-        node = FakeFiles(self.places, NODE)
+        node = FakeFiles(self.places, self.files.fuse, NODE)
         return Host(
             commands=self.commands, files=self.files, node=node, mounts=self.mounts, modules=self.kernel, processes=self.processes,
             services=self.services, clock=self.clock, environ=self.environ,
@@ -370,7 +428,7 @@ def fake_node(folder: Path, *, gpu: bool = True) -> FakeNode:
     places = {"/proc": folder / "proc", "/sys": folder / "sys", "/run/nvidia": folder / "run-nvidia", NODE: folder / "node"}
     for place in places.values():
         place.mkdir(parents=True)
-    files = FakeFiles(places)
+    files = FakeFiles(places, Fuse())
     processes = FakeProcesses()
     kernel = FakeKernel(files=files, references=processes.open_devices)
     node = FakeNode(

@@ -28,6 +28,7 @@ class Journal:
 
     loading: str = ""  # configuration digest under which modules were inserted since the last time none were loaded
     firmware_path_before: str | None = None  # the kernel's firmware search path before we set it; None: we did not
+    firmware: tuple[str, ...] = ()  # firmware files that we wrote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from driverforge_node.driver import paths
 from driverforge_node.driver import steps as s
 from driverforge_node.driver.facts import Facts, Wanted
 from driverforge_node.driver.observe import observe
-from driverforge_node.driver.plan import Blocked, Done, Steps, next_steps
+from driverforge_node.driver.plan import Blocked, Done, Steps, next_steps, restore_firmware
 from driverforge_node.driver.use import removal_order
 from driverforge_node.host.ports import Host
 
@@ -72,8 +72,8 @@ def undo_steps(before: Facts, now: Facts) -> tuple[s.Step, ...]:
     if not before.loaded and (now.digest or now.journal.loading):
         found.append(s.ForgetLoad())
     found += [s.RemoveModule(name=name) for name in removal_order(new)]
-    if now.journal.firmware_path_before is not None and before.journal.firmware_path_before is None:
-        found.append(s.RestoreFirmwarePath(value=now.journal.firmware_path_before))
+    if not before.loaded:
+        found += restore_firmware(now.journal)
     if not before.state_left:
         found.append(s.RemoveState())
     return tuple(found)

@@ -198,7 +198,11 @@ def read_journal(files: Files) -> Journal:
         data = json.loads(read(files, paths.JOURNAL) or "{}")
     except json.JSONDecodeError:
         data = {}
-    return Journal(loading=data.get("loading", ""), firmware_path_before=data.get("firmware_path_before"))
+    return Journal(
+        loading=data.get("loading", ""),
+        firmware_path_before=data.get("firmware_path_before"),
+        firmware=tuple(data.get("firmware", ())),
+    )
 
 
 def missing_firmware(files: Files, image: ImageFacts | None, driver: str) -> tuple[str, ...]:

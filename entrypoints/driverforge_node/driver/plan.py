@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_core.names import NVIDIA_MODULES, normalise
 from driverforge_node.driver import steps, tree, use
-from driverforge_node.driver.facts import Facts, Source, Wanted
+from driverforge_node.driver.facts import Facts, Journal, Source, Wanted
 from driverforge_node.driver.observe import FRONTEND_MAJOR
 from driverforge_node.driver.preflight import not_root, preflight
 from driverforge_node.driver.source import Choice, choose, type_order
@@ -96,12 +96,17 @@ def _towards_absent(facts: Facts, wanted: Wanted) -> Plan:
     if error:
         away = (*not_ready, *_unmount(facts))
         return Steps(steps=away) if away else Done(left=use.evidence(facts))
-    before = facts.journal.firmware_path_before
-    restore = (steps.RestoreFirmwarePath(value=before),) if before is not None else ()
-    away = (*not_ready, *_unmount(facts), *_unload(facts), *restore)
+    away = (*not_ready, *_unmount(facts), *_unload(facts), *restore_firmware(facts.journal))
     if away:
         return Steps(steps=away, unknown=("whether all that holds",))
     return Steps(steps=(steps.RemoveState(),)) if facts.state_left else Done()
+
+
+def restore_firmware(journal: Journal) -> tuple[Step, ...]:
+    """Back to the kernel's own search path, and without the files that we wrote."""
+    before = journal.firmware_path_before
+    restore = (steps.RestoreFirmwarePath(value=before),) if before is not None else ()
+    return (*restore, *((steps.RemoveFirmware(files=journal.firmware),) if journal.firmware else ()))
 
 
 def _unmount(facts: Facts) -> tuple[Step, ...]:

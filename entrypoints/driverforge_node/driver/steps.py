@@ -12,6 +12,7 @@ from driverforge_node.driver import journal, paths
 from driverforge_node.driver import tree as load_tree
 from driverforge_node.driver.diagnose import explain_insert
 from driverforge_node.driver.facts import Daemon, Source
+from driverforge_node.driver.observe import read_journal
 from driverforge_node.host.ports import Host
 
 STAGED = f"{paths.STAGE}/root"
@@ -168,8 +169,27 @@ class WriteFirmware:
 
     def apply(self, host: Host) -> None:
         host.files.make_dirs(f"{paths.FIRMWARE}/{self.driver}")
+        written = (f"{paths.FIRMWARE}/{self.driver}/{name}" for name in self.names)
+        journal.set_firmware(host.files, tuple(sorted({*written, *read_journal(host.files).firmware})))
         for name in self.names:
             host.files.copy(f"{self.source}/{name}", f"{paths.FIRMWARE}/{self.driver}/{name}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoveFirmware:
+    files: tuple[str, ...]
+    proof: str = "the files are gone"
+
+    def describe(self) -> str:
+        return f"remove the firmware that we wrote: {' '.join(self.files)}"
+
+    def apply(self, host: Host) -> None:
+        for path in self.files:
+            host.files.remove(path)
+        for folder in sorted({path.rpartition("/")[0] for path in self.files}):
+            if host.files.is_dir(folder) and not host.files.list_dir(folder):
+                host.files.remove_tree(folder)
+        journal.set_firmware(host.files, ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

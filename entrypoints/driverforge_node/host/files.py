@@ -133,9 +133,12 @@ class RootedFiles:
 
     def write_in_place(self, path: str, data: bytes) -> None:
         with reported(f"writing {path}"):
-            handle = os.open(self.real(path), os.O_WRONLY | os.O_CLOEXEC)
+            # one write(2): a sysfs attribute takes each call as a whole new value
+            handle = os.open(self.real(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
             try:
-                os.write(handle, data)
+                written = os.write(handle, data)
+                while written < len(data):
+                    written += os.write(handle, data[written:])
             finally:
                 os.close(handle)
 

@@ -1,0 +1,441 @@
+"""`driverctl init`, `load` and `unload` on a fake node: real files, real module files, a kernel's module graph in memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    InUse,
+    NotPermitted,
+    StorageFailed,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
+from driverforge_node import probe
+from driverforge_node.commands import init, load, unload
+from driverforge_node.commands import status as status_command
+from driverforge_node.driver import paths
+from driverforge_node.driver.facts import Wanted
+from driverforge_node.driver.loop import Stopped, drive
+from driverforge_node.driver.observe import observe
+from driverforge_node.driver.session import exclusive, gate_for, wanted_state
+from support.fakehost import (
+    CONTAINER_ID,
+    DRIVER,
+    POD,
+    RELEASE,
+    FakeFiles,
+    FakeNode,
+    FakeProcess,
+    Killed,
+    fake_node,
+    write_image,
+    write_modules,
+)
+from support.tinyko import append_signature
+
+LOGGER = logging.getLogger("driverforge")
+UPSTREAM = "535.161.08"
+IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = fake_node(tmp_path)
+    made.clock.stop_at = made.clock.time + 20  # SIGTERM, some supervision rounds after it is ready
+    return made
+
+
+def arguments(**given: object) -> argparse.Namespace:
+    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "json": False, **given})
+
+
+def trainer(pid: int = 812) -> FakeProcess:
+    return FakeProcess(pid=pid, command="python3", holds=("/dev/nvidia-uvm",), container=CONTAINER_ID, pod=POD)
+
+
+def ready(node: FakeNode) -> Wanted:
+    """Bring the node to Ready, as `init` does before it waits."""
+    wanted = wanted_state(node.host, "serve")
+    drive(node.host, wanted)
+    return wanted
+
+
+def left_in_run(node: FakeNode) -> list[str]:
+    return sorted(str(p.relative_to(node.folder / "run-nvidia")) for p in (node.folder / "run-nvidia").rglob("*") if p.is_file())
+
+
+def test_init_goes_from_nothing_to_ready_and_back_to_nothing(node: FakeNode, caplog: pytest.LogCaptureFixture) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def look(_: float) -> None:
+        if node.text(paths.DAEMONS_STATUS) == "Ready\n" and not seen:
+            status = node.text(paths.STATUS)
+            seen.append((probe.field(status, "phase"), json.loads(status)["module_source"]))
+            assert set(node.kernel.loaded_modules) >= {"nvidia", "nvidia_uvm", "nvidia_modeset"}
+            assert node.text(paths.LOCK).strip().isdigit()
+
+    node.clock.on_wait = look
+    assert init.run(arguments(), node.host) == 0
+    assert seen == [("ready", f"the image has open modules {DRIVER} for {RELEASE}")]
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+    assert left_in_run(node) == []
+    assert paths.ROOT not in node.places
+    assert node.text(paths.FIRMWARE_SEARCH) == "\0"
+    assert not node.files.exists(f"{paths.FIRMWARE}/{DRIVER}")
+
+
+def test_the_load_tree_holds_our_modules_and_the_in_tree_ones_they_need(node: FakeNode) -> None:
+    ready(node)
+    tree = f"{paths.MODULES}/{RELEASE}"
+    assert node.files.exists(f"{tree}/updates/driverforge/nvidia-peermem.ko")  # D9: NVIDIA's sidecar loads it from the driver's root
+    assert node.files.exists(f"{tree}/kernel/drivers/i2c-core.ko")
+    assert not node.files.exists(f"{tree}/kernel/drivers/e1000.ko")
+    assert node.files.exists(f"{tree}/modules.builtin")
+
+
+def test_a_restart_in_a_new_container_reloads_nothing_and_fills_the_new_tree(node: FakeNode) -> None:
+    ready(node)
+    node.processes.add(trainer())
+    node.kernel.calls.clear()
+    node.new_container()
+    ready(node)
+    assert node.kernel.calls == []
+    assert node.files.exists(f"{paths.MODULES}/{RELEASE}/updates/driverforge/nvidia.ko")
+    assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
+
+
+def test_a_signal_while_a_pod_trains_leaves_the_driver_and_names_the_pod(node: FakeNode, caplog: pytest.LogCaptureFixture) -> None:
+    LOGGER.propagate = True
+    node.clock.on_wait = lambda _: node.processes.add(trainer())
+    with caplog.at_level(logging.INFO, logger="driverforge"):
+        assert init.run(arguments(), node.host) == 0
+    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert said == [
+        "the driver stays loaded: it is in use",
+        f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm",
+    ]
+    assert {"nvidia", "nvidia_uvm", "nvidia_modeset"} <= set(node.kernel.loaded_modules)
+    assert paths.ROOT not in node.places
+    assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"
+    assert node.text(paths.DIGEST)
+
+
+@pytest.mark.parametrize("module", ["nvidia", "nvidia_uvm", "nvidia_modeset"])
+def test_a_module_that_does_not_load_never_ends_in_ready(node: FakeNode, module: str) -> None:
+    """D1: upstream writes Ready, mounts the root and waits after every modprobe failed."""
+    node.kernel.refuses[module] = ["modprobe: ERROR: could not insert 'nvidia': Unknown symbol in module, or unknown parameter"]
+    said: list[str] = []
+    node.clock.on_wait = lambda _: said.append(node.text(paths.DAEMONS_STATUS))
+    with pytest.raises(Unsupported) as caught:
+        init.run(arguments(), node.host)
+    assert "Ready\n" not in said
+    assert f"could not insert the module {module}" in caught.value.brief
+    assert caught.value.details[-1] == "left on this node: nothing that was not there before"
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+    assert left_in_run(node) == []
+    assert paths.ROOT not in node.places
+    assert node.text(paths.FIRMWARE_SEARCH).strip("\0\n") == ""
+
+
+def test_a_failing_rmmod_is_an_error_and_nothing_is_loaded_over_the_old_driver(node: FakeNode) -> None:
+    """D2: upstream reports success and installs over the old module."""
+    ready(node)
+    node.kernel.stuck["nvidia_uvm"] = "rmmod: ERROR: could not remove 'nvidia_uvm': Device or resource busy"
+    node.environ["DRIVER_CONFIG_DIGEST"] = "another"
+    node.kernel.calls.clear()
+    with pytest.raises(CommandFailed) as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details[0] == "rmmod: ERROR: could not remove 'nvidia_uvm': Device or resource busy"
+    assert "left on this node: /run/nvidia/driver is absent and was ours" in caught.value.details
+    assert not [call for call in node.kernel.calls if call.startswith("insert")]
+    assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"
+
+
+def test_peermem_goes_before_the_module_it_depends_on(node: FakeNode) -> None:
+    """D3: RHEL's script removes nvidia before nvidia-peermem."""
+    node.environ["GPU_DIRECT_RDMA_ENABLED"] = "true"
+    ready(node)
+    assert "nvidia_peermem" in node.kernel.loaded_modules
+    node.kernel.calls.clear()
+    unload.run(arguments(), node.host)
+    assert node.kernel.calls.index("remove nvidia_peermem") < node.kernel.calls.index("remove nvidia")
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+
+
+@pytest.mark.parametrize("command", [init.run, load.run, unload.run])
+def test_a_second_instance_leaves_all_files_alone(node: FakeNode, command: Callable[[argparse.Namespace, object], int]) -> None:
+    """D6: upstream's second start truncates the first one's PID file."""
+    ready(node)
+    with exclusive(node.host, 4711):
+        before = {path: (node.folder / "run-nvidia" / path).read_bytes() for path in left_in_run(node)}
+        calls = list(node.kernel.calls)
+        with pytest.raises(TemporaryFailure, match="PID 4711"):
+            command(arguments(), node.host)
+        assert {path: (node.folder / "run-nvidia" / path).read_bytes() for path in left_in_run(node)} == before
+        assert node.kernel.calls == calls
+        assert node.text(paths.LOCK) == "4711\n"
+
+
+def test_without_a_gpu_nothing_is_touched(tmp_path: Path) -> None:
+    node = fake_node(tmp_path, gpu=False)
+    with pytest.raises(Unavailable, match="no NVIDIA GPU") as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.exit_code == 69
+    assert left_in_run(node) == []
+    assert node.kernel.calls == []
+
+
+def test_a_gpu_of_another_driver_is_named_with_its_owner(tmp_path: Path) -> None:
+    node = fake_node(tmp_path, gpu=False)
+    node.add_gpu("0000:3b:00.0", driver="vfio-pci")
+    with pytest.raises(Unsupported, match="vfio-pci") as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details == ("0000:3b:00.0 [10de:20b0] is bound to vfio-pci",)
+
+
+def test_unsigned_modules_are_refused_before_a_working_driver_is_unloaded(node: FakeNode) -> None:
+    ready(node)
+    node.environ["DRIVER_CONFIG_DIGEST"] = "another"
+    node.files.make_dirs("/sys/kernel/security")
+    node.files.write_atomic("/sys/kernel/security/lockdown", b"none [integrity] confidentiality\n")
+    calls = list(node.kernel.calls)
+    with pytest.raises(NotPermitted, match="unsigned") as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details[0] == "kernel lockdown is in mode 'integrity'"
+    assert node.kernel.calls == calls
+
+
+def test_a_signed_set_is_taken_and_its_key_judged_by_the_kernel(node: FakeNode) -> None:
+    trailer = append_signature(b"", signer=b"Example", key_id=b"k", signature=b"s")
+    write_modules(node.files, f"{paths.MODULE_SETS}/{RELEASE}/open", trailer=trailer)
+    node.files.make_dirs("/sys/module/module/parameters")
+    node.files.write_atomic("/sys/module/module/parameters/sig_enforce", b"Y\n")
+    node.kernel.refuses["nvidia"] = ["modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"]
+    with pytest.raises(NotPermitted, match="does not accept its signature"):
+        init.run(arguments(), node.host)
+
+
+def test_a_damaged_module_is_not_inserted(node: FakeNode) -> None:
+    node.files.write_atomic(f"{paths.MODULE_SETS}/{RELEASE}/open/nvidia-uvm.ko", b"not what was built")
+    with pytest.raises(DriverforgeError, match="is damaged"):
+        init.run(arguments(), node.host)
+    assert node.kernel.calls == []
+    assert left_in_run(node) == []
+
+
+def test_not_root(node: FakeNode) -> None:
+    node.processes.user = 1000
+    with pytest.raises(NotPermitted, match="needs root"):
+        init.run(arguments(), node.host)
+
+
+def test_an_image_for_another_kernel_says_which_it_has(node: FakeNode) -> None:
+    node.kernel.running = "6.12.94+deb13-cloud-amd64"
+    with pytest.raises(Unsupported, match="running kernel 6") as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details[0] == f"modules in the image: for {RELEASE}"
+
+
+def test_modules_of_the_node_cache_are_used_and_an_unfinished_entry_is_not(node: FakeNode) -> None:
+    node.files.remove_tree(paths.MODULE_SETS)
+    cache = node.host.node
+    folder = f"{paths.CACHE}/{DRIVER}/{RELEASE}/open"
+    cache.make_dirs(folder)
+    cache.write_atomic(f"{folder}/nvidia.ko", b"half")
+    with pytest.raises(Unsupported):
+        init.run(arguments(), node.host)
+    write_modules(cache, folder)  # type: ignore[arg-type]
+    wanted = ready(node)
+    assert observe(node.host, wanted).sources[0].place == "cache"
+    assert "nvidia" in node.kernel.loaded_modules
+
+
+def test_parameters_of_the_operator_reach_modprobe(node: FakeNode) -> None:
+    node.files.make_dirs("/drivers")
+    node.files.write_atomic("/drivers/nvidia.conf", b"# from the ConfigMap\nNVreg_DeviceFileMode=0666\n\nNVreg_EnableGpuFirmware=0\n")
+    ready(node)
+    assert node.text("/etc/modprobe.d/nvidia.conf") == "options nvidia NVreg_DeviceFileMode=0666 NVreg_EnableGpuFirmware=0\n"
+    assert node.text(paths.FIRMWARE_SEARCH) == "\n"
+
+
+def test_a_firmware_path_that_was_set_comes_back(node: FakeNode) -> None:
+    node.files.write_atomic(paths.FIRMWARE_SEARCH, b"/srv/firmware\n")
+    assert init.run(arguments(), node.host) == 0
+    assert node.text(paths.FIRMWARE_SEARCH) == "/srv/firmware\n"
+
+
+def test_in_use_refuses_to_unload_with_status_75(node: FakeNode) -> None:
+    ready(node)
+    node.processes.add(trainer())
+    before = node.text(paths.DAEMONS_STATUS)
+    with pytest.raises(InUse) as caught:
+        unload.run(arguments(), node.host)
+    assert caught.value.exit_code == 75
+    assert POD in caught.value.details[0]
+    assert node.text(paths.DAEMONS_STATUS) == before
+    assert paths.ROOT in node.places
+
+
+def test_load_loads_and_leaves(node: FakeNode) -> None:
+    assert load.run(arguments(), node.host) == 0
+    assert "nvidia_uvm" in node.kernel.loaded_modules
+    assert paths.ROOT not in node.places
+    assert node.text(paths.DAEMONS_STATUS) == ""
+    node.kernel.calls.clear()
+    ready(node)  # init after load
+    assert node.kernel.calls == []
+
+
+@pytest.mark.parametrize("command", [init, load])
+def test_plan_prints_what_is_decidable_and_changes_nothing(
+    node: FakeNode, capsys: pytest.CaptureFixture[str], command: init.__class__
+) -> None:
+    before = sorted(str(p) for p in node.folder.rglob("*"))
+    assert command.run(arguments(plan=True), node.host) == 0
+    out = capsys.readouterr().out
+    assert f"because the image has open modules {DRIVER} for {RELEASE}" in out
+    assert "load the module nvidia_uvm" in out
+    assert "not known yet: device numbers" in out
+    assert sorted(str(p) for p in node.folder.rglob("*")) == before
+
+
+def test_confirm_asks_before_each_step_and_no_stops_there(node: FakeNode) -> None:
+    wanted = wanted_state(node.host, "serve")
+    out = StringIO()
+    with pytest.raises(Stopped, match="not confirmed"):
+        drive(node.host, wanted, gate=gate_for(node.host, confirm=True, answers=StringIO("y\n\nn\n"), out=out))
+    assert [line.partition(":")[0] for line in out.getvalue().splitlines()] == ["step 1", "step 2", "step 3"]
+    assert node.kernel.calls == []
+
+
+def test_a_signal_between_two_steps_ends_in_a_clean_node(node: FakeNode) -> None:
+    node.clock.stop_at = None
+
+    def stop_when_loaded(_: float) -> None:
+        if "nvidia_uvm" in node.kernel.loaded_modules and node.clock.stop_at is None:
+            node.clock.stop_at = 0
+
+    node.clock.on_wait = stop_when_loaded
+    assert init.run(arguments(), node.host) == 0
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+    assert "insert nvidia_modeset" not in node.kernel.calls
+    assert left_in_run(node) == []
+
+
+def test_a_separate_tree_is_used_where_lib_modules_is_the_nodes(node: FakeNode) -> None:
+    node.mounts.made.append("/lib/modules")
+    wanted = ready(node)
+    assert observe(node.host, wanted).load_base == paths.SEPARATE_TREE
+    assert node.files.exists(f"{paths.SEPARATE_TREE}/lib/modules/{RELEASE}/updates/driverforge/nvidia.ko")
+    assert not node.files.exists(f"{paths.MODULES}/{RELEASE}/updates")
+
+
+def test_status_tells_what_is_there(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+    ready(node)
+    node.processes.add(trainer())
+    assert status_command.run(arguments(json=True), node.host) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["driver"] == DRIVER
+    assert shown["root"] == "ours"
+    assert shown["held_by"] == [f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm"]
+    assert status_command.run(arguments(), node.host) == 0
+    assert "probe          Ready" in capsys.readouterr().out
+
+
+def test_disk_full_leaves_the_node_as_it_was(node: FakeNode) -> None:
+    class Full(FakeFiles):
+        """A container whose disk fills while the tree is written."""
+
+        def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+            if path.endswith("nvidia-uvm.ko"):
+                raise StorageFailed(f"no space left while writing {path}", resolution="free space")
+            super().write_atomic(path, data, mode=mode)
+
+    node.files = Full(node.places, node.files.fuse)
+    with pytest.raises(StorageFailed, match="no space left") as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details[-1] == "left on this node: nothing that was not there before"
+    assert node.kernel.calls == []
+    assert left_in_run(node) == []
+
+
+# --- plan∘apply: a run may be killed before any change it makes, any number of times
+
+
+def run_killed(node: FakeNode, wanted: Wanted, changes: int) -> None:
+    """A run that dies after so many changes, between two steps or within one; or ends."""
+    node.files.fuse.changes = changes
+    with suppress(Killed):
+        drive(node.host, wanted)
+    node.files.fuse.changes = None
+
+
+def end_state(node: FakeNode, wanted: Wanted) -> tuple[object, ...]:
+    """Everything of a node that another program can see."""
+    facts = observe(node.host, wanted)
+    return (
+        {name: (m.version, m.holders) for name, m in facts.loaded.items()},
+        *(facts.root, facts.daemons_status, facts.digest, facts.stamp, facts.devices_missing, facts.firmware_missing),
+        *(
+            facts.firmware_path,
+            facts.journal.firmware_path_before,
+            dict(facts.parameter_files),
+            sorted(node.mounts.made),
+            left_in_run(node),
+        ),
+    )
+
+
+RUNS = st.lists(
+    st.tuples(
+        st.sampled_from(["serve", "serve", "load", "stopped", "absent"]),
+        st.sampled_from(["a", "b"]),  # configuration digests
+        st.sampled_from([DRIVER, UPSTREAM]),
+        st.integers(min_value=0, max_value=90),  # changes until it is killed
+        st.booleans(),  # a new container comes next
+    ),
+    max_size=5,
+)
+
+
+def image_of(node: FakeNode, driver: str) -> None:
+    node.files.remove_tree("/opt")
+    write_image(node.files, driver=driver)
+
+
+@given(runs=RUNS)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(runs: list[tuple[str, str, str, int, bool]]) -> None:
+    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
+        node, fresh = fake_node(Path(name) / "node"), fake_node(Path(name) / "fresh")
+        for goal, digest, driver, changes, replaced in runs:
+            image_of(node, driver)
+            run_killed(node, Wanted(goal=goal, driver=driver, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest=digest), changes)
+            if replaced:
+                node.new_container()
+        image_of(node, DRIVER)
+        wanted = Wanted(goal="serve", driver=DRIVER, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest="a")
+        for each in (node, fresh):
+            drive(each.host, wanted)
+        assert end_state(node, wanted) == end_state(fresh, wanted)
+        for each in (node, fresh):
+            drive(each.host, replace(wanted, goal="stopped"))
+        assert end_state(node, wanted) == end_state(fresh, wanted)
+        assert left_in_run(node) == []
+        assert node.mounts.made == []

@@ -1,0 +1,314 @@
+"""The plan is a function of facts: each decision of `driverctl init`, `load`, `unload` and of the way out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driverforge_core.errors import CommandFailed, DriverforgeError, InUse, NotPermitted, StorageFailed, Unavailable, Unsupported
+from driverforge_core.pci import PciDevice
+from driverforge_node.driver import steps
+from driverforge_node.driver.facts import Daemon, Facts, Journal, Wanted
+from driverforge_node.driver.loop import leftovers, undo_steps
+from driverforge_node.driver.plan import Blocked, Done, Steps, next_steps, parameter_texts
+from driverforge_node.driver.use import removal_order
+from driverforge_node.host.ports import Holder
+from support.facts import DIGEST, DRIVER, GPU, NAMES, RELEASE, facts, image, loaded, module, ready, source, wanted
+
+TRAINER = Holder(pid=812, command="python3", path="/dev/nvidia0", container="c" * 64, pod="6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b")
+
+
+def stretch(found: Facts, want: Wanted) -> tuple[steps.Step, ...]:
+    plan = next_steps(found, want)
+    assert isinstance(plan, Steps), plan
+    return plan.steps
+
+
+def kinds(found: Facts, want: Wanted) -> list[str]:
+    return [type(step).__name__ for step in stretch(found, want)]
+
+
+def refusal(found: Facts, want: Wanted) -> DriverforgeError:
+    plan = next_steps(found, want)
+    assert isinstance(plan, Blocked), plan
+    assert plan.error.resolution
+    return plan.error
+
+
+def test_a_fresh_node_is_told_not_ready_before_anything_else_and_ready_is_not_in_the_stretch_that_loads() -> None:
+    names = kinds(facts(), wanted())
+    assert names[0] == "SetStatus"
+    assert names[1:] == ["FillTree", "SetFirmwarePath", "BeginLoad", "InsertHelpers", *["InsertModule"] * 3, "VerifyModules"]
+    assert steps.SetStatus(text="Ready") not in stretch(facts(), wanted())
+
+
+def test_modules_are_inserted_in_order_and_only_those_the_set_has() -> None:
+    found = facts(sources=(source(names=("nvidia.ko", "nvidia-modeset.ko")),))
+    assert [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)] == ["nvidia", "nvidia_modeset"]
+
+
+def test_a_ready_node_needs_nothing() -> None:
+    assert next_steps(ready(), wanted()) == Done()
+
+
+def test_a_new_container_reloads_nothing_but_fills_its_tree_and_publishes_its_root() -> None:
+    found = ready(root="other", stamp="", devices_missing=(("/dev/nvidiactl", 195, 255),))
+    assert kinds(found, wanted()) == ["SetStatus", "UnmountRoot", "FillTree", "MakeDevices", "PublishRoot"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"digest": "e" * 64},
+        {"loaded": loaded("535.161.08")},  # D11: the digest alone is not enough
+        {"digest": ""},
+        {"loaded": {**loaded(), "nvidia_uvm": module("nvidia_uvm", version="535.161.08")}},
+    ],
+)
+def test_another_configuration_or_version_is_unloaded_first(change: dict[str, Any]) -> None:
+    names = kinds(ready(**change), wanted())
+    assert names[:2] == ["SetStatus", "UnmountRoot"]
+    assert names[-3:] == ["RemoveModule"] * 3
+    assert "InsertModule" not in names
+
+
+def test_another_module_type_is_unloaded_first() -> None:
+    proprietary = source("proprietary")
+    found = ready(sources=(source(), proprietary))
+    assert "RemoveModule" in kinds(found, wanted(module_type="proprietary"))
+    assert next_steps(found, wanted(module_type="open")) == Done()
+
+
+def test_modules_inserted_before_a_crash_are_kept_and_the_rest_is_added() -> None:
+    part = {"nvidia": module("nvidia")}
+    found = ready(loaded=part, digest="", journal=Journal(loading=DIGEST), root="absent", daemons_status="NotReady")
+    names = [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)]
+    assert names == ["nvidia_uvm", "nvidia_modeset"]
+    assert not [s for s in stretch(found, wanted()) if isinstance(s, steps.BeginLoad)]
+
+
+def test_in_use_is_found_before_anything_is_stopped() -> None:
+    found = ready(digest="e" * 64, holders=(TRAINER,), daemons=(Daemon(name="nvidia-persistenced", pid=9),))
+    error = refusal(found, wanted())
+    assert isinstance(error, InUse)
+    assert error.details == ("process 812 (python3, container cccccccccccc, pod 6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b) holds /dev/nvidia0",)
+
+
+def test_our_daemons_stop_only_after_that_and_then_it_looks_again() -> None:
+    daemon = Daemon(name="nvidia-persistenced", pid=9)
+    found = ready(digest="e" * 64, loaded=loaded(extra=1), daemons=(daemon,))
+    assert stretch(found, wanted()) == (steps.SetStatus(text="NotReady"), steps.StopDaemons(daemons=(daemon,)))
+    after = replace(found, daemons=(), daemons_status="NotReady")
+    assert refusal(after, wanted()).details == ("module nvidia has 1 references that no visible process explains",)
+
+
+def test_a_foreign_module_on_top_is_a_user() -> None:
+    modules = {**loaded(), "gdrdrv": module("gdrdrv")}
+    modules["nvidia"] = replace(modules["nvidia"], holders=("gdrdrv", "nvidia_modeset", "nvidia_uvm"), refcount=3)
+    assert refusal(ready(loaded=modules), wanted(goal="absent")).details == ("module gdrdrv depends on the driver",)
+
+
+def test_stopping_in_use_unmounts_stops_our_daemons_and_leaves_every_module() -> None:
+    daemon = Daemon(name="nvidia-persistenced", pid=9)
+    found = ready(holders=(TRAINER,), daemons=(daemon,))
+    want = wanted(goal="stopped")
+    assert stretch(found, want) == (steps.SetStatus(text="NotReady"), steps.StopDaemons(daemons=(daemon,)))
+    stopped = replace(found, daemons=(), daemons_status="NotReady")
+    assert stretch(stopped, want) == (steps.UnmountRoot(),)
+    plan = next_steps(replace(stopped, root="absent"), want)
+    assert isinstance(plan, Done)
+    assert "python3" in plan.left[0]
+
+
+def test_stopping_when_idle_leaves_nothing() -> None:
+    found = ready(journal=Journal(firmware_path_before="", firmware=("/lib/firmware/nvidia/1/gsp.bin",)))
+    away = stretch(found, wanted(goal="stopped"))
+    assert [type(s).__name__ for s in away] == [
+        *("SetStatus", "UnmountRoot", "ForgetLoad"), *["RemoveModule"] * 3, "RestoreFirmwarePath", "RemoveFirmware",
+    ]  # fmt: skip
+    gone = facts(state_left=True, daemons_status="NotReady")
+    assert stretch(gone, wanted(goal="stopped")) == (steps.RemoveState(),)
+    assert next_steps(facts(), wanted(goal="stopped")) == Done()
+
+
+def test_load_publishes_nothing_and_leaves_the_status_alone() -> None:
+    want = wanted(goal="load")
+    assert "SetStatus" not in kinds(facts(), want)
+    found = ready(root="absent", daemons_status="", digest="", journal=Journal(loading=DIGEST))
+    assert stretch(found, want) == (steps.RecordDigest(digest=DIGEST),)
+    assert next_steps(ready(root="absent", daemons_status=""), want) == Done()
+
+
+@pytest.mark.parametrize(
+    ("change", "want", "error", "says"),
+    [
+        ({"user": 1000}, {}, NotPermitted, "needs root"),
+        ({"image": None}, {}, Unsupported, "not a driver image"),
+        ({}, {"driver": "550.163.01"}, Unsupported, "the image holds driver 535.261.03"),
+        ({"gpus": ()}, {}, Unavailable, "no NVIDIA GPU"),
+        ({"gpus": (replace(GPU, driver="vfio-pci"),)}, {}, Unsupported, "belongs to another driver: vfio-pci"),
+        ({"enforced": "module.sig_enforce is on"}, {}, NotPermitted, "the modules for it are unsigned"),
+        ({"free": 1 << 20}, {}, StorageFailed, "not enough free space"),
+        ({"sources": (), "image_kernels": ("5.14.0-427.el9.x86_64",)}, {}, Unsupported, f"running kernel {RELEASE}"),
+        ({"sources": (), "image": image(sources=["open"])}, {"may_build": False}, Unsupported, f"running kernel {RELEASE}"),
+        ({"user": 1000}, {"goal": "absent"}, NotPermitted, "needs root"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_touched(
+    change: dict[str, Any], want: dict[str, Any], error: type[DriverforgeError], says: str
+) -> None:
+    found = refusal(facts(**change), wanted(**want))
+    assert type(found) is error
+    assert says in found.brief
+
+
+def test_no_gpu_exits_69() -> None:
+    assert refusal(facts(gpus=()), wanted()).exit_code == 69
+
+
+def test_one_free_gpu_is_enough() -> None:
+    other = PciDevice(address="0000:5e:00.0", vendor=0x10DE, device=0x20B0, class_code=0x030200, driver="vfio-pci")
+    assert isinstance(next_steps(facts(gpus=(GPU, other)), wanted()), Steps)
+
+
+def test_signed_modules_pass_where_signatures_are_enforced() -> None:
+    found = facts(enforced="kernel lockdown is in mode 'integrity'", sources=(source(signer="Example key"),))
+    assert isinstance(next_steps(found, wanted()), Steps)
+
+
+def test_the_image_comes_before_the_cache_before_a_compilation() -> None:
+    cached = source(place="cache")
+    jit = image(sources=["open"])
+    for sources, place in (((source(), cached), "image"), ((cached,), "cache")):
+        fill = next(s for s in stretch(facts(sources=sources, image=jit), wanted()) if isinstance(s, steps.FillTree))
+        assert fill.source.place == place
+    plan = next_steps(facts(sources=(), image=jit), wanted(jobs=3))
+    assert isinstance(plan, Steps)
+    assert plan.steps[-1] == steps.Compile(release=RELEASE, driver=DRIVER, module_type="open", jobs=3)
+    assert plan.unknown
+    assert "compiling here" in plan.reason
+
+
+def test_auto_goes_by_the_branch_and_takes_what_there_is() -> None:
+    both = (source("open"), source("proprietary"))
+
+    def chosen(sources: tuple[Any, ...], **want: Any) -> str:
+        fill = next(s for s in stretch(facts(sources=sources), wanted(**want)) if isinstance(s, steps.FillTree))
+        return fill.source.modules.module_type
+
+    assert chosen(both) == "proprietary"  # 535 is below 560
+    assert chosen((source("open"),)) == "open"
+    assert chosen(both, module_type="open") == "open"
+
+
+def test_coherent_memory_is_set_only_for_a_driver_that_has_the_parameter_and_the_user_has_the_last_word() -> None:
+    want = wanted(parameters={"nvidia": ("NVreg_CoherentGPUMemoryMode=numa",), "nvidia_uvm": ("uvm_disable_hmm=1",)})
+    plain = parameter_texts(want, source())
+    assert plain["nvidia.conf"] == "options nvidia NVreg_CoherentGPUMemoryMode=numa\n"
+    assert plain["nvidia-uvm.conf"] == "options nvidia-uvm uvm_disable_hmm=1\n"
+    assert plain["nvidia-modeset.conf"] == ""
+    able = parameter_texts(want, source(parameters=["NVreg_CoherentGPUMemoryMode"]))
+    assert able["nvidia.conf"] == "options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_CoherentGPUMemoryMode=numa\n"
+
+
+def test_a_firmware_path_of_somebody_else_stays() -> None:
+    assert "SetFirmwarePath" not in kinds(facts(firmware_path="/srv/firmware"), wanted())
+    assert "SetFirmwarePath" not in kinds(facts(firmware_path=None), wanted())
+    assert "SetFirmwarePath" not in kinds(facts(), wanted(parameters={"nvidia": ("NVreg_EnableGpuFirmware=0",)}))
+
+
+def test_a_loaded_module_without_its_device_is_no_success() -> None:
+    error = refusal(ready(majors={}, daemons_status="NotReady"), wanted())
+    assert isinstance(error, CommandFailed)
+    assert "no NVIDIA character device" in error.brief
+
+
+ROOTS = st.sampled_from(["absent", "ours", "other"])
+DIGESTS = st.sampled_from(["", DIGEST, "e" * 64])
+
+
+@st.composite
+def any_facts(draw: st.DrawFn) -> Facts:
+    names = draw(st.sets(st.sampled_from(NAMES)))
+    versions = draw(st.sampled_from([DRIVER, "535.161.08"]))
+    modules = {name: module(name, version=versions) for name in names | ({"nvidia"} if names else set())}
+    if "nvidia" in modules:
+        modules["nvidia"] = module("nvidia", holders=tuple(sorted(n for n in modules if n != "nvidia")), version=versions)
+    return ready(
+        loaded=modules,
+        loaded_type="open" if modules else "",
+        root=draw(ROOTS),
+        digest=draw(DIGESTS),
+        journal=Journal(loading=draw(DIGESTS), firmware_path_before=draw(st.sampled_from([None, ""]))),
+        daemons_status=draw(st.sampled_from(["", "NotReady", "Ready"])),
+        stamp=draw(st.sampled_from(["", ready().stamp])),
+        majors=draw(st.sampled_from([{}, {"nvidia": 195}])),
+        holders=draw(st.sampled_from([(), (TRAINER,)])),
+        daemons=draw(st.sampled_from([(), (Daemon(name="nvidia-persistenced", pid=9),)])),
+    )
+
+
+@given(found=any_facts(), goal=st.sampled_from(["serve", "load", "absent", "stopped"]))
+def test_ready_is_only_ever_said_of_a_driver_that_was_seen_loaded_and_published(found: Facts, goal: str) -> None:
+    """D1: upstream writes Ready after every modprobe failed."""
+    plan = next_steps(found, wanted(goal=goal))
+    says_ready = isinstance(plan, Steps) and steps.SetStatus(text="Ready") in plan.steps
+    done = isinstance(plan, Done) and goal == "serve"
+    if says_ready or done:
+        assert set(NAMES) <= set(found.loaded)
+        assert {m.version for m in found.loaded.values()} == {DRIVER}
+        assert 195 in found.majors.values()
+        assert found.root == "ours"
+        assert found.digest == DIGEST
+    if done:
+        assert found.daemons_status == "Ready"
+
+
+@given(found=any_facts(), goal=st.sampled_from(["serve", "load", "absent", "stopped"]))
+def test_nothing_in_use_is_ever_removed_and_no_daemon_is_stopped_to_find_out(found: Facts, goal: str) -> None:
+    plan = next_steps(found, wanted(goal=goal))
+    if isinstance(plan, Steps) and found.holders:
+        assert not [s for s in plan.steps if isinstance(s, steps.RemoveModule)]
+        if goal != "stopped":
+            assert not [s for s in plan.steps if isinstance(s, steps.StopDaemons)]
+
+
+@given(found=any_facts(), goal=st.sampled_from(["serve", "load", "absent", "stopped"]))
+def test_every_step_says_what_it_does_and_how_that_is_checked(found: Facts, goal: str) -> None:
+    plan = next_steps(found, wanted(goal=goal))
+    if isinstance(plan, Steps):
+        assert plan.steps
+        assert all(step.describe() and step.proof for step in plan.steps)
+        assert len({step.describe() for step in plan.steps}) == len(plan.steps)
+
+
+@given(st.data())
+def test_a_module_goes_after_all_that_depend_on_it(data: st.DataObject) -> None:
+    """D3: the order is the kernel's graph, whatever it looks like, not a list of names."""
+    names = data.draw(st.lists(st.sampled_from([f"m{n}" for n in range(12)]), unique=True, min_size=1))
+    holders = {name: data.draw(st.sets(st.sampled_from(names[:n]))) if n else set() for n, name in enumerate(names)}
+    order = removal_order({name: module(name, holders=sorted(holders[name])) for name in names})
+    assert sorted(order) == sorted(names)
+    for name in names:
+        assert all(order.index(holder) < order.index(name) for holder in holders[name])
+
+
+def test_undo_takes_back_what_this_run_did_and_nothing_else() -> None:
+    before = facts(daemons_status="", firmware_path="")
+    now = ready(journal=Journal(loading=DIGEST, firmware_path_before=""), digest="")
+    assert [type(s).__name__ for s in undo_steps(before, now)] == [
+        *("UnmountRoot", "ForgetLoad"), *["RemoveModule"] * 3, "RestoreFirmwarePath", "RemoveState",
+    ]  # fmt: skip
+    working = ready(root="absent")
+    assert undo_steps(working, ready()) == (steps.UnmountRoot(),)
+
+
+def test_what_is_left_is_said() -> None:
+    assert leftovers(ready(), ready()) == ()
+    lines = leftovers(ready(loaded=loaded("535.161.08")), ready(loaded={}, root="absent"))
+    assert "module nvidia 535.161.08 was loaded before and is not now" in lines
+    assert "/run/nvidia/driver is absent and was ours" in lines
