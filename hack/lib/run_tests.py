@@ -1,0 +1,187 @@
+"""Run test tiers one after another, install what they need, and end with one table. `hack/test` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import sh
+
+TOP = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(TOP / "tests"))
+
+from driverforge_core.errors import DriverforgeError  # noqa: E402
+from support import cache, tools  # noqa: E402
+
+TIERS = ("lint", "unit", "tree", "ns", "engine", "vm", "cluster")
+# guests and computations share the machine well; the engine tier has one engine, the cluster tier one API server
+WORKERS = {"unit": 2, "tree": 2, "ns": 2, "vm": 2}
+OLD_PYTHON = "3.10"  # the oldest that the driver half runs on; Ubuntu 22.04 has it
+OLD_PYTHON_TIERS = ("unit", "tree")
+OLD_PYTHON_NEEDS = ("hypothesis>=6.120", "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
+REPORTS = TOP / ".work" / "test"
+UNUSED_DAYS = 30.0
+
+
+@dataclass(slots=True)
+class Row:
+    """What came out of one tier."""
+
+    tier: str
+    seconds: float = 0.0
+    passed: int = 0
+    failed: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+
+
+def main() -> int:
+    args, extra = _arguments()
+    os.chdir(TOP)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    if args.full:
+        os.environ["DRIVERFORGE_FULL"] = "1"
+    chosen = [tier for tier in TIERS if tier in args.tiers] or list(TIERS)
+    _provide(chosen)
+    rows: list[Row] = []
+    for tier in chosen:
+        print(f"\n── {tier} " + "─" * 60, flush=True)
+        rows.append(_lint() if tier == "lint" else _pytest(tier, Path(sys.executable), extra))
+        if tier in OLD_PYTHON_TIERS:
+            rows.append(_old_python(tier, extra))
+    for entry in cache.prune(days=UNUSED_DAYS):
+        print(f"removed from the cache, unused for {UNUSED_DAYS:.0f} days: {entry}")
+    return _table(rows)
+
+
+def _arguments() -> tuple[argparse.Namespace, list[str]]:
+    words = sys.argv[1:]
+    extra = words[words.index("--") + 1 :] if "--" in words else []
+    parser = argparse.ArgumentParser(prog="hack/test", description=__doc__, epilog="after --: arguments for pytest")
+    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"one of {', '.join(TIERS)}; all without")
+    parser.add_argument("--full", action="store_true", help="the long tests too")
+    args = parser.parse_args(words[: words.index("--")] if "--" in words else words)
+    if unknown := set(args.tiers) - set(TIERS):
+        parser.error(f"no such tier: {', '.join(sorted(unknown))} (there are {', '.join(TIERS)})")
+    return args, extra
+
+
+def _provide(tiers: Sequence[str]) -> None:
+    """Install missing packages; where that cannot be, the tests that need them say so themselves."""
+    if not (gone := tools.missing(tiers)):
+        return
+    packages = sorted(set(gone.values()))
+    print(f"missing here: {', '.join(gone)}")
+    if why := tools.why_not_installable():
+        print(f"not installed ({why}): {' '.join(packages)}")
+        return
+    print(f"installing {' '.join(packages)}", flush=True)
+    try:
+        tools.install(packages)
+    except DriverforgeError as error:
+        print(error.render())
+
+
+def _pytest(tier: str, python: Path, extra: Sequence[str], *, label: str = "") -> Row:
+    row = Row(tier=label or tier)
+    report = REPORTS / f"{row.tier.replace(' ', '-')}.xml"
+    report.unlink(missing_ok=True)
+    workers = ["-n", str(WORKERS[tier])] if tier in WORKERS else []
+    words = ["-m", "pytest", "-q", f"tests/{tier}", f"--junitxml={report}", "-o", "junit_family=xunit2", *workers, *extra]
+    began = time.monotonic()
+    status = _run(str(python), *words)
+    row.seconds = time.monotonic() - began
+    if report.exists():
+        _read(report, row)
+    if status == 5 and not row.passed:  # pytest: no tests were collected
+        row.skipped["no test here"] += 1
+    elif status != 0 and not row.failed:
+        row.failed = 1
+        print(f"{row.tier}: pytest ended with {status}")
+    return row
+
+
+def _read(report: Path, row: Row) -> None:
+    for case in ET.parse(report).iter("testcase"):
+        kinds = {child.tag: child for child in case}
+        if "failure" in kinds or "error" in kinds:
+            row.failed += 1
+        elif "skipped" in kinds:
+            row.skipped[kinds["skipped"].get("message", "") or "no reason given"] += 1
+        else:
+            row.passed += 1
+
+
+def _old_python(tier: str, extra: Sequence[str]) -> Row:
+    """The driver half's share of a tier on its oldest interpreter."""
+    folder = TOP / ".venv" / OLD_PYTHON
+    words = " ".join(f"'{name}'" for name in OLD_PYTHON_NEEDS)
+    find = f'. "{TOP}/hack/lib/python.sh"; found=$(exact_python {OLD_PYTHON}) || exit 69'
+    script = f'{find}; environment "$found" "{folder}" "{TOP}/pyproject.toml" {words}'
+    label = f"{tier} {OLD_PYTHON}"
+    status = _run("sh", "-ec", script)
+    if status != 0:
+        why = f"no Python {OLD_PYTHON} here" if status == 69 else f"no environment for Python {OLD_PYTHON} could be made"
+        return Row(tier=label, skipped=Counter([why]))
+    return _pytest(tier, folder / "bin/python", extra, label=label)
+
+
+def _lint() -> Row:
+    """Each checker counts as one test."""
+    row = Row(tier="lint")
+    began = time.monotonic()
+    here = Path(sys.executable).parent
+    scripts = [str(path) for path in _tracked() if path.is_file() and path.read_bytes().startswith(b"#!/bin/sh")]
+    dockerfiles = sorted(str(path) for path in (TOP / "tests/golden").glob("*/Dockerfile"))
+    checks = {
+        "ruff": ["check", "."],
+        "mypy": [],
+        "lint-imports": [],
+        "hadolint": ["--config", ".hadolint.yaml", *dockerfiles],
+        "shellcheck": ["--shell=sh", "--severity=warning", *scripts],
+    }
+    for name, words in checks.items():
+        if not (here / name).exists():
+            row.skipped[f"{name} is not installed"] += 1
+            continue
+        status = _run(str(here / name), *words)
+        print(f"{name}: {'ok' if status == 0 else f'exit status {status}'}", flush=True)
+        row.passed += status == 0
+        row.failed += status != 0
+    row.seconds = time.monotonic() - began
+    return row
+
+
+def _tracked() -> list[Path]:
+    listed = sh.git("ls-files", _cwd=str(TOP), _tty_out=False)
+    return [TOP / name for name in str(listed).splitlines()]
+
+
+def _run(program: str, *words: str) -> int:
+    """Run a program on this terminal; returns its exit status."""
+    try:
+        sh.Command(program)(*words, _fg=True, _env=dict(os.environ))
+    except sh.ErrorReturnCode as error:
+        return int(error.exit_code)
+    return 0
+
+
+def _table(rows: Sequence[Row]) -> int:
+    print(f"\n{'tier':12} {'seconds':>8} {'passed':>7} {'failed':>7} {'skipped':>8}")
+    for row in rows:
+        print(f"{row.tier:12} {row.seconds:8.1f} {row.passed:7} {row.failed:7} {row.skipped.total():8}")
+        for reason, count in row.skipped.most_common():
+            print(f"{'':12} {count} skipped: {reason}")
+    passed, failed, skipped = (sum(count) for count in zip(*((row.passed, row.failed, row.skipped.total()) for row in rows), strict=True))
+    print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,70 @@
+"""What all tiers share: long tests only on request, and the interpreter's share of the tests.
+
+The driver half of a node runs on Python 3.10; builder and toolkit half need 3.11. On 3.10 a test module is collected only if
+nothing that it imports belongs to them.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+FULL = "DRIVERFORGE_FULL"
+_TESTS = Path(__file__).resolve().parent
+_HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", "conftest", "driverforge_core", "driverforge_oci", "driverforge_node"})
+_NEWER_HALF = ("driverforge_node.runtime", "driverforge_node.commands.runtime")
+_ignored: list[str] = []
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: long; runs only with hack/test --full (DRIVERFORGE_FULL=1)")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if os.environ.get(FULL) != "1":
+        for item in items:
+            if mark := item.get_closest_marker("full"):
+                why = mark.kwargs.get("reason", "long")
+                item.add_marker(pytest.mark.skip(reason=f"{why}: hack/test --full runs it"))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    if sys.version_info >= (3, 11) or collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+        return None
+    if needs_newer_python(collection_path):
+        _ignored.append(collection_path.name)
+        return True
+    return None
+
+
+def pytest_report_collectionfinish() -> str:
+    return f"{len(_ignored)} modules are for Python 3.11 and newer: builder, toolkit half" if _ignored else ""
+
+
+@functools.cache
+def needs_newer_python(file: Path) -> bool:
+    """Whether a module imports what the driver half does not have, itself or through the bench's modules."""
+    for name in _imports(file):
+        top = name.partition(".")[0]
+        if name.startswith(_NEWER_HALF) or (top not in _HAVE and top not in sys.stdlib_module_names):
+            return True
+        if top == "support":
+            inner = _TESTS / (name.replace(".", "/") + ".py")
+            if inner != file and inner.is_file() and needs_newer_python(inner):
+                return True
+    return False
+
+
+def _imports(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
