@@ -1,26 +1,14 @@
-"""What the quickstart needs of this machine, what it puts where, and how all of it goes away again."""
+"""What a run needs of this machine, and what of it is missing."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
-from pathlib import Path
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    path: Path
-    holds: str
-    size: str
-
-
-def places(work: Path, cache: Path) -> tuple[Place, ...]:
-    """Every folder that a run writes to, with what it holds and about how much."""
-    return (
-        Place(path=work, holds="lock file, contexts, logs, the registry's blobs, virtual environment", size="1.5 GB"),
-        Place(path=cache, holds="packages, kernels, root file systems, container engine and its images", size="6 GB"),
-    )
+import sh
+from driverforge_core.errors import CommandFailed, Unavailable
+from report import Report
+from support import cache, engine
 
 
 def shortcomings() -> list[str]:
@@ -29,5 +17,38 @@ def shortcomings() -> list[str]:
     if os.geteuid() != 0:
         found.append("not root: package installation, the container engine and disk images need it")
     if shutil.which("apt-get") is None:
-        found.append("no apt-get: the quickstart's parts come from Debian's repositories")
+        found.append("no apt-get: the parts come from Debian's repositories")
     return found
+
+
+def guest_shortcomings() -> str:
+    """Why no node can be booted here, '' when it can."""
+    return "" if shutil.which("qemu-system-x86_64") else "no qemu-system-x86_64 (Debian package qemu-system-x86)"
+
+
+def install(report: Report, packages: list[str]) -> None:
+    """Install those packages that are missing; says which. Raises Unavailable where that cannot be done."""
+    status = sh.dpkg_query("-W", "-f", "${db:Status-Abbrev} ${Package}\n", *packages, _ok_code=[0, 1], _err=lambda _line: None)
+    there = {line.split()[1] for line in str(status).splitlines() if line.startswith("ii ")}
+    missing = [name for name in packages if name not in there]
+    if not missing:
+        report.say("all there")
+        return
+    if shortcomings():
+        raise Unavailable("packages are missing and cannot be installed", details=missing, resolution=f"as root: apt-get install {' '.join(missing)}")
+    report.say(f"installing {' '.join(missing)}")
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    try:
+        sh.apt_get("-qq", "update", _env=environ)
+        sh.apt_get("-qq", "install", "-y", "--no-install-recommends", *missing, _env=environ)
+    except sh.ErrorReturnCode as error:
+        raise CommandFailed("apt-get could not install what is missing", details=[error.stderr.decode(errors="replace")]) from error
+
+
+def clean(report: Report) -> None:
+    """Stop what an earlier run may have left running; the folders are removed by hack/quickstart."""
+    home = cache.root() / "engine"
+    if home.exists():
+        with report.phase("stop our container engine"):
+            running = engine.start_own(home)
+            running.stop()
