@@ -41,7 +41,7 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for `unknown`.
+    """`reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for `unknown`, '' where none helps.
 
     `digest` is that of an existing image, `packages` are the vendor's, `warning` is about the branch's end of life.
     `unanswered`: the registry could not be asked, so that the same run may end differently later.
@@ -97,8 +97,7 @@ class Judge:
         if target is None and not can_discover(cell.os):
             return Verdict(
                 state=State.UNKNOWN,
-                reason=f"this version cannot read the repositories of {cell.os.name} yet",
-                run="no command: a cell of this OS can be rendered, and built with pins from elsewhere",
+                reason=f"this version cannot read the repositories of {cell.os.name} yet, so nothing is pinned",
             )
         again = f"driverforge lock{self._lock_option} --select '{cell.os.id}-{cell.arch}-*'"
         if target is None:

@@ -67,7 +67,7 @@ def site(tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.Captur
         captured = capsys.readouterr()
         return captured.out + captured.err
 
-    with stamina.set_testing(True):
+    with stamina.set_testing(True, attempts=2):
         yield Site(tmp_path, Archive(published / "debian", key), Archive(published / "debian-security", key), out)
 
 
@@ -141,6 +141,7 @@ def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, publishe
         server.broken["/debian-security/dists/bookworm-security/InRelease"] = 503
         status, told = site.run("lock", mirror=f"{server.url}/debian")
     assert status == 75
+    assert "127.0.0.1 is busy or broken; again in 0.0 s" in told
     assert "discovery is degraded: 1 of the suites cannot be read now (bookworm-security)" in told
     assert "--offline" in told
     assert not site.lock.exists()

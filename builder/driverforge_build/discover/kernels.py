@@ -1,8 +1,7 @@
 """All kernels of an OS's flavours that the repositories offer, with what a module build for each must download.
 
-A kernel counts when its image and its headers are there: metapackages (linux-image-6.12-amd64) are none, and an unsigned image
-without the signed one is a kernel that is not released yet. Images stay published longer than their headers; such releases are
-listed apart.
+A kernel counts when its image and its headers with all their parts are there: metapackages (linux-image-6.12-amd64) are none.
+Images stay published longer than their headers, and a mirror may be in the middle of an update; such releases are listed apart.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ from driverforge_build.matrix.model import Arch, KernelLine, OsRow
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 
-from .closure import Unsatisfiable, text_of
 from .packages import Catalogue, Package, Requirement
 
 _COMPILER = re.compile(r"(?:linux-compiler-)?(gcc-\d+)(?:-.*)?")
@@ -55,10 +53,11 @@ def find_kernels(catalogue: Catalogue, row: OsRow, arch: Arch) -> Kernels:
             if image is None:
                 continue
             whole = [package for package in headers if package is not None]
-            if len(whole) < len(headers):
+            kernel = _kernel(catalogue, line, release, whole, image) if len(whole) == len(headers) else None
+            if kernel is None:
                 bare[release.text] = release
             else:
-                found[release.text] = _kernel(catalogue, line, release, whole, image)
+                found[release.text] = kernel
     return Kernels(
         found=tuple(sorted(found.values(), key=lambda kernel: kernel.release.sort_key)),
         without_headers=tuple(sorted((bare[text] for text in bare if text not in found), key=lambda release: release.sort_key)),
@@ -97,7 +96,8 @@ def _newest(catalogue: Catalogue, names: Sequence[str], line: KernelLine) -> Pac
     return None
 
 
-def _kernel(catalogue: Catalogue, line: KernelLine, release: KernelRelease, headers: list[Package], image: Package) -> Kernel:
+def _kernel(catalogue: Catalogue, line: KernelLine, release: KernelRelease, headers: list[Package], image: Package) -> Kernel | None:
+    """A kernel with all parts of its headers, None where one is missing."""
     compiler = ""
     links: set[Requirement] = set()
     whole = {package.name: package for package in headers}
@@ -108,7 +108,8 @@ def _kernel(catalogue: Catalogue, line: KernelLine, release: KernelRelease, head
             first = clause[0]
             if first.name.startswith(_PART_OF_HEADERS):
                 if first.name not in whole:
-                    part = _part(catalogue, first, package)
+                    if (part := _part(catalogue, first, package)) is None:
+                        return None
                     whole[part.name] = part
                     waiting.append(part)
             elif found := _COMPILER.fullmatch(first.name):
@@ -125,17 +126,10 @@ def _kernel(catalogue: Catalogue, line: KernelLine, release: KernelRelease, head
     )
 
 
-def _part(catalogue: Catalogue, requirement: Requirement, parent: Package) -> Package:
+def _part(catalogue: Catalogue, requirement: Requirement, parent: Package) -> Package | None:
     """The package that a header package needs: in its own version if that is still there (linux-kbuild-6.1 serves all ABIs)."""
     fitting = [package for package in catalogue.versions(requirement.name) if requirement.admits(package.version)]
-    same = next((package for package in fitting if package.version == parent.version), None)
-    if same is None and not fitting:
-        raise Unsatisfiable(
-            f"{parent.name} needs {text_of((requirement,))}, which the repositories do not have",
-            details=[f"{parent.name} {parent.version} is in {parent.suite}"],
-            resolution="the mirror may be in the middle of an update: run the same command again later",
-        )
-    return same or fitting[0]
+    return next((package for package in fitting if package.version == parent.version), next(iter(fitting), None))
 
 
 def _matching(catalogue: Catalogue, image: Package, version: str) -> Package:

@@ -108,14 +108,11 @@ class Catalogue:
         return sorted(name for name in self._stanzas if name.startswith(prefix))
 
     def versions(self, name: str) -> tuple[Package, ...]:
-        """All versions of a package, the one that apt would take first: by preference of the suite, then newest first."""
+        """All versions of a package in all suites, the one that apt would take first: by preference of the suite, then newest first."""
         if name not in self._parsed:
-            unique: dict[tuple[str, str], Package] = {}
-            for stanza in self._stanzas.get(name, ()):
-                package = _package(*stanza)
-                unique.setdefault((package.version, package.sha256), package)
-            order = sorted(unique.values(), key=lambda package: (package.preference, version_key(package.version)), reverse=True)
-            self._parsed[name] = tuple(order)
+            packages = [_package(*stanza) for stanza in self._stanzas.get(name, ())]
+            packages.sort(key=lambda package: (package.preference, version_key(package.version)), reverse=True)
+            self._parsed[name] = tuple(packages)
         return self._parsed[name]
 
     def candidate(self, requirement: Requirement, *, upstream: str = "") -> Package | None:

@@ -1,4 +1,4 @@
-"""Downloads as a person follows them: bars on a terminal, one line a large file elsewhere. Both on standard error."""
+"""Downloads as a person follows them: bars on a terminal, one line a large file elsewhere; and why one waits. On standard error."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from .fetch import Progress
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+    from stamina.instrumentation import RetryDetails
 
 LARGE = 1_000_000
 
@@ -48,13 +49,30 @@ class Bars:
 @contextmanager
 def shown_progress() -> Iterator[Progress]:
     """Bars while the block runs if standard error is a terminal, else lines."""
-    if not sys.stderr.isatty():
-        yield Lines()
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
-    from rich.progress import Progress as RichProgress
+    with _retries_told():
+        if not sys.stderr.isatty():
+            yield Lines()
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
+        from rich.progress import Progress as RichProgress
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
-        yield Bars(rich)
+        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        with RichProgress(*columns, console=Console(stderr=True), transient=True) as rich:
+            yield Bars(rich)
+
+
+@contextmanager
+def _retries_told() -> Iterator[None]:
+    """stamina's own log line says neither what failed nor how long it waits."""
+    from stamina.instrumentation import set_on_retry_hooks
+
+    set_on_retry_hooks([_tell])
+    try:
+        yield
+    finally:
+        set_on_retry_hooks(None)
+
+
+def _tell(details: RetryDetails) -> None:
+    print(f"{details.caused_by}; again in {details.wait_for:.1f} s", file=sys.stderr, flush=True)
