@@ -40,7 +40,7 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         name="KERNEL_MODULE_TYPE",
-        meaning="Which kernel modules to load. `auto` goes by the driver branch and by what the image has.",
+        meaning="Which kernel modules to load. `auto` goes by the GPUs of the node, the driver branch, and what the image has.",
         default="auto",
         allowed=("auto", "open", "proprietary"),
     ),

@@ -205,6 +205,16 @@ def test_auto_goes_by_the_branch_and_takes_what_there_is() -> None:
     assert chosen(both, module_type="open") == "open"
 
 
+def test_auto_leaves_out_what_cannot_drive_a_gpu_of_this_node() -> None:
+    both = (source("open"), source("proprietary"))
+    blackwell = replace(GPU, device=0x2901)
+    fill = next(s for s in stretch(facts(sources=both, gpus=(GPU, blackwell)), wanted()) if isinstance(s, steps.FillTree))
+    assert fill.source.modules.module_type == "open"
+    pascal = replace(GPU, device=0x15F8)
+    error = refusal(facts(sources=(source("open"),), gpus=(pascal,)), wanted())
+    assert "no proprietary modules" in error.brief
+
+
 def test_coherent_memory_is_set_only_for_a_driver_that_has_the_parameter_and_the_user_has_the_last_word() -> None:
     want = wanted(parameters={"nvidia": ("NVreg_CoherentGPUMemoryMode=numa",), "nvidia_uvm": ("uvm_disable_hmm=1",)})
     plain = parameter_texts(want, source())

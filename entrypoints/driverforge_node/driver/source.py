@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import Unsupported
+from driverforge_core.pci import PciDevice
+from driverforge_node.catalogue import GPUS
 from driverforge_node.driver.facts import Facts, Source, Wanted
 
 OPEN_BY_DEFAULT = 560  # NVIDIA's installer recommends the open modules from this branch on
@@ -22,7 +25,7 @@ class Choice:
 
 def choose(facts: Facts, wanted: Wanted) -> Choice:
     """The first source that fits. Raises Unsupported where there is none, with what the image has and what to do."""
-    for module_type in type_order(wanted):
+    for module_type in type_order(wanted, facts.gpus):
         for source in facts.sources:
             if source.modules.module_type == module_type:
                 where = "the image has" if source.place == "image" else "the node's cache has"
@@ -35,15 +38,18 @@ def choose(facts: Facts, wanted: Wanted) -> Choice:
     raise nothing_fits(facts, wanted)
 
 
-def type_order(wanted: Wanted) -> tuple[str, ...]:
-    """Module types to try, best first."""
+def type_order(wanted: Wanted, gpus: Sequence[PciDevice] = ()) -> tuple[str, ...]:
+    """Module types to try, best first: `auto` leaves out the ones that cannot drive a GPU of this node (Pascal needs the proprietary
+    modules, Blackwell the open ones). A GPU that the catalogue does not know rules nothing out."""
     if wanted.module_type != "auto":
         return (wanted.module_type,)
-    return ("open", "proprietary") if DriverVersion.parse(wanted.driver).branch >= OPEN_BY_DEFAULT else ("proprietary", "open")
+    order = ("open", "proprietary") if DriverVersion.parse(wanted.driver).branch >= OPEN_BY_DEFAULT else ("proprietary", "open")
+    kinds = [gpu.module_types for gpu in GPUS for device in gpus if any(first <= device.device <= last for first, last in gpu.devices)]
+    return tuple(module_type for module_type in order if all(module_type in types for types in kinds)) or order
 
 
 def nothing_fits(facts: Facts, wanted: Wanted) -> Unsupported:
-    types = " or ".join(type_order(wanted))
+    types = " or ".join(type_order(wanted, facts.gpus))
     kernels = ", ".join(facts.image_kernels) or "no kernel"
     sources = ", ".join(facts.image.sources) if facts.image and facts.image.sources else "none"
     kept = "" if wanted.may_build else " (compiling was not asked for)"

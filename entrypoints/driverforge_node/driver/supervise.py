@@ -52,7 +52,7 @@ class Supervised:
 
 def delay(failures: int) -> float:
     """Seconds until the next start after so many failures in a row."""
-    return min(MAX_DELAY, 2.0 ** max(0, failures - 1))
+    return min(MAX_DELAY, 2.0 ** min(max(0, failures - 1), 16))
 
 
 def ended(daemon: Supervised, now: float, problem: str) -> Supervised:

@@ -84,7 +84,7 @@ def closure(dep: Mapping[str, tuple[str, ...]], wanted: Iterable[str]) -> list[s
     """Paths of the wanted modules and their dependencies, sorted. A name that is no in-tree module (built in, or absent) gives none."""
     by_name = {normalise(path): path for path in dep}
     found: set[str] = set()
-    for name in wanted:
+    for name in map(normalise, wanted):
         if name in by_name:
             found |= {by_name[name], *dep[by_name[name]]}
     return sorted(found)

@@ -1,0 +1,141 @@
+"""Settings from the environment, the compatible name's options, the probe's reasons, and when a daemon is started again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driverforge_core.errors import InputError, UsageError
+from driverforge_node import probe, settings
+from driverforge_node.cli import build_parser
+from driverforge_node.compat import translate
+from driverforge_node.driver.session import own_digest
+from driverforge_node.driver.supervise import MAX_DELAY, PERSISTENCED, STEADY, Supervised, delay, ended
+
+PAGE = Path(__file__).resolve().parents[2] / "docs/environment.md"
+
+
+def test_defaults() -> None:
+    found = settings.parse({"KERNEL_MODULE_TYPE": "  ", "PATH": "/bin"})
+    assert (found.module_type, found.driver_version, found.gpu_direct_rdma) == ("auto", "", False)
+
+
+def test_every_bad_value_is_told_at_once() -> None:
+    with pytest.raises(InputError) as caught:
+        settings.parse({"KERNEL_MODULE_TYPE": "opne", "DRIVER_TYPE": "vgpu", "GPU_DIRECT_RDMA_ENABLED": "yes", "TARGETARCH": "amd64"})
+    assert [line.split("=")[0] for line in caught.value.details] == [
+        "environment: DRIVER_TYPE",
+        "environment: KERNEL_MODULE_TYPE",
+        "environment: GPU_DIRECT_RDMA_ENABLED",
+    ]
+    assert "write one of auto, open, proprietary" in caught.value.details[1]
+    assert caught.value.exit_code == 65
+
+
+def test_the_page_is_the_table() -> None:
+    assert PAGE.read_text() == settings.page(), "run hack/environment-page"
+
+
+@pytest.mark.parametrize(
+    ("argv", "meaning"),
+    [
+        (["init"], ["init"]),
+        (["init", "-a"], ["init"]),
+        (["init", "--accept-license", "--max-threads", "4"], ["init", "--jobs", "4"]),
+        (["init", "-m", "4", "-a"], ["init", "--jobs", "4"]),
+        (["init", "-m4"], ["init", "--jobs", "4"]),
+        (["init", "--max-threads=4"], ["init", "--jobs", "4"]),
+        (["load"], ["init", "--no-build"]),
+        (["status", "--json"], ["status", "--json"]),
+    ],
+)
+def test_upstreams_options(argv: list[str], meaning: list[str]) -> None:
+    assert translate(argv) == meaning
+    build_parser(meaning[0]).parse_args(meaning)  # what comes out is a command line of ours
+
+
+@pytest.mark.parametrize(
+    ("argv", "says"),
+    [
+        ([], "no command"),
+        (["update"], "driverctl build"),
+        (["reload_nvidia_peermem"], "not available in this image"),
+        (["probe_nvidia_peermem"], "not available in this image"),
+        (["install"], "unknown command 'install'"),
+        (["init", "-k", "6.1"], "unknown option '-k'"),
+        (["init", "-m"], "needs a number"),
+        (["init", "-m", "0"], "needs a number"),
+        (["init", "--max-threads=many"], "needs a number"),
+    ],
+)
+def test_what_the_compatible_name_does_not_serve_is_a_usage_error(argv: list[str], says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        translate(argv)
+    assert says in caught.value.render()
+    assert caught.value.details
+
+
+STATUS = '{\n  "schema": 1,\n  "phase": "ready",\n  "pid": 77,\n  "daemons": [\n    {\n      "phase": "x"\n    }\n  ]\n}\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "reason"),
+    [
+        ({}, "the nvidia module is not loaded"),
+        ({probe.REFCOUNT: "2\n"}, None),  # upstream's older images write no status: not checked
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "NotReady\n"}, "says 'NotReady', not 'Ready'"),
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: ""}, "says 'nothing'"),
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n"}, None),
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS.replace("ready", "starting")}, "phase 'starting'"),
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS}, "process 77, which is gone"),
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS, "/proc/77/stat": "77 (python3) S"}, None),
+        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: "torn"}, "phase ''"),
+    ],
+)
+def test_the_probes_reasons(files: dict[str, str], reason: str | None) -> None:
+    found = probe.reason_not_ready(files.get)
+    if reason is None:
+        assert found is None
+    else:
+        assert found is not None
+        assert reason in found
+
+
+def test_a_daemon_that_keeps_failing_is_tried_ever_less_often() -> None:
+    daemon = Supervised(program=PERSISTENCED)
+    waits = []
+    now = 1000.0
+    for _ in range(9):
+        daemon = ended(daemon, now, "exit status 1")
+        waits.append(daemon.due - now)
+        now = daemon.due
+    assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_one_that_ran_for_long_starts_over() -> None:
+    daemon = Supervised(program=PERSISTENCED, pid=9, failures=6, started=1000.0)
+    assert ended(daemon, 1000.0 + STEADY, "it ended").failures == 1
+    assert ended(daemon, 1000.0 + STEADY - 1, "it ended").failures == 7
+    assert ended(replace(daemon, pid=0), 5000.0, "no").failures == 7
+
+
+@given(st.integers(min_value=0, max_value=10_000))
+def test_delays_grow_and_are_bounded(failures: int) -> None:
+    assert 0 < delay(failures) <= delay(failures + 1) <= MAX_DELAY
+
+
+def test_our_own_digest_covers_all_that_decides_what_is_loaded() -> None:
+    base = own_digest("535.261.03", "auto", ("nvidia",), {"nvidia": ("a=1",)})
+    others = [
+        own_digest("535.261.04", "auto", ("nvidia",), {"nvidia": ("a=1",)}),
+        own_digest("535.261.03", "open", ("nvidia",), {"nvidia": ("a=1",)}),
+        own_digest("535.261.03", "auto", ("nvidia", "nvidia_peermem"), {"nvidia": ("a=1",)}),
+        own_digest("535.261.03", "auto", ("nvidia",), {"nvidia": ("a=2",)}),
+        own_digest("535.261.03", "auto", ("nvidia",), {}),
+    ]
+    assert len({base, *others}) == 6
+    assert base == own_digest("535.261.03", "auto", ("nvidia",), {"nvidia": ("a=1",)})

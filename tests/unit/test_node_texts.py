@@ -1,0 +1,193 @@
+"""What the node reads: texts of the kernel, of kmod, of runtimes' cgroups, with the words that real systems print."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    NotPermitted,
+    StorageFailed,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
+from driverforge_node.driver.diagnose import explain_insert
+from driverforge_node.driver.observe import device_majors, loaded_type, related
+from driverforge_node.driver.tree import closure, parse_dep
+from driverforge_node.host.modules import in_use, kmsg_sequence, kmsg_text, parse_proc_modules
+from driverforge_node.host.mounts import parse_mountinfo, unescape
+from driverforge_node.host.processes import mapped_paths, parse_cgroup
+
+ID = "3f" * 32
+POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
+UNDERSCORES = POD.replace("-", "_")
+
+
+@pytest.mark.parametrize(
+    ("text", "container", "pod"),
+    [
+        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope", ID, POD),
+        (f"0::/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/crio-{ID}.scope/container", ID, POD),
+        (f"0::/kubepods/besteffort/pod{POD}/{ID}", ID, POD),
+        (f"12:devices:/kubepods/pod{POD}/{ID}\n11:memory:/kubepods/pod{POD}/{ID}\n0::/\n", ID, POD),
+        (f"0::/system.slice/docker-{ID}.scope", ID, ""),
+        (f"3:cpu:/docker/{ID}\n", ID, ""),
+        (f"0::/machine.slice/libpod-{ID}.scope/container", ID, ""),
+        (f"0::/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:cri-containerd:{ID}", ID, POD),
+        ("0::/kubepods/pod" + "ab" * 16 + f"/{ID}", ID, "ab" * 16),  # a static pod's uid is a hash
+        ("0::/system.slice/ssh.service\n", "", ""),
+        ("0::/\n", "", ""),
+        ("", "", ""),
+    ],
+)
+def test_cgroup_names_container_and_pod(text: str, container: str, pod: str) -> None:
+    assert parse_cgroup(text) == (container, pod)
+
+
+def test_the_innermost_of_nested_containers_is_named() -> None:
+    inner = "ab" * 32
+    assert parse_cgroup(f"0::/kubepods/pod{POD}/{ID}/docker/{inner}") == (inner, POD)
+
+
+def test_mountinfo() -> None:
+    text = (
+        "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
+        "45 36 0:22 /nvidia /run/nvidia rw,relatime shared:3 - tmpfs run rw,mode=755\n"
+        "46 36 0:22 / /a\\040b rw shared:4 master:2 - overlay over\\134lay rw\n"
+        "47 36 0:21 / /sys rw unbindable - sysfs sys rw\n"
+        "48 36 0:20 / /proc rw - proc proc rw\n"
+    )
+    found = parse_mountinfo(text)
+    assert [(m.target, m.propagation, m.source) for m in found] == [
+        ("/mnt2", "slave", "/dev/root"),
+        ("/run/nvidia", "shared", "run"),
+        ("/a b", "shared,slave", "over\\lay"),
+        ("/sys", "unbindable", "sys"),
+        ("/proc", "private", "proc"),
+    ]
+    assert (found[0].mount_id, found[0].parent_id, found[0].root, found[0].fs_type) == (36, 35, "/mnt1", "ext3")
+
+
+@given(st.text(st.characters(codec="ascii", exclude_characters="\x00")))
+def test_unescape_reverses_what_the_kernel_escapes(text: str) -> None:
+    escaped = "".join(f"\\{ord(c):03o}" if c in " \t\n\\" else c for c in text)
+    assert unescape(escaped) == text
+
+
+PROC_MODULES = """nvidia_modeset 1146880 0 - Live 0x0000000000000000 (OE)
+nvidia_uvm 4816896 1 - Live 0x0000000000000000 (OE)
+nvidia 40894464 5 nvidia_modeset,nvidia_uvm, Live 0x0000000000000000 (OE)
+gone 16384 0 [permanent], Unloading 0x0 (F)
+builtinish 100 - - Live 0x0
+"""
+
+
+def test_proc_modules() -> None:
+    found = parse_proc_modules(PROC_MODULES, {"nvidia": "535.261.03"}.get)  # type: ignore[arg-type]
+    assert found["nvidia"].holders == ("nvidia_modeset", "nvidia_uvm")
+    assert (found["nvidia"].refcount, found["nvidia"].version) == (5, "535.261.03")
+    assert (found["gone"].state, found["gone"].holders) == ("Unloading", ())
+    assert found["builtinish"].refcount == -1
+    assert set(related(found)) == {"nvidia", "nvidia_modeset", "nvidia_uvm"}
+
+
+def test_a_module_on_top_of_a_module_on_top_is_related() -> None:
+    text = "nvidia 1 1 nvidia_fs, Live 0\nnvidia_fs 1 1 other, Live 0\nother 1 0 - Live 0\nloop 1 0 - Live 0\n"
+    assert set(related(parse_proc_modules(text, lambda _: ""))) == {"nvidia", "nvidia_fs", "other"}
+
+
+@pytest.mark.parametrize(
+    ("text", "majors"),
+    [
+        ("Character devices:\n  1 mem\n195 nvidia-frontend\n511 nvidia-uvm\n\nBlock devices:\n254 nvidiablk\n",
+         {"nvidia-frontend": 195, "nvidia-uvm": 511}),
+        ("Character devices:\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n236 nvidia-caps\n",
+         {"nvidia": 195, "nvidia-modeset": 195, "nvidiactl": 195, "nvidia-caps": 236}),
+        ("", {}),
+    ],
+)  # fmt: skip
+def test_device_majors_of_535_and_550(text: str, majors: dict[str, int]) -> None:
+    assert device_majors(text) == majors
+
+
+def test_module_type_of_the_loaded_driver() -> None:
+    assert (
+        loaded_type("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build\nGCC version: gcc 12\n") == "open"
+    )
+    assert loaded_type("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Fri Jun\n") == "proprietary"
+    assert loaded_type("") == ""
+
+
+def test_in_tree_closure() -> None:
+    dep = parse_dep(
+        "kernel/a/ipmi_msghandler.ko: \nkernel/a/ipmi_devintf.ko.xz: kernel/a/ipmi_msghandler.ko\n"
+        "kernel/b/drm.ko.zst:\nkernel/b/drm_kms_helper.ko: kernel/b/drm.ko.zst\n"
+    )
+    assert closure(dep, ["ipmi-devintf", "drm", "builtin"]) == [
+        "kernel/a/ipmi_devintf.ko.xz",
+        "kernel/a/ipmi_msghandler.ko",
+        "kernel/b/drm.ko.zst",
+    ]
+
+
+def test_kmsg_records() -> None:
+    record = "6,339,5140900,-;NVRM: loading NVIDIA UNIX x86_64\n SUBSYSTEM=pci\n DEVICE=+pci:0000:3b:00.0\n"
+    assert kmsg_text(record) == "NVRM: loading NVIDIA UNIX x86_64"
+    assert kmsg_sequence(record) == 339
+
+
+def test_mapped_files() -> None:
+    maps = "7f0000000000-7f0000001000 rw-s 00000000 00:05 395 /dev/nvidia-uvm\n7f00-7f01 r-xp 0 00:00 0\n7ffc-7ffd rw-p 0 00:00 0 [stack]\n"
+    assert mapped_paths(maps) == ["/dev/nvidia-uvm"]
+
+
+@pytest.mark.parametrize(
+    ("message", "used"),
+    [
+        ("rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset", True),
+        ("rmmod: ERROR: Module nvidia_uvm is in use", True),
+        ("rmmod: ERROR: could not remove 'nvidia': Resource temporarily unavailable", True),
+        ("rmmod: ERROR: could not remove 'nvidia': Operation not permitted", False),
+    ],
+)
+def test_rmmods_words(message: str, used: bool) -> None:
+    assert in_use(message) == used
+
+
+# modprobe's line, then the kernel's, as collected on 6.1 and 6.12 guests
+@pytest.mark.parametrize(
+    ("lines", "error", "says"),
+    [
+        (["modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "kernel: Loading of unsigned module is rejected"],
+         NotPermitted, "signature"),
+        (["modprobe: ERROR: could not insert 'nvidia': Operation not permitted",
+          "kernel: Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7"], NotPermitted, "signature"),
+        (["modprobe: ERROR: could not insert 'nvidia': Exec format error",
+          "kernel: nvidia: disagrees about version of symbol module_layout"], Unsupported, "another kernel"),
+        (["insmod: ERROR: could not insert module nvidia.ko: Invalid module format"], Unsupported, "another kernel"),
+        (["modprobe: ERROR: could not insert 'nvidia': No such device", "kernel: NVRM: No NVIDIA GPU found."],
+         Unavailable, "no NVIDIA GPU"),
+        (["modprobe: ERROR: could not insert 'nvidia': No such device",
+          "kernel: NVRM: The NVIDIA probe routine was not called for 1 device(s)."], Unsupported, "another driver"),
+        (["modprobe: ERROR: could not insert 'nvidia_drm': Unknown symbol in module, or unknown parameter (see dmesg)"],
+         Unsupported, "symbols"),
+        (["modprobe: ERROR: could not insert 'nvidia': No space left on device"], StorageFailed, "no space"),
+        (["modprobe: ERROR: could not insert 'nvidia': Cannot allocate memory"], TemporaryFailure, "out of memory"),
+        (["modprobe: ERROR: could not insert 'nvidia': Operation not permitted"], NotPermitted, "not permitted"),
+    ],
+)  # fmt: skip
+def test_what_the_kernel_says_becomes_a_next_step(lines: list[str], error: type[DriverforgeError], says: str) -> None:
+    found = explain_insert(CommandFailed("could not insert the module nvidia", details=lines), release="6.1.0-50-cloud-amd64")
+    assert type(found) is error
+    assert says in found.brief
+    assert found.details == tuple(lines)
+    assert found.resolution
+
+
+def test_an_unknown_failure_stays_what_it_is() -> None:
+    failure = CommandFailed("could not insert the module nvidia", details=["modprobe: ERROR: could not insert 'nvidia': Invalid argument"])
+    assert explain_insert(failure, release="6.1") is failure
