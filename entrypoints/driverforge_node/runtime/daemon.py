@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
+from driverforge_core.errors import InputError, Unavailable, Unsupported
 from driverforge_node.host.ports import Files, Host, Result
 from driverforge_node.runtime.document import parse
 from driverforge_node.runtime.ports import Sockets
@@ -105,14 +105,14 @@ def check_version(host: Host, daemon: Daemon) -> None:
 
 
 def effective(host: Host, daemon: Daemon, data: bytes) -> dict[str, object]:
-    """What the node's own containerd makes of a configuration file with these bytes. Raises CommandFailed with containerd's own message.
+    """What the node's own containerd makes of a configuration file with these bytes. Raises InputError with containerd's own message.
 
     It reads them from its standard input: nothing is written on the node for a check.
     """
     argv = [*enter(host), daemon.binary, "--config", "/dev/stdin", "config", "dump"]
     shown = host.commands.run(argv, check=False, input_text=data.decode())
     if not shown.ok:
-        raise CommandFailed(
+        raise InputError(
             f"containerd does not accept {daemon.config}", details=_said(shown), resolution="repair the file; driverctl changed nothing"
         )
     return parse(shown.stdout.encode(), "containerd's effective configuration")
