@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import sh
-from driverforge_core.cell import CellId
-from driverforge_core.errors import CommandFailed, Unavailable
 from report import Report
 
+from driverforge_core.cell import CellId
+from driverforge_core.errors import CommandFailed, Unavailable
+
 SELECT = "debian12-amd64-535.261.03-*"
-_HERE = Path(__file__).resolve().parent
-MATRIX = _HERE.parent / "quickstart.yaml"
+MATRIX = Path(__file__).resolve().parents[1] / "quickstart.yaml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,12 +27,12 @@ class Site:
     environ: dict[str, str]
 
     @property
-    def lock(self) -> Path:
+    def lock_file(self) -> Path:
         return self.work / "driverforge.lock.json"
 
 
-def driverforge(site: Site, report: Report, *words: str, statuses: Sequence[int] = (0,), show: bool = True) -> str:
-    """Run `driverforge` as a user would, its output shown as it comes; returns it."""
+def driverforge(site: Site, report: Report, *words: str, show: bool = True) -> str:
+    """Run `driverforge` as a user would; returns its output, which is shown as it comes unless told otherwise."""
     report.command("driverforge", *words)
     lines: list[str] = []
 
@@ -42,46 +41,48 @@ def driverforge(site: Site, report: Report, *words: str, statuses: Sequence[int]
         if show:
             report.say(line)
 
-    process = sh.Command(str(site.driverforge))(
-        *words, _out=take, _err=lambda line: report.say(line), _ok_code=list(statuses), _env=site.environ, _cwd=str(site.work), _tty_out=False
-    )
-    process.wait()
+    try:
+        sh.Command(str(site.driverforge))(*words, _out=take, _err=report.say, _env=site.environ, _cwd=str(site.work), _tty_out=False)
+    except sh.ErrorReturnCode as error:
+        raise CommandFailed(f"driverforge {words[0]} ended with {error.exit_code}", resolution="its own message is above") from None
     return "".join(lines)
 
 
 def lock(site: Site, report: Report) -> None:
-    driverforge(site, report, "lock", "--matrix", str(MATRIX), "--lock", str(site.lock), "--select", SELECT)
+    driverforge(site, report, "lock", *_common(site))
 
 
 def choose(site: Site, report: Report) -> tuple[str, str]:
-    """The ids of the JIT cell and of one precompiled cell whose verdict lets it be built: the oldest such kernel, never simply the newest."""
-    common = ("--matrix", str(MATRIX), "--lock", str(site.lock), "--select", SELECT)
-    driverforge(site, report, "plan", *common)
-    plan = json.loads(driverforge(site, report, "plan", *common, "--json", show=False))
+    """The ids of the JIT cell and of the newest kernel's cell *that its verdict lets be built*; newer kernels may be blocked."""
+    words = (*_common(site), "--base", f"debian12={site.base}", "--registry", site.registry)
+    driverforge(site, report, "plan", *words)
+    plan = json.loads(driverforge(site, report, "plan", *words, "--json", show=False))
     buildable = [row["cell"] for row in plan["cells"] if row["verdict"] in ("build", "exists")]
     kernels = [cell for cell in buildable if CellId.parse(cell).kernel is not None]
     if not kernels:
         raise Unavailable(
             "no kernel of Debian 12 has the verdict `build` today",
-            details=[f"{row['cell']}: {row['verdict']} {row['reason']}" for row in plan["cells"]],
-            resolution=f"driverforge explain CELL says why; other cells: driverforge plan --matrix {MATRIX}",
+            details=[f"{row['cell']}: {row['verdict']}: {row['reason']}" for row in plan["cells"]],
+            resolution="driverforge explain CELL says why, with the same --matrix and --lock",
         )
-    jit = next(cell for cell in buildable if CellId.parse(cell).kernel is None)
-    return jit, kernels[0]
+    return next(cell for cell in buildable if CellId.parse(cell).kernel is None), kernels[-1]
 
 
-def build(site: Site, report: Report, *cells: str) -> dict[str, dict[str, object]]:
-    """Build cells; returns the report's row of each."""
-    select = [word for cell in cells for word in ("--select", cell)]
-    words = ["--matrix", str(MATRIX), "--lock", str(site.lock), *select, "--base", f"debian12={site.base}", "--json"]
-    text = driverforge(site, report, "build", *words, show=False)
-    rows = {row["cell"]: row for row in json.loads(text)["cells"]}
-    if missing := [cell for cell in cells if cell not in rows]:
-        raise CommandFailed("driverforge build did not report every cell", details=missing)
-    return rows
+def build(site: Site, report: Report, *cells: str) -> None:
+    """Build cells; what the registry has, made from the same inputs, is not built again."""
+    words = ("--base", f"debian12={site.base}", "--registry", site.registry, "--cache-dir", str(site.work / "build"))
+    driverforge(site, report, "build", *_common(site, *cells), *words)
 
 
-def push(site: Site, report: Report, *cells: str) -> None:
-    select = [word for cell in cells for word in ("--select", cell)]
-    words = ["--matrix", str(MATRIX), "--lock", str(site.lock), *select, "--base", f"debian12={site.base}", "--registry", site.registry]
-    driverforge(site, report, "push", *words)
+def push(site: Site, report: Report, *cells: str) -> dict[str, str]:
+    """Push cells; returns the immutable reference of each."""
+    words = (*_common(site, *cells), "--base", f"debian12={site.base}", "--registry", site.registry, "--json")
+    answer = json.loads(driverforge(site, report, "push", *words, show=False))
+    for image in answer["images"]:
+        report.say(f"{image['cell']}: {image['digest']}\n  {image['reference']}\n  {image['alias']}")
+    return {image["cell"]: str(image["reference"]) for image in answer["images"]}
+
+
+def _common(site: Site, *cells: str) -> tuple[str, ...]:
+    select = [word for cell in cells or (SELECT,) for word in ("--select", cell)]
+    return ("--matrix", str(MATRIX), "--lock", str(site.lock_file), *select)

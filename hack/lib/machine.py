@@ -6,8 +6,9 @@ import os
 import shutil
 
 import sh
-from driverforge_core.errors import CommandFailed, Unavailable
 from report import Report
+
+from driverforge_core.errors import CommandFailed, Unavailable
 from support import cache, engine
 
 
@@ -35,7 +36,9 @@ def install(report: Report, packages: list[str]) -> None:
         report.say("all there")
         return
     if shortcomings():
-        raise Unavailable("packages are missing and cannot be installed", details=missing, resolution=f"as root: apt-get install {' '.join(missing)}")
+        raise Unavailable(
+            "packages are missing and cannot be installed", details=missing, resolution=f"as root: apt-get install {' '.join(missing)}"
+        )
     report.say(f"installing {' '.join(missing)}")
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:

@@ -15,14 +15,17 @@ sys.path.insert(0, str(TOP / "tests"))  # the test bench is a part of the quicks
 import images  # noqa: E402
 import machine  # noqa: E402
 import node  # noqa: E402
+from report import Report  # noqa: E402
+
 from driverforge_core.cell import CellId  # noqa: E402
 from driverforge_core.errors import DriverforgeError, Unavailable  # noqa: E402
-from report import Report  # noqa: E402
 from support import cache, engine, registry  # noqa: E402
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="hack/quickstart", description="Build two driver images and run them on a node, for real, without a GPU.")
+    parser = argparse.ArgumentParser(
+        prog="hack/quickstart", description="Build two driver images and run them on a node, for real, without a GPU."
+    )
     parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help="remove everything that a run made")
     parser.add_argument("--images-only", action="store_true", help="stop after the images are pushed: no kernel is booted")
@@ -60,8 +63,8 @@ def run(args: argparse.Namespace, report: Report) -> int:
         with report.phase("plan: a verdict for each cell") as result:
             jit, precompiled = images.choose(site, report)
             result(f"chosen: {precompiled}")
-        with report.phase("build: the JIT image, and one for that kernel") as result:
-            result(images.build(site, report, jit, precompiled))
+        with report.phase("build: the JIT image, and one for that kernel"):
+            images.build(site, report, jit, precompiled)
         with report.phase("push to the local registry"):
             pushed = images.push(site, report, jit, precompiled)
         report.places["images"] = ", ".join(pushed.values())

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from driverforge_core.errors import DriverforgeError
 from rich.console import Console
 from rich.table import Table
+
+from driverforge_core.errors import DriverforgeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
