@@ -1,0 +1,61 @@
+"""A container image without an engine: an OCI archive (image-layout in a tar) made of files that a test names."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tarfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+Layer = Mapping[str, bytes | Path]
+"""Files of a layer by path; an executable one starts with `#!` or has the bit set where it comes from. `.wh.NAME` removes NAME."""
+
+
+def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | None = None) -> str:
+    """Write an image; `config` is the part that `docker inspect` shows as Config. Returns the manifest's digest."""
+    blobs: dict[str, bytes] = {}
+    descriptors, diff_ids = [], []
+    for layer in layers:
+        plain = _tar(layer)
+        diff_ids.append(_digest(plain))
+        descriptors.append(_add(blobs, gzip.compress(plain, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip"))
+    document = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": dict(config or {}),
+        "rootfs": {"type": "layers", "diff_ids": diff_ids},
+    }
+    image = _add(blobs, json.dumps(document).encode(), "application/vnd.oci.image.config.v1+json")
+    manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": image, "layers": descriptors}
+    top = _add(blobs, json.dumps(manifest).encode(), "application/vnd.oci.image.manifest.v1+json")
+    files: dict[str, bytes | Path] = {f"blobs/sha256/{digest.partition(':')[2]}": data for digest, data in blobs.items()}
+    files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
+    files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [top]}).encode()
+    target.write_bytes(_tar(files))
+    return str(top["digest"])
+
+
+def _digest(data: bytes) -> str:
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def _add(blobs: dict[str, bytes], data: bytes, media_type: str) -> dict[str, Any]:
+    blobs[_digest(data)] = data
+    return {"mediaType": media_type, "digest": _digest(data), "size": len(data)}
+
+
+def _tar(files: Layer) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, content in sorted(files.items()):
+            data = content.read_bytes() if isinstance(content, Path) else content
+            entry = tarfile.TarInfo(name.lstrip("/"))
+            entry.size = len(data)
+            executable = data.startswith(b"#!") or (isinstance(content, Path) and bool(content.stat().st_mode & 0o111))
+            entry.mode = 0o755 if executable else 0o644
+            archive.addfile(entry, io.BytesIO(data))
+    return out.getvalue()
