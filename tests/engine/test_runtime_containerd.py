@@ -22,7 +22,7 @@ from driverforge_core.errors import CommandFailed, DriverforgeError, InputError,
 from driverforge_node.cli import run as driverctl
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import journal
+from driverforge_node.runtime import change, configure, journal
 from driverforge_node.runtime.containerd import RUNTIMES, nvidia_handlers
 from driverforge_node.runtime.cri import RuntimeStatus, status
 from driverforge_node.runtime.daemon import Daemon, check_version
@@ -264,30 +264,59 @@ def test_a_daemon_that_does_not_come_back_gets_its_old_file_and_is_started_again
     assert node.handlers() == {"runc", *NAMES}
 
 
+@dataclass
+class Unit:
+    """The `Services` port for a daemon that a script stands in for systemd of."""
+
+    node: Node
+
+    def restart(self, unit: str) -> None:
+        assert unit == "containerd.service"
+        run(str(self.node.home / "restart"))
+
+    def main_pid(self, unit: str) -> int:
+        return self.node.pid
+
+    def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
+        return tuple((self.node.home / "log").read_text().splitlines()[-count:])
+
+
+def carry_out_as_unit(node: Node, patience: float = 60) -> None:
+    host = replace(real_host(), services=Unit(node))
+    runtime = change.Runtime(host=host, sockets=UnixSockets(), socket=node.socket, patience=patience)
+    plan, entry = configure.apply_plan(runtime, nvidia_handlers("/t"), "")
+    assert change.restart_words(plan, runtime) == "needs --restart-command"
+    plan = replace(plan, daemon=replace(plan.daemon, unit="containerd.service"))
+    assert change.restart_words(plan, runtime) == "systemctl restart containerd.service"
+    change.carry_out(plan, runtime, entry)
+
+
+def test_a_daemon_that_systemd_runs_is_restarted_through_it(node: Node) -> None:
+    node.start(DEBIAN)
+    carry_out_as_unit(node)
+    assert node.handlers() == {"runc", *NAMES}
+    assert node.restarts() == 1
+
+
+def test_the_daemons_own_last_words_are_in_the_error(node: Node) -> None:
+    node.start(DEBIAN)
+    other = node.home / "broken.toml"
+    other.write_text("version = 2\nrequired_plugins = ['io.containerd.nothing.v1.x']\n")
+    node.write_restart(after=f"grep -q nvidia {node.config} && cp {other} {node.config}")
+    with pytest.raises(CommandFailed, match="the old configuration is in force again") as caught:
+        carry_out_as_unit(node, patience=5)
+    assert any(line.startswith("containerd.service: ") and "nothing.v1.x" in line for line in caught.value.details)
+    assert node.config.read_text() == DEBIAN
+    assert node.handlers() == {"runc"}
+
+
 def test_a_daemon_that_still_runs_the_old_process_has_not_changed(node: Node) -> None:
     node.start(DEBIAN)
     (node.home / "restart").write_text("#!/bin/sh\nexit 0\n")
-    host = replace(real_host(), clock=Impatient())
     with pytest.raises(CommandFailed, match="did not accept the change") as caught:
-        driverctl(["runtime", "apply", "--socket", node.socket, "--restart-command", str(node.home / "restart")], lambda: host)
+        carry_out_as_unit(node, patience=0)
     assert any("from before the restart still answers" in line for line in caught.value.details)
     assert node.config.read_text() == DEBIAN
-
-
-class Impatient:
-    """A clock whose waits are over after a few looks."""
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def now(self) -> float:
-        return 0.0
-
-    def wait(self, seconds: float) -> str | None:
-        return None
-
-    def ticks(self, *, timeout: float, interval: float) -> Iterator[float]:
-        yield from (0.0, interval, timeout)
 
 
 def test_a_run_that_ended_between_write_and_restart_is_finished_by_the_next(node: Node) -> None:

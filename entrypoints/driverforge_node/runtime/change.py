@@ -13,7 +13,6 @@ from driverforge_node.runtime import cri, journal
 from driverforge_node.runtime.daemon import Daemon, enter, socket_path
 from driverforge_node.runtime.ports import Sockets
 
-PROOF = 60.0  # seconds for a restarted daemon to answer; containerd needs about one
 LOG_LINES = 15
 
 
@@ -25,6 +24,7 @@ class Runtime:
     sockets: Sockets
     socket: str
     restart_command: str = ""  # for a daemon that systemd does not run
+    patience: float = 60.0  # seconds for a restarted daemon to answer; containerd needs about one
 
     def status(self) -> cri.RuntimeStatus:
         return cri.status(self.sockets, socket_path(self.host.node, self.socket))
@@ -111,7 +111,7 @@ def restart(plan: Plan, runtime: Runtime) -> None:
 def prove(plan: Plan, runtime: Runtime) -> None:
     """Wait until a new process answers the runtime interface and reports the right handlers. Raises CommandFailed with its last answer."""
     last: Sequence[str] = ()
-    for _ in runtime.host.clock.ticks(timeout=PROOF, interval=0.25):
+    for _ in runtime.host.clock.ticks(timeout=runtime.patience, interval=0.25):
         try:
             status = runtime.status()
         except Unavailable as error:
@@ -149,7 +149,7 @@ def _restored(
             journal.write(host, earlier)
     try:
         restart(plan, runtime)
-        for _ in host.clock.ticks(timeout=PROOF, interval=0.25):
+        for _ in host.clock.ticks(timeout=runtime.patience, interval=0.25):
             try:
                 runtime.status()
             except Unavailable:
