@@ -6,13 +6,19 @@ A subcommand's module is imported only when it runs: the startup probe calls thi
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
 
+TYPE_CHECKING = False  # type checkers take it as true; typing itself costs the probe more than the rest of its imports together
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from driverforge_node.host.ports import Host
+
+    class CommandModule(Protocol):
+        def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+        def run(self, args: argparse.Namespace, host: Host) -> int: ...
+
 
 # name -> (module, one-line help)
 SUBCOMMANDS: dict[str, tuple[str, str]] = {
@@ -26,15 +32,10 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
-class CommandModule(Protocol):
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
-    def run(self, args: argparse.Namespace, host: Host) -> int: ...
-
-
 def load_command(name: str) -> CommandModule:
     from importlib import import_module
 
-    module: CommandModule = import_module(f"driverforge_node.commands.{SUBCOMMANDS[name][0]}")  # type: ignore[assignment]
+    module: CommandModule = import_module(f"driverforge_node.commands.{SUBCOMMANDS[name][0]}")
     return module
 
 

@@ -200,6 +200,7 @@ class FakeKernel:
             lines.append("511 nvidia-uvm")
         there = "nvidia" in self.loaded_modules
         kind = "UNIX Open Kernel Module for x86_64" if self.open_type else "UNIX x86_64 Kernel Module"
+        self._show("/proc/modules", "".join(f"{name} 16384 0 - Live 0x0\n" for name in self.loaded_modules))
         self._show("/proc/devices", "\n".join([*lines, "", "Block devices:", "254 virtblk", ""]))
         self._show("/proc/driver/nvidia/version", f"NVRM version: NVIDIA {kind}  {DRIVER}\n" if there else None)
         self._show("/sys/module/nvidia/refcnt", "0\n" if there else None)

@@ -149,6 +149,7 @@ def test_load_publishes_nothing_and_leaves_the_status_alone() -> None:
         ({"user": 1000}, {}, NotPermitted, "needs root"),
         ({"image": None}, {}, Unsupported, "not a driver image"),
         ({}, {"driver": "550.163.01"}, Unsupported, "the image holds driver 535.261.03"),
+        ({"modular": False}, {}, Unsupported, "loads no modules"),
         ({"gpus": ()}, {}, Unavailable, "no NVIDIA GPU"),
         ({"gpus": (replace(GPU, driver="vfio-pci"),)}, {}, Unsupported, "belongs to another driver: vfio-pci"),
         ({"enforced": "module.sig_enforce is on"}, {}, NotPermitted, "the modules for it are unsigned"),

@@ -46,6 +46,7 @@ class Facts:
     user: int
     release: str
     image: ImageFacts | None
+    modular: bool = True  # whether this kernel can load modules at all
     image_kernels: tuple[str, ...] = ()  # releases that the image has modules for
     sources: tuple[Source, ...] = ()  # for this release and the wanted driver, the image's first
     node_modules: str = ""  # folder of this release's in-tree modules, '' where the node has none that we can see

@@ -31,6 +31,7 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         user=host.processes.effective_user(),
         release=release,
         image=image,
+        modular=files.exists("/proc/modules"),
         image_kernels=files.list_dir(paths.MODULE_SETS),
         sources=tuple(module_sources(host, release, wanted.driver)),
         node_modules=node_modules(host, release),

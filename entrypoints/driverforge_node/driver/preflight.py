@@ -24,6 +24,12 @@ def preflight(facts: Facts, wanted: Wanted) -> DriverforgeError | None:
             f"DRIVER_VERSION={wanted.driver}, but the image holds driver {facts.image.driver}",
             resolution="leave DRIVER_VERSION as the image sets it, or use the image of that version",
         )
+    if not facts.modular:
+        return Unsupported(
+            f"the kernel {facts.release} loads no modules",
+            details=["/proc/modules is missing: CONFIG_MODULES is off"],
+            resolution="boot a distribution's kernel",
+        )
     return gpu_problem(facts) or signature_problem(facts, wanted) or space_problem(facts)
 
 

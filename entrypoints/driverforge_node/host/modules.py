@@ -48,7 +48,9 @@ class KernelModules:
         return os.uname().release
 
     def loaded(self) -> Mapping[str, LoadedModule]:
-        return parse_proc_modules(self._files.read_text("/proc/modules"), self._version)
+        # a kernel without loadable modules has no such file
+        text = self._files.read_text("/proc/modules") if self._files.exists("/proc/modules") else ""
+        return parse_proc_modules(text, self._version)
 
     def _version(self, name: str) -> str:
         with suppress(FileNotFoundError):
