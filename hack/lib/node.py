@@ -125,9 +125,7 @@ def scenario(node: Node) -> None:
     with report.phase("driverctl init: driver pod with upstream's mounts") as result:
         started = node.start_driver("driver-1")
         expect(node.modules() >= {"nvidia", "nvidia_uvm", "nvidia_modeset"}, "modules loaded", str(node.modules()))
-        node.shell(
-            "lsmod | grep ^nvidia\nls /run/nvidia/driver/usr/bin/nvidia-smi\ncat /proc/driver/nvidia/version\ngrep nvidia /proc/devices"
-        )
+        node.shell(_LOOK)
         result("Ready: " + " ".join(sorted(node.modules())))
     with report.phase("look at it: status, probe, nvidia-smi") as result:
         report.say(started.exec("driverctl", "status").ok())
@@ -158,8 +156,17 @@ def scenario(node: Node) -> None:
         started.remove()
         expect(not node.modules(), "no module is left", str(node.modules()))
         left = node.shell(_LEFT, show=False)
+        expect(not left, "no mount and no firmware path is left", left)
+        result("unloaded, unmounted")
+
+
+def runtime(node: Node) -> None:
+    """Configure containerd from a second container, and take it back."""
+    report = node.report
+    with report.phase("driverctl runtime apply: containerd 1.6, from a second pod") as result:
+        before = node.shell(f"sha256sum {CONFIG}", show=False)
         job(node, "apply")
-        node.shell(f"diff /dev/null {CONFIG} | tail -n 30; containerd config dump | grep -A1 'runtimes.nvidia'", check=False)
+        node.shell(f"cat {CONFIG}; containerd config dump | grep -A1 'runtimes.nvidia'", check=False)
         node.shell("ctr plugins ls | grep -w cri")
         result("handlers nvidia, nvidia-cdi, nvidia-legacy; CRI answers")
     with report.phase("driverctl runtime revert: the original bytes") as result:
