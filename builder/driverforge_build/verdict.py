@@ -13,6 +13,7 @@ End of life is a warning, never a verdict.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
@@ -150,13 +151,13 @@ class Judge:
                     run=f"driverforge lock{self._lock_option} --select '{cell.os.id}-{cell.arch}-*'",
                 )
             if facts[asked].breaks:
-                return self._broken(cell, row, facts[asked], kernel)
+                return self._broken(cell, row, facts[asked], kernel, looked_into=target.header_facts)
         return None
 
-    def _broken(self, cell: Cell, row: Probe, fact: HeaderFact, kernel: LockedKernel) -> Verdict:
+    def _broken(self, cell: Cell, row: Probe, fact: HeaderFact, kernel: LockedKernel, *, looked_into: Container[str]) -> Verdict:
         broken = [kind for kind in cell.module_types if kind in row.module_types]
         left = [kind for kind in cell.module_types if kind not in row.module_types]
-        package = next((one for one in kernel.headers if one.key in self._fact_packages(cell)), kernel.headers[0])
+        package = next((one for one in kernel.headers if one.key in looked_into), kernel.headers[0])
         hint = (
             (f"the {', '.join(left)} modules are not concerned: an exclusion of the {', '.join(broken)} ones in the matrix builds them",)
             if left
@@ -172,10 +173,6 @@ class Judge:
                 *hint,
             ),
         )
-
-    def _fact_packages(self, cell: Cell) -> frozenset[str]:
-        target = self._target(cell)
-        return frozenset(target.header_facts) if target else frozenset()
 
     def _build(self, cell: Cell) -> Verdict:
         target = self._target(cell)

@@ -1,0 +1,37 @@
+"""The cost of a verdict does not grow with the lock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+
+from driverforge_build.lock import HeaderFact, Lock
+from driverforge_build.plan import all_cells
+from driverforge_build.verdict import Judge, State
+from support.locks import kernel, package, target
+from support.sampledebian import sample_matrix
+
+QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
+RELEASE = "6.1.0-53-cloud-amd64"
+
+
+class Facts(dict[str, dict[str, HeaderFact]]):
+    """Header facts that count how often somebody walks through all of them."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return super().__iter__()
+
+
+def test_a_blocked_kernel_is_explained_without_a_walk_through_the_facts_of_all_kernels() -> None:
+    headers = package(f"linux-headers-{RELEASE}"), package("linux-headers-6.1.0-53-common")
+    facts = Facts({headers[1].key: {QUESTION: HeaderFact(breaks=True, found="include/linux/pci.h:9: x")}})
+    whole = replace(target(kernel(RELEASE, *headers)), header_facts=facts)
+    matrix, lock = sample_matrix(), Lock(targets={"debian12-amd64": whole})
+    judge = Judge(matrix, lock, today=date(2026, 11, 21))
+    blocked = [cell for cell in all_cells(matrix, lock) if judge.verdict(cell).state is State.BLOCKED]
+    assert blocked
+    assert facts.walks == 0
