@@ -28,7 +28,7 @@ _MAJOR, _MINOR, _ = VERSION.split(".")
 _STAMP = {"gitVersion": f"v{VERSION}", "gitMajor": _MAJOR, "gitMinor": _MINOR, "gitTreeState": "clean"}
 _FLAGS = (
     "-trimpath",
-    "-gcflags=all=-l -dwarf=false",  # no inlining, no debug data: half the time to compile
+    "-gcflags=all=-l -dwarf=false",  # a fifth less to compile, a second more to start
     f"-ldflags=-s -w {' '.join(f'-X k8s.io/component-base/version.{name}={value}' for name, value in _STAMP.items())}",
 )
 _ELSEWHERE = f"{PROGRAMS} names a folder that has them"
