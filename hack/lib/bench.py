@@ -18,9 +18,10 @@ os.environ["PYTHONPATH"] = f"{TOP / 'builder'}:{TOP / 'entrypoints'}"
 
 from bench_result import Outcome, document, show  # noqa: E402
 from bench_workshop import Workshop  # noqa: E402
-from driverforge_core.errors import DriverforgeError, NotPermitted, Unavailable, Unsupported  # noqa: E402
 from report import Report  # noqa: E402
 from rich.console import Console  # noqa: E402
+
+from driverforge_core.errors import DriverforgeError, NotPermitted, Unavailable, Unsupported  # noqa: E402
 
 # name -> what it compares; a module bench_NAME with run(workshop) -> measures each; the dearest last
 BENCHMARKS = {
@@ -42,7 +43,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", choices=[[], *BENCHMARKS], help="benchmarks to run; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
-    parser.add_argument("--runs", type=int, default=0, metavar="N", help="samples of each value; by default each benchmark has its own number")
+    parser.add_argument(
+        "--runs", type=int, default=0, metavar="N", help="samples of each value; by default each benchmark has its own number"
+    )
     parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--sizes", default="100,100000", metavar="FEW,MANY", help="numbers of cells that `plan` compares (100,100000)")
     return parser.parse_args()
@@ -59,7 +62,7 @@ def measure(name: str, workshop: Workshop) -> Outcome:
     except DriverforgeError as error:
         workshop.say(error.render())
         return Outcome(name=name, status="failed", why=error.brief)
-    except Exception as error:  # noqa: BLE001 - a defect of one benchmark must not take the others' results away
+    except Exception as error:
         workshop.say(traceback.format_exc())
         return Outcome(name=name, status="failed", why=f"{type(error).__name__}: {error}")
     return Outcome(name=name, status="ran", measures=measures, notes=tuple(workshop.notes))

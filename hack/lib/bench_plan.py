@@ -9,19 +9,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 
 from bench_cpu import alternate
 from bench_result import Measure, Series
 from bench_workshop import Workshop
+
 from driverforge_build import lock as locks
 from driverforge_build import plan as plans
 from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix import Matrix, OsRow, load_matrix
 from driverforge_build.probes import header_probe, question
-from driverforge_build.verdict import Judge
+from driverforge_build.verdict import Judge, State
 from driverforge_core.kernel import KernelRelease
 from support import process
 from support.synthetic import release_of, synthetic_lock, synthetic_package
@@ -34,39 +36,49 @@ _COUNTED = re.compile(r"^(\d+\.\d+\.\d+-|\d+\.\d+\.(?=\d+\+))\d+")
 
 
 def run(workshop: Workshop) -> tuple[Measure, ...]:
-    small, large = workshop.sizes
-    shipped = load_matrix(None)
-    matrix = one_system(shipped)
-    inputs = {cells: synthetic(matrix, cells) for cells in (small, large)}
+    matrix = one_system(load_matrix(None))
+    few, many = (synthetic(matrix, cells) for cells in workshop.sizes)
     runs = workshop.runs or 5
-    workshop.say(f"plans of {small} and {large} cells, {runs} times")
-    repeats = max(1, round(_SAMPLE / (plan_cpu(matrix, inputs[small], 1) * small)))
-    samples = [(plan_cpu(matrix, inputs[small], repeats), plan_cpu(matrix, inputs[large], 1)) for _ in range(runs)]
+    workshop.say(f"plans of {workshop.sizes[0]} and {workshop.sizes[1]} cells, {runs} times")
+    repeats = max(1, round(_SAMPLE / plan_cpu(matrix, few, 1).seconds))
+    small, large = zip(*((plan_cpu(matrix, few, repeats), plan_cpu(matrix, many, 1)) for _ in range(runs)), strict=True)
     in_process = Measure(
         what="CPU a cell",
         unit="s CPU",
-        ours=Series(of=f"a cell of {large}", samples=tuple(pair[1] for pair in samples)),
-        reference=Series(of=f"a cell of {small}", samples=tuple(pair[0] for pair in samples)),
+        ours=Series(of=f"a cell of {large[0].cells}", samples=tuple(sample.a_cell for sample in large)),
+        reference=Series(of=f"a cell of {small[0].cells}", samples=tuple(sample.a_cell for sample in small)),
     )
-    counts = plans.make_plan(plans.all_cells(matrix, inputs[large]), Judge(matrix, inputs[large], today=_TODAY)).count()
-    workshop.note(f"{large} cells: " + ", ".join(f"{number} {state}" for state, number in sorted(counts.items(), key=lambda item: str(item[0]))))
-    return in_process, *processes(workshop, inputs, runs)
+    counts = plans.make_plan(plans.all_cells(matrix, many), Judge(matrix, many, today=_TODAY)).count()
+    workshop.note(f"{large[0].cells} cells: {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}")
+    return in_process, *processes({small[0].cells: few, large[0].cells: many}, runs)
 
 
-def plan_cpu(matrix: Matrix, lock: Lock, repeats: int) -> float:
-    """Seconds of CPU a cell."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A plan made `repeats` times; `seconds` of CPU for each."""
+
+    seconds: float
+    cells: int
+
+    @property
+    def a_cell(self) -> float:
+        return self.seconds / self.cells
+
+
+def plan_cpu(matrix: Matrix, lock: Lock, repeats: int) -> Sample:
+    """From matrix and lock to a plan."""
     gc.collect()
     cells = 0
     began = time.process_time()
     for _ in range(repeats):
         judge = Judge(matrix, lock, today=_TODAY)  # anew: it remembers what it found for headers
-        cells += len(plans.make_plan(plans.all_cells(matrix, lock), judge).rows)
-    return (time.process_time() - began) / cells
+        cells = len(plans.make_plan(plans.all_cells(matrix, lock), judge).rows)
+    return Sample(seconds=(time.process_time() - began) / repeats, cells=cells)
 
 
-def processes(workshop: Workshop, inputs: dict[int, Lock], runs: int) -> Iterator[Measure]:
+def processes(inputs: dict[int, Lock], runs: int) -> Iterator[Measure]:
     """`driverforge plan` from start to end, output included."""
-    small, large = workshop.sizes
+    small, large = inputs
     with tempfile.TemporaryDirectory(prefix="driverforge-bench-") as name:
         commands = [[sys.executable, "-c", "pass"]]
         for cells, lock in inputs.items():
@@ -95,16 +107,15 @@ def one_system(matrix: Matrix) -> Matrix:
 
 
 def synthetic(matrix: Matrix, cells: int) -> Lock:
-    """A lock for at least `cells` cells, fewer than two kernels' worth more."""
+    """A lock for about `cells` cells. Not every driver takes every series, so what one round of kernels makes is counted."""
+    without, two = (sum(1 for _ in plans.all_cells(matrix, _with_rounds(matrix, rounds))) for rounds in (0, 2))
+    return _with_rounds(matrix, max(1, round(2 * (cells - without) / (two - without))))
+
+
+def _with_rounds(matrix: Matrix, rounds: int) -> Lock:
     row = matrix.rows[0]
-    targets = {arch: synthetic_lock(matrix).targets[f"{row.id}-{arch}"] for arch in row.archs}
-    kernels = {arch: releases(row, arch) for arch in row.archs}
-    facts = {question(header_probe(probe)): HeaderFact(breaks=False, found="made up") for probe in matrix.probes}
-    drivers = len(row.drivers)
-    rounds = max(1, (cells // drivers - len(row.archs)) // len(row.archs))
-    return Lock().with_targets(
-        with_kernels(target, [next(kernels[arch]) for _ in range(rounds)], facts) for arch, target in targets.items()
-    )
+    targets = [synthetic_lock(matrix).targets[f"{row.id}-{arch}"] for arch in row.archs]
+    return Lock().with_targets(with_kernels(target, list(islice(releases(row, target.arch), rounds)), matrix) for target in targets)
 
 
 def releases(row: OsRow, arch: str) -> Iterator[KernelRelease]:
@@ -115,13 +126,14 @@ def releases(row: OsRow, arch: str) -> Iterator[KernelRelease]:
             yield KernelRelease.parse(_COUNTED.sub(rf"\g<1>{number}", text))
 
 
-def with_kernels(target: TargetLock, kernels: list[KernelRelease], facts: dict[str, HeaderFact]) -> TargetLock:
-    """The target with these kernels, each with headers of its own that were looked into."""
+def with_kernels(target: TargetLock, kernels: list[KernelRelease], matrix: Matrix) -> TargetLock:
+    """The target with these kernels, each with headers of its own that were looked into; every fourth breaks some driver."""
     suite = target.repositories[0].suite
-    made, header_facts = {}, {}
-    for release in kernels:
+    questions = [question(header_probe(probe)) for probe in matrix.probes]
+    made, facts = {}, {}
+    for number, release in enumerate(kernels):
         headers = tuple(synthetic_package(f"linux-headers-{release}{part}", "1", target.arch, suite) for part in ("", "-common"))
         image = synthetic_package(f"linux-image-{release}", "1", target.arch, suite)
         made[release.text] = LockedKernel(release=release.text, flavour=release.flavour, compiler="gcc-12", headers=headers, image=image)
-        header_facts[headers[1].key] = facts
-    return dataclasses.replace(target, synthetic=False, kernels=made, header_facts=header_facts)
+        facts[headers[1].key] = {asked: HeaderFact(breaks=number % 4 == 0, found="made up") for asked in questions}
+    return dataclasses.replace(target, synthetic=False, kernels=made, header_facts=facts)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench_result import Measure, Series
 from bench_workshop import Workshop
+
 from driverforge_core.errors import CommandFailed
 from support import process
 from support.drivernode import LAUNCHER
@@ -47,7 +48,9 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
     probe, bare, shell = (tuple(samples) for samples in json.loads(said.stdout))
     ours = Series(of="driverctl probe, ready", samples=probe)
     over = min(probe) - min(bare)
-    workshop.note(f"CPU over the bare interpreter, lowest samples: {over * 1e3:.1f} ms, {(min(shell) - min(bare)) * 1e3:.1f} ms of it the shell")
+    workshop.note(
+        f"CPU over the bare interpreter, lowest samples: {over * 1e3:.1f} ms, {(min(shell) - min(bare)) * 1e3:.1f} ms of it the shell"
+    )
     return (
         Measure(what="a probe", unit="s CPU", ours=ours, reference=Series(of="python3 -I -S -c pass", samples=bare)),
         Measure(what="a probe without its shell", unit="s CPU", ours=ours, reference=Series(of="sh, then the same", samples=shell)),

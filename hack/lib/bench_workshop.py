@@ -9,9 +9,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import images
+from report import Report
+
 from driverforge_core.cell import CellId
 from driverforge_core.errors import CommandFailed, Unavailable
-from report import Report
 from support import engine
 from support.engine import Engine
 
@@ -28,6 +29,7 @@ class Workshop:
         self._stack = stack
         self._docker: Engine | None = None
         self._built: dict[str, str] = {}
+        self._made: images.Site | None = None
 
     def say(self, text: str) -> None:
         """Tell the person who waits what is measured now."""
@@ -59,24 +61,33 @@ class Workshop:
     def image(self, cell: CellId) -> str:
         """The reference of a cell's image in the engine, built unless it is there."""
         if str(cell) not in self._built:
-            row = images.build(self._site(), self._report, str(cell))[str(cell)]
-            if "reference" not in row or row.get("error"):
-                raise CommandFailed(f"{cell} was not built", details=[json.dumps(row, indent=1)])
-            self._built[str(cell)] = str(row["reference"])
+            site = self._site()
+            words = ("--base", f"debian12={site.base}", "--cache-dir", str(site.work / "build"), "--json")
+            rows = json.loads(self._driverforge("build", str(cell), *words))["cells"]
+            reference = rows[0].get("reference")
+            if not reference:
+                raise CommandFailed(f"{cell} was not built", details=[json.dumps(rows, indent=1)])
+            self._built[str(cell)] = str(reference)
         return self._built[str(cell)]
 
     def _plan(self) -> list[dict[str, str]]:
-        site = self._site()
-        if not site.lock.exists():
-            images.lock(site, self._report)
-        words = ("plan", "--matrix", str(images.MATRIX), "--lock", str(site.lock), "--select", images.SELECT, "--json")
-        rows: list[dict[str, str]] = json.loads(images.driverforge(site, self._report, *words, show=False))["cells"]
+        if not self._site().lock_file.exists():
+            images.lock(self._site(), self._report)
+        rows: list[dict[str, str]] = json.loads(self._driverforge("plan", images.SELECT, "--json"))["cells"]
         return rows
 
+    def _driverforge(self, command: str, select: str, *words: str) -> str:
+        site = self._site()
+        common = ("--matrix", str(images.MATRIX), "--lock", str(site.lock_file), "--select", select)
+        return images.driverforge(site, self._report, command, *common, *words, show=False)
+
     def _site(self) -> images.Site:
-        docker = self.docker()
-        self._work.mkdir(parents=True, exist_ok=True)
-        environ = {**os.environ, **docker.environment()}
-        environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-        program = Path(sys.executable).with_name("driverforge")
-        return images.Site(work=self._work, driverforge=program, base=engine.debian_base(docker), registry="", environ=environ)
+        if self._made is None:
+            docker = self.docker()
+            self._work.mkdir(parents=True, exist_ok=True)
+            environ = {**os.environ, **docker.environment()}
+            environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
+            program = Path(sys.executable).with_name("driverforge")
+            base = engine.debian_base(docker)
+            self._made = images.Site(work=self._work, driverforge=program, base=base, registry="", environ=environ)
+        return self._made
