@@ -18,13 +18,13 @@ MATRIX = Path(__file__).resolve().parents[1] / "quickstart.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where this run works: folders, the program, the base image, the registry."""
+    """Where this run works. `base` (an image) and `registry` (HOST:PORT/PATH) are empty where there is no engine."""
 
     work: Path
     driverforge: Path
-    base: str
-    registry: str
     environ: dict[str, str]
+    base: str = ""
+    registry: str = ""
 
     @property
     def lock_file(self) -> Path:
@@ -54,7 +54,8 @@ def lock(site: Site, report: Report) -> None:
 
 def choose(site: Site, report: Report) -> tuple[str, str]:
     """The ids of the JIT cell and of the newest kernel's cell *that its verdict lets be built*; newer kernels may be blocked."""
-    words = (*_common(site), "--base", f"debian12={site.base}", "--registry", site.registry)
+    published = ("--base", f"debian12={site.base}", "--registry", site.registry) if site.base else ()
+    words = (*_common(site), *published)
     driverforge(site, report, "plan", *words)
     plan = json.loads(driverforge(site, report, "plan", *words, "--json", show=False))
     buildable = [row["cell"] for row in plan["cells"] if row["verdict"] in ("build", "exists")]

@@ -29,16 +29,14 @@ def guest_shortcomings() -> str:
 
 def install(report: Report, packages: list[str]) -> None:
     """Install those packages that are missing; says which. Raises Unavailable where that cannot be done."""
-    status = sh.dpkg_query("-W", "-f", "${db:Status-Abbrev} ${Package}\n", *packages, _ok_code=[0, 1], _err=lambda _line: None)
-    there = {line.split()[1] for line in str(status).splitlines() if line.startswith("ii ")}
+    there = _installed(packages)
     missing = [name for name in packages if name not in there]
     if not missing:
         report.say("all there")
         return
-    if shortcomings():
-        raise Unavailable(
-            "packages are missing and cannot be installed", details=missing, resolution=f"as root: apt-get install {' '.join(missing)}"
-        )
+    if why := shortcomings():
+        command = f"apt-get install {' '.join(missing)}"
+        raise Unavailable("packages are missing and cannot be installed", details=[*why, *missing], resolution=f"as root: {command}")
     report.say(f"installing {' '.join(missing)}")
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
@@ -46,6 +44,13 @@ def install(report: Report, packages: list[str]) -> None:
         sh.apt_get("-qq", "install", "-y", "--no-install-recommends", *missing, _env=environ)
     except sh.ErrorReturnCode as error:
         raise CommandFailed("apt-get could not install what is missing", details=[error.stderr.decode(errors="replace")]) from error
+
+
+def _installed(packages: list[str]) -> set[str]:
+    if shutil.which("dpkg-query") is None:
+        return set()
+    listed = sh.dpkg_query("-W", "-f", "${db:Status-Abbrev} ${Package}\n", *packages, _ok_code=[0, 1], _err=lambda _line: None)
+    return {line.split()[1] for line in str(listed).splitlines() if line.startswith("ii ")}
 
 
 def clean(report: Report) -> None:

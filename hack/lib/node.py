@@ -8,7 +8,7 @@ from pathlib import Path
 
 from report import Report
 
-from driverforge_core.errors import CommandFailed, DriverforgeError
+from driverforge_core.errors import CommandFailed
 from support import kernels, kmods, pod, rootfs, store
 from support.guest import Guest
 from support.pod import RunningPod
@@ -90,8 +90,8 @@ def expect(true: bool, what: str, evidence: str) -> None:
         raise CommandFailed(f"not as it must be: {what}", details=[evidence])
 
 
-def run(report: Report, *, work: Path, release: str, image: str) -> int:
-    """The whole scenario; returns the exit status."""
+def run(report: Report, *, work: Path, release: str, image: str) -> None:
+    """Boot a node with that kernel, and the whole scenario on it."""
     with report.phase("node: kernel, root file system, image store") as result:
         booted = kernels.image(release)
         headers = kernels.of(release)
@@ -111,12 +111,8 @@ def run(report: Report, *, work: Path, release: str, image: str) -> int:
             guest.put({"/gpu/fakegpu.ko": fakegpu / "fakegpu.ko"})
             node.shell(f"insmod /gpu/fakegpu.ko {kmods.GPU_PARAMETERS}\nlspci -nn | grep 10de:")
         scenario(node)
-    except DriverforgeError:
-        (work / "node-kernel.log").write_text(guest.console)
-        raise
     finally:
         guest.stop(keep_console=console)
-    return 0
 
 
 def scenario(node: Node) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -50,37 +50,41 @@ def main() -> int:
 
 
 def run(args: argparse.Namespace, report: Report) -> int:
-    missing = machine.shortcomings()
-    for text in missing:
-        report.missing("this machine", text)
-    with report.phase("packages of this machine"):
-        machine.install(report, os.environ.get("DRIVERFORGE_PACKAGES", "").split())
+    """All phases in order. What this machine cannot have is named, and the rest is done."""
     report.places |= {"work": str(args.work), "cache": str(cache.root())}
     with ExitStack() as stack:
-        site = prepare(args.work, report, stack)
+        site = images.Site(work=args.work, driverforge=Path(sys.executable).with_name("driverforge"), environ=dict(os.environ))
+        try:
+            with report.phase("packages of this machine"):
+                machine.install(report, os.environ.get("DRIVERFORGE_PACKAGES", "").split())
+            site = with_engine(site, report, stack)
+        except Unavailable as error:
+            report.say(error.render())
         with report.phase("lock: find kernels and packages, pin them"):
             images.lock(site, report)
         with report.phase("plan: a verdict for each cell") as result:
             jit, precompiled = images.choose(site, report)
             result(f"chosen: {precompiled}")
+        if not site.base:
+            report.missing("build, push, boot a node", "they need root, apt-get and a container engine, see above")
+            return os.EX_UNAVAILABLE
         with report.phase("build: the JIT image, and one for that kernel"):
             images.build(site, report, jit, precompiled)
         with report.phase("push to the local registry"):
             pushed = images.push(site, report, jit, precompiled)
-        report.places["images"] = ", ".join(pushed.values())
+        report.places |= {f"image {cell}": reference for cell, reference in pushed.items()}
+        report.places["logs of the build"] = str(site.work / "build")
         if args.images_only:
             return 0
         if lack := machine.guest_shortcomings():
             report.missing("boot a node", lack)
-            return 0
-        kernel = CellId.parse(precompiled).kernel
-        if kernel is None:
-            raise Unavailable(f"{precompiled} is for no kernel")
-        return node.run(report, work=args.work, release=str(kernel), image=pushed[precompiled])
+            return os.EX_UNAVAILABLE
+        node.run(report, work=args.work, release=str(CellId.parse(precompiled).kernel), image=pushed[precompiled])
+    return 0
 
 
-def prepare(work: Path, report: Report, stack: ExitStack) -> images.Site:
-    """An engine with BuildKit, a base image, a registry."""
+def with_engine(site: images.Site, report: Report, stack: ExitStack) -> images.Site:
+    """An engine with BuildKit, a base image, a registry; all of it stops with `stack`."""
     with report.phase("container engine with BuildKit") as result:
         docker = engine.find_or_start()
         if docker.owned:
@@ -89,15 +93,10 @@ def prepare(work: Path, report: Report, stack: ExitStack) -> images.Site:
     with report.phase("base image of Debian 12"):
         base = engine.debian_base(docker)
     with report.phase("local registry") as result:
-        server = stack.enter_context(registry.serve(work / "registry"))
+        server = stack.enter_context(registry.serve(site.work / "registry"))
         result(server.address)
-    program = Path(sys.executable).with_name("driverforge")
-    environ = {**os.environ, **docker.environment()}
-    environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    return images.Site(work=work, driverforge=program, base=base, registry=f"{server.address}/nvidia", environ=environ)
+    return replace(site, base=base, registry=f"{server.address}/nvidia", environ={**os.environ, **docker.environment()})
 
 
 if __name__ == "__main__":
-    if shutil.which("sh") is None:
-        sys.exit("no POSIX shell")
     sys.exit(main())
