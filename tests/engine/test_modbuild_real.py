@@ -69,7 +69,7 @@ def header_packages(release: str, folder: Path) -> Path:
     archive = aptfetch.archive()
     first = next(package for package in kernels.candidates(".".join(release.split(".")[:2])) if package.name == f"linux-headers-{release}")
     depends = apt.relations(archive.field(first, "Depends"))
-    rest = [archive.newest(name, satisfies=lambda have, want=version: want in ("", have)) for name, version in depends]
+    rest = [next(package for package in archive.versions(name) if version in ("", package.version)) for name, version in depends]
     folder.mkdir()
     for deb in archive.download([first, *rest]):
         shutil.copy(deb, folder)

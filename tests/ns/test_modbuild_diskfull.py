@@ -52,7 +52,17 @@ def build_on_a_small_disk(folder: Path, size: int) -> Finished:
     tools = MockPath(folder / "bin")
     tools.add("update-ca-certificates")  # a machine's own certificates are none of our business
     (folder / "work").mkdir()
-    arguments = ["--kernel", RELEASE, "-j1", "--image", folder / "image.json", "--headers", folder / "debs", "--output", folder / "out"]
+    arguments: list[str | Path] = [
+        "--kernel",
+        RELEASE,
+        "-j1",
+        "--image",
+        folder / "image.json",
+        "--headers",
+        folder / "debs",
+        "--output",
+        folder / "out",
+    ]
     program = "from driverforge_node.cli import main; main()"
     return run(
         "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size="$1"M none "$2" && shift 2 && exec "$@"',

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,10 +73,10 @@ class Bench:
     def work(self) -> Path:
         return self.folder / "work" / f"535.261.03-{RELEASE}"
 
-    def build(self, **changes: object) -> list[str]:
+    def build(self, **changes: Any) -> list[str]:
         return [result.origin for result in build(self.host, replace(self.request, **changes))]
 
-    def refused(self, kind: type[DriverforgeError], **changes: object) -> DriverforgeError:
+    def refused(self, kind: type[DriverforgeError], **changes: Any) -> DriverforgeError:
         """The error of a build that must fail, having published nothing and left no work folder."""
         with pytest.raises(kind) as caught:
             self.build(**changes)
