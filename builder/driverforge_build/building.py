@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -92,6 +92,7 @@ def jobs(request: BuildRequest, contexts: tuple[Context, ...], bake_file: Path, 
     return [
         BuildJob(
             cell=context.image.id,
+            group=context.image.shared_id,
             target=target_name(context.image.id),
             bake_file=bake_file,
             reference=local_reference(context),
@@ -124,8 +125,9 @@ def build(request: BuildRequest, contexts: tuple[Context, ...], engine: Engine, 
     """Write the contexts and build them. Raises TemporaryFailure when another build works in the same folder."""
     output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
-        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref)
-        work = jobs(request, contexts, bake_file, Path(secrets))
+        network = request.network or engine.network()
+        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
+        work = jobs(replace(request, network=network), contexts, bake_file, Path(secrets))
         with display([job.cell for job in work]) as told:
             return build_all(engine, work, workers=request.workers, keep_going=request.keep_going, told=told)
 

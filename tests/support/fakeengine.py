@@ -30,6 +30,9 @@ class FakeEngine:
     def check(self) -> str:
         return "a fake engine"
 
+    def network(self) -> str:
+        return ""
+
     def build(self, job: BuildJob, progress: Progress) -> None:
         progress("userspace 1/1 RUN true")
         with self.lock:

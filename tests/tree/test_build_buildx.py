@@ -38,7 +38,13 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
 @pytest.fixture
 def job(tmp_path: Path) -> BuildJob:
     return BuildJob(
-        cell="a", target="a", bake_file=tmp_path / "docker-bake.json", reference="driver:a", log=tmp_path / "logs/a.log", network="default"
+        cell="a",
+        group="a",
+        target="a",
+        bake_file=tmp_path / "docker-bake.json",
+        reference="driver:a",
+        log=tmp_path / "logs/a.log",
+        network="default",
     )
 
 
@@ -54,8 +60,11 @@ def test_steps_are_told_and_the_whole_output_is_logged(docker: MockPath, job: Bu
 
 def test_a_daemon_without_a_bridge_builds_on_the_hosts_network(docker: MockPath, job: BuildJob) -> None:
     docker.add("docker", 'case "$1" in network) exit 1 ;; esac')
-    Buildx().build(replace(job, network=""), lambda _: None)
-    assert any("*.network=host --allow=network.host" in call for call in docker.calls("docker"))
+    assert Buildx().network() == "host"
+    docker.add("docker")
+    assert Buildx().network() == ""
+    Buildx().build(replace(job, network="host"), lambda _: None)
+    assert any("--allow=network.host" in call for call in docker.calls("docker"))
 
 
 def test_failure_shows_command_status_last_lines_and_where_the_rest_is(docker: MockPath, job: BuildJob) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from driverforge_build import lock as locks
 from driverforge_build import resources
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.render.context import Context, context_of, write_context
+from driverforge_build.render.context import Context, Entry, context_of, modification_time, write_context
 from driverforge_build.render.library import OWN, THIRD_PARTY, library_files
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import StorageFailed
@@ -46,14 +47,21 @@ def tree(folder: Path) -> dict[str, tuple[bytes, int, int]]:
     }
 
 
-def test_folder_holds_exactly_the_context_with_the_images_times(tmp_path: Path, lock: Lock) -> None:
+def test_folder_holds_exactly_the_context_with_times_before_the_images(tmp_path: Path, lock: Lock) -> None:
     made = context(JIT, lock)
     write_context(made, tmp_path / "a")
     found = tree(tmp_path / "a")
     assert found.keys() == made.entries.keys()
-    assert {time for _, _, time in found.values()} == {made.image.epoch}
+    assert all(made.image.epoch - 13 * 86400 < time <= made.image.epoch for _, _, time in found.values())
     assert found["scripts/fetch-pinned"][1] == 0o755
     assert found["Dockerfile"][1] == 0o644
+
+
+def test_a_file_that_changes_and_keeps_its_size_changes_its_time() -> None:
+    """BuildKit would take it for unchanged: a sha256 that was replaced by another one was built from the old list."""
+    first, second = (Entry(content=digit * 64) for digit in (b"0", b"1"))
+    assert modification_time(first, 1_800_000_000) != modification_time(second, 1_800_000_000)
+    assert modification_time(first, 1_800_000_000) == modification_time(replace(first), 1_800_000_000)
 
 
 def test_what_is_stale_goes_and_a_second_writing_changes_nothing(tmp_path: Path, lock: Lock) -> None:

@@ -24,13 +24,18 @@ from support.synthetic import all_cells
 CELLS = {cell.key: cell for cell in all_cells(load_matrix())}
 JIT = CELLS["debian12-amd64-535.261.03-jit"]
 JOB = BuildJob(
-    cell="a", target="a", bake_file=Path("/out/docker-bake.json"), reference="localhost/driverforge/driver:a", log=Path("/logs/a.log")
+    cell="a",
+    group="a",
+    target="a",
+    bake_file=Path("/out/docker-bake.json"),
+    reference="localhost/driverforge/driver:a",
+    log=Path("/logs/a.log"),
 )
 BROKEN = CommandFailed("docker buildx exited 1", details=["whole output: /logs/b.log"], resolution="read it")
 
 
 def job(name: str) -> BuildJob:
-    return replace(JOB, cell=name, target=name, reference=f"driver:{name}")
+    return replace(JOB, cell=name, group=name, target=name, reference=f"driver:{name}")
 
 
 def run(engine: FakeEngine, *names: str, keep_going: bool) -> dict[str, CellReport]:
@@ -70,6 +75,14 @@ def test_jobs_run_side_by_side() -> None:
 
     reports = build_all(Meeting(), [job("a"), job("b")], workers=2, keep_going=False, told=lambda *_: None)
     assert {report.result for report in reports} == {Result.BUILT}
+
+
+def test_jobs_that_share_stages_wait_for_the_first_of_them() -> None:
+    engine = FakeEngine()
+    work = [replace(job(name), group=name[0]) for name in ("a1", "a2", "b1", "b2")]
+    reports = build_all(engine, work, workers=1, keep_going=False, told=lambda *_: None)
+    assert engine.built == ["a1", "b1", "a2", "b2"]
+    assert [report.cell for report in reports] == ["a1", "a2", "b1", "b2"]
 
 
 def test_told_hears_each_step_and_the_end() -> None:
@@ -122,8 +135,7 @@ def test_secrets_are_files_that_bake_may_read() -> None:
 
 
 def test_host_network_is_asked_for_with_its_permission() -> None:
-    words = bake_command(JOB, network="host", environment={})
-    assert words[-4:-1] == ["--set", "*.network=host", "--allow=network.host"]
+    assert bake_command(replace(JOB, network="host"), environment={})[-2] == "--allow=network.host"
 
 
 def test_mirror_of_an_os_and_of_one_of_its_suites() -> None:

@@ -202,10 +202,10 @@ def test_bake_links_kernels_to_shared_stages_and_names_are_legal() -> None:
         assert target["contexts"] == links
         assert target["labels"]["vcs-ref"] == "abc"
         assert re.fullmatch("[0-9a-f]{64}", target["labels"]["io.driverforge.inputs"])
-    assert {name: document["target"][name.removeprefix("target:")]["target"] for name in links.values()} == {
-        links["userspace"]: "userspace",
-        links["jit"]: "jit",
-    }
+    userspace, jit = (document["target"][name.removeprefix("target:")] for name in links.values())
+    assert (userspace["target"], jit["target"]) == ("userspace", "jit")
+    assert jit["contexts"] == {"userspace": links["userspace"]}, "one user space below all"
+    assert "network" not in userspace
     assert all(re.fullmatch("[A-Za-z0-9_-]+", name) for name in document["target"])
 
 
@@ -215,3 +215,8 @@ def test_a_selected_jit_cell_is_itself_the_stage_that_kernels_start_from() -> No
     assert jit["context"] == JIT.key
     assert "tags" in jit
     assert "target" not in jit
+
+
+def test_network_is_for_every_target() -> None:
+    document = bake_document([context(PRECOMPILED)], network="host")
+    assert {target["network"] for target in document["target"].values()} == {"host"}

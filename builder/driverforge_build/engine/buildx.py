@@ -30,6 +30,10 @@ class Buildx:
             raise Unavailable("docker has no buildx plugin", details=said.splitlines()[:3], resolution=_INSTALL)
         return f"docker {server}, buildx {' '.join(said.split()[1:2])}"
 
+    def network(self) -> str:
+        # a nested daemon may be started without its default network
+        return "" if process.output(["docker", "network", "inspect", "bridge"])[0] == 0 else "host"
+
     def build(self, job: BuildJob, progress: Progress) -> None:
         def told(line: str) -> None:
             if found := _STEP.match(line):
@@ -38,7 +42,7 @@ class Buildx:
                 progress("exporting layers")
 
         process.run_logged(
-            bake_command(job, environment=os.environ, network=job.network or ("" if _has_bridge() else "host")),
+            bake_command(job, environment=os.environ),
             log=job.log,
             cwd=job.bake_file.parent,
             environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
@@ -52,7 +56,7 @@ class Buildx:
         return images.push(reference, remote, progress)
 
 
-def bake_command(job: BuildJob, *, environment: Mapping[str, str], network: str = "") -> list[str]:
+def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:
     """The command line of one build. Values of proxy variables are not in it: bake reads them from the environment."""
     proxies = [name for name in PROXY_VARIABLES if environment.get(name)]
     return [
@@ -64,15 +68,9 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], network: str 
             for name, file in sorted(job.secrets.items())
             for part in ("--set", f"*.secrets+=id={name},src={file}", f"--allow=fs.read={file}")
         ),
-        *(["--set", f"*.network={network}"] if network else []),
-        *(["--allow=network.host"] if network == "host" else []),
+        *(["--allow=network.host"] if job.network == "host" else []),
         job.target,
     ]
-
-
-def _has_bridge() -> bool:
-    """Whether the daemon has its default network; a nested one may be started without."""
-    return process.output(["docker", "network", "inspect", "bridge"])[0] == 0
 
 
 def _short(instruction: str) -> str:

@@ -16,10 +16,12 @@ class BuildJob:
     """One target of a bake file.
 
     `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a site's authorities,
-    and `mirror`, its package mirror; both serve downloads and stay out of the image. `network` is '' to find out, or docker's name.
+    and `mirror`, its package mirror; both serve downloads and stay out of the image. `network` is the one in the bake file.
+    Jobs of one `group` share stages: one of them is built before the others begin, so that these find them made.
     """
 
     cell: str
+    group: str
     target: str
     bake_file: Path
     reference: str
@@ -54,6 +56,9 @@ class Engine(Protocol):
 
     def check(self) -> str:
         """Name and versions of what will build, in one line; raises Unavailable with what to install."""
+
+    def network(self) -> str:
+        """The network that build steps need to be given: '' for the engine's default one, 'host' where it has none."""
 
     def build(self, job: BuildJob, progress: Progress) -> None:
         """Build one target; the image is in the store under the job's reference then. Raises CommandFailed with the last lines."""

@@ -55,23 +55,46 @@ class CellReport:
 
 
 def build_all(engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_going: bool, told: Told) -> tuple[CellReport, ...]:
-    """Build jobs, `workers` at a time, in their order. Without `keep_going` nothing is begun after the first failure."""
+    """Build jobs, `workers` at a time. Without `keep_going` nothing is begun after the first failure.
+
+    The first job of each group goes before all others: BuildKit runs a step that two builds share twice when both begin at once.
+    """
     stop = threading.Event()
 
     def one(job: BuildJob) -> CellReport:
-        started = time.monotonic()
-        result, image, failure = Result.SKIPPED, None, None
-        if not stop.is_set():
-            try:
-                engine.build(job, lambda text: told(job.cell, text))
-                result, image = Result.BUILT, engine.inspect(job.reference)
-            except DriverforgeError as error:
-                result, failure = Result.FAILED, error
-                if not keep_going:
-                    stop.set()
-        told(job.cell, result.value)
-        seconds = time.monotonic() - started
-        return CellReport(cell=job.cell, result=result, reference=job.reference, log=job.log, seconds=seconds, image=image, error=failure)
+        report = _skipped(job) if stop.is_set() else _build(engine, job, told)
+        if report.error and not keep_going:
+            stop.set()
+        told(job.cell, report.result.value)
+        return report
 
+    leaders: dict[str, BuildJob] = {}
+    for job in jobs:
+        leaders.setdefault(job.group, job)
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        return tuple(pool.map(one, jobs))
+        reports = {report.cell: report for report in pool.map(one, leaders.values())}
+        reports |= {report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))}
+    return tuple(reports[job.cell] for job in jobs)
+
+
+def _skipped(job: BuildJob) -> CellReport:
+    return CellReport(cell=job.cell, result=Result.SKIPPED, reference=job.reference, log=job.log, seconds=0.0)
+
+
+def _build(engine: Engine, job: BuildJob, told: Told) -> CellReport:
+    started = time.monotonic()
+    image, failure = None, None
+    try:
+        engine.build(job, lambda text: told(job.cell, text))
+        image = engine.inspect(job.reference)
+    except DriverforgeError as error:
+        failure = error
+    return CellReport(
+        cell=job.cell,
+        result=Result.FAILED if failure else Result.BUILT,
+        reference=job.reference,
+        log=job.log,
+        seconds=time.monotonic() - started,
+        image=image,
+        error=failure,
+    )

@@ -13,7 +13,6 @@ from typing import Any
 
 from driverforge_build.render.context import Context
 
-SHARED_STAGES = ("userspace", "jit")
 LOCAL_REGISTRY = "localhost/driverforge"
 """Where images are that were built and not pushed."""
 
@@ -23,19 +22,24 @@ def target_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "") -> dict[str, Any]:
-    """The content of docker-bake.json; each context is expected in the folder that has its cell's name, beside the file."""
+def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "", network: str = "") -> dict[str, Any]:
+    """The content of docker-bake.json; each context is expected in the folder that has its cell's name, beside the file.
+
+    `network` is for all steps of all targets; buildx takes it from the file only, not from --set.
+    """
     targets: dict[str, Any] = {}
     for context in contexts:
         for stage in _linked_stages(context):
-            targets.setdefault(target_name(f"{context.image.shared_id}-{stage}"), _shared_target(context, stage))
+            targets.setdefault(_stage_name(context, stage), _shared_target(context, stage))
         targets[target_name(context.image.id)] = _target(context, vcs_ref)
+    if network:
+        targets = {name: {**target, "network": network} for name, target in targets.items()}
     groups = {"default": {"targets": [target_name(context.image.id) for context in contexts]}}
     return {"group": groups, "target": dict(sorted(targets.items()))}
 
 
-def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "") -> str:
-    return json.dumps(bake_document(tuple(contexts), vcs_ref=vcs_ref), indent=2, ensure_ascii=False) + "\n"
+def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "", network: str = "") -> str:
+    return json.dumps(bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False) + "\n"
 
 
 def repository_of(registry: str) -> str:
@@ -57,21 +61,29 @@ def immutable_tag_of(context: Context) -> str:
 
 
 def _linked_stages(context: Context) -> tuple[str, ...]:
-    if not context.image.kernel:
-        return ()
-    return ("userspace",) if context.image.vendor_modules else SHARED_STAGES
+    """Stages of a context's Dockerfile that come from a target of their own."""
+    return ("userspace", "jit") if context.image.kernel and not context.image.vendor_modules else ("userspace",)
+
+
+def _stage_name(context: Context, stage: str) -> str:
+    return target_name(f"{context.image.shared_id}-{stage}")
+
+
+def _links(context: Context, *stages: str) -> dict[str, Any]:
+    links = {stage: f"target:{_stage_name(context, stage)}" for stage in stages}
+    return {"contexts": links} if links else {}
 
 
 def _shared_target(context: Context, stage: str) -> dict[str, Any]:
-    return {**_common(context), "target": stage}
+    """A stage as a target; the tool chain stands on the same user space target as everything else."""
+    return {**_common(context), **_links(context, *(["userspace"] if stage == "jit" else [])), "target": stage}
 
 
 def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
     labels = {"io.driverforge.inputs": context.inputs}
     if vcs_ref:
         labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
-    links = {stage: f"target:{target_name(f'{context.image.shared_id}-{stage}')}" for stage in _linked_stages(context)}
-    return {**_common(context), **({"contexts": links} if links else {}), "labels": labels, "tags": [local_reference(context)]}
+    return {**_common(context), **_links(context, *_linked_stages(context)), "labels": labels, "tags": [local_reference(context)]}
 
 
 def _common(context: Context) -> dict[str, Any]:

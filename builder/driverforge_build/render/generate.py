@@ -37,7 +37,7 @@ def contexts_of(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str], 
     return tuple(context_of(image, folder) for image in image_specs(cells, lock, bases=bases, lock_path=str(lock_path)))
 
 
-def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "") -> Path:
+def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "", network: str = "") -> Path:
     """Write each context to OUTPUT/<cell> and the bake file of them all; returns the bake file.
 
     Folders of other cells are left alone. Raises StorageFailed.
@@ -46,7 +46,7 @@ def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "") -
         write_context(context, output / context.image.id)
     bake_file = output / BAKE_FILE
     try:
-        bake_file.write_text(bake_text(contexts, vcs_ref=vcs_ref), encoding="utf-8")
+        bake_file.write_text(bake_text(contexts, vcs_ref=vcs_ref, network=network), encoding="utf-8")
     except OSError as error:
         raise StorageFailed(f"{bake_file} cannot be written: {error.strerror}", resolution="give another --output") from error
     return bake_file

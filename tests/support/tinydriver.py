@@ -1,0 +1,159 @@
+"""A driver in miniature that goes through a real image build: Debian's own interpreter, compiler and kernel headers, and in the place of
+NVIDIA's packages test doubles: a user space of one file, firmware of a few bytes, and the bench's mock modules as sources.
+
+The packages are served on https with a certificate of the test's own, to whom knows the password: what a site's mirror can be.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import ssl
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from driverforge_build.lock import Lock, LockedPackage
+from support.aptrepo import Deb, build_deb
+from support.process import run
+
+DRIVER = "535.261.03"
+SUITE = "tiny"
+MODULES = Path(__file__).resolve().parents[1] / "vm/modules/mock"
+DOUBLE = "a test double of driverforge, none of NVIDIA's files\n"
+
+MAKEFILE = """\
+modules:
+	$(MAKE) -C $(SYSSRC) KBUILD_OUTPUT=$(SYSOUT) M=$(CURDIR) CC=$(CC) KCFLAGS="$(KCFLAGS)" CONFIG_DEBUG_INFO_BTF_MODULES= modules
+"""
+KBUILD = f"""\
+obj-m := nvidia.o nvidia-uvm.o nvidia-modeset.o
+ccflags-y += -DMOCK_VERSION=\\"{DRIVER}\\"
+"""
+
+
+def sources(tree: str) -> dict[str, str]:
+    """A source tree as NVIDIA's packages have it: a folder a module, `make modules` with SYSSRC and SYSOUT."""
+    files = {path.name: path.read_text() for path in MODULES.glob("*.[ch]")}
+    marks = {f"{name}/double": DOUBLE for name in ("nvidia", "nvidia-uvm", "nvidia-modeset")}
+    everything = {**files, **marks, "conftest.sh": DOUBLE, "Makefile": MAKEFILE, "Kbuild": KBUILD}
+    return {f"{tree}/{name}": text for name, text in everything.items()}
+
+
+ROLES: dict[str, tuple[Deb, ...]] = {
+    "userspace": (Deb(name="nvidia-smi", version=f"{DRIVER}-1", files={"usr/share/nvidia/double": DOUBLE}),),
+    "firmware": (Deb(name="firmware-nvidia-gsp", version=f"{DRIVER}-1", files={f"lib/firmware/nvidia/{DRIVER}/gsp_tu10x.bin": DOUBLE}),),
+    "source": (
+        Deb(name="nvidia-open-kernel-dkms", version=f"{DRIVER}-1", files=sources(f"usr/src/nvidia-current-open-{DRIVER}")),
+        Deb(name="nvidia-kernel-dkms", version=f"{DRIVER}-1", files=sources(f"usr/src/nvidia-current-{DRIVER}")),
+    ),
+}
+
+
+def publish(deb: Deb, folder: Path) -> LockedPackage:
+    """Build a package into a served folder, and pin it."""
+    path = f"pool/{deb.name}_{deb.version}_{deb.arch}.deb"
+    if not (folder / path).exists():
+        build_deb(deb, folder / path)
+    data = (folder / path).read_bytes()
+    return LockedPackage(
+        name=deb.name,
+        version=deb.version,
+        arch=deb.arch,
+        path=path,
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        suite=SUITE,
+    )
+
+
+def tiny_lock(lock: Lock, folder: Path) -> Lock:
+    """A real lock of debian12-amd64 with the driver's own packages replaced by ours, which are put into `folder`."""
+    target = lock.targets["debian12-amd64"]
+    roles = target.drivers[DRIVER]
+    ours = {role: tuple(publish(deb, folder) for deb in debs) for role, debs in ROLES.items()}
+    return lock.with_targets([replace(target, drivers={DRIVER: {"tools": roles["tools"], "toolchain": roles["toolchain"], **ours}})])
+
+
+@dataclass(slots=True)
+class Site:
+    """A site's mirror and proxy while they run. `mirrored` and `proxied` are the paths and addresses asked for."""
+
+    mirror: str
+    proxy: str
+    authorities: Path
+    mirrored: list[str] = field(default_factory=list)
+    proxied: list[str] = field(default_factory=list)
+
+
+MIRROR_LOGIN = ("mirror-user", "mirror-pass-word")
+PROXY_LOGIN = ("proxy-user", "proxy-pass-word")
+
+
+def _basic(login: tuple[str, str]) -> str:
+    return "Basic " + base64.b64encode(":".join(login).encode()).decode()
+
+
+@contextmanager
+def site(folder: Path, work: Path) -> Iterator[Site]:
+    """Serve `folder` on https with a login and forward http with another, both in the addresses; the certificate is put into `work`."""
+    work.mkdir(parents=True, exist_ok=True)
+    certificate, key = work / "site.pem", work / "site.key"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=driverforge test site"]
+    run(*request, "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate)
+    made = Site(mirror="", proxy="", authorities=certificate)
+
+    class Mirror(SimpleHTTPRequestHandler):
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(folder))  # type: ignore[arg-type]
+
+        def do_GET(self) -> None:
+            if self.headers.get("Authorization") != _basic(MIRROR_LOGIN):
+                self.send_response(401)
+                self.send_header("WWW-Authenticate", 'Basic realm="mirror"')
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+                return
+            made.mirrored.append(self.path)
+            super().do_GET()
+
+        def log_message(self, *_: object) -> None: ...
+
+    class Proxy(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            if self.headers.get("Proxy-Authorization") != _basic(PROXY_LOGIN):
+                self.send_error(407)
+                return
+            made.proxied.append(self.path)
+            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+            with direct.open(self.path) as answer:
+                assert isinstance(answer, http.client.HTTPResponse)
+                data = answer.read()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_: object) -> None: ...
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for handler in (Mirror, Proxy)]
+    servers[0].socket = context.wrap_socket(servers[0].socket, server_side=True)
+    made.mirror = f"https://{':'.join(MIRROR_LOGIN)}@localhost:{servers[0].server_address[1]}"
+    made.proxy = f"http://{':'.join(PROXY_LOGIN)}@127.0.0.1:{servers[1].server_address[1]}"
+    for server in servers:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield made
+    finally:
+        for server in servers:
+            server.shutdown()
+            server.server_close()
