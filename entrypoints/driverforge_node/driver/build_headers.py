@@ -53,14 +53,18 @@ def prepare(host: Host, release: OsRelease, kernel: KernelRelease, *, given: str
 
 
 def trust(host: Host, rules: family.Family) -> str:
-    """Make the site's own CA certificates known; the PEM file with all that are trusted, '' where the site has none of its own."""
+    """The PEM file that package managers shall trust, '' for their own default.
+
+    The site's own CA certificates are made known first, where it put some; else SSL_CERT_FILE is handed on (apt and dnf do not read it).
+    """
     store = rules.trust_store()
+    given = host.environ.get("SSL_CERT_FILE", "")
     if not host.files.list_dir(store.anchors):
-        return ""
+        return given
     if host.commands.find(store.update[0]) is None:
         log.warning(
             "certificates of the site are not used: the program that adds them is missing", folder=store.anchors, program=store.update[0]
         )
-        return ""
+        return given
     host.commands.run(store.update)
     return store.bundle
