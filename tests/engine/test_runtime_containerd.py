@@ -333,6 +333,17 @@ def test_a_run_that_ended_between_write_and_restart_is_finished_by_the_next(node
     assert node.config.read_text() == DEBIAN
 
 
+def test_a_daemon_that_is_down_gets_its_file_back_and_is_started(node: Node) -> None:
+    node.start(DEBIAN)
+    node.driverctl("apply")
+    node.stop()
+    with pytest.raises(Unavailable, match="no container runtime answers"):
+        node.driverctl("apply", "--config", str(node.config))
+    node.driverctl("revert", "--config", str(node.config))
+    assert node.config.read_text() == DEBIAN
+    assert node.handlers() == {"runc"}
+
+
 def interpreter() -> tuple[str, ...]:
     return (sys.executable, "-c", "from driverforge_node.cli import main; main()")
 
@@ -401,8 +412,9 @@ def test_an_import_that_takes_the_cri_section_refuses(node: Node, place: str) ->
 
 
 def test_a_socket_that_nothing_listens_on(node: Node) -> None:
-    with pytest.raises(Unavailable, match="no container runtime answers"):
-        node.driverctl("apply")
+    for action in ("apply", "revert"):
+        with pytest.raises(Unavailable, match="no container runtime answers"):
+            node.driverctl(action, "--config", str(node.config))
 
 
 def test_another_programs_socket(node: Node, prefix: Path) -> None:

@@ -9,7 +9,7 @@ from driverforge_node import log
 from driverforge_node.host.ports import Host
 from driverforge_node.runtime import change, containerd, journal
 from driverforge_node.runtime.containerd import Handler
-from driverforge_node.runtime.daemon import Daemon, check_version, effective, find, not_running
+from driverforge_node.runtime.daemon import CONFIG, Daemon, check_version, effective, find, not_running
 from driverforge_node.runtime.document import Change, dotted, edit, parse, table_at
 
 EMPTY = b"version = 2\n"  # what containerd makes of no file at all
@@ -51,19 +51,15 @@ def _entry(host: Host, daemon: Daemon, current: bytes | None, data: bytes) -> jo
 def revert_plan(runtime: change.Runtime, handlers: Sequence[Handler], config: str) -> tuple[change.Plan, journal.Entry] | None:
     """What to do to undo our change; None where we have made none. Raises as apply_plan; changes nothing."""
     host = runtime.host
-    daemon = _find(runtime, config)
+    try:
+        daemon = _find(runtime, config)
+    except Unavailable:
+        return _rescue_plan(runtime, handlers, config or CONFIG)
     entry = journal.read(host, daemon.config)
     if entry is None:
         return None
     current = _read(host, daemon.config)
-    data = entry.original
-    if current is None:
-        data = None  # somebody removed the file: nothing of ours is left in it
-    elif current != entry.written:
-        undone = containerd.undo(entry.original or b"", entry.written, current, daemon.config)
-        data = undone.data or entry.original
-        for path in undone.kept:
-            log.warning("kept what somebody else changed since", key=dotted(path))
+    data = _undone(current, entry)
     before = _effective(host, daemon, EMPTY if current is None else current)
     after = before if data == current else _effective(host, daemon, EMPTY if data is None else data)
     reports = runtime.status().handlers
@@ -81,11 +77,44 @@ def revert_plan(runtime: change.Runtime, handlers: Sequence[Handler], config: st
     return plan, entry
 
 
+def _rescue_plan(runtime: change.Runtime, handlers: Sequence[Handler], config: str) -> tuple[change.Plan, journal.Entry]:
+    """The plan for a daemon that does not run, be it for our change: the file as it was, and a start.
+
+    Raises Unavailable where we have changed nothing.
+    """
+    entry = journal.read(runtime.host, config)
+    if entry is None:
+        raise not_running(runtime.socket)
+    current = _read(runtime.host, config)
+    plan = change.Plan(
+        daemon=Daemon(pid=0, binary="containerd (does not run)", config=config, unit=entry.unit),
+        before=current,
+        data=_undone(current, entry),
+        effective=(),
+        present=(),
+        absent=tuple(handler.name for handler in handlers) if current == entry.written else (),
+        restart=True,
+    )
+    return plan, entry
+
+
+def _undone(current: bytes | None, entry: journal.Entry) -> bytes | None:
+    """The file without our change; None where it goes away."""
+    if current is None:
+        return None  # somebody removed the file: nothing of ours is left in it
+    if current == entry.written:
+        return entry.original
+    undone = containerd.undo(entry.original or b"", entry.written, current, entry.path)
+    for path in undone.kept:
+        log.warning("kept what somebody else changed since", key=dotted(path))
+    return undone.data or entry.original
+
+
 def _find(runtime: change.Runtime, config: str) -> Daemon:
     try:
         return find(runtime.host, runtime.sockets, runtime.socket, config)
     except Unavailable as error:
-        raise not_running(runtime.socket, error) from error
+        raise not_running(runtime.socket, *error.details) from error
 
 
 def _read(host: Host, path: str) -> bytes | None:

@@ -122,9 +122,9 @@ def _said(shown: Result) -> list[str]:
     return [line for line in (shown.stdout + shown.stderr).splitlines() if line.strip()]
 
 
-def not_running(socket: str, error: Unavailable) -> Unavailable:
+def not_running(socket: str, *details: str) -> Unavailable:
     return Unavailable(
         f"no container runtime answers at {socket}",
-        details=[error.brief, *error.details],
+        details=details,
         resolution="start it (systemctl start containerd), or give its socket with --socket; driverctl changed nothing",
     )
