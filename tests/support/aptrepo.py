@@ -57,24 +57,24 @@ class Deb:
 
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A throw-away key. `keyring` is its public half, binary; `armored` the same as text."""
+    """A throw-away key. `keyring` is its public half, binary; `armored` the same as text; `clock` is what gpg takes for the time."""
 
     home: Path
     keyring: Path
     armored: Path
+    clock: str = ""
 
     @classmethod
-    def make(cls, folder: Path, *, name: str = "Test Archive") -> SigningKey:
-        """Make a key with gpg. Raises Unavailable without gpg."""
+    def make(cls, folder: Path, *, name: str = "Test Archive", expires: str = "never", clock: str = "") -> SigningKey:
+        """Make a key with gpg. `expires` as gpg writes it ('30d'), `clock` '20200101T000000'. Raises Unavailable without gpg."""
         require("gpg", "gpgconf")
         folder.mkdir(parents=True)
         # gpg-agent's socket lies in its home, and a socket's path has 108 bytes at most: tmp_path may be longer
         home = Path(tempfile.mkdtemp(prefix="df-gpg-", dir="/tmp"))
-        key = cls(home=home, keyring=folder / "archive.gpg", armored=folder / "archive.asc")
+        key = cls(home=home, keyring=folder / "archive.gpg", armored=folder / "archive.asc", clock=clock)
         try:
-            key._gpg("--passphrase", "", "--quick-generate-key", f"{name} <archive@example.org>", "ed25519", "sign", "never")
-            key._gpg("--output", str(key.keyring), "--export")
-            key._gpg("--armor", "--output", str(key.armored), "--export")
+            key._gpg("--passphrase", "", "--quick-generate-key", f"{name} <archive@example.org>", "ed25519", "sign", expires)
+            key._export()
         except BaseException:
             key.destroy()
             raise
@@ -83,13 +83,24 @@ class SigningKey:
     def clearsign(self, text: str) -> str:
         return self._gpg("--clearsign", stdin=text)
 
+    def revoke(self) -> None:
+        """Revoke it in both keyrings, with the certificate that gpg made along with the key."""
+        (certificate,) = (self.home / "openpgp-revocs.d").iterdir()
+        self._gpg("--import", stdin=certificate.read_text().replace("\n:-----", "\n-----"))
+        self._export()
+
     def destroy(self) -> None:
         """End the agent and remove the secret half."""
         run("gpgconf", "--homedir", self.home, "--kill", "all", check=False)
         shutil.rmtree(self.home, ignore_errors=True)
 
+    def _export(self) -> None:
+        self._gpg("--yes", "--output", str(self.keyring), "--export")
+        self._gpg("--yes", "--armor", "--output", str(self.armored), "--export")
+
     def _gpg(self, *arguments: str, stdin: str | None = None) -> str:
-        return run("gpg", "--homedir", self.home, "--batch", "--pinentry-mode", "loopback", *arguments, stdin=stdin).stdout
+        clock = ("--faked-system-time", self.clock) if self.clock else ()
+        return run("gpg", "--homedir", self.home, "--batch", "--pinentry-mode", "loopback", *clock, *arguments, stdin=stdin).stdout
 
 
 @contextmanager

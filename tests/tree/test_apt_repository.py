@@ -102,6 +102,26 @@ def test_a_key_that_is_not_in_the_keyring_is_named(archive: Archive, other_key: 
     assert "--keyring" in told.value.resolution
 
 
+def test_a_key_that_has_expired_is_refused(tmp_path: Path) -> None:
+    key = SigningKey.make(tmp_path / "old", expires="30d", clock="20200101T000000")
+    try:
+        with pytest.raises(Untrusted, match="not signed by a key that is trusted here") as told:
+            verify(key.clearsign("Suite: bookworm\n").encode(), [key.keyring], name="InRelease")
+    finally:
+        key.destroy()
+    assert any("a key that is expired or revoked" in line for line in told.value.details)
+
+
+def test_a_key_that_was_revoked_is_refused(tmp_path: Path) -> None:
+    with signing_key(tmp_path / "revoked") as key:
+        signed = key.clearsign("Suite: bookworm\n").encode()
+        assert verify(signed, [key.keyring], name="InRelease").fingerprints
+        key.revoke()
+        with pytest.raises(Untrusted, match="not signed by a key that is trusted here") as told:
+            verify(signed, [key.keyring], name="InRelease")
+    assert any("a key that is expired or revoked" in line for line in told.value.details)
+
+
 @pytest.mark.parametrize("text", ["", "Suite: bookworm\n", "<html>a portal</html>"])
 def test_an_unsigned_document_is_refused(archive: Archive, text: str) -> None:
     with pytest.raises(Untrusted):

@@ -6,7 +6,7 @@ import base64
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,7 +30,7 @@ class Signed:
 def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
     """The text inside a clear-signed document, if one key of the keyrings signed it and no signature is bad (apt's own rule).
 
-    `keyrings` are binary or armored files. `name` is the document's name for messages.
+    A key that is expired or revoked counts as none. `keyrings` are binary or armored files. `name` is the document's name for messages.
     """
     if (gpgv := shutil.which("gpgv")) is None:
         raise Unavailable(
@@ -45,10 +45,22 @@ def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
         command = [gpgv, "--homedir", folder, "--status-fd", "1", "--output", str(work / "text"), *arguments, str(work / "InRelease")]
         run = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
         status = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("[GNUPG:] ")]
-        fingerprints = {words[-1] for words in status if words[0] == "VALIDSIG"}
+        fingerprints = set(_good_signers(status))
         if not fingerprints or any(words[0] == "BADSIG" for words in status):
             raise _untrusted(name, keyrings, status, run.stderr)
         return Signed(text=(work / "text").read_text(encoding="utf-8"), fingerprints=tuple(sorted(fingerprints)))
+
+
+def _good_signers(status: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Fingerprints of primary keys whose signature is good. gpgv says VALIDSIG, and exits 0, for expired and revoked keys too."""
+    good = False
+    for words in status:
+        if words[0] == "NEWSIG":
+            good = False
+        elif words[0] == "GOODSIG":
+            good = True
+        elif words[0] == "VALIDSIG" and good:
+            yield words[-1]
 
 
 def _binary(keyring: Path, copy: Path) -> Path:
