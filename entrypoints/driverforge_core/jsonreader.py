@@ -25,7 +25,7 @@ class JsonReader:
         try:
             document = json.loads(text, object_pairs_hook=self._object)
         except ValueError as error:
-            raise InputError(f"{what} is not JSON", details=[str(error)]) from error
+            raise InputError(f"{what} is not JSON", details=[str(error)], resolution="it is damaged: pull or build its image anew") from error
         if not isinstance(document, dict):
             raise InputError(f"{what} is no JSON object")
         self._values = document
@@ -61,8 +61,9 @@ class JsonReader:
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
         """A text that `parse` understands; its InputError becomes a problem of this document."""
+        before = len(self._problems)
         value = self.text(name)
-        return self.attempt(name, parse, value) if value else None
+        return self.attempt(name, parse, value) if len(self._problems) == before else None
 
     def attempt(self, name: str, parse: Callable[[str], T], value: str) -> T | None:
         try:
@@ -77,7 +78,9 @@ class JsonReader:
     def finish(self) -> None:
         self._problems += [f"{name}: unknown key" for name in self._values if name not in self._seen]
         if self._problems:
-            raise InputError(f"{self._what} is not as expected", details=self._problems)
+            raise InputError(
+                f"{self._what} is not as expected", details=self._problems, resolution="use a driverforge of the version that wrote it"
+            )
 
     def _take(self, name: str, default: str | None = None) -> object:
         self._seen.add(name)

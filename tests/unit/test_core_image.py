@@ -78,6 +78,8 @@ def test_documents_of_another_kind(text: str, problem: str) -> None:
     ("changes", "problem"),
     [
         ({"os": "Debian"}, "os: 'Debian' is not an OS"),
+        ({"os": ""}, "os: '' is not an OS"),
+        ({"driver": ""}, "driver: '' is not a driver version"),
         ({"driver": 535.261}, "driver: must be a text"),
         ({"driver": ...}, "driver: is missing, expected a text"),
         ({"arch": "x86_64"}, "arch: must be one of amd64, arm64, not 'x86_64'"),
