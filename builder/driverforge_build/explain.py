@@ -10,7 +10,7 @@ from driverforge_build.lock import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix.expand import Cell, kernel_cells
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.plan import all_cells
-from driverforge_build.probes import header_probe, question
+from driverforge_build.probes import probe_rule, question
 from driverforge_build.select import near_ids
 from driverforge_build.verdict import Verdict, concerns
 from driverforge_core.cell import CellId
@@ -79,7 +79,7 @@ def _matrix_lines(cell: Cell, matrix: Matrix) -> Iterator[str]:
     system, driver = matrix.origin("systems", cell.os.id), matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}")
     yield f"{system}: {cell.os.name}"
     yield f"{driver or system}: driver {cell.driver.version}, payload {cell.driver.payload}, modules {', '.join(cell.driver.module_types)}"
-    eol = f"end of life {branch.eol.date} ({branch.eol.source})" if branch.eol else "no end of life is known"
+    eol = f"end of life {branch.eol}" if branch.eol else "no end of life is known"
     yield f"{matrix.origin('branches', branch.id)}: branch {branch.id}, {branch.designation}, {eol}"
     for exclusion in cell.dropped:
         gone = ", ".join(exclusion.module_types)
@@ -103,8 +103,9 @@ def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str
     facts = target.facts(kernel) if kernel else {}
     words = {True: "breaks the build", False: "fine", None: "cannot say"}
     for row in matrix.probes:
-        asked = question(header_probe(row))
-        if concerns(row, cell):
+        rule = probe_rule(row)
+        asked = question(rule.probe)
+        if concerns(rule, cell):
             answer = f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
             yield f"{row.id} ({', '.join(row.module_types)}): {answer}"
 

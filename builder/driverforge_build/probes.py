@@ -18,7 +18,7 @@ from typing import IO, cast
 from driverforge_build.lock import HeaderFact
 from driverforge_build.matrix.model import Probe
 from driverforge_core.errors import InputError
-from driverforge_core.headerprobe import HeaderProbe
+from driverforge_core.headerprobe import HeaderProbe, ProbeRule
 
 from .discover.cache import Cache
 
@@ -28,6 +28,18 @@ MAX_ARGUMENTS = 20
 def header_probe(row: Probe) -> HeaderProbe:
     """The question that a matrix row asks."""
     return HeaderProbe(kind=row.kind, symbol=row.symbol, header=row.header, struct=row.struct, arguments=row.arguments)
+
+
+def probe_rule(row: Probe) -> ProbeRule:
+    """A matrix row with whom it concerns, as builder and node judge by it."""
+    return ProbeRule(
+        id=row.id,
+        probe=header_probe(row),
+        drivers=tuple((int(target.branch), target.before or "") for target in row.drivers),
+        module_types=row.module_types,
+        since=tuple(map(int, row.since.split("."))) if row.since else (),
+        reason=row.reason,
+    )
 
 
 def question(probe: HeaderProbe) -> str:
@@ -48,6 +60,8 @@ def answer(probe: HeaderProbe, text: str | None) -> HeaderFact:
 
 def _instead(probe: HeaderProbe, text: str) -> str:
     """What stands there where a probe finds nothing wrong."""
+    if probe.kind == "missing-member" and probe.symbol not in text:
+        return f"{probe.header}: does not define struct {probe.struct}"
     if probe.kind != "arguments":
         return f"{probe.header}: has {probe.symbol}"
     others = (replace(probe, arguments=number).breaks(text) for number in range(MAX_ARGUMENTS))

@@ -23,9 +23,10 @@ from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import Probe
-from driverforge_build.probes import header_probe, question
+from driverforge_build.probes import probe_rule, question
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
+from driverforge_core.headerprobe import ProbeRule
 from driverforge_oci.presence import Absent, Presence, Present
 
 
@@ -59,17 +60,16 @@ class Verdict:
 
 
 class Judge:
-    """Verdicts for the cells of one matrix and lock. What depends on driver and headers only is decided once for all flavours."""
+    """Verdicts for the cells of one matrix and lock. What the headers say to a driver is decided once for all flavours that share them."""
 
     def __init__(self, matrix: Matrix, lock: Lock, *, today: date, lock_option: str = "") -> None:
         self._matrix = matrix
         self._lock = lock
         self._month = f"{today:%Y-%m}"
         self._lock_option = lock_option
-        self._probes = [(row, question(header_probe(row))) for row in matrix.probes]
-        self._by_headers: dict[tuple[str, ...], Verdict | None] = {}
+        self._probes = [(row, probe_rule(row)) for row in matrix.probes]
+        self._by_headers: dict[tuple[object, ...], Verdict | None] = {}
         self._warnings: dict[str, str] = {}
-
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
@@ -116,10 +116,7 @@ class Judge:
         return None
 
     def _runfile_without_pin(self, cell: Cell) -> Verdict:
-        names = {"version": cell.driver.version, "branch": cell.driver.branch, "machine": to_machine(cell.arch)}
-        url = cell.driver.url or ""
-        for name, value in names.items():
-            url = url.replace(f"{{{name}}}", value)
+        url = cell.driver.runfile_url(to_machine(cell.arch))
         where = self._matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}") or self._matrix.origin("systems", cell.os.id)
         return Verdict(
             state=State.UNKNOWN,
@@ -134,16 +131,18 @@ class Judge:
         kernel = target.kernels[cell.kernel.text]
         if cell.driver.vendor_modules:
             return _vendor(cell, kernel)
-        key = (cell.driver.version, cell.driver.branch, *cell.module_types, "", *(package.sha256 for package in kernel.headers))
+        looked_into = (package.key for package in kernel.headers if package.key in target.header_facts)
+        key = (target.key, cell.driver.version, cell.module_types, cell.kernel.version, *looked_into)
         if key not in self._by_headers:
             self._by_headers[key] = self._probed(cell, target, kernel)
         return self._by_headers[key]
 
     def _probed(self, cell: Cell, target: TargetLock, kernel: LockedKernel) -> Verdict | None:
         facts = target.facts(kernel)
-        for row, asked in self._probes:
-            if not concerns(row, cell):
+        for row, rule in self._probes:
+            if not concerns(rule, cell):
                 continue
+            asked = question(rule.probe)
             if asked not in facts:
                 return Verdict(
                     state=State.UNKNOWN,
@@ -184,9 +183,9 @@ class Judge:
 
     def _warning(self, branch: str) -> str:
         if branch not in self._warnings:
-            eol = self._matrix.branch(branch).eol
-            over = eol is not None and str(eol.date) < self._month
-            self._warnings[branch] = f"branch {branch} is past its end of life, {eol.date} ({eol.source})" if eol and over else ""
+            row = self._matrix.branch(branch)
+            told = f"branch {branch} is past its end of life, {row.eol}" if row.eol and row.ended(self._month) else ""
+            self._warnings[branch] = told
         return self._warnings[branch]
 
 
@@ -205,17 +204,9 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
     )
 
 
-def concerns(row: Probe, cell: Cell) -> bool:
+def concerns(rule: ProbeRule, cell: Cell) -> bool:
     """Whether a probe is about a cell: its driver, one of its module types, its kernel's version."""
-    if cell.kernel is None or not set(row.module_types) & set(cell.module_types):
-        return False
-    if row.since is not None and cell.kernel.version < tuple(int(part) for part in row.since.split(".")):
-        return False
-    version = DriverVersion(cell.driver.version)
-    return any(
-        target.branch == cell.driver.branch and (target.before is None or version < DriverVersion(target.before))
-        for target in row.drivers
-    )
+    return cell.kernel is not None and rule.concerns(DriverVersion(cell.driver.version), cell.module_types, cell.kernel)
 
 
 def _vendor(cell: Cell, kernel: LockedKernel) -> Verdict:

@@ -33,6 +33,7 @@ def test_a_row_of_the_matrix_is_a_question() -> None:
         (MACRO, "#define in_irq() (1)\n", False, "include/linux/preempt.h: has in_irq"),
         (MACRO, "/* in_irq() is gone */\n", True, "include/linux/preempt.h: no in_irq"),
         (MEMBER, "struct vm_area_struct { int __vm_flags; };", False, "include/linux/mm_types.h: has __vm_flags"),
+        (MEMBER, "struct vm_area_struct;", False, "include/linux/mm_types.h: does not define struct vm_area_struct"),
         (MEMBER, "struct vm_area_struct { int x; };", True, "include/linux/mm_types.h: struct vm_area_struct has no __vm_flags"),
     ],
 )

@@ -188,6 +188,12 @@ def test_end_of_life_is_a_warning_from_the_month_after(today: date, warned: bool
     assert bool(told.warning) is warned
 
 
+def test_a_branch_that_ended_in_an_unknown_month_is_warned_about() -> None:
+    matrix, lock = sample_matrix(MATRIX.replace("date: 2026-06, source: a page", "source: a list without it")), sample_lock()
+    told = Judge(matrix, lock, today=TODAY).verdict(cells(matrix, lock)[BUILDABLE])
+    assert told.warning == "branch 535 is past its end of life, no month is known (a list without it)"
+
+
 def test_what_a_registry_says() -> None:
     build = verdict(BUILDABLE)
     there = with_presence(build, Present("sha256:1"), "registry/driver:tag")
@@ -207,8 +213,9 @@ def test_flavours_that_share_headers_share_the_verdict() -> None:
             asked.append(kernel.release)
             return super().facts(kernel)
 
-    one = with_headers(NEW, version="6.1.187-1")
-    kernels = {f"6.1.0-{number}-cloud-amd64": replace(one, release=f"6.1.0-{number}-cloud-amd64") for number in range(100, 150)}
+    common = with_headers(NEW, version="6.1.187-1").headers[1]
+    names = [f"6.1.0-{number}-cloud-amd64" for number in range(100, 150)]
+    kernels = {name: kernel(name, package(f"linux-headers-{name}"), common) for name in names}
     base = sample_lock(kernels=kernels).targets["debian12-amd64"]
     counting = Counting(**{name: getattr(base, name) for name in TargetLock.__slots__})
     matrix, lock = sample_matrix(), Lock(targets={"debian12-amd64": counting})

@@ -66,9 +66,7 @@ class Suite:
         )
 
 
-def locate(
-    row: OsRow, repository: Repository, *, mirrors: Mapping[str, str], machine: Machine, keyrings: Sequence[Path] = ()
-) -> Location:
+def locate(row: OsRow, repository: Repository, *, mirrors: Mapping[str, str], machine: Machine, keyrings: Sequence[Path] = ()) -> Location:
     """Where a suite of an OS is. `mirrors` maps OS or OS/SUITE to an address; `keyrings` win over all others.
 
     Raises Unavailable where nothing says where the suite is, or who may sign it.

@@ -20,9 +20,7 @@ class Unsatisfiable(Unavailable):
     """A package, or one that it needs, is not in the suites that were read."""
 
 
-def closure(
-    catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = ""
-) -> tuple[Package, ...]:
+def closure(catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = "") -> tuple[Package, ...]:
     """The packages that `roots` and their dependencies name, without those that are `given`, by name.
 
     Packages of the version `upstream` win over newer ones: the parts of a driver must not be mixed, also where another

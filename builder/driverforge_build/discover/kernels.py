@@ -48,8 +48,8 @@ def find_kernels(catalogue: Catalogue, row: OsRow, arch: Arch) -> Kernels:
     bare: dict[str, KernelRelease] = {}
     for line in row.kernels:
         for release in _releases(catalogue, line, arch):
-            image = _newest(catalogue, [name.format(release=release) for name in line.image], line)
-            headers = [_newest(catalogue, [name.format(release=release)], line) for name in line.headers]
+            image = _newest(catalogue, line.image_packages(release.text), line)
+            headers = [_newest(catalogue, [name], line) for name in line.header_packages(release.text)]
             if image is None:
                 continue
             whole = [package for package in headers if package is not None]

@@ -24,9 +24,7 @@ class Pinned:
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
 
 
-def pin_target(
-    catalogue: Catalogue, row: OsRow, arch: Arch, drivers: Sequence[DriverRow], repositories: Iterable[Repository]
-) -> Pinned:
+def pin_target(catalogue: Catalogue, row: OsRow, arch: Arch, drivers: Sequence[DriverRow], repositories: Iterable[Repository]) -> Pinned:
     """Pins for an OS and architecture out of its merged indexes."""
     kernels = find_kernels(catalogue, row, arch)
     results = {driver.version: _try_driver(catalogue, row, driver, kernels.found) for driver in drivers}
@@ -93,7 +91,7 @@ def _names(names: Iterable[str]) -> list[Clause]:
 
 def _exact(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
     """A package in the driver's own version."""
-    name = _named(template, driver)
+    (name,) = driver.filled([template])
     offered = _offered(catalogue, driver, name)
     found = next((package for package in offered if package.upstream == driver.version), None)
     if found is None:
@@ -103,15 +101,11 @@ def _exact(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -
 
 def _companion(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
     """A package that is versioned on its own (nvidia-modprobe): the newest of the driver's branch, else the newest."""
-    name = _named(template, driver)
+    (name,) = driver.filled([template])
     offered = _offered(catalogue, driver, name)
     if not offered:
         raise _other_version(row, driver, name, offered)
     return next((package for package in offered if package.upstream.partition(".")[0] == driver.branch), offered[0])
-
-
-def _named(template: str, driver: DriverRow) -> str:
-    return template.replace("{branch}", driver.branch).replace("{version}", driver.version)
 
 
 def _offered(catalogue: Catalogue, driver: DriverRow, name: str) -> list[Package]:
@@ -149,6 +143,6 @@ def _locked_kernel(catalogue: Catalogue, kernel: Kernel, drivers: Sequence[Drive
 
 def _vendor_modules(catalogue: Catalogue, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
     """The distribution's finished modules for a kernel; empty unless every package of every module type is there."""
-    names = [_named(name, driver).replace("{release}", kernel.release.text) for source in driver.modules for name in source.packages]
+    names = [name for source in driver.modules for name in driver.filled(source.packages, release=kernel.release.text)]
     found = [catalogue.versions(name)[:1] for name in names]
     return tuple(locked(package) for versions in found for package in versions) if all(found) else ()

@@ -131,6 +131,9 @@ class Eol(Row):
     date: Month | None = Field(default=None, description="Month of the end of life, YYYY-MM; absent: the branch has ended.")
     source: Text = Field(description="The page and its date.")
 
+    def __str__(self) -> str:
+        return f"{self.date or 'no month is known'} ({self.source})"
+
 
 class OsRange(Row):
     """A distribution on which a branch is offered, by its version."""
@@ -294,7 +297,9 @@ class DriverRow(Row):
     userspace: Packages = Field(default=(), description="Packages of the user space; each must have exactly the driver's version.")
     companions: Packages = Field(default=(), description="Packages that are versioned on their own; any version of the repositories does.")
     url: Url | None = Field(default=None, description="Address of the runfile or image; {version}, {branch} and {machine} are replaced.")
-    sha256: dict[Arch, Sha256] = Field(default_factory=dict, description="Pins of the runfile; without one, `lock` must find it.")
+    sha256: dict[Arch, Sha256] = Field(
+        default_factory=dict, description="Pins of the runfile; without one the cell is `unknown`, and the plan says how to get it."
+    )
     image: ImageRef | None = Field(default=None, description="The driver image that payload `image` takes as base.")
 
     def filled(self, texts: Iterable[str], *, release: str = "{release}") -> tuple[str, ...]:
@@ -308,9 +313,6 @@ class DriverRow(Row):
     def takes(self, line_id: str) -> bool:
         """Whether images are made for kernels of a series (an id of the OS's `kernels`)."""
         return glob_set(self.kernels)(line_id)
-
-    def source_of(self, module_type: str) -> ModuleSource | None:
-        return next((source for source in self.modules if source.id == module_type), None)
 
 
 class OsRow(Row):
