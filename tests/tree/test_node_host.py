@@ -309,6 +309,28 @@ def test_a_daemon_that_forked_away_is_reaped() -> None:
         assert reaper.stdout.readline() == "[7]\n"
 
 
+UNPRIVILEGED = """
+import os
+from driverforge_core.errors import NotPermitted
+from driverforge_node.host.mounts import KernelMounts
+if os.geteuid() == 0:
+    os.setuid(65534)
+print("ready", flush=True)
+try:
+    KernelMounts().rbind("/proc", "/usr")
+except NotPermitted as error:
+    print(error.brief, error.details, flush=True)
+"""
+
+
+def test_mounting_without_privilege_is_not_permitted() -> None:
+    with child(UNPRIVILEGED) as process:
+        assert process.stdout is not None
+        assert process.stdout.read() == (
+            "may not mount: mount --rbind /proc /usr ('$ mount --rbind /proc /usr', 'Operation not permitted (errno EPERM)')\n"
+        )
+
+
 # --- clock
 
 WAITER = """

@@ -93,7 +93,10 @@ class UnmountRoot:
         return f"unmount {paths.ROOT}"
 
     def apply(self, host: Host) -> None:
-        for _ in [mount for mount in host.mounts.table() if mount.target == paths.ROOT]:
+        # looked up anew each time: where /run/nvidia lies on its own peer, one unmount takes two lines of the table
+        for _ in range(len(host.mounts.table())):
+            if not any(mount.target == paths.ROOT for mount in host.mounts.table()):
+                return
             host.mounts.unmount(paths.ROOT, lazy=True)
 
 
@@ -332,7 +335,7 @@ class PublishRoot:
 def clear_stage(host: Host) -> None:
     """Take away what this run or one that was killed left at the private place."""
     for target in (STAGED, paths.STAGE):
-        for _ in [mount for mount in host.mounts.table() if mount.target == target]:
+        while any(mount.target == target for mount in host.mounts.table()):
             host.mounts.set_propagation(target, "private", recursive=True)
             host.mounts.unmount(target, lazy=True)
 
