@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from driverforge_build import lock as locks
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -27,7 +29,7 @@ def lock_option(function: F) -> F:
         "--lock",
         "lock_path",
         type=click.Path(path_type=Path, dir_okay=False),
-        default=Path("driverforge.lock.json"),
+        default=locks.FILE,
         show_default=True,
         metavar="FILE",
         help="The lock file: every download, pinned by path and sha256.",
@@ -72,14 +74,15 @@ def mirror_option(function: F) -> F:
         "--mirror",
         "mirrors",
         multiple=True,
-        metavar="OS=URL",
+        metavar="OS[/SUITE]=URL",
         callback=pairs("OS=URL"),
-        help="Package mirror that discovery reads for an OS. Default: what this machine's apt says, for the same distribution.",
+        help="Package mirror of an OS, or of one suite of it. Default: in `lock` what the matrix or this machine's apt says, in `build` "
+        "what the matrix or the base image says.",
     )(function)
 
 
 def registry_option(function: F) -> F:
-    return click.option("--registry", metavar="HOST[:PORT]/PATH", help="Where images are pushed and looked up, without a tag.")(function)
+    return click.option("--registry", metavar="HOST[:PORT]/PATH", help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.")(function)
 
 
 def cache_option(function: F) -> F:

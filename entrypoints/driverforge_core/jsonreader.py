@@ -25,7 +25,7 @@ class JsonReader:
         try:
             document = json.loads(text, object_pairs_hook=self._object)
         except ValueError as error:
-            raise InputError(f"{what} is not JSON", details=[str(error)], resolution="it is damaged: pull or build its image anew") from error
+            raise InputError(f"{what} is not JSON", details=[str(error)], resolution="it is damaged: make its image anew") from error
         if not isinstance(document, dict):
             raise InputError(f"{what} is no JSON object")
         self._values = document

@@ -48,8 +48,12 @@ def command(
 
     contexts = prepare(BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases)).contexts
     if plan_only:
-        for context in contexts:
-            click.echo(f"{context.image.id}: {repository_of(registry)}:{immutable_tag_of(context)}, alias {alias_tag_of(context)}")
+        named = {context.image.id: (immutable_tag_of(context), alias_tag_of(context)) for context in contexts}
+        if as_json:
+            click.echo(json.dumps({"schema": 1, "repository": repository_of(registry), "tags": named}, indent=1))
+        else:
+            for cell, (tag, alias) in named.items():
+                click.echo(f"{cell}: {repository_of(registry)}:{tag}, alias {alias}")
         return 0
     engine = Buildx()
     engine.check()

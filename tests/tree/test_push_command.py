@@ -1,0 +1,31 @@
+"""`driverforge push --plan`: the tags, without an engine and without a registry."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from driverforge_build import lock as locks
+from driverforge_build.cli import cli
+from driverforge_build.lock import Lock
+from driverforge_build.matrix import load_matrix
+from support.synthetic import synthetic_lock
+
+JIT = "debian12-amd64-535.261.03-jit"
+
+
+def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
+    made_up = synthetic_lock(load_matrix()).targets["debian12-amd64"]
+    file = tmp_path / "l.json"
+    file.write_text(locks.dump(Lock(targets={made_up.key: replace(made_up, synthetic=False)})))
+    words = ["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"]
+    text = CliRunner().invoke(cli, words, catch_exceptions=False).output
+    document = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).output)
+    immutable, alias = document["tags"][JIT]
+    assert document["repository"] == "registry.site/nvidia/driver"
+    assert immutable.startswith("535.261.03-debian12-r")
+    assert alias == "535.261.03-debian12"
+    assert text == f"{JIT}: registry.site/nvidia/driver:{immutable}, alias {alias}\n"
