@@ -85,8 +85,8 @@ class Guest:
         words = qemu.arguments(memory=machine.memory, cpus=machine.cpus, folder=folder, drives=drives)
         self._child = qemu.launch([*words, *more], folder)
         try:
-            self._channel = qemu.dial(folder / "serial", self._child, self._log)
             self.control = qemu.Control(folder / "qmp", self._child, self._log)
+            self._channel = qemu.dial(folder / "serial", self._child, self._log)
         except BaseException:
             stop(self._child)
             raise
@@ -161,6 +161,7 @@ class Guest:
         if keep_console:
             shutil.copy(self._folder / "console", keep_console)
         self._channel.close()
+        self.control.close()
         self._child.kill()
         self._child.wait()
         shutil.rmtree(self._folder)
@@ -187,6 +188,7 @@ class Guest:
             except ConnectionError:
                 chunk = b""
             if not chunk:
+                self._child.wait(timeout=30)  # then its console is complete
                 raise CommandFailed("the guest died", details=self._evidence())
             self._pending += chunk
         before, self._pending = self._pending[: found.start()], self._pending[found.end() :]
@@ -196,7 +198,7 @@ class Guest:
         return before.decode(errors="replace"), found[1].decode() if found.groups() else ""
 
     def _evidence(self) -> list[str]:
-        return [self._pending.decode(errors="replace"), *self.console.splitlines()[-25:], *tail(self._log)]
+        return [self._pending.decode(errors="replace"), *self.console.splitlines()[-60:], *tail(self._log)]
 
 
 def once(

@@ -152,9 +152,10 @@ def run(
 def _host_path(volume: HostPath) -> str:
     """What the kubelet (or, where no type is given, containerd) does about a host path before the mount."""
     path = shlex.quote(volume.path)
-    tests = {"Directory": "-d", "File": "-f", "Socket": "-S", "CharDevice": "-c", "BlockDevice": "-b"}
-    if volume.kind in tests:
-        return f"[ {tests[volume.kind]} {path} ] || {{ echo 'hostPath type check failed: {volume.path} is not a {volume.kind}'; exit 1; }}"
-    if volume.kind == "FileOrCreate":
-        return f"[ -e {path} ] || : >{path}"
-    return f"[ -e {path} ] || mkdir -p -m 755 {path}"
+    create = {"": f"mkdir -p -m 755 {path}", "DirectoryOrCreate": f"mkdir -p -m 755 {path}", "FileOrCreate": f": >{path}"}
+    test = {"Directory": "-d", "File": "-f", "Socket": "-S", "CharDevice": "-c", "BlockDevice": "-b"}.get(
+        volume.kind.removesuffix("OrCreate")
+    )
+    made = f"[ -e {path} ] || {create[volume.kind]}" if volume.kind in create else ":"
+    refusal = f"hostPath type check failed: {volume.path} is not a {volume.kind.removesuffix('OrCreate')}"
+    return f"{made}\n[ {test} {path} ] || {{ echo {shlex.quote(refusal)}; exit 1; }}" if test else made

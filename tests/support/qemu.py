@@ -5,6 +5,7 @@ TCG only: nested KVM on virtual machines is often there and broken, and a guest 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -50,9 +51,16 @@ class Control:
     """QEMU's control socket (QEMU Machine Protocol)."""
 
     def __init__(self, path: Path, child: subprocess.Popen[bytes], log: Path) -> None:
-        self._stream = dial(path, child, log).makefile("rw")
+        self._socket = dial(path, child, log)
+        self._stream = self._socket.makefile("rw")
         self._stream.readline()
         self.ask("qmp_capabilities")
+
+    def close(self) -> None:
+        """Drop the connection; the machine goes on."""
+        self._socket.close()
+        with contextlib.suppress(OSError):  # unsent words for a QEMU that is gone
+            self._stream.close()
 
     def ask(self, command: str, **arguments: object) -> Any:
         """One command; returns its answer. Raises CommandFailed with QEMU's own words."""
@@ -77,7 +85,11 @@ def dial(path: Path, child: subprocess.Popen[bytes], log: Path) -> socket.socket
             return False
         return True
 
-    until(connected, "QEMU's socket", timeout=20, child=child, log=log)
+    try:
+        until(connected, "QEMU's socket", timeout=20, child=child, log=log)
+    except BaseException:
+        channel.close()
+        raise
     return channel
 
 

@@ -95,7 +95,8 @@ def _identity(source: Source) -> str:
 def _import(daemon: containerd.Containerd, name: str, source: Source) -> StoredImage:
     if isinstance(source, str):
         daemon.ctr("images", "pull", "--plain-http", source)
-        daemon.ctr("images", "tag", source, name)
+        if source != name:
+            daemon.ctr("images", "tag", source, name)
     else:
         daemon.ctr("images", "import", "--base-name", "driverforge.test/import", "--digests", source)
         listed = daemon.ctr("images", "ls").stdout.splitlines()

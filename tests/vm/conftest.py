@@ -1,0 +1,40 @@
+"""Kernels and guests for the tests of this tier. Kernels are chosen by rule: the newest of a series that drivers compile for."""
+
+from __future__ import annotations
+
+import pytest
+
+from support import kernels, kmods, qemu
+from support.guest import Machine
+from support.kernels import Image, Kernel
+from support.process import require
+from support.skipping import provided
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs() -> None:
+    provided(lambda: require(qemu.PROGRAM, "qemu-img", "busybox", "kmod", "depmod", "setpriv", "mke2fs", "make", "strip"))
+
+
+@pytest.fixture(scope="session")
+def kernel() -> Kernel:
+    """The newest 6.1 cloud kernel of Debian 12 that drivers of branches up to 570 compile for."""
+    return provided(lambda: kernels.newest("6.1"))
+
+
+@pytest.fixture(scope="session")
+def kernel_612() -> Kernel:
+    """The newest such kernel of series 6.12."""
+    return provided(lambda: kernels.newest("6.12"))
+
+
+@pytest.fixture(scope="session")
+def image(kernel: Kernel) -> Image:
+    """The 6.1 kernel to boot."""
+    return provided(lambda: kernels.image(kernel.release))
+
+
+@pytest.fixture(scope="session")
+def machine(image: Image) -> Machine:
+    """A busybox guest with room for the software-only PCI function."""
+    return Machine(image=image, append=kmods.GPU_MEMORY)
