@@ -11,7 +11,7 @@ from driverforge_build.matrix.model import Arch, DriverRow, OsRow
 from driverforge_core.errors import DriverforgeError, InputError
 
 from .closure import Unsatisfiable, closure
-from .kernels import Kernel, Kernels, find_kernels
+from .kernels import Kernel, find_kernels
 from .packages import Catalogue, Clause, Package, Requirement
 
 
@@ -20,7 +20,6 @@ class Pinned:
     """The pins of one target. `problems` holds what stopped a driver, by driver version; the others are whole."""
 
     target: TargetLock
-    kernels: Kernels
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
 
 
@@ -38,7 +37,7 @@ def pin_target(catalogue: Catalogue, row: OsRow, arch: Arch, drivers: Sequence[D
         kernels={kernel.release.text: _locked_kernel(catalogue, kernel, drivers) for kernel in kernels.found},
         without_headers=tuple(release.text for release in kernels.without_headers),
     )
-    return Pinned(target=target, kernels=kernels, problems=problems)
+    return Pinned(target=target, problems=problems)
 
 
 def _try_driver(

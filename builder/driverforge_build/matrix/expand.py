@@ -106,12 +106,6 @@ def kernel_cells(matrix: Matrix, kernels: Mapping[tuple[str, str], Iterable[Kern
                     yield Cell(key=prefix + kernel.text, os=row, driver=driver, arch=arch, kernel=kernel, excluded=rule.row)
 
 
-def line_of(row: OsRow, driver: DriverRow, arch: Arch, kernel: KernelRelease) -> KernelLine | None:
-    """The series of the OS's row that a kernel belongs to for this driver, None where there is none."""
-    flavour = flavour_of(kernel)
-    return next((line for line, releases, flavours in _lines(row, driver, arch) if releases(kernel.text) and flavour in flavours), None)
-
-
 def driver_archs(matrix: Matrix, row: OsRow, driver: DriverRow) -> tuple[Arch, ...]:
     """Architectures that a driver's images are made for on an OS."""
     supported = matrix.branch(driver.branch).archs

@@ -333,10 +333,6 @@ class OsRow(Row):
     tools: Tools = Field(default_factory=Tools)
     drivers: Annotated[tuple[DriverRow, ...], Field(min_length=1)]
 
-    def repository(self, repository_id: str) -> Repository:
-        """The repository of that id; the loader has checked that every reference resolves."""
-        return next(row for row in self.repositories if row.id == repository_id)
-
     def driver(self, driver_id: str) -> DriverRow | None:
         return next((row for row in self.drivers if row.id == driver_id), None)
 

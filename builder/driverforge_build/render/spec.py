@@ -8,6 +8,7 @@ from datetime import datetime
 
 from driverforge_build.lock import Lock, LockedKernel, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
+from driverforge_build.matrix.model import filled
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
@@ -135,15 +136,8 @@ def jit_module_types(cell: Cell) -> tuple[str, ...]:
 
 def _filled(text: str, cell: Cell) -> str:
     """A matrix text with its placeholders filled in."""
-    values = {
-        "{version}": cell.driver.version,
-        "{branch}": cell.driver.branch,
-        "{release}": str(cell.kernel or ""),
-        "{machine}": to_machine(cell.arch),
-    }
-    for name, value in values.items():
-        text = text.replace(name, value)
-    return text
+    driver, release = cell.driver, str(cell.kernel or "")
+    return filled((text,), version=driver.version, branch=driver.branch, release=release, machine=to_machine(cell.arch))[0]
 
 
 def _module_packages(cell: Cell) -> list[tuple[str, str]]:
