@@ -134,7 +134,7 @@ def _is_tree(folder: str) -> bool:
 def _data_member(file: IO[bytes], deb: Path) -> IO[bytes]:
     """The data.tar of a .deb, unpacked as it is read."""
     if file.read(8) != b"!<arch>\n":
-        raise InputError(f"{deb} is not a Debian package")
+        raise InputError(f"{deb} is not a Debian package", resolution="remove the file and run the command again")
     while len(head := file.read(60)) == 60:
         name, size = head[:16].decode("ascii", errors="replace").strip().rstrip("/"), int(head[48:58])
         if name == "data.tar.xz":
@@ -144,4 +144,7 @@ def _data_member(file: IO[bytes], deb: Path) -> IO[bytes]:
         if name == "data.tar":
             return file
         file.seek(size + size % 2, 1)
-    raise InputError(f"{deb} has no data.tar in a compression that this program reads (xz, gz, none)")
+    raise InputError(
+        f"{deb} has no data.tar in a compression that this program reads (xz, gz, none)",
+        resolution="its distribution needs a newer driverforge; leave it out with --skip",
+    )

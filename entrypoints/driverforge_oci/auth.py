@@ -69,7 +69,9 @@ def load_credentials(environ: Mapping[str, str], *, read: Callable[[Path], str] 
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            raise InputError(f"{path} cannot be read: {error.strerror}") from error
+            raise InputError(
+                f"{path} cannot be read: {error.strerror}", resolution="give yourself the right to read it, or log in again"
+            ) from error
         return parse_credentials(text, where=str(path))
     return {}
 
@@ -118,7 +120,9 @@ def fetch_token(transport: Transport, challenge: Challenge, scopes: tuple[str, .
     """
     realm = challenge.parameters.get("realm", "")
     if not realm.startswith(("https://", "http://")):
-        raise Unavailable(f"the registry names no token service: realm {realm!r}")
+        raise Unavailable(
+            f"the registry names no token service: realm {realm!r}", resolution="a proxy may answer in its place; else tell who runs it"
+        )
     if login and realm.startswith("http://") and not plain_http:
         raise NotPermitted(f"the registry wants the login sent unencrypted, to {realm}", resolution="ask who runs the registry")
     response = transport.send(_token_request(realm, challenge.parameters.get("service", ""), scopes, login))
@@ -147,7 +151,7 @@ def _token(response: Response, where: str) -> str:
     except (ValueError, AttributeError):
         token = None
     if not isinstance(token, str) or not token or not token.isprintable():
-        raise Unavailable(f"the token service {where} answers without a token")
+        raise Unavailable(f"the token service {where} answers without a token", resolution="check the registry's address; log in again")
     return token
 
 

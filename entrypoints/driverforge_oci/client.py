@@ -24,6 +24,7 @@ ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_LIST}, {DOCKER_MANIFEST}"
 
 _CHUNK = 1 << 20
 _MANIFEST_LIMIT = 4 << 20  # what registries take at most, by the specification's recommendation
+_NO_REGISTRY = "check the address: a portal or a proxy may answer in the registry's place"
 _NEXT = re.compile(r"<([^>]+)>\s*;[^,]*\brel=\"?next\"?")
 
 
@@ -172,7 +173,7 @@ class RegistryClient:
             return False
         location = started.headers.get("location", "")
         if not location:
-            raise Unavailable(f"{reference.host} begins an upload but does not say where (no Location)")
+            raise Unavailable(f"{reference.host} begins an upload but does not say where (no Location)", resolution=_NO_REGISTRY)
         target = location + ("&" if "?" in location else "?") + urllib.parse.urlencode({"digest": digest})
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
         self._session.call("PUT", reference, target, expected=(201,), headers=headers, body=body, scopes=scopes).body.close()
@@ -203,7 +204,9 @@ class RegistryClient:
             try:
                 found += json.loads(response.read(64 << 20))["tags"] or ()
             except (ValueError, KeyError, TypeError) as error:
-                raise Unavailable(f"{reference.host} lists the tags of {reference.repository} in no known way") from error
+                raise Unavailable(
+                    f"{reference.host} lists the tags of {reference.repository} in no known way", resolution=_NO_REGISTRY
+                ) from error
             path = link[1] if link else ""
         return tuple(found)
 
@@ -233,9 +236,9 @@ def _manifest(reference: Reference, media_type: str, digest: str, data: bytes) -
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise Unavailable(f"the manifest of {reference} is not JSON", details=[str(error)]) from error
+        raise Unavailable(f"the manifest of {reference} is not JSON", details=[str(error)], resolution=_NO_REGISTRY) from error
     if not isinstance(document, dict):
-        raise Unavailable(f"the manifest of {reference} is no JSON object")
+        raise Unavailable(f"the manifest of {reference} is no JSON object", resolution=_NO_REGISTRY)
     return Manifest(media_type=str(document.get("mediaType") or media_type), digest=digest, data=data)
 
 

@@ -279,4 +279,4 @@ def _read(path: Path, url: str) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         raise NotThere(f"the mirror has no {shown(url)}", resolution="check the address given with --mirror, and the suite") from None
     except OSError as error:
-        raise Unavailable(f"cannot read {url}: {error.strerror}") from error
+        raise Unavailable(f"cannot read {url}: {error.strerror}", resolution="give yourself the right to read it") from error

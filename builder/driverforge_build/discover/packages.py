@@ -194,4 +194,8 @@ def _package(stanza: bytes, suite: str, preference: int) -> Package:
             preference=preference,
         )
     except (KeyError, ValueError) as error:
-        raise InputError(f"the index of {suite} has a stanza that is not whole: {error}", details=[str(fields.get("Package"))]) from None
+        raise InputError(
+            f"the index of {suite} has a stanza that is not whole: {error}",
+            details=[str(fields.get("Package"))],
+            resolution="use another mirror: this one's index is signed, and not what apt would read",
+        ) from None

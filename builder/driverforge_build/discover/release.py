@@ -13,6 +13,8 @@ from email.utils import parsedate_to_datetime
 from driverforge_core import deb822
 from driverforge_core.errors import InputError
 
+_ANOTHER = "check the address given with --mirror, or use another mirror: this one's metadata is not what apt would read"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digest:
@@ -55,7 +57,7 @@ def parse(text: str, *, name: str) -> Release:
     """A Release from its text; InputError if it lacks what the format demands."""
     stanza = next(deb822.parse(text), {})
     if "SHA256" not in stanza or "Date" not in stanza:
-        raise InputError(f"{name} is no Release file of a repository: it has no Date or no SHA256 field")
+        raise InputError(f"{name} is no Release file of a repository: it has no Date or no SHA256 field", resolution=_ANOTHER)
     until = stanza.get("Valid-Until", "")
     return Release(
         origin=stanza.get("Origin", ""),
@@ -78,7 +80,7 @@ def _digests(field: str, name: str) -> list[tuple[str, Digest]]:
         if not words:
             continue
         if len(words) != 3 or len(words[0]) != 64 or not words[1].isdecimal():
-            raise InputError(f"{name}: not a digest, a size and a path: {line.strip()!r}")
+            raise InputError(f"{name}: not a digest, a size and a path: {line.strip()!r}", resolution=_ANOTHER)
         found.append((words[2], Digest(sha256=words[0].lower(), size=int(words[1]))))
     return found
 
@@ -87,7 +89,7 @@ def _moment(text: str, name: str) -> datetime:
     try:
         moment = parsedate_to_datetime(text.replace("UTC", "+0000"))
     except ValueError:
-        raise InputError(f"{name}: {text!r} is not a date") from None
+        raise InputError(f"{name}: {text!r} is not a date", resolution=_ANOTHER) from None
     return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
