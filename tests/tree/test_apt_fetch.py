@@ -187,6 +187,13 @@ def test_passwords_are_not_shown(tmp_path: Path) -> None:
     assert "secret" not in told.value.render()
 
 
+def test_passwords_are_not_kept(tmp_path: Path) -> None:
+    Server(lambda _: sent(b"hello")).fetcher(tmp_path).document("http://user:secret@mirror.site/InRelease")
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert files
+    assert not [path for path in files if b"secret" in path.read_bytes()]
+
+
 def test_an_address_of_an_unknown_kind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ftp"):
         Fetcher(Cache(tmp_path)).document("ftp://mirror.site/debian")

@@ -8,7 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -45,13 +45,14 @@ class Cache:
             fields = json.loads(head)
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
-        if fields.pop("sha256", "") != hashlib.sha256(body).hexdigest():
+        if fields.get("sha256") != hashlib.sha256(body).hexdigest():
             return None
-        return Document(**fields, body=body)
+        return Document(url=url, body=body, etag=fields.get("etag", ""), last_modified=fields.get("last_modified", ""))
 
     def keep(self, document: Document) -> None:
-        fields = {name: value for name, value in asdict(document).items() if name != "body"}
-        fields["sha256"] = hashlib.sha256(document.body).hexdigest()
+        # not the address: it may hold a password
+        digest = hashlib.sha256(document.body).hexdigest()
+        fields = {"etag": document.etag, "last_modified": document.last_modified, "sha256": digest}
         with self.new_file(self._document_path(document.url)) as file:
             file.write(json.dumps(fields).encode() + b"\n" + document.body)
 
