@@ -80,10 +80,17 @@ def launch(home: Path, *, config: str = _CONFIG, suite: str = "bookworm") -> Con
     isolated = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
     daemon = ["containerd", "--root", f"{home}/root", "--state", f"{home}/state", "--address", f"{home}/containerd.sock"]
     log = home / "containerd.log"
+    (home / "containerd.sock").unlink(missing_ok=True)
     child = start([*isolated, *daemon, "--config", f"{home}/config.toml"], log=log, env={"PATH": search_path(prefix)})
     daemon_value = Containerd(home=home, prefix=prefix, child=child)
     try:
-        until(lambda: daemon_value.ctr("version", check=False).status == 0, "containerd", timeout=30, child=child, log=log)
+        until(
+            lambda: daemon_value.address.exists() and daemon_value.ctr("version", check=False).status == 0,
+            "containerd",
+            timeout=30,
+            child=child,
+            log=log,
+        )
     except BaseException:
         stop(child)
         raise
