@@ -137,7 +137,7 @@ def _lint() -> Row:
     row = Row(tier="lint")
     began = time.monotonic()
     here = Path(sys.executable).parent
-    scripts = [str(path) for path in _tracked() if path.is_file() and path.read_bytes().startswith(b"#!/bin/sh")]
+    scripts = [str(path) for path in _tracked() if path.is_file() and path.suffix != ".j2" and path.read_bytes().startswith(b"#!/bin/sh")]
     dockerfiles = sorted(str(path) for path in (TOP / "tests/golden").glob("*/Dockerfile"))
     checks = {
         "ruff": ["check", "."],

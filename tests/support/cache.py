@@ -68,6 +68,7 @@ def cached(name: str, inputs: Mapping[str, object], make: Callable[[Path], None]
             try:
                 make(draft)
                 (folder / f"{entry.name}.json").write_text(json.dumps(inputs, indent=1, sort_keys=True, default=str) + "\n")
+                os.utime(draft)  # dpkg-deb -x gives a folder the date of its package: decades of disuse, for prune()
                 draft.rename(entry)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)

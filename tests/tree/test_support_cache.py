@@ -85,6 +85,13 @@ def test_unused_entries_are_pruned(tmp_path: Path) -> None:
     assert new.exists()
 
 
+def test_what_was_just_made_is_not_pruned_whatever_its_date(tmp_path: Path) -> None:
+    """Unpacking a package sets the folder's time to the package's."""
+    made = cache.cached("thing", {"a": 1}, lambda folder: os.utime(folder, (0, 0)), base=tmp_path)
+    assert cache.prune(days=30, base=tmp_path) == ()
+    assert made.exists()
+
+
 def test_digest_sees_names_content_and_the_executable_bit(tmp_path: Path) -> None:
     file = tmp_path / "a" / "file"
     file.parent.mkdir()
