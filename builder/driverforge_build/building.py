@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -49,10 +49,11 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be done: the plan of all selected cells, and the contexts of those that are to be built."""
+    """What is to be done: the plan of all selected cells, the contexts of those that are to be built, and whose mirrors serve them."""
 
     plan: Plan
     contexts: tuple[Context, ...]
+    mirrors: Mapping[str, str]
 
 
 def prepare(request: BuildRequest) -> Prepared:
@@ -66,7 +67,11 @@ def prepare(request: BuildRequest) -> Prepared:
     plan = plans.make_plan(cells, judge, _published(request, lock))
     due = plan.to_build()
     check_mirrors(request.mirrors, due)
-    return Prepared(plan=plan, contexts=contexts_of(due, lock, bases=request.bases, lock_path=request.lock))
+    return Prepared(
+        plan=plan,
+        contexts=contexts_of(due, lock, bases=request.bases, lock_path=request.lock),
+        mirrors={**row_mirrors(due), **request.mirrors},
+    )
 
 
 def _published(request: BuildRequest, lock: Lock) -> Published | None:
@@ -75,6 +80,11 @@ def _published(request: BuildRequest, lock: Lock) -> Published | None:
     from driverforge_build.published import published_images
 
     return published_images(request.registry, lock, request.bases)
+
+
+def row_mirrors(cells: Iterable[Cell]) -> dict[str, str]:
+    """The mirrors that the matrix names, for the OSes whose builds can use one."""
+    return {cell.os.id: cell.os.mirror for cell in cells if cell.os.mirror and cell.os.package_manager == "apt"}
 
 
 def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
@@ -87,7 +97,9 @@ def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
             )
 
 
-def jobs(request: BuildRequest, contexts: tuple[Context, ...], bake_file: Path, secrets: Path) -> list[BuildJob]:
+def jobs(
+    request: BuildRequest, contexts: tuple[Context, ...], mirrors: Mapping[str, str], *, bake_file: Path, secrets: Path
+) -> list[BuildJob]:
     """One job a context. Mirror files are written below `secrets`, readable for us alone: an address may hold a password."""
     return [
         BuildJob(
@@ -97,7 +109,7 @@ def jobs(request: BuildRequest, contexts: tuple[Context, ...], bake_file: Path, 
             bake_file=bake_file,
             reference=local_reference(context),
             log=request.folder / "logs" / f"{context.image.id}.log",
-            secrets=_secrets(request, context.image.os, secrets),
+            secrets=_secrets(request.ca, mirror_lines(mirrors, context.image.os), secrets / context.image.os),
             network=request.network,
             no_cache=request.no_cache,
         )
@@ -105,13 +117,12 @@ def jobs(request: BuildRequest, contexts: tuple[Context, ...], bake_file: Path, 
     ]
 
 
-def _secrets(request: BuildRequest, os_key: str, folder: Path) -> dict[str, Path]:
-    found = {"ca": request.ca} if request.ca else {}
-    lines = mirror_lines(request.mirrors, os_key)
-    if lines:
-        found["mirror"] = folder / os_key
-        found["mirror"].touch(mode=0o600)
-        found["mirror"].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+def _secrets(ca: Path | None, mirrors: list[str], file: Path) -> dict[str, Path]:
+    found = {"ca": ca} if ca else {}
+    if mirrors:
+        file.touch(mode=0o600)
+        file.write_text("".join(f"{line}\n" for line in mirrors), encoding="utf-8")
+        found["mirror"] = file
     return found
 
 
@@ -121,13 +132,13 @@ def mirror_lines(mirrors: Mapping[str, str], os_key: str) -> list[str]:
     return [f"{address} {suite or '*'}" for (key, _, suite), address in named if key == os_key]
 
 
-def build(request: BuildRequest, contexts: tuple[Context, ...], engine: Engine, display: Display) -> tuple[CellReport, ...]:
+def build(request: BuildRequest, prepared: Prepared, engine: Engine, display: Display) -> tuple[CellReport, ...]:
     """Write the contexts and build them. Raises TemporaryFailure when another build works in the same folder."""
-    output = request.folder / "generated"
+    output, contexts = request.folder / "generated", prepared.contexts
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
         network = request.network or engine.network()
         bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
-        work = jobs(replace(request, network=network), contexts, bake_file, Path(secrets))
+        work = jobs(replace(request, network=network), contexts, prepared.mirrors, bake_file=bake_file, secrets=Path(secrets))
         with display([job.cell for job in work]) as told:
             return build_all(engine, work, workers=request.workers, keep_going=request.keep_going, told=told)
 

@@ -47,11 +47,11 @@ class FakeEngine:
     def inspect(self, reference: str) -> BuiltImage | None:
         return self.images.get(reference)
 
-    def push(self, reference: str, remote: str, progress: Progress) -> str:
+    def push(self, reference: str, remote: str, progress: Progress) -> None:
         progress(f"pushed {remote}")
         self.pushed.append(remote)
         place = Reference.parse(remote)
-        return store_image(self.registry, place, self.images[reference].labels)
+        store_image(self.registry, place, self.images[reference].labels)
 
 
 def store_image(registry: MemoryRegistry, place: Reference, labels: Mapping[str, str], *, arch: str = "amd64") -> str:

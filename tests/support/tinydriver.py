@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import http.client
 import ssl
 import threading
 import urllib.request
@@ -23,7 +22,8 @@ from support.aptrepo import Deb, build_deb
 from support.process import run
 
 DRIVER = "535.261.03"
-SUITE = "tiny"
+SUITE, PLAIN_SUITE = "tiny", "tiny-plain"
+PLAIN_MIRROR = "http://plain.site"  # a name that only the proxy knows
 MODULES = Path(__file__).resolve().parents[1] / "vm/modules/mock"
 DOUBLE = "a test double of driverforge, none of NVIDIA's files\n"
 
@@ -31,31 +31,37 @@ MAKEFILE = """\
 modules:
 	$(MAKE) -C $(SYSSRC) KBUILD_OUTPUT=$(SYSOUT) M=$(CURDIR) CC=$(CC) KCFLAGS="$(KCFLAGS)" CONFIG_DEBUG_INFO_BTF_MODULES= modules
 """
-KBUILD = f"""\
+KBUILD = """\
 obj-m := nvidia.o nvidia-uvm.o nvidia-modeset.o
-ccflags-y += -DMOCK_VERSION=\\"{DRIVER}\\"
+ccflags-y += -DMOCK_VERSION=\\"@\\"
 """
 
 
-def sources(tree: str) -> dict[str, str]:
+def sources(tree: str, version: str = DRIVER) -> dict[str, str]:
     """A source tree as NVIDIA's packages have it: a folder a module, `make modules` with SYSSRC and SYSOUT."""
     files = {path.name: path.read_text() for path in MODULES.glob("*.[ch]")}
     marks = {f"{name}/double": DOUBLE for name in ("nvidia", "nvidia-uvm", "nvidia-modeset")}
-    everything = {**files, **marks, "conftest.sh": DOUBLE, "Makefile": MAKEFILE, "Kbuild": KBUILD}
+    everything = {**files, **marks, "conftest.sh": DOUBLE, "Makefile": MAKEFILE, "Kbuild": KBUILD.replace("@", version)}
     return {f"{tree}/{name}": text for name, text in everything.items()}
 
 
-ROLES: dict[str, tuple[Deb, ...]] = {
-    "userspace": (Deb(name="nvidia-smi", version=f"{DRIVER}-1", files={"usr/share/nvidia/double": DOUBLE}),),
-    "firmware": (Deb(name="firmware-nvidia-gsp", version=f"{DRIVER}-1", files={f"lib/firmware/nvidia/{DRIVER}/gsp_tu10x.bin": DOUBLE}),),
-    "source": (
-        Deb(name="nvidia-open-kernel-dkms", version=f"{DRIVER}-1", files=sources(f"usr/src/nvidia-current-open-{DRIVER}")),
-        Deb(name="nvidia-kernel-dkms", version=f"{DRIVER}-1", files=sources(f"usr/src/nvidia-current-{DRIVER}")),
-    ),
-}
+def roles(salt: str) -> dict[str, tuple[Deb, ...]]:
+    """The driver's packages. `salt` goes into each: an engine that has built them with another salt has to get these anew."""
+    version, mark = f"{DRIVER}-1", DOUBLE + salt + "\n"
+    return {
+        "userspace": (Deb(name="nvidia-smi", version=version, files={"usr/share/nvidia/double": mark}),),
+        "firmware": (Deb(name="firmware-nvidia-gsp", version=version, files={f"lib/firmware/nvidia/{DRIVER}/gsp_tu10x.bin": mark}),),
+        "source": tuple(
+            Deb(name=name, version=version, files={**sources(tree), f"{tree}/salt": mark})
+            for name, tree in (
+                ("nvidia-open-kernel-dkms", f"usr/src/nvidia-current-open-{DRIVER}"),
+                ("nvidia-kernel-dkms", f"usr/src/nvidia-current-{DRIVER}"),
+            )
+        ),
+    }
 
 
-def publish(deb: Deb, folder: Path) -> LockedPackage:
+def publish(deb: Deb, folder: Path, suite: str = SUITE) -> LockedPackage:
     """Build a package into a served folder, and pin it."""
     path = f"pool/{deb.name}_{deb.version}_{deb.arch}.deb"
     if not (folder / path).exists():
@@ -68,16 +74,20 @@ def publish(deb: Deb, folder: Path) -> LockedPackage:
         path=path,
         sha256=hashlib.sha256(data).hexdigest(),
         size=len(data),
-        suite=SUITE,
+        suite=suite,
     )
 
 
-def tiny_lock(lock: Lock, folder: Path) -> Lock:
-    """A real lock of debian12-amd64 with the driver's own packages replaced by ours, which are put into `folder`."""
+def tiny_lock(lock: Lock, folder: Path, salt: str) -> Lock:
+    """A real lock of debian12-amd64 with the driver's own packages replaced by ours, which are put into `folder`.
+
+    Firmware is of PLAIN_SUITE, on http; all else is of SUITE, on https.
+    """
     target = lock.targets["debian12-amd64"]
-    roles = target.drivers[DRIVER]
-    ours = {role: tuple(publish(deb, folder) for deb in debs) for role, debs in ROLES.items()}
-    return lock.with_targets([replace(target, drivers={DRIVER: {"tools": roles["tools"], "toolchain": roles["toolchain"], **ours}})])
+    real = target.drivers[DRIVER]
+    suites = {"firmware": PLAIN_SUITE}
+    ours = {role: tuple(publish(deb, folder, suites.get(role, SUITE)) for deb in debs) for role, debs in roles(salt).items()}
+    return lock.with_targets([replace(target, drivers={DRIVER: {"tools": real["tools"], "toolchain": real["toolchain"], **ours}})])
 
 
 @dataclass(slots=True)
@@ -132,10 +142,12 @@ def site(folder: Path, work: Path) -> Iterator[Site]:
                 self.send_error(407)
                 return
             made.proxied.append(self.path)
-            direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-            with direct.open(self.path) as answer:
-                assert isinstance(answer, http.client.HTTPResponse)
-                data = answer.read()
+            if self.path.startswith(PLAIN_MIRROR):
+                data = (folder / self.path.removeprefix(PLAIN_MIRROR).lstrip("/")).read_bytes()
+            else:
+                direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+                with direct.open(self.path) as answer:
+                    data = answer.read()
             self.send_response(200)
             self.send_header("Content-Length", str(len(data)))
             self.end_headers()

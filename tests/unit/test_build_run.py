@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.building import BuildRequest, check_mirrors, exit_status, jobs, mirror_lines
+from driverforge_build.building import BuildRequest, check_mirrors, exit_status, jobs, mirror_lines, row_mirrors
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
 from driverforge_build.engine.ports import BuildJob, Progress
@@ -143,6 +143,11 @@ def test_mirror_of_an_os_and_of_one_of_its_suites() -> None:
     assert mirror_lines(mirrors, "debian12") == ["http://a/debian *", "http://b/sec bookworm-security"]
 
 
+def test_mirror_of_the_matrix_serves_builds_too() -> None:
+    own = replace(JIT, os=JIT.os.model_copy(update={"mirror": "http://mirror.site/debian"}))
+    assert row_mirrors([JIT, own]) == {"debian12": "http://mirror.site/debian"}
+
+
 def test_a_mirror_that_the_base_images_own_repositories_would_not_use_is_refused() -> None:
     rhel = next(cell for cell in CELLS.values() if cell.os.id == "rhel9")
     check_mirrors({"debian12": "http://a"}, (JIT, rhel))
@@ -175,10 +180,9 @@ def test_jobs_have_the_engines_names_and_a_log_each(tmp_path: Path) -> None:
 
     (image,) = image_specs([JIT], synthetic_lock(load_matrix()))
     made = context_of(image, resources.templates())
-    request = BuildRequest(
-        matrix=None, lock=Path("l"), folder=Path("/cache"), ca=Path("/ca.pem"), mirrors={"debian12": "http://user:pass@m/debian"}
-    )
-    (work,) = jobs(request, (made,), Path("/cache/generated/docker-bake.json"), tmp_path)
+    request = BuildRequest(matrix=None, lock=Path("l"), folder=Path("/cache"), ca=Path("/ca.pem"))
+    mirrors = {"debian12": "http://user:pass@m/debian", "debian13": "http://other"}
+    (work,) = jobs(request, (made,), mirrors, bake_file=Path("/cache/generated/docker-bake.json"), secrets=tmp_path)
     assert work.target == "debian12-amd64-535_261_03-jit"
     assert work.log == Path("/cache/logs/debian12-amd64-535.261.03-jit.log")
     assert work.secrets["ca"] == Path("/ca.pem")

@@ -67,7 +67,7 @@ def command(
     named = ""
     if prepared.contexts and not plan_only:
         named = engine.check()
-        reports = build(request, prepared.contexts, engine, shown)
+        reports = build(request, prepared, engine, shown)
     if as_json:
         click.echo(json.dumps(_document(prepared, reports, named), indent=1))
     else:

@@ -52,8 +52,8 @@ class Buildx:
     def inspect(self, reference: str) -> BuiltImage | None:
         return images.inspect(reference)
 
-    def push(self, reference: str, remote: str, progress: Progress) -> str:
-        return images.push(reference, remote, progress)
+    def push(self, reference: str, remote: str, progress: Progress) -> None:
+        images.push(reference, remote, progress)
 
 
 def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:

@@ -59,18 +59,17 @@ def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Lay
     )
 
 
-def push(reference: str, remote: str, progress: Progress) -> str:
-    """Tag an image with a registry's name and push it; returns the manifest's digest.
+def push(reference: str, remote: str, progress: Progress) -> None:
+    """Tag an image with a registry's name and push it.
 
     Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said).
     """
     repository, _, tag = remote.rpartition(":")
-    digest, problem = "", ""
+    problem = ""
     with _client() as client:
         client.images.get(reference).tag(repository, tag)
         for event in client.images.push(repository, tag=tag, stream=True, decode=True):
             problem = event.get("error") or problem
-            digest = (event.get("aux") or {}).get("Digest", digest)
             if event.get("status") and not event.get("id"):
                 progress(str(event["status"]))
     if problem:
@@ -80,8 +79,3 @@ def push(reference: str, remote: str, progress: Progress) -> str:
             details=[problem],
             resolution=f"docker login {repository.partition('/')[0]}" if refused else "see the registry's own log, and push again",
         )
-    if not digest:
-        raise CommandFailed(
-            f"the engine did not say which digest {remote} has", resolution="look with `docker buildx imagetools inspect`, and push again"
-        )
-    return digest

@@ -66,5 +66,5 @@ class Engine(Protocol):
     def inspect(self, reference: str) -> BuiltImage | None:
         """The image of that name, None when the store has none."""
 
-    def push(self, reference: str, remote: str, progress: Progress) -> str:
-        """Push an image under another name; returns the digest that the registry gave it. Raises CommandFailed, NotPermitted."""
+    def push(self, reference: str, remote: str, progress: Progress) -> None:
+        """Push an image under another name. Raises CommandFailed, NotPermitted."""
