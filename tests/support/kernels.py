@@ -87,11 +87,6 @@ def headers(package: aptfetch.Package) -> Kernel:
     return Kernel(release=release, version=package.version, headers=root, suite=package.suite)
 
 
-def of(release: str) -> Kernel:
-    """The kernel of that release; raises Unavailable when the mirror has no headers for it."""
-    return headers(aptfetch.archive().newest(f"linux-headers-{release}"))
-
-
 @functools.cache
 def newest(series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd64", native: bool = True) -> Kernel:
     """The newest kernel of a series whose pci_resize_resource has so many arguments and, if `native`, whose compiler is here.
