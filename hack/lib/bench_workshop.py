@@ -30,6 +30,7 @@ class Workshop:
         self._docker: Engine | None = None
         self._built: dict[str, str] = {}
         self._made: images.Site | None = None
+        self._planned: list[dict[str, str]] = []
 
     def say(self, text: str) -> None:
         """Tell the person who waits what is measured now."""
@@ -48,15 +49,26 @@ class Workshop:
         return self._docker
 
     def kernel_cells(self, count: int) -> list[CellId]:
-        """Cells that a plan lets be built, oldest kernel first as in hack/quickstart. Raises Unavailable when there are fewer."""
-        rows = self._plan()
-        cells = [cell for row in rows if row["verdict"] in ("build", "exists") and (cell := CellId.parse(row["cell"])).kernel is not None]
+        """Cells of the newest kernels that a plan lets be built, newest first as in hack/quickstart. Raises Unavailable for fewer."""
+        cells = [cell for cell in self._buildable() if cell.kernel is not None]
         if len(cells) < count:
             raise Unavailable(
                 f"{count} kernels with the verdict `build` are needed, there are {len(cells)}",
-                details=[f"{row['cell']}: {row['verdict']}, {row['reason']}" for row in rows],
+                details=[f"{row['cell']}: {row['verdict']}, {row['reason']}" for row in self._plan()],
             )
-        return cells[:count]
+        return cells[: -count - 1 : -1]
+
+    def jit_cell(self) -> CellId:
+        """The cell of the image that compiles."""
+        return next(cell for cell in self._buildable() if cell.kernel is None)
+
+    def generate(self, cell: CellId, folder: Path) -> Path:
+        """Write the build context of a cell; returns its folder."""
+        self._driverforge("generate", str(cell), "--base", f"debian12={self._site().base}", "--output", str(folder))
+        return folder / str(cell)
+
+    def _buildable(self) -> list[CellId]:
+        return [CellId.parse(row["cell"]) for row in self._plan() if row["verdict"] in ("build", "exists")]
 
     def image(self, cell: CellId) -> str:
         """The reference of a cell's image in the engine, built unless it is there."""
@@ -70,11 +82,22 @@ class Workshop:
             self._built[str(cell)] = str(reference)
         return self._built[str(cell)]
 
+    def copy_out(self, cell: CellId, path: str, target: Path) -> Path:
+        """Copy a folder out of a cell's image; returns where it is now."""
+        docker = self.docker()
+        container = docker.docker("create", self.image(cell)).stdout.strip()
+        try:
+            docker.docker("cp", f"{container}:{path}", target)
+        finally:
+            docker.docker("rm", container)
+        return target / Path(path).name
+
     def _plan(self) -> list[dict[str, str]]:
-        if not self._site().lock_file.exists():
-            images.lock(self._site(), self._report)
-        rows: list[dict[str, str]] = json.loads(self._driverforge("plan", images.SELECT, "--json"))["cells"]
-        return rows
+        if not self._planned:
+            if not self._site().lock_file.exists():
+                images.lock(self._site(), self._report)
+            self._planned = json.loads(self._driverforge("plan", images.SELECT, "--json"))["cells"]
+        return self._planned
 
     def _driverforge(self, command: str, select: str, *words: str) -> str:
         site = self._site()
