@@ -29,6 +29,19 @@ newest_python() { # newest_python 3.11: the newest interpreter that is at least 
 	[ -n "$found" ] && echo "$found"
 }
 
+need_python() { # need_python 3.11: the same, installed with apt where there is none
+	newest_python "$1" && return
+	if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+		echo "error: no Python $1 or newer with venv here" >&2
+		echo "  next: install python3 and python3-venv, then run $0 again" >&2
+		exit 69
+	fi
+	echo "installing python3 python3-venv" >&2
+	apt-get -qq update >&2
+	apt-get -qq install -y --no-install-recommends python3 python3-venv >/dev/null
+	newest_python "$1"
+}
+
 exact_python() { # exact_python 3.10: an interpreter of that version
 	wanted=$((${1%.*} * 100 + ${1#*.}))
 	for path in $(candidates); do
