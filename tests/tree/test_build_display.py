@@ -1,0 +1,41 @@
+"""Progress of builds: lines where nobody watches, one changing line a cell on a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """\
+from driverforge_build.engine.display import shown
+with shown(["a-cell", "b-cell"]) as told:
+    told("a-cell", "userspace 2/7 RUN fetch")
+    told("a-cell", "built")
+"""
+ENVIRONMENT = {
+    **os.environ,
+    "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("builder", "entrypoints")),
+    "TERM": "xterm",
+    "COLUMNS": "120",
+}
+
+
+def test_without_a_terminal_each_step_is_a_line_on_standard_error() -> None:
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    assert done.stderr == "a-cell: userspace 2/7 RUN fetch\na-cell: built\n"
+    assert done.stdout == ""
+
+
+def test_on_a_terminal_every_cell_has_a_line_with_its_last_step() -> None:
+    ours, theirs = pty.openpty()
+    done = subprocess.run([sys.executable, "-c", SCRIPT], env=ENVIRONMENT, stderr=theirs, stdout=subprocess.PIPE, check=True)
+    seen = os.read(ours, 65536).decode()
+    os.close(theirs)
+    os.close(ours)
+    last = seen.splitlines()[-3:]
+    assert any("a-cell" in line and "built" in line for line in last), seen
+    assert any("b-cell" in line and "waiting" in line for line in last), seen
+    assert done.stdout == b""
