@@ -1,26 +1,33 @@
-"""An engine for the tests of this tier: the user's, else one of the bench's own, which ends with the test run."""
+"""What the tests of this tier share: an engine (the user's, else one of the bench's own), a base image, a registry by compose."""
 
 from __future__ import annotations
 
 import fcntl
+import shlex
+import socket
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from support import cache
+from support import aptfetch, cache
 from support.engine import Engine, debian_base, find_or_start
 from support.skipping import provided
 
 
 @pytest.fixture(scope="session")
 def engine() -> Iterator[Engine]:
+    """An engine with BuildKit; one of our own ends with the test run."""
     found = provided(find_or_start)
     if not found.host.startswith("unix://"):
         pytest.skip(f"the engine at {found.host} is on another machine, and could not reach the servers of these tests")
     with (cache.root() / "engine.users").open("a") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         yield found
-        if found.owned:  # the worker that started it ends it, when no other worker uses it any more
+        if found.owned:  # of several workers the one that started it ends it, when no other uses it any more
             fcntl.flock(users, fcntl.LOCK_EX)
             found.stop()
 
@@ -28,4 +35,55 @@ def engine() -> Iterator[Engine]:
 @pytest.fixture(scope="session")
 def bookworm(engine: Engine) -> str:
     """A base image with Debian 12 whose apt configuration names this machine's mirror."""
-    return debian_base(engine, "bookworm")
+    return provided(lambda: debian_base(engine, "bookworm"))
+
+
+@pytest.fixture(scope="session")
+def registry_port() -> int:
+    """A port of 127.0.0.1 that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
+@pytest.fixture(scope="session")
+def docker_compose_file() -> str:
+    """pytest-docker's: what it brings up."""
+    return str(Path(__file__).parent / "docker-compose.yml")
+
+
+@pytest.fixture(scope="session")
+def docker_compose_project_name() -> str:
+    """pytest-docker's: one name, so that what a killed run left is taken down by the next."""
+    return "driverforge-engine-tier"
+
+
+@pytest.fixture(scope="session")
+def docker_compose_command(engine: Engine, bookworm: str, registry_port: int) -> str:
+    """pytest-docker's: compose against our engine; the variables are those of docker-compose.yml."""
+    archive = aptfetch.archive()
+    package = archive.unpacked([archive.newest("docker-registry", suite="bookworm")])
+    variables = {
+        **engine.environment(),
+        "BENCH_BASE": bookworm,
+        "BENCH_REGISTRY_PACKAGE": str(package),
+        "BENCH_REGISTRY_PORT": str(registry_port),
+    }
+    return f"env {' '.join(shlex.quote(f'{name}={value}') for name, value in variables.items())} docker compose"
+
+
+@pytest.fixture(scope="session")
+def compose_registry(docker_services: Any, registry_port: int) -> str:
+    """The address of the registry that compose runs in the engine: '127.0.0.1:PORT'."""
+    address = f"127.0.0.1:{registry_port}"
+
+    def answers() -> bool:
+        try:
+            with urllib.request.urlopen(f"http://{address}/v2/", timeout=5):
+                return True
+        except (urllib.error.URLError, ConnectionError):
+            return False
+
+    docker_services.wait_until_responsive(check=answers, timeout=60.0, pause=0.1)
+    return address
