@@ -141,16 +141,18 @@ def _lint() -> Row:
     dockerfiles = sorted(str(path) for path in (TOP / "tests/golden").glob("*/Dockerfile"))
     checks = {
         "ruff": ["check", "."],
+        "ruff format": ["--check", "."],
         "mypy": [],
         "lint-imports": [],
         "hadolint": ["--config", ".hadolint.yaml", *dockerfiles],
         "shellcheck": ["--shell=sh", "--severity=warning", *scripts],
     }
     for name, words in checks.items():
-        if not (here / name).exists():
-            row.skipped[f"{name} is not installed"] += 1
+        program, *verb = name.split()
+        if not (here / program).exists():
+            row.skipped[f"{program} is not installed"] += 1
             continue
-        status = _run(str(here / name), *words)
+        status = _run(str(here / program), *verb, *words)
         print(f"{name}: {'ok' if status == 0 else f'exit status {status}'}", flush=True)
         row.passed += status == 0
         row.failed += status != 0

@@ -130,5 +130,3 @@ def test_apt_takes_what_the_lock_pins(apt: Sequence[str], catalogue: Catalogue, 
     told = run(*apt, "--print-uris", "install", *named).stdout
     addresses = {line.split("'")[1] for line in told.splitlines() if line.startswith("'file:")}
     assert addresses == {f"file:{archive.folder}/{package.path}" for package in ours}
-
-
