@@ -88,6 +88,12 @@ def test_all_unpinned_cells_are_told_at_once() -> None:
 def test_a_runfile_without_sha256_refuses_and_names_the_key_of_the_matrix() -> None:
     bare = replace(RUNFILE, driver=RUNFILE.driver.model_copy(update={"sha256": {}}))
     assert missing_pins(bare, LOCK) == ["the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"]
+    with pytest.raises(InputError) as caught:
+        image_specs([bare], LOCK)
+    assert caught.value.resolution == "add the archive's sha256 to the driver's row of your matrix"
+    with pytest.raises(InputError) as caught:
+        image_specs([bare], Lock())
+    assert caught.value.resolution.startswith(f"driverforge lock --select '{bare.key}'; add the archive's sha256")
 
 
 def test_payload_image_is_refused_with_a_sentence() -> None:

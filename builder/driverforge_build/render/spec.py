@@ -19,6 +19,7 @@ Roles = Mapping[str, tuple[LockedPackage, ...]]
 
 EARLIEST_EPOCH = 315532800  # 1980-01-01: the oldest time that a zip archive, and so every tool, can tell
 FIRMWARE = "/opt/driverforge/firmware"
+_NO_SHA256 = "has no `sha256: "
 SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
 
 
@@ -90,19 +91,25 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str] |
         else:
             specs.append(_spec(cell, lock, (bases or {}).get(cell.os.id, cell.os.base)))
     if unpinned:
-        lock_option = f" --lock {lock_path}" if lock_path else ""
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
             details=[f"{cell}: {problem}" for cell, problems in unpinned.items() for problem in problems],
-            resolution="driverforge lock" + lock_option + "".join(f" --select '{cell}'" for cell in unpinned),
+            resolution=_how_to_pin(unpinned, lock_path),
         )
     return tuple(specs)
+
+
+def _how_to_pin(unpinned: Mapping[str, list[str]], lock_path: str) -> str:
+    lockable = [cell for cell, problems in unpinned.items() if any(_NO_SHA256 not in problem for problem in problems)]
+    command = "driverforge lock" + (f" --lock {lock_path}" if lock_path else "") + "".join(f" --select '{cell}'" for cell in lockable)
+    by_hand = any(_NO_SHA256 in problem for problems in unpinned.values() for problem in problems)
+    return "; ".join([command] * bool(lockable) + ["add the archive's sha256 to the driver's row of your matrix"] * by_hand)
 
 
 def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     """The downloads of a cell that the lock does not pin, one sentence each."""
     if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
-        problems = [f"the runfile of {cell.driver.version} has no `sha256: {{{cell.arch}: ...}}` in the matrix"]
+        problems = [f"the runfile of {cell.driver.version} {_NO_SHA256}{{{cell.arch}: ...}}` in the matrix"]
     else:
         problems = []
     target = lock.target(cell.os.id, cell.arch)
