@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -64,28 +65,26 @@ class Workshop:
 
     def generate(self, cell: CellId, folder: Path) -> Path:
         """Write the build context of a cell; returns its folder."""
-        self._driverforge("generate", str(cell), "--base", f"debian12={self._site().base}", "--output", str(folder))
+        self._driverforge("generate", [cell], "--base", f"debian12={self._site().base}", "--output", str(folder))
         return folder / str(cell)
 
     def _buildable(self) -> list[CellId]:
         return [CellId.parse(row["cell"]) for row in self._plan() if row["verdict"] in ("build", "exists")]
 
-    def image(self, cell: CellId) -> str:
-        """The reference of a cell's image in the engine, built unless it is there."""
-        if str(cell) not in self._built:
-            site = self._site()
-            words = ("--base", f"debian12={site.base}", "--cache-dir", str(site.work / "build"), "--json")
-            rows = json.loads(self._driverforge("build", str(cell), *words))["cells"]
-            reference = rows[0].get("reference")
-            if not reference:
-                raise CommandFailed(f"{cell} was not built", details=[json.dumps(rows, indent=1)])
-            self._built[str(cell)] = str(reference)
-        return self._built[str(cell)]
+    def images(self, *cells: CellId) -> list[str]:
+        """The references of cells' images in the engine, built unless they are there; in one build, so that they share layers."""
+        if any(str(cell) not in self._built for cell in cells):
+            words = ("--base", f"debian12={self._site().base}", "--cache-dir", str(self._work / "build"), "--json")
+            rows = json.loads(self._driverforge("build", cells, *words))["cells"]
+            self._built |= {row["cell"]: row["reference"] for row in rows if row.get("reference")}
+            if missing := [str(cell) for cell in cells if str(cell) not in self._built]:
+                raise CommandFailed(f"not built: {', '.join(missing)}", details=[json.dumps(rows, indent=1)])
+        return [self._built[str(cell)] for cell in cells]
 
     def copy_out(self, cell: CellId, path: str, target: Path) -> Path:
         """Copy a folder out of a cell's image; returns where it is now."""
         docker = self.docker()
-        container = docker.docker("create", self.image(cell)).stdout.strip()
+        container = docker.docker("create", *self.images(cell)).stdout.strip()
         try:
             docker.docker("cp", f"{container}:{path}", target)
         finally:
@@ -96,12 +95,13 @@ class Workshop:
         if not self._planned:
             if not self._site().lock_file.exists():
                 images.lock(self._site(), self._report)
-            self._planned = json.loads(self._driverforge("plan", images.SELECT, "--json"))["cells"]
+            self._planned = json.loads(self._driverforge("plan", [images.SELECT], "--json"))["cells"]
         return self._planned
 
-    def _driverforge(self, command: str, select: str, *words: str) -> str:
+    def _driverforge(self, command: str, cells: Iterable[CellId | str], *words: str) -> str:
         site = self._site()
-        common = ("--matrix", str(images.MATRIX), "--lock", str(site.lock_file), "--select", select)
+        select = [word for cell in cells for word in ("--select", str(cell))]
+        common = ("--matrix", str(images.MATRIX), "--lock", str(site.lock_file), *select)
         return images.driverforge(site, self._report, command, *common, *words, show=False)
 
     def _site(self) -> images.Site:
