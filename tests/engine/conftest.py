@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shlex
 import socket
 import urllib.error
@@ -13,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support import aptfetch, cache
+from support import aptfetch
 from support.engine import Engine, debian_base, find_or_start
 from support.skipping import provided
 
@@ -24,12 +23,8 @@ def engine() -> Iterator[Engine]:
     found = provided(find_or_start)
     if not found.host.startswith("unix://"):
         pytest.skip(f"the engine at {found.host} is on another machine, and could not reach the servers of these tests")
-    with (cache.root() / "engine.users").open("a") as users:
-        fcntl.flock(users, fcntl.LOCK_SH)
-        yield found
-        if found.owned:  # of several workers the one that started it ends it, when no other uses it any more
-            fcntl.flock(users, fcntl.LOCK_EX)
-            found.stop()
+    yield found
+    found.stop()  # waits for other workers where this one started it
 
 
 @pytest.fixture(scope="session")

@@ -101,6 +101,7 @@ def test_a_killed_engine_leaves_nothing_and_starts_again(home: Path) -> None:
     assert first.child is not None
     first.child.kill()
     first.child.wait()
+    first.stop()
     until(lambda: not _processes(home), "the end of dockerd and containerd", timeout=20)
     # the number in the stale PID file belongs to somebody else by now
     (home / "docker.pid").write_text(str(os.getpid()))

@@ -7,14 +7,16 @@ forwarding setting and makes no bridge, so its builds and containers use the hos
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 from driverforge_core.errors import DriverforgeError, Unavailable
 from support import aptfetch, cache, rootfs
@@ -39,6 +41,7 @@ class Engine:
     network: str  # what builds and containers pass as --network: 'host' for ours, 'default' else
     home: Path | None = None
     child: subprocess.Popen[bytes] | None = field(default=None, compare=False)
+    user: IO[str] | None = field(default=None, compare=False)  # holds a shared lock for as long as we use our own engine
 
     @property
     def owned(self) -> bool:
@@ -60,13 +63,18 @@ class Engine:
         return run(program, *words, check=check, env=self.environment(), stdin=stdin, timeout=timeout)
 
     def stop(self) -> None:
-        """End the engine, its containers and its mounts; images and the build cache stay on disk."""
-        if self.child is None or self.home is None:
+        """End our use of the engine. Its starter waits for other users, then ends it, its containers and mounts; the data stays."""
+        if self.user is None:
             return
+        if self.child is None or self.home is None:
+            self.user.close()
+            return
+        fcntl.flock(self.user, fcntl.LOCK_EX)
         for pid in children(self.child.pid):
             os.kill(pid, signal.SIGTERM)  # tini, PID 1 of the namespace, hands it to dockerd
         stop(self.child, timeout=30, first=signal.SIGCONT)
         (self.home / "docker.sock").unlink(missing_ok=True)
+        self.user.close()
 
 
 def find() -> Engine:
@@ -107,12 +115,16 @@ def start_own(home: Path | None = None) -> Engine:
     prefix = programs()
     with cache.locked(home / "lock"):
         engine = Engine(host=f"unix://{home}/docker.sock", config=_client_config(home, prefix), prefix=prefix, network="host", home=home)
-        if _answers(engine):
-            return engine
-        return _start(engine, home, prefix)
+        user = (home / "users").open("a")
+        try:
+            fcntl.flock(user, fcntl.LOCK_SH)  # waits for one that is about to end the engine
+            return replace(engine, child=None if _answers(engine) else _start(engine, home, prefix), user=user)
+        except BaseException:
+            user.close()
+            raise
 
 
-def _start(engine: Engine, home: Path, prefix: Path) -> Engine:
+def _start(engine: Engine, home: Path, prefix: Path) -> subprocess.Popen[bytes]:
     # both name processes of a namespace that is gone; dockerd would take an unrelated process of that number for itself
     for stale in (home / "docker.pid", home / "docker.sock"):
         stale.unlink(missing_ok=True)
@@ -137,7 +149,7 @@ def _start(engine: Engine, home: Path, prefix: Path) -> Engine:
     except BaseException:
         stop(child)
         raise
-    return Engine(host=engine.host, config=engine.config, prefix=prefix, network="host", home=home, child=child)
+    return child
 
 
 def _answers(engine: Engine) -> bool:
