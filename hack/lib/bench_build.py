@@ -88,7 +88,7 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
 
 def _image(workshop: Workshop, cell: CellId) -> str:
     """The throw-away image; BuildKit keeps its layers for the next time."""
-    (jit,) = workshop.images(workshop.jit_cell())
+    (jit,) = workshop.built(workshop.jit_cell())
     docker = workshop.docker()
     with tempfile.TemporaryDirectory(prefix="driverforge-bench-") as name:
         context = workshop.generate(cell, Path(name) / "generated")

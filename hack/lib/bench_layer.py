@@ -37,7 +37,7 @@ class Layer:
 
 def run(workshop: Workshop) -> tuple[Measure, ...]:
     first, second = workshop.kernel_cells(2)
-    references = workshop.images(first, second)
+    references = workshop.built(first, second)
     workshop.say(f"layers of {references[0]} and {references[1]}")
     with tempfile.TemporaryDirectory(prefix="driverforge-bench-", dir="/var/tmp") as name:
         archive = Path(name) / "images.tar"

@@ -71,7 +71,7 @@ class Workshop:
     def _buildable(self) -> list[CellId]:
         return [CellId.parse(row["cell"]) for row in self._plan() if row["verdict"] in ("build", "exists")]
 
-    def images(self, *cells: CellId) -> list[str]:
+    def built(self, *cells: CellId) -> list[str]:
         """The references of cells' images in the engine, built unless they are there; in one build, so that they share layers."""
         if any(str(cell) not in self._built for cell in cells):
             words = ("--base", f"debian12={self._site().base}", "--cache-dir", str(self._work / "build"), "--json")
@@ -84,7 +84,7 @@ class Workshop:
     def copy_out(self, cell: CellId, path: str, target: Path) -> Path:
         """Copy a folder out of a cell's image; returns where it is now."""
         docker = self.docker()
-        container = docker.docker("create", *self.images(cell)).stdout.strip()
+        container = docker.docker("create", *self.built(cell)).stdout.strip()
         try:
             docker.docker("cp", f"{container}:{path}", target)
         finally:
