@@ -32,6 +32,7 @@ from support.tinydriver import DRIVER, MIRROR_LOGIN, PLAIN_MIRROR, PLAIN_SUITE, 
 
 JIT = f"debian12-amd64-{DRIVER}-jit"
 FLAVOUR = "cloud-amd64"
+BY_HAND = "driverforge-test:by-hand"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,10 +74,12 @@ def kernels(bench: Bench) -> tuple[str, str]:
 
 
 @pytest.fixture(scope="module")
-def built(bench: Bench, kernels: tuple[str, str]) -> dict[str, dict[str, Any]]:
+def built(bench: Bench, kernels: tuple[str, str]) -> Iterator[dict[str, dict[str, Any]]]:
     """The build report of a JIT image and two precompiled ones, by cell."""
     done = bench.build(JIT, *kernels)
-    return {cell["cell"]: cell for cell in json.loads(done.stdout)["cells"]}
+    report = {cell["cell"]: cell for cell in json.loads(done.stdout)["cells"]}
+    yield report
+    bench.builder.forget(BY_HAND, *(cell["reference"] for cell in report.values()))
 
 
 def test_all_are_built_and_the_report_says_what_they_are(built: dict[str, dict[str, Any]], kernels: tuple[str, str]) -> None:
@@ -192,9 +195,9 @@ def test_people_can_build_the_generated_folder_themselves(bench: Bench, built: d
     output = bench.builder.folder / "generated"
     bench.builder.driverforge("generate", "--select", kernels[0], "--output", output)
     epoch = json.loads((output / "docker-bake.json").read_text())["target"][target_name(kernels[0])]["args"]["SOURCE_DATE_EPOCH"]
-    words = ["buildx", "build", "--quiet", "--load", "--network", "host", "--tag", "driverforge-test:by-hand", str(output / kernels[0])]
+    words = ["buildx", "build", "--quiet", "--load", "--network", "host", "--tag", BY_HAND, str(output / kernels[0])]
     bench.builder.engine.docker(*words, "--provenance=false", "--build-arg", f"SOURCE_DATE_EPOCH={epoch}")
-    (image,) = json.loads(bench.builder.engine.docker("image", "inspect", "driverforge-test:by-hand").stdout)
+    (image,) = json.loads(bench.builder.engine.docker("image", "inspect", BY_HAND).stdout)
     assert image["RootFS"]["Layers"] == [layer["digest"] for layer in built[kernels[0]]["layers"]]
 
 

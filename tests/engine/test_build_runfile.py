@@ -70,7 +70,9 @@ def test_userspace_sources_and_firmware_come_out_of_the_archive(
     assert made.in_image(reference, f"ls /opt/driverforge/firmware/nvidia/{VERSION}").split() == ["gsp_tu10x.bin"]
     facts = ImageFacts.from_json(made.in_image(reference, "cat /opt/driverforge/image.json"))
     assert (facts.payload, facts.variant) == ("runfile", "jit")
-    assert made.in_image(reference, "ls -A /tmp; ls /var/log/nvidia-installer.log /driver.run 2>/dev/null || true") == ""
+    left = made.in_image(reference, "ls -A /tmp; ls /var/log/nvidia-installer.log /driver.run 2>/dev/null || true")
+    assert left == ""
+    made.forget(reference)
 
 
 def test_an_archive_that_is_not_the_pinned_one_is_refused(

@@ -33,6 +33,7 @@ from support.synthetic import all_cells, synthetic_lock
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
 CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
+MARK = "io.driverforge.test=push"
 JIT = "debian12-amd64-535.261.03-jit"
 KERNELS = ("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64", "debian12-amd64-535.261.03-6.12.95+deb12-cloud-amd64")
 
@@ -41,6 +42,13 @@ KERNELS = ("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64", "debian12-amd64-535
 def registry(tmp_path: Path) -> Iterator[str]:
     with provided(lambda: serve(tmp_path / "registry")) as address:
         yield address
+
+
+@pytest.fixture(autouse=True)
+def _clean(engine: Engine) -> Iterator[None]:
+    yield
+    ids = engine.docker("image", "ls", "--quiet", "--filter", f"label={MARK}").stdout.split()
+    engine.docker("image", "rm", "--force", *dict.fromkeys(ids), check=False)
 
 
 @pytest.fixture
@@ -61,7 +69,7 @@ def make_image(engine: Engine, folder: Path, made: Context, *, inputs: str = "")
     (folder / "shared").write_text("user space")
     (folder / "own").write_text(f"modules of {made.image.id} {inputs}")
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY shared /shared\nCOPY own /own\n")
-    label = ["--label", f"io.driverforge.inputs={inputs or made.inputs}"]
+    label = ["--label", f"io.driverforge.inputs={inputs or made.inputs}", "--label", MARK]
     engine.docker("buildx", "build", "--quiet", "--load", "--provenance=false", *label, "--tag", local_reference(made), folder)
 
 

@@ -58,6 +58,10 @@ class BuilderBench:
             pytest.fail(f"{' '.join(command)} exited {done.returncode}\n{done.stdout}\n{done.stderr}")
         return done
 
+    def forget(self, *references: str) -> None:
+        """Take images out of the engine, which may be the user's; its build cache keeps the steps."""
+        self.engine.docker("image", "rm", "--force", *references, check=False)
+
     def in_image(self, reference: str, script: str) -> str:
         """What a script prints in a container of an image."""
         return self.engine.docker("run", "--rm", "--network", "none", "--entrypoint", "sh", reference, "-ec", script).stdout
