@@ -6,18 +6,15 @@ nothing that it imports belongs to them.
 
 from __future__ import annotations
 
-import ast
-import functools
 import os
 import sys
 from pathlib import Path
 
 import pytest
 
+from support.oldpython import needs_newer_python
+
 FULL = "DRIVERFORGE_FULL"
-_TESTS = Path(__file__).resolve().parent
-_HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", "conftest", "driverforge_core", "driverforge_oci", "driverforge_node"})
-_NEWER_HALF = ("driverforge_node.runtime", "driverforge_node.commands.runtime")
 _ignored: list[str] = []
 
 
@@ -44,27 +41,3 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 def pytest_report_collectionfinish() -> str:
     return f"{len(_ignored)} modules are for Python 3.11 and newer: builder, toolkit half" if _ignored else ""
-
-
-@functools.cache
-def needs_newer_python(file: Path) -> bool:
-    """Whether a module imports what the driver half does not have, itself or through the bench's modules."""
-    for name in _imports(file):
-        top = name.partition(".")[0]
-        if name.startswith(_NEWER_HALF) or (top not in _HAVE and top not in sys.stdlib_module_names):
-            return True
-        if top == "support":
-            inner = _TESTS / (name.replace(".", "/") + ".py")
-            if inner != file and inner.is_file() and needs_newer_python(inner):
-                return True
-    return False
-
-
-def _imports(file: Path) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names

@@ -1,0 +1,40 @@
+"""Which test modules are for the oldest Python: those whose imports stay within the driver half of a node.
+
+The driver half runs on Python 3.10 and the standard library; the builder and the toolkit half need 3.11 and packages. Decided
+from the source text, through the bench's own modules too, so nothing is listed by hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import sys
+from pathlib import Path
+
+_TESTS = Path(__file__).resolve().parents[1]
+_HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", "driverforge_core", "driverforge_oci", "driverforge_node"})
+_NEWER_HALF = ("driverforge_node.runtime", "driverforge_node.commands.runtime")
+
+
+@functools.cache
+def needs_newer_python(file: Path) -> bool:
+    """Whether a module imports what the driver half does not have, itself or through the bench's modules."""
+    for name in _imports(file):
+        top = name.partition(".")[0]
+        if name.startswith(_NEWER_HALF) or (top not in _HAVE and top not in sys.stdlib_module_names):
+            return True
+        if top == "support":
+            inner = _TESTS / (name.replace(".", "/") + ".py")
+            if inner != file and inner.is_file() and needs_newer_python(inner):
+                return True
+    return False
+
+
+def _imports(file: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names

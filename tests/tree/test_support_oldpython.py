@@ -1,0 +1,29 @@
+"""The share of the tests that the oldest Python runs is decided by what a module imports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.oldpython import needs_newer_python
+
+
+@pytest.mark.parametrize(
+    ("source", "newer"),
+    [
+        ("import json\nfrom driverforge_core.kernel import KernelRelease\n", False),
+        ("import pytest\nfrom hypothesis import given\nfrom support.mockpath import MockPath\n", False),
+        ("from driverforge_build.lock import Lock\n", True),
+        ("def test() -> None:\n    import yaml\n", True),
+        ("from driverforge_node.runtime import journal\n", True),
+        ("from driverforge_node import runtime\n", True),
+        ("from driverforge_node.commands import runtime\n", True),
+        ("from support import pod\n", True),  # which reads YAML
+        ("from support.pod import run\n", True),
+    ],
+)
+def test_by_imports(tmp_path: Path, source: str, newer: bool) -> None:
+    module = tmp_path / "test_it.py"
+    module.write_text(source)
+    assert needs_newer_python(module) is newer
