@@ -1,0 +1,259 @@
+"""`driverctl` in a driver container's place on a real kernel: modules (test doubles), mounts, signals and refusals are the kernel's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from support import drivernode, kernels, kmods, rootfs
+from support.guest import Content, Guest
+from support.kernels import Image, Kernel
+
+CONTAINER_ID = "c1" * 32
+POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
+SLICE = f"kubepods.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice/cri-containerd-{CONTAINER_ID}.scope"
+
+HELPERS = f"""
+export LC_ALL=C
+status=/run/nvidia/validations/.driver-daemons-status
+start() {{ rm -f /tmp/ended; (sh -c 'echo $$ >/tmp/pid; exec driverctl init' >/tmp/log 2>&1; echo $? >/tmp/ended) & }}
+until_ready() {{ until grep -qsx Ready $status && grep -qs '"phase": "ready"' /run/nvidia/driverforge/status.json; do
+    [ -s /tmp/ended ] && {{ cat /tmp/log; return 1; }}; sleep 0.2; done; }}
+stop() {{ kill -TERM $(cat /tmp/pid); until [ -s /tmp/ended ]; do sleep 0.2; done; echo "init ended with $(cat /tmp/ended)"; }}
+nvidia_modules() {{ lsmod | awk '/^nvidia/ {{ print $1 }}' | sort | tr '\\n' ' '; }}
+left() {{ echo "modules: $(nvidia_modules)"; echo "files: $(find /run/nvidia -xdev -type f | sort | tr '\\n' ' ')"
+    echo "mounts: $(grep -c /run/nvidia/driver /proc/self/mountinfo) $(grep -c driverforge/stage /proc/self/mountinfo)"
+    echo "firmware path: $(tr -d '\\0\\n' </sys/module/firmware_class/parameters/path)"; }}
+hold() {{ mkdir -p /sys/fs/cgroup/{SLICE}
+    (echo $BASHPID >/sys/fs/cgroup/{SLICE}/cgroup.procs; exec sleep 100000 <{drivernode.CONTAINER}/dev/nvidia-uvm) & holder=$!
+    until [ -e /proc/$holder/fd/0 ] && readlink /proc/$holder/fd/0 | grep -q nvidia; do sleep 0.2; done; }}
+"""
+NOTHING = "modules: \nfiles: \nmounts: 0 0\nfirmware path: \n"
+
+
+@cache
+def kernel() -> Kernel:
+    return kernels.newest("6.1")
+
+
+@cache
+def image() -> Image:
+    return kernels.image(kernel().release)
+
+
+@contextmanager
+def node(files: dict[str, Content] | None = None, *, gpu: bool = True) -> Iterator[Guest]:
+    """A node with a driver container of a precompiled image on it."""
+    machine = rootfs.agent_machine(image(), append=kmods.GPU_MEMORY, memory=1280)
+    with Guest.start(machine) as guest:
+        container = drivernode.container_files(kmods.mock(kernel()), kernel().release)
+        drivernode.prepare(guest, {**container, **(files or {})}, kmods.fakegpu(kernel()), gpu=gpu)
+        yield guest
+
+
+def run(guest: Guest, script: str, *, timeout: float = 300) -> str:
+    return guest.run(f"{HELPERS}\n{script}", timeout=timeout).ok()
+
+
+def refused(guest: Guest, script: str = "driverctl init") -> tuple[int, str, str]:
+    """Exit status and message of a start that must not succeed, and what it left on the node."""
+    result = guest.run(f"{HELPERS}\n({script}) >/tmp/log 2>&1; echo $? >/tmp/rc; cat /tmp/log", timeout=120)
+    status = int(run(guest, "cat /tmp/rc"))
+    return status, result.output, run(guest, "left")
+
+
+def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace() -> None:
+    with node() as guest:
+        run(guest, "start; until_ready")
+        assert "step" in run(guest, "cat /tmp/log")
+        shown = json.loads(run(guest, "cat /run/nvidia/driverforge/status.json"))
+        assert (shown["phase"], shown["driver"], shown["module_type"], shown["root"]) == ("ready", kmods.MOCK_VERSION, "open", "ours")
+        assert shown["module_source"] == f"the image has open modules {kmods.MOCK_VERSION} for {kernel().release}"
+        assert run(guest, "driverctl probe; echo $?") == "0\n"
+        assert run(guest, "ls /run/nvidia/driver/proc/1/comm /run/nvidia/driver/dev/nvidiactl | wc -l") == "2\n"
+        # D9: NVIDIA's sidecar loads peermem out of the driver's root
+        assert run(guest, "chroot /run/nvidia/driver modprobe nvidia-peermem && rmmod nvidia_peermem; echo $?") == "0\n"
+
+        # in use: a process of a pod holds the device
+        out = run(guest, "hold; stop; echo holder $holder; cat /tmp/log; left; echo status: $(cat $status)", timeout=120)
+        assert "init ended with 0" in out
+        assert "the driver stays loaded: it is in use" in out
+        holder = next(line.split()[1] for line in out.splitlines() if line.startswith("holder "))
+        assert f"process {holder} (sleep, container {CONTAINER_ID[:12]}, pod {POD}) holds " in out
+        assert "modules: nvidia nvidia_modeset nvidia_uvm \n" in out
+        assert "mounts: 0 0\n" in out
+        assert "status: NotReady\n" in out
+
+        # again: nothing is reloaded
+        loads = "dmesg | grep -c 'test double'"
+        before = run(guest, f"{loads}; true")
+        out = run(guest, "start; until_ready; cat /tmp/log")
+        assert "nothing is reloaded" in out
+        assert "load the module" not in out
+        assert run(guest, f"{loads}; true") == before
+        status, message, _ = refused(guest, "driverctl unload")
+        assert status == 75
+        assert "another instance serves this node's driver: PID" in message
+
+        # idle: nothing is left
+        assert run(guest, "kill $(pgrep -x sleep); stop; left").endswith(f"init ended with 0\n{NOTHING}")
+        # and the container still has its own /proc, /sys and /dev
+        assert (
+            run(guest, f"ls -d {drivernode.CONTAINER}/proc/1 {drivernode.CONTAINER}/sys/module {drivernode.CONTAINER}/dev/null | wc -l")
+            == "3\n"
+        )
+
+
+# Every wait is a read from a pipe: polling takes the guest's one processor from what it waits for.
+BOUNDARIES = f"""
+fresh() {{ rm -rf {drivernode.CONTAINER}/lib/modules/$(uname -r)/* /dev/nvidia*; }}
+snapshot() {{ grep ^nvidia /proc/modules | cut -d' ' -f1-4 | sort; cat $status /run/nvidia/nvidia-driver.state; left
+    stat -c '%n %t %T %a' /dev/nvidia*
+    cat {drivernode.CONTAINER}/lib/modules/*/driverforge.json; find {drivernode.CONTAINER}/lib/modules -name '*.ko' | sort; }}
+begin() {{ coproc INIT {{ exec driverctl init "$@" 2>&1; }}; init=$INIT_PID; exec 3<&${{INIT[0]}} 4>&${{INIT[1]}}; }}
+end() {{ kill -$1 $init; wait $init 2>/dev/null; exec 3<&- 4>&-; }}
+begin_until_ready() {{ begin; while read -r line <&3; do case $line in *" info ready "*) return 0 ;; esac; echo "$line"; done; return 1; }}
+fresh; begin_until_ready >/dev/null; snapshot >/tmp/first; end TERM; left >/tmp/first-left
+for n in $(seq 99); do
+    fresh; begin --confirm; killed=
+    while read -r line <&3; do
+        case $line in
+        "step $n:"*) killed=$line; end KILL; break ;;
+        "step "*) echo y >&4 ;;
+        *" info ready "*) end TERM; break ;;
+        esac
+    done
+    [ "$killed" ] || break
+    begin_until_ready >/tmp/log || {{ cat /tmp/log; exit 1; }}
+    snapshot >/tmp/again; diff /tmp/first /tmp/again || {{ echo "differs after a kill before $killed"; exit 1; }}
+    end TERM; left >/tmp/again-left; diff /tmp/first-left /tmp/again-left || {{ echo "left after a kill before $killed"; exit 1; }}
+    echo "killed before $killed"
+done
+"""
+
+
+def test_kill_9_at_every_step_boundary_and_a_new_start_give_the_same_state() -> None:
+    with node() as guest:
+        out = run(guest, BOUNDARIES, timeout=900)
+        assert run(guest, "cat /tmp/first-left") == NOTHING
+    killed = [line for line in out.splitlines() if line.startswith("killed before step")]
+    assert len(killed) == 13, out
+    for what in ("load the module nvidia_uvm", "mount this container's root", "record the loaded configuration", "probe: Ready"):
+        assert any(what in line for line in killed), (what, killed)
+
+
+def test_a_second_instance_exits_at_once_and_changes_nothing() -> None:
+    """D6, against a real lock and a real first instance."""
+    with node() as guest:
+        files = "for f in $(find /run/nvidia -xdev -type f | sort); do echo $f; cat $f; done"
+        run(guest, "start; until_ready")
+        before = run(guest, files)
+        status, message, _ = refused(guest)
+        assert status == 75
+        first = run(guest, "cat /tmp/pid").strip()
+        assert f"error: another instance serves this node's driver: PID {first}" in message
+        assert "next: " in message
+        assert run(guest, files) == before
+        assert run(guest, "nvidia_modules") == "nvidia nvidia_modeset nvidia_uvm "
+
+
+def test_signatures_enforced() -> None:
+    release = kernel().release
+    with node() as guest:
+        run(guest, "echo 1 >/sys/module/module/parameters/sig_enforce")
+        status, message, left = refused(guest)
+        assert status == 77
+        assert "error: this kernel takes signed modules only, and the modules for it are unsigned" in message
+        assert "module.sig_enforce is on" in message
+        assert left == NOTHING
+    assert release in message
+
+
+def test_a_key_that_the_kernel_does_not_know(tmp_path: Path) -> None:
+    key = kmods.signing_key(tmp_path)
+    signed = tmp_path / "signed"
+    signed.mkdir()
+    for module in kmods.mock(kernel()).glob("*.ko"):
+        (signed / module.name).write_bytes(module.read_bytes())
+        kmods.sign(signed / module.name, kernel(), key)
+    with node(drivernode.container_files(signed, kernel().release)) as guest:
+        run(guest, "echo 1 >/sys/module/module/parameters/sig_enforce")
+        status, message, left = refused(guest)
+        assert status == 77
+        assert "could not insert the module nvidia: the kernel does not accept its signature" in message
+        assert "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service" in message
+        assert "left on this node: nothing that was not there before" in message
+        assert left == NOTHING
+
+
+def test_modules_of_another_kernel() -> None:
+    other = kmods.mock(kernels.newest("6.12"))
+    with node(drivernode.container_files(other, kernel().release)) as guest:
+        status, message, left = refused(guest)
+        assert status == 78
+        assert f"it was built for another kernel than {kernel().release}" in message
+        assert "Exec format error" in message or "Invalid module format" in message
+        assert "kernel: nvidia: disagrees about version of symbol module_layout" in message
+        assert f"driverctl build --kernel {kernel().release}" in message
+        assert left == NOTHING
+
+
+def test_a_module_that_fails_in_its_init_leaves_nothing() -> None:
+    """D1 on a real kernel: the second of three modules fails."""
+    with node({"/payload/drivers/nvidia-uvm.conf": "fail=19\n"}) as guest:
+        status, message, left = refused(guest)
+        assert status == 69
+        assert "could not insert the module nvidia_uvm" in message
+        assert "modprobe: ERROR: could not insert 'nvidia_uvm': No such device" in message
+        assert left == NOTHING
+
+
+def test_no_gpu() -> None:
+    with node(gpu=False) as guest:
+        status, message, left = refused(guest)
+        assert status == 69
+        assert "error: no NVIDIA GPU on this node" in message
+        assert left == NOTHING
+        assert run(guest, "find /run/nvidia | wc -l") == "1\n"  # nothing was touched
+
+
+def test_a_gpu_that_belongs_to_another_driver() -> None:
+    with node() as guest:
+        # the kernel's own driver for passing devices to programs; this kernel has no pci-stub, and vfio-pci wants an IOMMU
+        run(guest, "modprobe uio_pci_generic && echo 10de 20b0 >/sys/bus/pci/drivers/uio_pci_generic/new_id")
+        status, message, left = refused(guest)
+        assert status == 78
+        assert "error: every NVIDIA GPU on this node belongs to another driver: uio_pci_generic" in message
+        assert "[10de:20b0] is bound to uio_pci_generic" in message
+        assert left == NOTHING
+
+
+def test_a_full_disk() -> None:
+    firmware = {f"/payload/opt/driverforge/firmware/nvidia/{kmods.MOCK_VERSION}/gsp_tu10x.bin": bytes(4 << 20)}
+    facts = drivernode.image_facts(kmods.MOCK_VERSION, kernel().release, firmware="/opt/driverforge/firmware")
+    with node({**firmware, "/payload/opt/driverforge/image.json": facts}) as guest:
+        small = f"cd {drivernode.CONTAINER}/lib; mkdir -p $PLACE; mount -t tmpfs -o size=1M small $PLACE"
+        run(guest, f"PLACE=firmware; {small}")
+        status, message, left = refused(guest)
+        assert status == 74, message
+        assert "no space left while copying" in message
+        assert "No space left on device (errno ENOSPC)" in message
+        assert "df -h" in message
+        assert left == NOTHING
+        run(guest, f"PLACE=modules/$(uname -r); {small}")
+        status, message, left = refused(guest)
+        assert status == 74
+        assert "not enough free space for the kernel modules" in message
+        assert left == NOTHING
+
+
+def test_not_root() -> None:
+    with node() as guest:
+        plain = f"chroot --userspec=65534:65534 {drivernode.CONTAINER} /usr/local/bin/driverctl init"
+        status, message, left = refused(guest, plain)
+        assert status == 77
+        assert "error: loading a driver needs root" in message
+        assert left == NOTHING
