@@ -18,7 +18,9 @@ _NEWER_HALF = ("driverforge_node.runtime", "driverforge_node.commands.runtime")
 
 @functools.cache
 def needs_newer_python(file: Path) -> bool:
-    """Whether a module imports what the driver half does not have, itself or through the bench's modules."""
+    """Whether a module imports what the driver half does not have, itself, through the bench's modules, or in a child process."""
+    if "driverforge_build" in file.read_text():
+        return True
     for name in _imports(file):
         top = name.partition(".")[0]
         if name.startswith(_NEWER_HALF) or (top not in _HAVE and top not in sys.stdlib_module_names):

@@ -19,6 +19,7 @@ from support.oldpython import needs_newer_python
         ("from driverforge_node.runtime import journal\n", True),
         ("from driverforge_node import runtime\n", True),
         ("from driverforge_node.commands import runtime\n", True),
+        ("PROGRAM = 'from driverforge_build.cli import main'\n", True),  # for a child process
         ("from support import pod\n", True),  # which reads YAML
         ("from support.pod import run\n", True),
     ],
