@@ -21,8 +21,10 @@ from driverforge_core.errors import DriverforgeError  # noqa: E402
 from support import cache, tools  # noqa: E402
 
 TIERS = ("lint", "unit", "tree", "ns", "engine", "vm", "cluster")
-# guests and computations share the machine well; the engine tier has one engine, the cluster tier one API server
-WORKERS = {"unit": 2, "tree": 2, "ns": 2, "vm": 2}
+# a module's tests share what is dear (an image, a booted node) and stay with one worker; the cluster tier has one API server
+SPREAD = ["-n", "2"]
+BY_MODULE = [*SPREAD, "--dist", "loadfile"]
+WORKERS = {"unit": SPREAD, "tree": SPREAD, "ns": SPREAD, "engine": BY_MODULE, "vm": BY_MODULE}
 OLD_PYTHON = "3.10"  # the oldest that the driver half runs on; Ubuntu 22.04 has it
 OLD_PYTHON_TIERS = ("unit", "tree")
 OLD_PYTHON_NEEDS = ("hypothesis>=6.120", "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
@@ -92,8 +94,7 @@ def _pytest(tier: str, python: Path, extra: Sequence[str], *, label: str = "") -
     row = Row(tier=label or tier)
     report = REPORTS / f"{row.tier.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
-    workers = ["-n", str(WORKERS[tier])] if tier in WORKERS else []
-    words = ["-m", "pytest", "-q", f"tests/{tier}", f"--junitxml={report}", "-o", "junit_family=xunit2", *workers, *extra]
+    words = ["-m", "pytest", "-q", f"tests/{tier}", f"--junitxml={report}", "-o", "junit_family=xunit2", *WORKERS.get(tier, []), *extra]
     began = time.monotonic()
     status = _run(str(python), *words)
     row.seconds = time.monotonic() - began
