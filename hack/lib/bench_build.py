@@ -62,7 +62,7 @@ set -e
 export release={release} type={type} version={version} source=/usr/src/nvidia-{version}/{folder}
 {before}
 start=$(date +%s.%N)
-sh -ec '{{ {command}; }} >/bench/log 2>&1; times' || {{ tail -n 60 /bench/log; exit 1; }}
+sh -ec '{{ {command}; }} >/bench/log 2>&1; times' || {{ tail -n 60 /bench/log /var/lib/dkms/*/*/build/make.log; exit 1; }}
 echo "wall $start $(date +%s.%N)"
 test -e {made}
 """
