@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 
 import pytest
 
@@ -33,4 +32,4 @@ def test_the_kernels_layer_is_small_against_the_image(image: RealImage) -> None:
     """The modules come last, in a layer of their own; upstream's precompiled image holds the whole driver again for each kernel."""
     layers = image.report["layers"]
     assert layers[-1]["size"] < image.report["size"] / 5
-    assert re.search(r"/opt/lib/modules|modules", layers[-1]["created_by"])
+    assert "/opt" in layers[-1]["created_by"]
