@@ -11,8 +11,9 @@ TYPE_CHECKING = False  # type checkers take it as true; typing itself costs the 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
-    from typing import Protocol
+    from typing import NoReturn, Protocol
 
+    from driverforge_core.errors import DriverforgeError
     from driverforge_node.host.ports import Host
 
     class CommandModule(Protocol):
@@ -44,8 +45,13 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     import argparse
 
     from driverforge_core import __version__
+    from driverforge_core.errors import UsageError
 
-    parser = argparse.ArgumentParser(
+    class Parser(argparse.ArgumentParser):
+        def error(self, message: str) -> NoReturn:
+            raise UsageError(f"{self.prog}: {message}", details=[self.format_usage()], resolution=f"{self.prog} --help")
+
+    parser = Parser(
         prog="driverctl", description="Put the NVIDIA driver of this image onto the node, and configure its container runtime."
     )
     parser.add_argument("--version", action="version", version=f"driverctl {__version__}")
@@ -78,18 +84,48 @@ def main() -> None:
         from driverforge_node.probe import main as probe
 
         sys.exit(probe(argv[1:]))
-    program = sys.argv[0].rsplit("/", 1)[-1]
-    if program == "nvidia-driver":
-        from driverforge_node.compat import translate
+    sys.exit(_status(sys.argv[0].rsplit("/", 1)[-1], argv))
 
-        argv = translate(argv)
+
+def _status(program: str, argv: Sequence[str]) -> int:
+    """Run one command line; what is expected to fail is one message on stderr and an exit status, never a traceback."""
     from driverforge_core.errors import DriverforgeError
     from driverforge_node.host.real import real_host
 
     try:
+        if program == "nvidia-driver":
+            from driverforge_node.compat import translate
+
+            argv = translate(argv)
         status = run(argv, real_host)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except DriverforgeError as error:
-        print(error.render(), file=sys.stderr)
-        # NVIDIA's nvidia-driver exits 1 on any failure; callers of that name get the same
-        status = 1 if program == "nvidia-driver" else error.exit_code
-    sys.exit(status)
+        return _failed(program, error)
+    except BrokenPipeError:
+        _drop_stdout()
+        return 141  # as a program that SIGPIPE ended: whoever read our output has gone
+    except KeyboardInterrupt:
+        return 130
+    except OSError as error:
+        from driverforge_node.host.files import failure
+
+        _drop_stdout()
+        return _failed(program, failure(error, f"using {error.filename or 'a file or standard output'}"))
+    return status
+
+
+def _failed(program: str, error: DriverforgeError) -> int:
+    print(error.render(), file=sys.stderr)
+    # NVIDIA's nvidia-driver exits 1 on any failure; callers of that name get the same
+    return 1 if program == "nvidia-driver" else error.exit_code
+
+
+def _drop_stdout() -> None:
+    """What is still buffered has nowhere to go; the interpreter would try again at its end, and complain."""
+    import os
+
+    if sys.stdout is not None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)

@@ -76,6 +76,16 @@ def test_another_configuration_or_version_is_unloaded_first(change: dict[str, An
     assert "InsertModule" not in names
 
 
+def test_what_can_fail_is_done_while_the_old_driver_still_serves() -> None:
+    old = {"loaded": loaded("535.161.08"), "stamp": "", "firmware_missing": ("gsp.bin",), "firmware_path": ""}
+    names = kinds(ready(**old), wanted())
+    assert names == ["SetStatus", "FillTree", "WriteFirmware", "SetFirmwarePath", "UnmountRoot", "ForgetLoad", *["RemoveModule"] * 3]
+    to_compile = ready(**{**old, "sources": (), "image": image(sources=["open"])})
+    assert kinds(to_compile, wanted()) == ["SetStatus", "Compile"]
+    assert isinstance(refusal(ready(**{**old, "sources": ()}), wanted()), Unsupported)
+    assert isinstance(refusal(replace(to_compile, holders=(TRAINER,)), wanted()), InUse)
+
+
 def test_another_module_type_is_unloaded_first() -> None:
     proprietary = source("proprietary")
     found = ready(sources=(source(), proprietary))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from support import drivernode, kernels, kmods, rootfs
+import pytest
+
+from support import drivernode, kmods, rootfs
 from support.guest import Content, Guest
 from support.kernels import Image, Kernel
+from support.skipping import provided
 
 CONTAINER_ID = "c1" * 32
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
@@ -34,24 +36,22 @@ hold() {{ mkdir -p /sys/fs/cgroup/{SLICE}
 NOTHING = "modules: \nfiles: \nmounts: 0 0\nfirmware path: \n"
 
 
-@cache
-def kernel() -> Kernel:
-    return kernels.newest("6.1")
+Start = Callable[..., AbstractContextManager[Guest]]
 
 
-@cache
-def image() -> Image:
-    return kernels.image(kernel().release)
+@pytest.fixture
+def node(kernel: Kernel, image: Image) -> Start:
+    """Starts a node with a driver container of a precompiled image on it; `files` are put over the container's, `gpu` is on its bus."""
+    machine = provided(lambda: rootfs.agent_machine(image, append=kmods.GPU_MEMORY, memory=1280))
 
+    @contextmanager
+    def start(files: Mapping[str, Content] | None = None, *, gpu: bool = True) -> Iterator[Guest]:
+        with Guest.start(machine) as guest:
+            container = drivernode.container_files(kmods.mock(kernel), kernel.release)
+            drivernode.prepare(guest, {**container, **(files or {})}, kmods.fakegpu(kernel), gpu=gpu)
+            yield guest
 
-@contextmanager
-def node(files: dict[str, Content] | None = None, *, gpu: bool = True) -> Iterator[Guest]:
-    """A node with a driver container of a precompiled image on it."""
-    machine = rootfs.agent_machine(image(), append=kmods.GPU_MEMORY, memory=1280)
-    with Guest.start(machine) as guest:
-        container = drivernode.container_files(kmods.mock(kernel()), kernel().release)
-        drivernode.prepare(guest, {**container, **(files or {})}, kmods.fakegpu(kernel()), gpu=gpu)
-        yield guest
+    return start
 
 
 def run(guest: Guest, script: str, *, timeout: float = 300) -> str:
@@ -65,13 +65,13 @@ def refused(guest: Guest, script: str = "driverctl init") -> tuple[int, str, str
     return status, result.output, run(guest, "left")
 
 
-def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace() -> None:
+def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(node: Start, kernel: Kernel) -> None:
     with node() as guest:
         run(guest, "start; until_ready")
         assert "step" in run(guest, "cat /tmp/log")
         shown = json.loads(run(guest, "cat /run/nvidia/driverforge/status.json"))
         assert (shown["phase"], shown["driver"], shown["module_type"], shown["root"]) == ("ready", kmods.MOCK_VERSION, "open", "ours")
-        assert shown["module_source"] == f"the image has open modules {kmods.MOCK_VERSION} for {kernel().release}"
+        assert shown["module_source"] == f"the image has open modules {kmods.MOCK_VERSION} for {kernel.release}"
         assert run(guest, "driverctl probe; echo $?") == "0\n"
         assert run(guest, "ls /run/nvidia/driver/proc/1/comm /run/nvidia/driver/dev/nvidiactl | wc -l") == "2\n"
         # D9: NVIDIA's sidecar loads peermem out of the driver's root
@@ -135,7 +135,7 @@ done
 """
 
 
-def test_kill_9_at_every_step_boundary_and_a_new_start_give_the_same_state() -> None:
+def test_kill_9_at_every_step_boundary_and_a_new_start_give_the_same_state(node: Start) -> None:
     with node() as guest:
         out = run(guest, BOUNDARIES, timeout=900)
         assert run(guest, "cat /tmp/first-left") == NOTHING
@@ -145,7 +145,7 @@ def test_kill_9_at_every_step_boundary_and_a_new_start_give_the_same_state() -> 
         assert any(what in line for line in killed), (what, killed)
 
 
-def test_a_second_instance_exits_at_once_and_changes_nothing() -> None:
+def test_a_second_instance_exits_at_once_and_changes_nothing(node: Start) -> None:
     """D6, against a real lock and a real first instance."""
     with node() as guest:
         files = "for f in $(find /run/nvidia -xdev -type f | sort); do echo $f; cat $f; done"
@@ -160,8 +160,7 @@ def test_a_second_instance_exits_at_once_and_changes_nothing() -> None:
         assert run(guest, "nvidia_modules") == "nvidia nvidia_modeset nvidia_uvm "
 
 
-def test_signatures_enforced() -> None:
-    release = kernel().release
+def test_signatures_enforced(node: Start, kernel: Kernel) -> None:
     with node() as guest:
         run(guest, "echo 1 >/sys/module/module/parameters/sig_enforce")
         status, message, left = refused(guest)
@@ -169,17 +168,17 @@ def test_signatures_enforced() -> None:
         assert "error: this kernel takes signed modules only, and the modules for it are unsigned" in message
         assert "module.sig_enforce is on" in message
         assert left == NOTHING
-    assert release in message
+        assert kernel.release in message
 
 
-def test_a_key_that_the_kernel_does_not_know(tmp_path: Path) -> None:
+def test_a_key_that_the_kernel_does_not_know(node: Start, kernel: Kernel, tmp_path: Path) -> None:
     key = kmods.signing_key(tmp_path)
     signed = tmp_path / "signed"
     signed.mkdir()
-    for module in kmods.mock(kernel()).glob("*.ko"):
+    for module in kmods.mock(kernel).glob("*.ko"):
         (signed / module.name).write_bytes(module.read_bytes())
-        kmods.sign(signed / module.name, kernel(), key)
-    with node(drivernode.container_files(signed, kernel().release)) as guest:
+        kmods.sign(signed / module.name, kernel, key)
+    with node(drivernode.container_files(signed, kernel.release)) as guest:
         run(guest, "echo 1 >/sys/module/module/parameters/sig_enforce")
         status, message, left = refused(guest)
         assert status == 77
@@ -189,19 +188,19 @@ def test_a_key_that_the_kernel_does_not_know(tmp_path: Path) -> None:
         assert left == NOTHING
 
 
-def test_modules_of_another_kernel() -> None:
-    other = kmods.mock(kernels.newest("6.12"))
-    with node(drivernode.container_files(other, kernel().release)) as guest:
+def test_modules_of_another_kernel(node: Start, kernel: Kernel, kernel_612: Kernel) -> None:
+    other = kmods.mock(kernel_612)
+    with node(drivernode.container_files(other, kernel.release)) as guest:
         status, message, left = refused(guest)
         assert status == 78
-        assert f"it was built for another kernel than {kernel().release}" in message
+        assert f"it was built for another kernel than {kernel.release}" in message
         assert "Exec format error" in message or "Invalid module format" in message
         assert "kernel: nvidia: disagrees about version of symbol module_layout" in message
-        assert f"driverctl build --kernel {kernel().release}" in message
+        assert f"driverctl build --kernel {kernel.release}" in message
         assert left == NOTHING
 
 
-def test_a_module_that_fails_in_its_init_leaves_nothing() -> None:
+def test_a_module_that_fails_in_its_init_leaves_nothing(node: Start) -> None:
     """D1 on a real kernel: the second of three modules fails."""
     with node({"/payload/drivers/nvidia-uvm.conf": "fail=19\n"}) as guest:
         status, message, left = refused(guest)
@@ -211,7 +210,7 @@ def test_a_module_that_fails_in_its_init_leaves_nothing() -> None:
         assert left == NOTHING
 
 
-def test_no_gpu() -> None:
+def test_no_gpu(node: Start) -> None:
     with node(gpu=False) as guest:
         status, message, left = refused(guest)
         assert status == 69
@@ -220,7 +219,7 @@ def test_no_gpu() -> None:
         assert run(guest, "find /run/nvidia | wc -l") == "1\n"  # nothing was touched
 
 
-def test_a_gpu_that_belongs_to_another_driver() -> None:
+def test_a_gpu_that_belongs_to_another_driver(node: Start) -> None:
     with node() as guest:
         # the kernel's own driver for passing devices to programs; this kernel has no pci-stub, and vfio-pci wants an IOMMU
         run(guest, "modprobe uio_pci_generic && echo 10de 20b0 >/sys/bus/pci/drivers/uio_pci_generic/new_id")
@@ -231,9 +230,9 @@ def test_a_gpu_that_belongs_to_another_driver() -> None:
         assert left == NOTHING
 
 
-def test_a_full_disk() -> None:
+def test_a_full_disk(node: Start, kernel: Kernel) -> None:
     firmware = {f"/payload/opt/driverforge/firmware/nvidia/{kmods.MOCK_VERSION}/gsp_tu10x.bin": bytes(4 << 20)}
-    facts = drivernode.image_facts(kmods.MOCK_VERSION, kernel().release, firmware="/opt/driverforge/firmware")
+    facts = drivernode.image_facts(kmods.MOCK_VERSION, kernel.release, firmware="/opt/driverforge/firmware")
     with node({**firmware, "/payload/opt/driverforge/image.json": facts}) as guest:
         small = f"cd {drivernode.CONTAINER}/lib; mkdir -p $PLACE; mount -t tmpfs -o size=1M small $PLACE"
         run(guest, f"PLACE=firmware; {small}")
@@ -250,7 +249,7 @@ def test_a_full_disk() -> None:
         assert left == NOTHING
 
 
-def test_not_root() -> None:
+def test_not_root(node: Start) -> None:
     with node() as guest:
         plain = f"chroot --userspec=65534:65534 {drivernode.CONTAINER} /usr/local/bin/driverctl init"
         status, message, left = refused(guest, plain)

@@ -126,15 +126,15 @@ def module_sources(host: Host, release: str, driver: str) -> Iterator[Source]:
 
 
 def read_source(files: Files, place: str, path: str) -> Source | None:
-    """A folder's module set. An incomplete cache entry (its description is written last) is none; a damaged image raises."""
+    """A folder's module set. An incomplete or damaged cache entry is none: it can be made again; a damaged image raises InputError."""
     text = read(files, f"{path}/{paths.MODULE_SET}")
     if not text:
         return None
-    modules = ModuleSet.from_json(text)
     try:
-        nvidia = files.read_bytes(f"{path}/nvidia.ko")
+        modules = ModuleSet.from_json(text)
+        nvidia = read_module(files, f"{path}/nvidia.ko")
         info, signature = read_modinfo(nvidia), read_signature(nvidia)
-    except (FileNotFoundError, InputError):
+    except InputError:
         if place == "image":
             raise
         return None
@@ -142,6 +142,20 @@ def read_source(files: Files, place: str, path: str) -> Source | None:
     signer = (signature.signer or signature.key_id.hex() or "a key without a name") if signature else ""
     size = sum(files.size(f"{path}/{name}") or 0 for name in modules.modules)
     return Source(place=place, path=path, modules=modules, signer=signer, parameters=names, size=size)
+
+
+def read_module(files: Files, path: str) -> bytes:
+    """A module file's bytes. Raises InputError with its path where it is missing or no module."""
+    try:
+        data = files.read_bytes(path)
+        read_modinfo(data)
+    except FileNotFoundError:
+        raise InputError(f"{path} is missing", resolution="the image is damaged: pull it again, or make it anew") from None
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error.brief}", details=error.details, resolution="the image is damaged: pull it again, or make it anew"
+        ) from error
+    return data
 
 
 def node_modules(host: Host, release: str) -> str:
@@ -193,16 +207,25 @@ def root_shared(host: Host) -> bool:
     return bool(above) and "shared" in max(above, key=lambda m: len(m.target)).propagation
 
 
+def read_document(files: Files, path: str) -> object:
+    """A JSON file of our own state. None where there is none or it is damaged: such files are written atomically, but others may write."""
+    try:
+        return json.loads(read(files, path) or "null")
+    except (ValueError, RecursionError):
+        return None
+
+
 def read_journal(files: Files) -> Journal:
     """A torn or foreign journal counts as none: it is written atomically, so only an older or newer version can differ."""
-    try:
-        data = json.loads(read(files, paths.JOURNAL) or "{}")
-    except json.JSONDecodeError:
-        data = {}
+    data = read_document(files, paths.JOURNAL)
+    if not isinstance(data, dict):
+        return Journal()
+    loading, before, firmware = data.get("loading"), data.get("firmware_path_before"), data.get("firmware")
+    whole = isinstance(firmware, list) and all(isinstance(path, str) for path in firmware)
     return Journal(
-        loading=data.get("loading", ""),
-        firmware_path_before=data.get("firmware_path_before"),
-        firmware=tuple(data.get("firmware", ())),
+        loading=loading if isinstance(loading, str) else "",
+        firmware_path_before=before if isinstance(before, str) else None,
+        firmware=tuple(firmware) if isinstance(firmware, list) and whole else (),
     )
 
 
@@ -217,11 +240,9 @@ def missing_firmware(files: Files, image: ImageFacts | None, driver: str) -> tup
 
 def running_daemons(host: Host) -> tuple[Daemon, ...]:
     """Daemons that an earlier or this run started and that still live; a PID that now names another program is none of ours."""
-    try:
-        entries = json.loads(read(host.files, paths.DAEMONS) or "[]")
-    except json.JSONDecodeError:
-        entries = []
-    daemons = (Daemon(name=entry["name"], pid=entry["pid"]) for entry in entries)
+    entries = read_document(host.files, paths.DAEMONS)
+    pairs = [(e.get("name"), e.get("pid")) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
+    daemons = [Daemon(name=name, pid=pid) for name, pid in pairs if isinstance(name, str) and isinstance(pid, int)]
     return tuple(d for d in daemons if host.processes.alive(d.pid, command=d.name))
 
 

@@ -55,9 +55,17 @@ def next_steps(facts: Facts, wanted: Wanted) -> Plan:
         return Blocked(error=not_root(facts.user)) if facts.user != 0 else _towards_absent(facts, wanted)
     if error := preflight(facts, wanted):
         return Blocked(error=error)
-    if facts.loaded and not kept(facts, wanted):
-        return _towards_unloaded(facts, wanted)
-    return _towards_loaded(facts, wanted)
+    if facts.loaded and kept(facts, wanted):
+        return _towards_loaded(facts, wanted, _kept_choice(facts, wanted))
+    if error := use.in_use(facts):
+        return Blocked(error=error)
+    try:
+        choice = choose(facts, wanted)
+    except DriverforgeError as error:
+        return Blocked(error=error)
+    if choice.source is None:
+        return _towards_modules(facts, wanted, choice)
+    return _towards_unloaded(facts, wanted, choice) if facts.loaded else _towards_loaded(facts, wanted, choice)
 
 
 def kept(facts: Facts, wanted: Wanted) -> bool:
@@ -71,17 +79,22 @@ def kept(facts: Facts, wanted: Wanted) -> bool:
 # --- going away
 
 
-def _towards_unloaded(facts: Facts, wanted: Wanted) -> Plan:
-    """Another driver, or this one under another configuration, has to go first."""
-    if error := use.in_use(facts):
-        return Blocked(error=error)
-    not_ready = _status(facts, wanted, "NotReady")
+def _towards_modules(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
+    """Compile first, with a driver that is loaded still serving: a compilation that fails leaves it alone."""
+    compile_ = steps.Compile(release=facts.release, driver=wanted.driver, module_type=choice.module_type, jobs=wanted.jobs)
+    unknown = ("the modules that the compilation gives", "the steps to load them")
+    return Steps(steps=(*_status(facts, wanted, "NotReady"), compile_), unknown=unknown, reason=choice.reason)
+
+
+def _towards_unloaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
+    """Another driver, or this one under another configuration, has to go. All that can fail without it is done before."""
+    before = (*_status(facts, wanted, "NotReady"), *_prepare(facts, wanted, choice.source))
     version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "parts of a driver"
-    reason = f"loaded: {version}, under another configuration; wanted: {wanted.driver}"
+    reason = f"loaded: {version}, under another configuration; wanted: {wanted.driver}; {choice.reason}"
     if facts.daemons:
         unknown = ("whether anything still uses the modules once our daemons are stopped", "the steps after that")
-        return Steps(steps=(*not_ready, steps.StopDaemons(daemons=facts.daemons)), unknown=unknown, reason=reason)
-    away = (*not_ready, *_unmount(facts), *_unload(facts))
+        return Steps(steps=(*before, steps.StopDaemons(daemons=facts.daemons)), unknown=unknown, reason=reason)
+    away = (*before, *_unmount(facts), *_unload(facts))
     return Steps(steps=away, unknown=("the steps to load, once the modules are gone",), reason=reason)
 
 
@@ -126,16 +139,8 @@ def _status(facts: Facts, wanted: Wanted, text: str) -> tuple[Step, ...]:
 # --- coming
 
 
-def _towards_loaded(facts: Facts, wanted: Wanted) -> Plan:
-    try:
-        choice = _choice(facts, wanted)
-    except DriverforgeError as error:
-        return Blocked(error=error)
+def _towards_loaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
     not_ready = _status(facts, wanted, "NotReady")
-    if choice.source is None and not facts.loaded:
-        compile_ = steps.Compile(release=facts.release, driver=wanted.driver, module_type=choice.module_type, jobs=wanted.jobs)
-        unknown = ("the modules that the compilation gives", "the steps to load them")
-        return Steps(steps=(*not_ready, compile_), unknown=unknown, reason=choice.reason)
     names = _names(wanted, choice.source)
     prepare = (*_unmount_stale(facts), *_prepare(facts, wanted, choice.source))
     missing = tuple(name for name in names if name not in facts.loaded)
@@ -151,10 +156,8 @@ def _towards_loaded(facts: Facts, wanted: Wanted) -> Plan:
     return Steps(steps=ready) if ready else Done()
 
 
-def _choice(facts: Facts, wanted: Wanted) -> Choice:
-    """Where to load from. A driver that is loaded as wanted needs a module set for its load tree only: nothing is compiled for that."""
-    if not facts.loaded:
-        return choose(facts, wanted)
+def _kept_choice(facts: Facts, wanted: Wanted) -> Choice:
+    """A driver that is loaded as wanted needs a module set for its load tree only: nothing is compiled for that."""
     module_type = facts.loaded_type or type_order(wanted)[0]
     source = next((s for s in facts.sources if s.modules.module_type == module_type), None)
     return Choice(module_type=module_type, source=source, reason="loaded already with this version and configuration: nothing is reloaded")

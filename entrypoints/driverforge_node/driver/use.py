@@ -40,6 +40,8 @@ def evidence(facts: Facts) -> tuple[str, ...]:
 
     References that no process explains count only when no daemon of ours runs: those references may be its own.
     """
+    if not facts.loaded:
+        return ()
     lines = [describe(holder) for holder in facts.holders]
     lines += [f"module {name} depends on the driver" for name in foreign_modules(facts)]
     if not lines and not facts.daemons:
@@ -62,5 +64,5 @@ def in_use(facts: Facts) -> InUse | None:
     return InUse(
         f"the NVIDIA driver {version} is in use",
         details=lines,
-        resolution="end these processes (drain the pods), then start again; nothing was stopped or unloaded",
+        resolution="end these processes (drain the pods), then start again; no module was unloaded",
     )

@@ -27,7 +27,7 @@ def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return NotPermitted(f"not permitted: {doing}", details=details, resolution="run as root, privileged, with the path writable")
-    return StorageFailed(f"failed {doing}", details=details)
+    return StorageFailed(f"failed {doing}", details=details, resolution="look at what is there (ls -ld, dmesg), repair it, then start again")
 
 
 @contextmanager
@@ -75,7 +75,7 @@ class RootedFiles:
                 continue
             links += 1
             if links > MAX_LINKS:
-                raise StorageFailed(f"too many levels of symbolic links: {path}")
+                raise StorageFailed(f"too many levels of symbolic links: {path}", resolution="remove the link, then start again")
             if target.startswith("/"):
                 done = ""
             todo.extend(p for p in target.split("/")[::-1] if p not in ("", "."))
