@@ -74,7 +74,9 @@ class Workshop:
     def built(self, *cells: CellId) -> list[str]:
         """The references of cells' images in the engine, built unless they are there; in one build, so that they share layers."""
         if any(str(cell) not in self._built for cell in cells):
-            words = ("--base", f"debian12={self._site().base}", "--cache-dir", str(self._work / "build"), "--json")
+            # an engine of our own has no way out of its bridge, where another one's bridge is all there is
+            network = ("--network", "host") if self.docker().network == "host" else ()
+            words = ("--base", f"debian12={self._site().base}", "--cache-dir", str(self._work / "build"), *network, "--json")
             rows = json.loads(self._driverforge("build", cells, *words))["cells"]
             self._built |= {row["cell"]: row["reference"] for row in rows if row.get("reference")}
             if missing := [str(cell) for cell in cells if str(cell) not in self._built]:
