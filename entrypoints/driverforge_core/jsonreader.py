@@ -24,7 +24,7 @@ class JsonReader:
         self._seen = {"schema"}
         try:
             document = json.loads(text, object_pairs_hook=self._object)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{what} is not JSON", details=[str(error)], resolution="it is damaged: make its image anew") from error
         if not isinstance(document, dict):
             raise InputError(f"{what} is no JSON object")

@@ -51,9 +51,7 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{self.prog}: {message}", details=[self.format_usage()], resolution=f"{self.prog} --help")
 
-    parser = Parser(
-        prog="driverctl", description="Put the NVIDIA driver of this image onto the node, and configure its container runtime."
-    )
+    parser = Parser(prog="driverctl", description="Put the NVIDIA driver of this image onto the node, and configure its container runtime.")
     parser.add_argument("--version", action="version", version=f"driverctl {__version__}")
     parser.add_argument("--log-format", choices=("text", "json"), default="text", help="one event a line, as key=value text or as JSON")
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)

@@ -27,7 +27,9 @@ def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         return NotPermitted(f"not permitted: {doing}", details=details, resolution="run as root, privileged, with the path writable")
-    return StorageFailed(f"failed {doing}", details=details, resolution="look at what is there (ls -ld, dmesg), repair it, then start again")
+    return StorageFailed(
+        f"failed {doing}", details=details, resolution="look at what is there (ls -ld, dmesg), repair it, then start again"
+    )
 
 
 @contextmanager
