@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from importlib import import_module
 
 import click
 
 from driverforge_core import __version__
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, StorageFailed
 
 COMMANDS: dict[str, str] = {  # name -> one-line help, in the order of a pipeline
     "matrix": "check and show the catalogue of what can be built",
@@ -45,7 +47,10 @@ def cli() -> None:
 def run(argv: list[str]) -> int:
     """Run one command line; prints expected errors on stderr and returns the exit status."""
     try:
+        if sys.stdout is None:
+            raise StorageFailed("standard output is closed", resolution="open it; >/dev/null throws the output away")
         status = cli.main(args=argv, prog_name="driverforge", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:
@@ -54,7 +59,24 @@ def run(argv: list[str]) -> int:
     except DriverforgeError as error:
         print(error.render(), file=sys.stderr)
         return error.exit_code
+    except BrokenPipeError:
+        _drop_stdout()
+        return 141  # as a program that SIGPIPE ended: whoever read our output has gone
+    except OSError as error:
+        _drop_stdout()
+        what = error.filename or "standard output"
+        failed = StorageFailed(f"{what}: {error.strerror}", resolution="free some space, or give another place; then run this again")
+        print(failed.render(), file=sys.stderr)
+        return failed.exit_code
     return status if isinstance(status, int) else 0
+
+
+def _drop_stdout() -> None:
+    """What is still buffered has nowhere to go; the interpreter would try again at its end, and complain."""
+    with suppress(OSError, ValueError):  # in a test, standard output is no file
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)
 
 
 def main() -> None:

@@ -14,8 +14,10 @@ repository then. Its bytes are a function of the repositories' content alone: ke
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, w
 whole together with `tools`."""
 
 FILE = Path("driverforge.lock.json")
+_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,-]+")
 _LINE = 320  # one package on one line: a path, a digest, a suite
 
 
@@ -133,7 +136,19 @@ def load(path: Path) -> Lock:
             f"there is no lock file {path}",
             resolution=f"driverforge lock{option(path)}   (finds kernels and packages in signed repositories and pins them)",
         ) from None
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{path} is not UTF-8 text", details=[f"{path}: byte {error.start}: {error.reason}"], resolution=_again(path)
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}", resolution="give yourself the right to read it, or name another with --lock"
+        ) from error
     return parse(text, name=str(path))
+
+
+def _again(name: object) -> str:
+    return f"take the file from version control, or write it anew: driverforge lock --lock {name}"
 
 
 def option(path: Path) -> str:
@@ -143,7 +158,7 @@ def option(path: Path) -> str:
 
 def parse(text: str, *, name: str = "driverforge.lock.json") -> Lock:
     """The lock in a text; InputError if it is not one."""
-    again = f"take the file from version control, or write it anew: driverforge lock --lock {name}"
+    again = _again(name)
     try:
         document = json.loads(text)
         if (schema := document["schema"]) != SCHEMA:
@@ -154,7 +169,7 @@ def parse(text: str, *, name: str = "driverforge.lock.json") -> Lock:
         return Lock(targets={key: _target(key, value) for key, value in document["targets"].items()})
     except json.JSONDecodeError as error:
         raise InputError(f"{name} is not JSON", details=[f"{name}:{error.lineno}: {error.msg}"], resolution=again) from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InputError(f"{name} is damaged", details=[f"{type(error).__name__}: {error}"], resolution=again) from None
 
 
@@ -180,7 +195,7 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
             release: LockedKernel(
                 release=release,
                 flavour=entry["flavour"],
-                compiler=entry["compiler"],
+                compiler=_word(release, "compiler", entry["compiler"]),
                 headers=tuple(packages[pin] for pin in entry["headers"]),
                 image=packages[entry["image"]],
                 vendor={driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()},
@@ -200,18 +215,32 @@ def _package(pin: str, entry: Mapping[str, Any]) -> LockedPackage:
     sha256 = str(entry["sha256"])
     if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
         raise ValueError(f"{pin}: sha256 {sha256!r} is not 64 hexadecimal digits")
+    path = _word(pin, "path", entry["path"])
+    if ".." in path.split("/"):
+        raise ValueError(f"{pin}: the path {path!r} leaves the archive")
+    if (size := int(entry["size"])) < 0:
+        raise ValueError(f"{pin}: the size {size} is less than nothing")
     return LockedPackage(
-        name=name,
-        version=version,
-        arch=entry["arch"],
-        path=entry["path"],
+        name=_word(pin, "name", name),
+        version=_word(pin, "version", version),
+        arch=_word(pin, "arch", entry["arch"]),
+        path=path,
         sha256=sha256,
-        size=int(entry["size"]),
-        suite=entry["suite"],
+        size=size,
+        suite=_word(pin, "suite", entry["suite"]),
     )
 
 
+def _word(where: str, what: str, value: object) -> str:
+    """A text that may stand in a line of a Dockerfile or of a list of pins: these are read by a shell, word by word."""
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise ValueError(f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = ,")
+    return value
+
+
 def _repository(entry: Mapping[str, Any]) -> Repository:
+    if entry["date"]:
+        datetime.fromisoformat(entry["date"])
     return Repository(
         suite=entry["suite"],
         components=tuple(entry["components"]),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timezone
@@ -84,7 +86,7 @@ def command(
     changed = locks.dump(found.lock) != (lock_path.read_text(encoding="utf-8") if lock_path.exists() else "")
     whole = not found.problems or keep_going
     if changed and whole and not check:
-        _write(lock_path, locks.dump(found.lock))
+        write(lock_path, locks.dump(found.lock))
     keys = [f"{row.id}-{arch}" for row, arch in targets]
     if as_json:
         click.echo(json.dumps(_document(lock_path, earlier, found.lock, keys, changed=changed, problems=found.problems), indent=1))
@@ -94,13 +96,31 @@ def command(
     return 1 if found.problems or (check and changed) else 0
 
 
-def _write(path: Path, text: str) -> None:
-    new = path.with_name(f".{path.name}.new")
+def write(path: Path, text: str) -> None:
+    """Replace the lock at once; a link stays one. The new file's name is this run's own: another run may be writing too."""
+    new: Path | None = None
     try:
-        new.write_text(text, encoding="utf-8")
-        new.replace(path)
-    except OSError as error:
-        raise StorageFailed(f"cannot write {path}: {error.strerror}", resolution="choose another file with --lock") from error
+        target = path.resolve(strict=False)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
+            new = Path(file.name)
+            file.write(text)
+            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
+            new.chmod(mode)
+        new.replace(target)
+        new = None
+    except (OSError, RuntimeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise StorageFailed(f"cannot write {path}: {why}", resolution="choose another file with --lock") from error
+    finally:
+        if new is not None:
+            new.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    """What new files do without. It can be asked for only by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
 
 
 def _outcome(path: Path, *, changed: bool, check: bool, whole: bool) -> str:

@@ -7,7 +7,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -31,6 +31,12 @@ class Document:
     last_modified: str = ""
 
 
+def _unreadable(path: Path, error: OSError) -> StorageFailed:
+    return StorageFailed(
+        f"cannot read {path}: {error.strerror}", resolution="remove it: the cache fills again; or choose another folder with --cache-dir"
+    )
+
+
 class Cache:
     """A folder. Every file appears by rename, complete; several runs may share it."""
 
@@ -43,9 +49,11 @@ class Cache:
         try:
             head, _, body = path.read_bytes().partition(b"\n")
             fields = json.loads(head)
-        except (FileNotFoundError, NotADirectoryError, ValueError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, RecursionError):
             return None
-        if fields.get("sha256") != hashlib.sha256(body).hexdigest():
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        if not isinstance(fields, dict) or fields.get("sha256") != hashlib.sha256(body).hexdigest():
             return None
         return Document(url=url, body=body, etag=fields.get("etag", ""), last_modified=fields.get("last_modified", ""))
 
@@ -64,9 +72,12 @@ class Cache:
                 found = hashlib.file_digest(file, "sha256").hexdigest()
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise _unreadable(path, error) from error
         if found == sha256:
             return path
-        path.unlink(missing_ok=True)
+        with suppress(OSError):  # a cache that cannot be written says so when the whole file is kept
+            path.unlink()
         return None
 
     def blob_path(self, sha256: str) -> Path:

@@ -97,6 +97,7 @@ class Fetcher:
 
         Raises NotThere, TemporaryFailure (retried before), or Unavailable offline without a copy.
         """
+        _check_address(url)
         kept = self.cache.document(url)
         if self.offline:
             if kept is None:
@@ -210,13 +211,20 @@ def _client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
     import httpx2
     import truststore
 
-    return httpx2.Client(
-        verify=truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
-        timeout=_TIMEOUT_S,
-        follow_redirects=True,
-        transport=transport,
-        headers={"User-Agent": f"driverforge/{__version__}", "Accept-Encoding": "identity"},
-    )
+    context = truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    try:
+        return httpx2.Client(
+            verify=context,
+            timeout=_TIMEOUT_S,
+            follow_redirects=True,
+            transport=transport,
+            headers={"User-Agent": f"driverforge/{__version__}", "Accept-Encoding": "identity"},
+        )
+    except (ValueError, httpx2.InvalidURL) as error:
+        raise InputError(
+            f"a proxy of the environment is no address: {error}",
+            resolution="correct http_proxy, https_proxy or all_proxy, e.g. http://proxy.site:3128",
+        ) from error
 
 
 def _no_answer(url: str, error: httpx2.TransportError) -> Unavailable:
@@ -266,6 +274,13 @@ def shown(url: str) -> str:
 
 def _host(url: str) -> str:
     return urlsplit(url).hostname or url
+
+
+def _check_address(url: str) -> None:
+    try:
+        urlsplit(url)
+    except ValueError as error:
+        raise InputError(f"{url!r} is no address: {error}", resolution="give an http://, https:// or file:// address") from error
 
 
 def _local(url: str) -> Path | None:

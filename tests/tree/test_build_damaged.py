@@ -1,0 +1,128 @@
+"""`driverforge` with damaged files, odd addresses and an output that goes nowhere: one message, a documented exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import lock as locks
+from driverforge_build.commands.lock import write
+from driverforge_build.discover.cache import Cache, Document
+from driverforge_build.discover.fetch import Fetcher
+from driverforge_build.lock import Lock
+from driverforge_core.errors import DriverforgeError, InputError
+from support.locks import kernel, target
+
+ROOT = Path(__file__).resolve().parents[2]
+URL = "http://mirror.example.org/InRelease"
+
+
+def lock_text(**changes: object) -> str:
+    return locks.dump(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50-cloud-amd64"), **changes)}))
+
+
+def damaged(text: str, tmp_path: Path) -> InputError:
+    path = tmp_path / "site.json"
+    path.write_text(text)
+    with pytest.raises(InputError) as told:
+        locks.load(path)
+    assert told.value.resolution
+    return told.value
+
+
+def test_a_lock_that_cannot_be_read_says_why(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError, match="cannot be read: Too many levels"):
+        locks.load(tmp_path / "loop")
+    (tmp_path / "binary").write_bytes(b"{\xff\xfe")
+    with pytest.raises(InputError, match="is not UTF-8 text"):
+        locks.load(tmp_path / "binary")
+
+
+def test_a_lock_nested_too_deep_or_with_an_endless_number_is_damaged(tmp_path: Path) -> None:
+    damaged("[" * 100_000, tmp_path)
+    damaged(lock_text().replace('"size": 7', '"size": 1e999'), tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"gcc-12"', "null"),
+        ('"gcc-12"', '"gcc-12; x"'),
+        ('"size": 7', '"size": -1'),
+        ('"pool/libc6.deb"', "5"),
+        ('"pool/libc6.deb"', '"pool/libc6.deb\\nX"'),
+        ('"pool/libc6.deb"', '"../libc6.deb"'),
+        ('"suite": "bookworm"}', '"suite": null}'),
+        ('"2026-11-20T12:00:00Z"', '"yesterday"'),
+    ],
+)
+def test_a_value_of_a_lock_that_would_end_in_a_dockerfile_is_checked(old: str, new: str, tmp_path: Path) -> None:
+    text = lock_text()
+    assert old in text
+    assert "damaged" in damaged(text.replace(old, new), tmp_path).brief
+
+
+@pytest.mark.parametrize("head", [b"[]\nx", b"5\nx", b"[" * 100_000 + b"\n", b"\xff\xfe"])
+def test_a_damaged_document_of_the_cache_counts_as_none(tmp_path: Path, head: bytes) -> None:
+    cache = Cache(tmp_path)
+    cache.keep(Document(url=URL, body=b"x"))
+    (kept,) = (tmp_path / "documents").iterdir()
+    kept.write_bytes(head)
+    assert cache.document(URL) is None
+
+
+def test_a_folder_or_a_circle_in_the_cache_is_one_error(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    cache.keep(Document(url=URL, body=b"x"))
+    (kept,) = (tmp_path / "documents").iterdir()
+    kept.unlink()
+    kept.mkdir()
+    blob = cache.blob_path("ab" * 32)
+    blob.parent.mkdir(parents=True)
+    blob.symlink_to(blob.name)
+    for read in (lambda: cache.document(URL), lambda: cache.blob("ab" * 32)):
+        with pytest.raises(DriverforgeError, match="cannot read") as told:
+            read()
+        assert "--cache-dir" in told.value.resolution
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://[::1/InRelease"])
+def test_an_address_that_is_none_is_wrong_input(tmp_path: Path, url: str) -> None:
+    with pytest.raises(InputError) as told:
+        Fetcher(Cache(tmp_path)).document(url)
+    assert "http://" in told.value.resolution
+
+
+def test_a_proxy_that_is_none_is_wrong_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "nonsense://site")
+    with pytest.raises(InputError, match="proxy"):
+        Fetcher(Cache(tmp_path)).document(URL)
+
+
+def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
+    """Two runs at once: the other one's half-written file must not be the one that is renamed, and a link stays one."""
+    theirs = tmp_path / ".site.json.new"
+    theirs.write_text("half")
+    (tmp_path / "site.json").symlink_to("real.json")
+    write(tmp_path / "site.json", "whole\n")
+    assert (tmp_path / "real.json").read_text() == "whole\n"
+    assert (tmp_path / "site.json").is_symlink()
+    assert theirs.read_text() == "half"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".site.json.new", "real.json", "site.json"]
+
+
+@pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
+def test_an_output_that_cannot_be_written_is_one_message(tmp_path: Path, redirect: str) -> None:
+    (tmp_path / "l.json").write_text(lock_text())
+    code = (
+        f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from driverforge_build.cli import main; main()"
+    )
+    words = [sys.executable, "-c", code, "plan", "--lock", str(tmp_path / "l.json"), "--select", "debian12-amd64-535*-jit"]
+    result = subprocess.run(["sh", "-c", f'exec "$@" {redirect}', "sh", *words], capture_output=True, text=True, check=False)
+    assert result.returncode == 74
+    assert result.stderr.startswith("error: ")
+    assert "Traceback" not in result.stderr
