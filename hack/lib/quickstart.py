@@ -89,7 +89,7 @@ def with_engine(site: images.Site, report: Report, stack: ExitStack) -> images.S
         docker = engine.find_or_start()
         if docker.owned:
             stack.callback(docker.stop)
-        result(f"{'our own' if docker.owned else 'yours'}: {docker.host}")
+        result(f"{'our own' if docker.home else 'yours'}: {docker.host}")
     with report.phase("base image of Debian 12"):
         base = engine.debian_base(docker)
     with report.phase("local registry") as result:
