@@ -23,7 +23,7 @@ def command() -> None:
     """Check and show the catalogue of what can be built."""
 
 
-@command.command()
+@command.command(short_help="check a matrix file: every problem at once")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def validate(file: Path | None) -> None:
     """Check FILE (default: the shipped catalogue): every problem at once as FILE:LINE, exit 65 where there is one."""
@@ -34,7 +34,7 @@ def validate(file: Path | None) -> None:
     )
 
 
-@command.command()
+@command.command(short_help="show operating systems and their drivers")
 @matrix_option
 @select_options
 @click.option("--cells", is_flag=True, help="Only the ids of the cells that are known without `lock`: the JIT ones, one a line.")

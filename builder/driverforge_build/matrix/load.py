@@ -59,7 +59,7 @@ def load_matrix(path: Path | None = None) -> Matrix:
         data = source.read_bytes()
     except OSError as error:
         raise InputError(
-            f"{source} cannot be read: {error.strerror}", resolution="name a matrix file with --matrix, or leave it out"
+            f"{source} cannot be read: {error.strerror}", resolution="name a matrix file that exists, or none for the shipped catalogue"
         ) from error
     return parse_matrix(data, name=str(source) if path else source.name, path=source)
 
