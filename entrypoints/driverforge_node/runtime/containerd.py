@@ -42,7 +42,7 @@ def check(config: Mapping[str, object], name: str) -> None:
         version = 1
     if version not in (None, VERSION):
         raise Unsupported(
-            f"{name} is a version {version} configuration; this release of driverctl changes version 2 only",
+            f"{name} is a version {version!r} configuration; this release of driverctl changes version 2 only",
             details=["containerd reads a file without `version` as version 1"] if version == 1 else (),
             resolution="rewrite it in version 2 (`containerd config default` prints one), restart containerd, and run this again",
         )

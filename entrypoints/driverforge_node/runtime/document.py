@@ -49,7 +49,7 @@ def parse(data: bytes, name: str) -> dict[str, object]:
     """The document as values. Raises InputError with the place of the mistake; `name` is the file's, for messages."""
     try:
         return tomllib.loads(text_of(data, name))
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an integer of too many digits
         raise InputError(
             f"{name} is not valid TOML", details=[f"{name}: {error}"], resolution="repair the file; nothing was changed"
         ) from error
@@ -93,15 +93,19 @@ def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str
     meant = parse(data, name)
     if not changes:
         return data
-    document = tomlrt.loads(text_of(data, name))
     try:
+        document = tomlrt.loads(text_of(data, name))
         for change in changes:
             _apply(document, change, keep or {})
             _apply(meant, change, keep or {})
-    except (tomlrt.TOMLError, TypeError, KeyError) as error:
+    except (tomlrt.TOMLError, TypeError, KeyError, RecursionError) as error:
         raise Unsupported(f"{name} cannot be edited: {error}", resolution="write its tables with [headers]; nothing was changed") from error
     result = tomlrt.dumps(document).encode()
-    if parse(result, name) != meant:
+    try:
+        same = parse(result, name) == meant
+    except RecursionError:  # it compares table by table
+        same = False
+    if not same:
         raise Unsupported(
             f"{name} cannot be edited without touching other keys", resolution="write its tables with [headers]; nothing was changed"
         )
