@@ -30,7 +30,7 @@ kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, w
 whole together with `tools`."""
 
 FILE = Path("driverforge.lock.json")
-_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,-]+")
+_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
 _LINE = 320  # one package on one line: a path, a digest, a suite
 
 
@@ -234,7 +234,7 @@ def _package(pin: str, entry: Mapping[str, Any]) -> LockedPackage:
 def _word(where: str, what: str, value: object) -> str:
     """A text that may stand in a line of a Dockerfile or of a list of pins: these are read by a shell, word by word."""
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise ValueError(f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = ,")
+        raise ValueError(f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = , {{ }}")
     return value
 
 

@@ -9,12 +9,17 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import lock as locks
+from driverforge_build import resources
 from driverforge_build.commands.lock import write
 from driverforge_build.discover.cache import Cache, Document
 from driverforge_build.discover.fetch import Fetcher
 from driverforge_build.lock import Lock
-from driverforge_core.errors import DriverforgeError, InputError
+from driverforge_build.matrix import load_matrix
+from driverforge_build.render.context import context_of, write_context
+from driverforge_build.render.spec import image_specs
+from driverforge_core.errors import DriverforgeError, InputError, StorageFailed
 from support.locks import kernel, target
+from support.synthetic import all_cells, synthetic_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://mirror.example.org/InRelease"
@@ -126,3 +131,22 @@ def test_an_output_that_cannot_be_written_is_one_message(tmp_path: Path, redirec
     assert result.returncode == 74
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_folder_that_is_not_ours_is_not_emptied(tmp_path: Path, linked: bool) -> None:
+    theirs = tmp_path / "theirs"
+    (theirs / "notes").mkdir(parents=True)
+    (theirs / "notes/precious").write_text("keep")
+    folder = tmp_path / "cell"
+    if linked:
+        folder.symlink_to(theirs)
+    else:
+        theirs.rename(folder)
+    matrix = load_matrix()
+    cells = [cell for cell in all_cells(matrix) if cell.key == "debian12-amd64-535.261.03-jit"]
+    (image,) = image_specs(cells, synthetic_lock(matrix))
+    with pytest.raises(StorageFailed, match="did not make it") as told:
+        write_context(context_of(image, resources.templates()), folder)
+    assert (folder / "notes/precious").read_text() == "keep"
+    assert "it holds notes" in told.value.details

@@ -83,6 +83,13 @@ def write_context(context: Context, folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        # what is not the context's is removed below; a Dockerfile is the first that we write
+        if not (folder / "Dockerfile").is_file() and any(folder.iterdir()):
+            raise StorageFailed(
+                f"{folder} is not empty and holds no Dockerfile: driverforge did not make it",
+                details=[f"it holds {path.name}" for path in sorted(folder.iterdir())[:5]],
+                resolution="give another --output, or empty that folder yourself",
+            )
         for stale in sorted(folder.rglob("*"), reverse=True):
             inside = stale.relative_to(folder).as_posix()
             if stale.is_dir() and not stale.is_symlink():
