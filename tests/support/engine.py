@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -87,7 +88,8 @@ def find() -> Engine:
     if answer.status != 0:
         raise Unavailable(f"no engine answers at {host}", details=[answer.stderr.strip()])
     version = answer.stdout.strip()
-    if int(version.partition(".")[0]) < _OLDEST:
+    major = re.match(r"\d+", version)  # a build from source may have a name instead of a number
+    if major and int(major[0]) < _OLDEST:
         raise Unavailable(f"the engine at {host} is Docker {version}; {_OLDEST} or newer is needed")
     if engine.docker("buildx", "version", check=False).status != 0:
         raise Unavailable("docker has no buildx plugin", resolution="apt-get install docker-buildx")
