@@ -240,10 +240,12 @@ def test_a_damaged_module_is_not_inserted(node: FakeNode) -> None:
     assert left_in_run(node) == []
 
 
-def test_not_root(node: FakeNode) -> None:
+@pytest.mark.parametrize("command", [init.run, load.run, unload.run])
+def test_not_root(node: FakeNode, command: Callable[[argparse.Namespace, object], int]) -> None:
     node.processes.user = 1000
     with pytest.raises(NotPermitted, match="needs root"):
-        init.run(arguments(), node.host)
+        command(arguments(), node.host)
+    assert left_in_run(node) == []
 
 
 def test_an_image_for_another_kernel_says_which_it_has(node: FakeNode) -> None:
@@ -337,6 +339,38 @@ def test_a_signal_between_two_steps_ends_in_a_clean_node(node: FakeNode) -> None
     assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
     assert "insert nvidia_modeset" not in node.kernel.calls
     assert left_in_run(node) == []
+
+
+def test_a_signal_during_a_compilation_ends_it_and_leaves_a_clean_node(node: FakeNode) -> None:
+    node.files.remove_tree("/opt")
+    write_image(node.files, modules=False, sources={"open": "/usr/src/nvidia/kernel-open"})
+    node.clock.stop_at = None
+
+    def nproc(_: object) -> tuple[int, str, str]:
+        node.clock.stop_at = 0
+        raise TemporaryFailure("make stopped by SIGTERM")
+
+    node.commands.programs["nproc"] = nproc
+    node.files.make_dirs("/etc")
+    node.files.write_atomic("/etc/os-release", b"ID=debian\nVERSION_ID=12\n")
+    assert init.run(arguments(), node.host) == 0
+    assert node.kernel.calls == []
+    assert left_in_run(node) == []
+
+
+def test_a_compilation_that_fails_leaves_the_old_driver_serving(node: FakeNode) -> None:
+    ready(node)
+    node.files.remove_tree("/opt")
+    write_image(node.files, driver=UPSTREAM, modules=False, sources={"open": "/usr/src/nvidia/kernel-open"})
+    node.files.make_dirs("/etc")
+    node.files.write_atomic("/etc/os-release", b"ID=debian\nVERSION_ID=12\n")
+    node.commands.programs["nproc"] = lambda _: (1, "", "nproc: broken")
+    node.kernel.calls.clear()
+    with pytest.raises(Unavailable) as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details[-1] == "left on this node: nothing that was not there before"
+    assert node.kernel.calls == []
+    assert "nvidia" in node.kernel.loaded_modules
 
 
 def test_a_separate_tree_is_used_where_lib_modules_is_the_nodes(node: FakeNode) -> None:

@@ -42,10 +42,10 @@ def run(args: argparse.Namespace, host: Host) -> int:
         status.write(host, phase="starting", pid=pid, facts=before, wanted=wanted)
         try:
             done = drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
-        except Stopped as stopped:
-            log.warning(stopped.brief)
-            return stop(host, wanted)
         except DriverforgeError as error:
+            if isinstance(error, Stopped) or host.clock.wait(0):  # a signal also ends a compilation, as a failure of the compiler
+                log.warning(error.brief)
+                return stop(host, wanted)
             left = roll_back(host, wanted, before)
             error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
             raise

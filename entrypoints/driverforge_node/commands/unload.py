@@ -8,6 +8,8 @@ import sys
 
 from driverforge_node import log
 from driverforge_node.driver.loop import drive
+from driverforge_node.driver.observe import observe
+from driverforge_node.driver.plan import Blocked, next_steps
 from driverforge_node.driver.session import exclusive, gate_for, print_plan, wanted_state
 from driverforge_node.host.ports import Host
 
@@ -22,6 +24,9 @@ def run(args: argparse.Namespace, host: Host) -> int:
     wanted = wanted_state(host, "absent")
     if args.plan:
         return print_plan(host, wanted, sys.stdout)
+    plan = next_steps(observe(host, wanted), wanted)
+    if isinstance(plan, Blocked):
+        raise plan.error
     with exclusive(host, os.getpid()):
         drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
     log.info("unloaded")

@@ -160,7 +160,9 @@ def _kept_choice(facts: Facts, wanted: Wanted) -> Choice:
     """A driver that is loaded as wanted needs a module set for its load tree only: nothing is compiled for that."""
     module_type = facts.loaded_type or type_order(wanted)[0]
     source = next((s for s in facts.sources if s.modules.module_type == module_type), None)
-    return Choice(module_type=module_type, source=source, reason="loaded already with this version and configuration: nothing is reloaded")
+    # without a recorded digest, this run or one that was killed has inserted modules and is not done: that is no reason for anything
+    reason = "loaded already with this version and configuration: nothing is reloaded" if facts.digest else ""
+    return Choice(module_type=module_type, source=source, reason=reason)
 
 
 def _names(wanted: Wanted, source: Source | None) -> tuple[str, ...]:
