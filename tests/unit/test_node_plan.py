@@ -292,7 +292,7 @@ def test_ready_is_only_ever_said_of_a_driver_that_was_seen_loaded_and_published(
 @given(found=any_facts(), goal=st.sampled_from(["serve", "load", "absent", "stopped"]))
 def test_nothing_in_use_is_ever_removed_and_no_daemon_is_stopped_to_find_out(found: Facts, goal: str) -> None:
     plan = next_steps(found, wanted(goal=goal))
-    if isinstance(plan, Steps) and found.holders:
+    if isinstance(plan, Steps) and found.holders and found.loaded:  # with nothing loaded, an open device file holds nothing
         assert not [s for s in plan.steps if isinstance(s, steps.RemoveModule)]
         if goal != "stopped":
             assert not [s for s in plan.steps if isinstance(s, steps.StopDaemons)]
