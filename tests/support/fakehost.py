@@ -7,107 +7,23 @@ A container can be replaced (`new_container`), as a pod's restart does: /run/nvi
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import CommandFailed, InUse, Unavailable
-from driverforge_core.image import MODULE_SET_NAME, ImageFacts, ModuleSet
-from driverforge_core.kernel import KernelRelease
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.names import normalise
-from driverforge_core.osid import OsId
 from driverforge_node.driver import paths
-from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.ports import Holder, Host, LoadedModule, Mount, Result
+from support.fakefiles import FakeFiles, Fuse
+from support.fakeimage import DRIVER, RELEASE, write_image
 from support.tinyko import tiny_ko
 
-RELEASE = "6.1.0-50-cloud-amd64"
-DRIVER = "535.261.03"
 NODE = "/proc/1/root"
 CONTAINER_ID = "c" * 64
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
-KO_DEPENDS = {"nvidia": "i2c_core", "nvidia-uvm": "nvidia", "nvidia-modeset": "nvidia", "nvidia-peermem": "nvidia"}
-
-
-class Killed(BaseException):
-    """kill -9: nothing may catch it."""
-
-
-@dataclass
-class Fuse:
-    """Burns at every change that is made to the node; `changes` is how many more it lets through, None is any number."""
-
-    changes: int | None = None
-
-    def burn(self) -> None:
-        if self.changes is not None:
-            if self.changes == 0:
-                raise Killed
-            self.changes -= 1
-
-
-class FakeFiles(RootedFiles):
-    """`RootedFiles` with places: the longest prefix decides in which real folder a path lies, so mounts can be played."""
-
-    def __init__(self, places: dict[str, Path], fuse: Fuse, root: str = "/") -> None:
-        super().__init__(root, beneath="/nowhere")
-        self.places = places
-        self.fuse = fuse
-
-    def _outside(self, path: str) -> str:
-        whole = (self.root.rstrip("/") + path).rstrip("/") or "/"
-        place = max((p for p in self.places if whole == p or whole.startswith(p.rstrip("/") + "/")), key=len)
-        return str(self.places[place]) + whole[len(place.rstrip("/")) :]
-
-    def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        """Without the fsyncs: nothing here outlives the test, and they are most of its time."""
-        self.fuse.burn()
-        target = Path(self._outside(self.resolve(path)))
-        temporary = target.with_name(f".{target.name}.new")
-        temporary.write_bytes(data)
-        temporary.replace(target)
-
-    def write_in_place(self, path: str, data: bytes) -> None:
-        self.fuse.burn()
-        super().write_in_place(path, data)
-
-    def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
-        self.fuse.burn()
-        super().make_dirs(path, mode=mode)
-
-    def copy(self, source: str, target: str) -> None:
-        self.fuse.burn()
-        super().copy(source, target)
-
-    def symlink(self, target: str, link: str) -> None:
-        self.fuse.burn()
-        super().symlink(target, link)
-
-    def remove(self, path: str) -> None:
-        self.fuse.burn()
-        super().remove(path)
-
-    def remove_tree(self, path: str) -> None:
-        self.fuse.burn()
-        super().remove_tree(path)
-
-    def make_char_device(self, path: str, major: int, minor: int) -> None:
-        """mknod needs root: the file holds its numbers."""
-        self.fuse.burn()
-        target = Path(self.real(path))
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(f"{major}:{minor}")
-
-    def device_number(self, path: str) -> tuple[int, int] | None:
-        target = Path(self.real(path))
-        if not target.is_file() or ":" not in (text := target.read_text()):
-            return None
-        major, minor = text.split(":")
-        return int(major), int(minor)
 
 
 @dataclass
@@ -457,55 +373,3 @@ def write_in_tree(node: FakeNode, release: str = RELEASE) -> None:
         files.write_atomic(f"{base}/kernel/drivers/{name}.ko", tiny_ko([f"name={name}", "depends="]))
     files.write_atomic(f"{base}/modules.dep", "".join(f"kernel/drivers/{name}.ko:\n" for name in names).encode())
     files.write_atomic(f"{base}/modules.builtin", b"kernel/lib/crc32.ko\n")
-
-
-def write_modules(
-    files: FakeFiles,
-    folder: str,
-    *,
-    driver: str = DRIVER,
-    release: str = RELEASE,
-    module_type: str = "open",
-    parm: Sequence[str] = (),
-    trailer: bytes = b"",
-    names: Sequence[str] = tuple(KO_DEPENDS),
-) -> None:
-    """A module set as a build leaves it."""
-    files.make_dirs(folder)
-    digests = {}
-    for name in names:
-        entries = [f"version={driver}", f"depends={KO_DEPENDS[name]}", f"name={normalise(name)}", f"vermagic={release} SMP mod_unload"]
-        data = tiny_ko([*entries, *(f"parm={p}:" for p in parm)]) + trailer
-        files.write_atomic(f"{folder}/{name}.ko", data)
-        digests[f"{name}.ko"] = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    described = ModuleSet(
-        driver=DriverVersion(driver), module_type=module_type, kernel=KernelRelease.parse(release), arch="amd64", compiler="gcc 12",
-        modules=digests, signer="",
-    )  # fmt: skip
-    files.write_atomic(f"{folder}/{MODULE_SET_NAME}", described.to_json().encode())
-
-
-def write_image(
-    files: FakeFiles,
-    *,
-    driver: str = DRIVER,
-    release: str = RELEASE,
-    module_types: Sequence[str] = ("open",),
-    sources: Mapping[str, str] | None = None,
-    modules: bool = True,
-    firmware: bool = True,
-) -> None:
-    """An image's description with its module sets and its firmware, in the container's root."""
-    facts = ImageFacts(
-        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion(driver), payload="packages", module_types=tuple(module_types),
-        variant="jit" if sources else "precompiled", kernels=(KernelRelease.parse(release),) if modules else (),
-        sources=dict(sources or {}), firmware="/opt/driverforge/firmware" if firmware else "",
-    )  # fmt: skip
-    files.make_dirs("/opt/driverforge")
-    files.write_atomic(paths.IMAGE, facts.to_json().encode())
-    files.make_dirs("/dev")
-    for module_type in module_types if modules else ():
-        write_modules(files, f"{paths.MODULE_SETS}/{release}/{module_type}", driver=driver, release=release, module_type=module_type)
-    if firmware:
-        files.make_dirs(f"/opt/driverforge/firmware/nvidia/{driver}")
-        files.write_atomic(f"/opt/driverforge/firmware/nvidia/{driver}/gsp_tu10x.bin", b"firmware")

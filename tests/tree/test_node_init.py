@@ -5,16 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import tempfile
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from driverforge_core.errors import (
     CommandFailed,
@@ -34,20 +29,9 @@ from driverforge_node.driver.facts import Wanted
 from driverforge_node.driver.loop import Stopped, drive
 from driverforge_node.driver.observe import observe
 from driverforge_node.driver.session import exclusive, gate_for, wanted_state
-from driverforge_node.driver.supervise import PERSISTENCED, Supervised, note
-from support.fakehost import (
-    CONTAINER_ID,
-    DRIVER,
-    POD,
-    RELEASE,
-    FakeFiles,
-    FakeNode,
-    FakeProcess,
-    Killed,
-    fake_node,
-    write_image,
-    write_modules,
-)
+from support.fakefiles import FakeFiles
+from support.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
+from support.fakeimage import DRIVER, RELEASE, write_image, write_modules
 from support.tinyko import append_signature
 
 LOGGER = logging.getLogger("driverforge")
@@ -408,160 +392,3 @@ def test_disk_full_leaves_the_node_as_it_was(node: FakeNode) -> None:
     assert caught.value.details[-1] == "left on this node: nothing that was not there before"
     assert node.kernel.calls == []
     assert left_in_run(node) == []
-
-
-# --- daemons
-
-
-class Persistenced:
-    """nvidia-persistenced as it behaves: it forks away, writes its PID file and holds a device; or it fails."""
-
-    def __init__(self, node: FakeNode, *, fails: bool = False) -> None:
-        self.node, self.fails, self.starts = node, fails, 0
-        node.commands.daemons["nvidia-persistenced"] = self.start
-
-    def start(self) -> int:
-        self.starts += 1
-        child, pid = 9000 + 2 * self.starts, 9001 + 2 * self.starts
-        self.node.processes.ended[child] = 1 if self.fails else 0
-        folder = PERSISTENCED.pid_file.rpartition("/")[0]
-        self.node.files.make_dirs(folder)
-        self.node.files.make_dirs("/var/log")
-        if self.fails:
-            self.node.files.write_atomic(PERSISTENCED.log, b"nvidia-persistenced failed to initialize. Check syslog for more details.\n")
-        else:
-            self.node.processes.add(FakeProcess(pid=pid, command="nvidia-persistenced", holds=("/dev/nvidiactl",)))
-            self.node.files.write_atomic(PERSISTENCED.pid_file, f"{pid}\n".encode())
-        return child
-
-
-def test_persistenced_runs_with_the_driver_and_goes_before_it(node: FakeNode) -> None:
-    daemon = Persistenced(node)
-    seen: list[object] = []
-
-    def look(_: float) -> None:
-        if (status := node.text(paths.STATUS)) and probe.field(status, "phase") == "ready":
-            seen.append(json.loads(status)["daemons"])
-
-    node.clock.on_wait = look
-    assert init.run(arguments(), node.host) == 0
-    assert seen[-1] == [{"name": "nvidia-persistenced", "pid": 9003, "failures": 0, "problem": ""}]
-    assert daemon.starts == 1
-    assert node.processes.terminated == [9003]
-    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
-    assert left_in_run(node) == []
-
-
-def test_a_daemon_that_dies_is_started_again(node: FakeNode) -> None:
-    daemon = Persistenced(node)
-    node.clock.stop_at = node.clock.time + 60
-
-    def kill_once(_: float) -> None:
-        if daemon.starts == 1:
-            node.processes.running.pop(9003, None)
-
-    node.clock.on_wait = kill_once
-    assert init.run(arguments(), node.host) == 0
-    assert daemon.starts == 2
-
-
-def test_a_daemon_that_never_comes_up_is_reported_and_not_fatal(node: FakeNode) -> None:
-    daemon = Persistenced(node, fails=True)
-    node.clock.stop_at = node.clock.time + 120
-    problems: list[str] = []
-
-    def look(_: float) -> None:
-        if (status := node.text(paths.STATUS)) and (daemons := json.loads(status)["daemons"]):
-            problems.append(f"{json.loads(status)['phase']}: {daemons[0]['problem']}")
-
-    node.clock.on_wait = look
-    assert init.run(arguments(), node.host) == 0
-    assert problems[-1] == "ready: exit status 1: nvidia-persistenced failed to initialize. Check syslog for more details."
-    assert 3 <= daemon.starts <= 8  # ever less often
-
-
-def test_a_daemon_of_a_run_that_was_killed_is_no_user_and_is_stopped_for_a_reload(node: FakeNode) -> None:
-    wanted = ready(node)
-    Persistenced(node).start()
-    note(node.host, (Supervised(program=PERSISTENCED, pid=9003),))
-    assert observe(node.host, wanted).holders == ()
-    drive(node.host, replace(wanted, digest="another"))
-    assert node.processes.terminated == [9003]
-    assert node.text(paths.DIGEST) == "another\n"
-
-
-def test_a_daemon_that_does_not_end_stops_the_reload_before_anything_is_unloaded(node: FakeNode) -> None:
-    wanted = ready(node)
-    Persistenced(node).start()
-    note(node.host, (Supervised(program=PERSISTENCED, pid=9003),))
-    node.processes.stubborn.add(9003)
-    node.kernel.calls.clear()
-    with pytest.raises(CommandFailed, match="did not end within"):
-        drive(node.host, replace(wanted, digest="another"))
-    assert node.kernel.calls == []
-
-
-# --- plan∘apply: a run may be killed before any change it makes, any number of times
-
-
-def run_killed(node: FakeNode, wanted: Wanted, changes: int) -> None:
-    """A run that dies after so many changes, between two steps or within one; or ends."""
-    node.files.fuse.changes = changes
-    with suppress(Killed):
-        drive(node.host, wanted)
-    node.files.fuse.changes = None
-
-
-def end_state(node: FakeNode, wanted: Wanted) -> tuple[object, ...]:
-    """Everything of a node that another program can see."""
-    facts = observe(node.host, wanted)
-    return (
-        {name: (m.version, m.holders) for name, m in facts.loaded.items()},
-        *(facts.root, facts.daemons_status, facts.digest, facts.stamp, facts.devices_missing, facts.firmware_missing),
-        *(
-            facts.firmware_path,
-            facts.journal.firmware_path_before,
-            dict(facts.parameter_files),
-            sorted(node.mounts.made),
-            left_in_run(node),
-        ),
-    )
-
-
-RUNS = st.lists(
-    st.tuples(
-        st.sampled_from(["serve", "serve", "load", "stopped", "absent"]),
-        st.sampled_from(["a", "b"]),  # configuration digests
-        st.sampled_from([DRIVER, UPSTREAM]),
-        st.integers(min_value=0, max_value=90),  # changes until it is killed
-        st.booleans(),  # a new container comes next
-    ),
-    max_size=5,
-)
-
-
-def image_of(node: FakeNode, driver: str) -> None:
-    node.files.remove_tree("/opt")
-    write_image(node.files, driver=driver)
-
-
-@given(runs=RUNS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(runs: list[tuple[str, str, str, int, bool]]) -> None:
-    with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
-        node, fresh = fake_node(Path(name) / "node"), fake_node(Path(name) / "fresh")
-        for goal, digest, driver, changes, replaced in runs:
-            image_of(node, driver)
-            run_killed(node, Wanted(goal=goal, driver=driver, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest=digest), changes)
-            if replaced:
-                node.new_container()
-        image_of(node, DRIVER)
-        wanted = Wanted(goal="serve", driver=DRIVER, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest="a")
-        for each in (node, fresh):
-            drive(each.host, wanted)
-        assert end_state(node, wanted) == end_state(fresh, wanted)
-        for each in (node, fresh):
-            drive(each.host, replace(wanted, goal="stopped"))
-        assert end_state(node, wanted) == end_state(fresh, wanted)
-        assert left_in_run(node) == []
-        assert node.mounts.made == []

@@ -1,0 +1,85 @@
+"""Files of a fake node: real files in a folder, with places for mounts, device files without mknod, and a fuse for kills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverforge_node.host.files import RootedFiles
+
+
+class Killed(BaseException):
+    """kill -9: nothing may catch it."""
+
+
+@dataclass
+class Fuse:
+    """Burns at every change that is made to the node; `changes` is how many more it lets through, None is any number."""
+
+    changes: int | None = None
+
+    def burn(self) -> None:
+        if self.changes is not None:
+            if self.changes == 0:
+                raise Killed
+            self.changes -= 1
+
+
+class FakeFiles(RootedFiles):
+    """`RootedFiles` with places: the longest prefix decides in which real folder a path lies, so mounts can be played."""
+
+    def __init__(self, places: dict[str, Path], fuse: Fuse, root: str = "/") -> None:
+        super().__init__(root, beneath="/nowhere")
+        self.places = places
+        self.fuse = fuse
+
+    def _outside(self, path: str) -> str:
+        whole = (self.root.rstrip("/") + path).rstrip("/") or "/"
+        place = max((p for p in self.places if whole == p or whole.startswith(p.rstrip("/") + "/")), key=len)
+        return str(self.places[place]) + whole[len(place.rstrip("/")) :]
+
+    def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        """Without the fsyncs: nothing here outlives the test, and they are most of its time."""
+        self.fuse.burn()
+        target = Path(self._outside(self.resolve(path)))
+        temporary = target.with_name(f".{target.name}.new")
+        temporary.write_bytes(data)
+        temporary.replace(target)
+
+    def write_in_place(self, path: str, data: bytes) -> None:
+        self.fuse.burn()
+        super().write_in_place(path, data)
+
+    def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
+        self.fuse.burn()
+        super().make_dirs(path, mode=mode)
+
+    def copy(self, source: str, target: str) -> None:
+        self.fuse.burn()
+        super().copy(source, target)
+
+    def symlink(self, target: str, link: str) -> None:
+        self.fuse.burn()
+        super().symlink(target, link)
+
+    def remove(self, path: str) -> None:
+        self.fuse.burn()
+        super().remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        self.fuse.burn()
+        super().remove_tree(path)
+
+    def make_char_device(self, path: str, major: int, minor: int) -> None:
+        """mknod needs root: the file holds its numbers."""
+        self.fuse.burn()
+        target = Path(self.real(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(f"{major}:{minor}")
+
+    def device_number(self, path: str) -> tuple[int, int] | None:
+        target = Path(self.real(path))
+        if not target.is_file() or ":" not in (text := target.read_text()):
+            return None
+        major, minor = text.split(":")
+        return int(major), int(minor)

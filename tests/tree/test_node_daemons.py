@@ -1,0 +1,127 @@
+"""Daemons that go with a loaded driver, on a fake node: started, restarted, reported, told from users, stopped in time."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import CommandFailed
+from driverforge_node import probe
+from driverforge_node.commands import init
+from driverforge_node.driver import paths
+from driverforge_node.driver.facts import Wanted
+from driverforge_node.driver.loop import drive
+from driverforge_node.driver.observe import observe
+from driverforge_node.driver.session import wanted_state
+from driverforge_node.driver.supervise import PERSISTENCED, Supervised, note
+from support.fakehost import FakeNode, FakeProcess, fake_node
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = fake_node(tmp_path)
+    made.clock.stop_at = made.clock.time + 20  # SIGTERM, some supervision rounds after it is ready
+    return made
+
+
+def arguments(**given: object) -> argparse.Namespace:
+    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "json": False, **given})
+
+
+def ready(node: FakeNode) -> Wanted:
+    """Bring the node to Ready, as `init` does before it waits."""
+    wanted = wanted_state(node.host, "serve")
+    drive(node.host, wanted)
+    return wanted
+
+
+class Persistenced:
+    """nvidia-persistenced as it behaves: it forks away, writes its PID file and holds a device; or it fails."""
+
+    def __init__(self, node: FakeNode, *, fails: bool = False) -> None:
+        self.node, self.fails, self.starts = node, fails, 0
+        node.commands.daemons["nvidia-persistenced"] = self.start
+
+    def start(self) -> int:
+        self.starts += 1
+        child, pid = 9000 + 2 * self.starts, 9001 + 2 * self.starts
+        self.node.processes.ended[child] = 1 if self.fails else 0
+        folder = PERSISTENCED.pid_file.rpartition("/")[0]
+        self.node.files.make_dirs(folder)
+        self.node.files.make_dirs("/var/log")
+        if self.fails:
+            self.node.files.write_atomic(PERSISTENCED.log, b"nvidia-persistenced failed to initialize. Check syslog for more details.\n")
+        else:
+            self.node.processes.add(FakeProcess(pid=pid, command="nvidia-persistenced", holds=("/dev/nvidiactl",)))
+            self.node.files.write_atomic(PERSISTENCED.pid_file, f"{pid}\n".encode())
+        return child
+
+
+def test_persistenced_runs_with_the_driver_and_goes_before_it(node: FakeNode) -> None:
+    daemon = Persistenced(node)
+    seen: list[object] = []
+
+    def look(_: float) -> None:
+        if (status := node.text(paths.STATUS)) and probe.field(status, "phase") == "ready":
+            seen.append(json.loads(status)["daemons"])
+
+    node.clock.on_wait = look
+    assert init.run(arguments(), node.host) == 0
+    assert seen[-1] == [{"name": "nvidia-persistenced", "pid": 9003, "failures": 0, "problem": ""}]
+    assert daemon.starts == 1
+    assert node.processes.terminated == [9003]
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+    assert not node.files.exists(paths.STATE)
+
+
+def test_a_daemon_that_dies_is_started_again(node: FakeNode) -> None:
+    daemon = Persistenced(node)
+    node.clock.stop_at = node.clock.time + 60
+
+    def kill_once(_: float) -> None:
+        if daemon.starts == 1:
+            node.processes.running.pop(9003, None)
+
+    node.clock.on_wait = kill_once
+    assert init.run(arguments(), node.host) == 0
+    assert daemon.starts == 2
+
+
+def test_a_daemon_that_never_comes_up_is_reported_and_not_fatal(node: FakeNode) -> None:
+    daemon = Persistenced(node, fails=True)
+    node.clock.stop_at = node.clock.time + 120
+    problems: list[str] = []
+
+    def look(_: float) -> None:
+        if (status := node.text(paths.STATUS)) and (daemons := json.loads(status)["daemons"]):
+            problems.append(f"{json.loads(status)['phase']}: {daemons[0]['problem']}")
+
+    node.clock.on_wait = look
+    assert init.run(arguments(), node.host) == 0
+    assert problems[-1] == "ready: exit status 1: nvidia-persistenced failed to initialize. Check syslog for more details."
+    assert 3 <= daemon.starts <= 8  # ever less often
+
+
+def test_a_daemon_of_a_run_that_was_killed_is_no_user_and_is_stopped_for_a_reload(node: FakeNode) -> None:
+    wanted = ready(node)
+    Persistenced(node).start()
+    note(node.host, (Supervised(program=PERSISTENCED, pid=9003),))
+    assert observe(node.host, wanted).holders == ()
+    drive(node.host, replace(wanted, digest="another"))
+    assert node.processes.terminated == [9003]
+    assert node.text(paths.DIGEST) == "another\n"
+
+
+def test_a_daemon_that_does_not_end_stops_the_reload_before_anything_is_unloaded(node: FakeNode) -> None:
+    wanted = ready(node)
+    Persistenced(node).start()
+    note(node.host, (Supervised(program=PERSISTENCED, pid=9003),))
+    node.processes.stubborn.add(9003)
+    node.kernel.calls.clear()
+    with pytest.raises(CommandFailed, match="did not end within"):
+        drive(node.host, replace(wanted, digest="another"))
+    assert node.kernel.calls == []
