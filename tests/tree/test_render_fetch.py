@@ -75,7 +75,7 @@ def test_install_takes_what_is_missing_and_leaves_what_is_there(bench: Bench) ->
     assert done.returncode == 0, done.stderr
     assert bench.calls("get") == ["kmod", "python3"]
     assert bench.calls("install") == ["kmod_1.deb", "python3_1.deb"]
-    assert "2 of 2 packages to download" in done.stdout
+    assert "2 of 2 packages to download, 0 MiB\n" in done.stdout
 
 
 def test_nothing_is_installed_when_everything_is_there(bench: Bench) -> None:
