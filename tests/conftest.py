@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from support.oldpython import needs_newer_python
 
@@ -20,6 +21,10 @@ _ignored: list[str] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: long; runs only with hack/test --full (DRIVERFORGE_FULL=1)")
+    # no deadline: a busy machine is no defect; the same examples every time in CI, new ones on a developer's machine
+    full = os.environ.get(FULL) == "1"
+    settings.register_profile("driverforge", max_examples=400 if full else 40, deadline=None, derandomize=not full and "CI" in os.environ)
+    settings.load_profile("driverforge")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
