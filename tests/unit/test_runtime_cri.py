@@ -83,7 +83,7 @@ class Peer:
     def send(self, data: bytes) -> None:
         for event in self.protocol.receive_data(data) if data else ():
             if isinstance(event, h2.events.RequestReceived):
-                self.paths[event.stream_id] = dict(event.headers)[":path"].rpartition("/")[2]
+                self.paths[event.stream_id] = {str(name): str(value) for name, value in event.headers}[":path"].rpartition("/")[2]
             elif isinstance(event, h2.events.DataReceived):
                 self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
             elif isinstance(event, h2.events.StreamEnded):

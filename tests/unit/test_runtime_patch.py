@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.runtime.containerd import CRI, RUNTIMES, Handler, check_effective, effective_changes, patched, undo
-from driverforge_node.runtime.document import REMOVED, Change, dotted, edit, leaves, lookup
+from driverforge_node.runtime.document import Change, dotted, edit, leaves, lookup, table_at
 
 HANDLERS = (
     Handler(name="nvidia", binary="/t/nvidia-container-runtime"),
@@ -24,8 +24,7 @@ PREFIX = 'plugins."io.containerd.grpc.v1.cri"'
 def seen(data: bytes) -> dict[str, object]:
     """A model of what containerd 1.6 makes of a file: its own table of runtimes is replaced by the file's as a whole."""
     config = tomllib.loads(data.decode())
-    runtimes = lookup(config, RUNTIMES)
-    if runtimes is REMOVED or runtimes == {}:
+    if not table_at(config, RUNTIMES, NAME):
         inner = config
         for key in RUNTIMES[:-1]:
             inner = inner.setdefault(key, {})
@@ -41,7 +40,7 @@ def test_debians_file_keeps_its_bytes_and_gets_runc_written_down() -> None:
     before = f'version = 2\n\n[plugins]\n  [{PREFIX}]\n    [{PREFIX}.cni]\n      bin_dir = "/usr/lib/cni" # Debian\n'
     after = apply(before.encode()).decode()
     assert after.startswith(before)
-    runtimes = lookup(tomllib.loads(after), RUNTIMES)
+    runtimes = table_at(tomllib.loads(after), RUNTIMES, NAME)
     assert runtimes == {
         "runc": {"runtime_type": "io.containerd.runc.v2"},
         "nvidia": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "/t/nvidia-container-runtime"}},
@@ -62,14 +61,14 @@ def test_a_default_runtime_that_is_no_runc_is_no_model() -> None:
     text = f'version = 2\n[{PREFIX}.containerd]\ndefault_runtime_name = "kata"\n'
     text += f'[{PREFIX}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\npod_annotations = ["x"]\n'
     config = tomllib.loads(apply(text.encode()).decode())
-    assert "pod_annotations" not in lookup(config, (*RUNTIMES, "nvidia"))
-    assert set(lookup(config, RUNTIMES)) == {"kata", "nvidia", "nvidia-cdi"}
+    assert "pod_annotations" not in table_at(config, (*RUNTIMES, "nvidia"), NAME)
+    assert set(table_at(config, RUNTIMES, NAME)) == {"kata", "nvidia", "nvidia-cdi"}
 
 
 def test_no_file_at_all_becomes_a_whole_one() -> None:
     config = tomllib.loads(apply(b"").decode())
     assert config["version"] == 2
-    assert set(lookup(config, RUNTIMES)) == {"runc", "nvidia", "nvidia-cdi"}
+    assert set(table_at(config, RUNTIMES, NAME)) == {"runc", "nvidia", "nvidia-cdi"}
 
 
 def test_a_file_that_has_the_handlers_is_not_touched() -> None:
@@ -146,14 +145,14 @@ def test_a_handler_that_somebody_changed_stays_whole_and_is_named() -> None:
     undone = undo(original, written, theirs, NAME)
     assert undone.kept == ((*RUNTIMES, "nvidia-cdi", "options", "BinaryName"),)
     # with a table of runtimes in the file, runc has to be in it
-    assert set(lookup(tomllib.loads(undone.data.decode()), RUNTIMES)) == {"nvidia-cdi", "runc"}
+    assert set(table_at(tomllib.loads(undone.data.decode()), RUNTIMES, NAME)) == {"nvidia-cdi", "runc"}
 
 
 def test_runc_stays_beside_a_runtime_that_was_added_since() -> None:
     original = b"version = 2\n"
     written = apply(original)
     theirs = written + f'[{PREFIX}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'.encode()
-    assert set(lookup(tomllib.loads(undo(original, written, theirs, NAME).data.decode()), RUNTIMES)) == {"kata", "runc"}
+    assert set(table_at(tomllib.loads(undo(original, written, theirs, NAME).data.decode()), RUNTIMES, NAME)) == {"kata", "runc"}
 
 
 def test_a_file_that_was_not_there_keeps_only_what_others_added() -> None:
