@@ -96,7 +96,7 @@ def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(node: 
         assert run(guest, f"{loads}; true") == before
         status, message, _ = refused(guest, "driverctl unload")
         assert status == 75
-        assert "another instance serves this node's driver: PID" in message
+        assert f"error: the NVIDIA driver {kmods.MOCK_VERSION} is in use\n  | process {holder} (sleep, container" in message
 
         # idle: nothing is left
         assert run(guest, "kill $(pgrep -x sleep); stop; left").endswith(f"init ended with 0\n{NOTHING}")
