@@ -19,7 +19,8 @@ from driverforge_build.matrix import Cell, load_matrix
 from driverforge_build.plan import Plan, Published
 from driverforge_build.render.bake import local_reference, target_name
 from driverforge_build.render.context import Context
-from driverforge_build.render.generate import check_named, contexts_of, write_all
+from driverforge_build.render.generate import contexts_of, write_all
+from driverforge_build.select import check_named
 from driverforge_build.select import select as select_cells
 from driverforge_build.verdict import Judge, State
 from driverforge_core.errors import TemporaryFailure, UsageError
@@ -62,7 +63,7 @@ def prepare(request: BuildRequest) -> Prepared:
     cells = select_cells(plans.all_cells(matrix, lock), select=request.select, skip=request.skip)
     known = {cell.os.id for cell in cells}
     check_named("--base", request.bases, known)
-    check_named("--mirror", {key.partition("/")[0] for key in request.mirrors}, known)
+    check_named("--mirror", request.mirrors, known)
     judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(request.lock))
     plan = plans.make_plan(cells, judge, _published(request, lock))
     due = plan.to_build()

@@ -57,6 +57,16 @@ def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
     )
 
 
+def check_named(option: str, names: Iterable[str], known: Iterable[str]) -> None:
+    """Raises UsageError when an option names an OS that no selected cell is of; `--mirror` may name OS/SUITE."""
+    stray = sorted({name.partition("/")[0] for name in names} - set(known))
+    if stray:
+        raise UsageError(
+            f"{option} names {', '.join(stray)}, and no selected cell is of that OS",
+            resolution=f"write one of {', '.join(sorted(set(known)))}",
+        )
+
+
 def near_ids(glob: str, keys: Sequence[str], count: int = SHOWN) -> tuple[str, ...]:
     """The ids that resemble a glob most, best first."""
     text = glob.replace("*", "").lower()

@@ -227,6 +227,15 @@ def test_plan_reads_the_verdicts_off_the_lock(site: Site) -> None:
     assert "warning (3 cells): branch 535 is past its end of life, 2026-06 (a page)" in told
 
 
+@pytest.mark.parametrize("stray", ["debain12", "debain12/bookworm-security"])
+def test_a_mirror_of_an_os_that_the_matrix_has_not(site: Site, stray: str) -> None:
+    status, told = site.run("lock", "--mirror", f"{stray}=http://127.0.0.1:9")
+    assert status == 64
+    assert "--mirror names debain12" in told
+    assert "debian12" in told.replace("debain12", "")
+    assert not site.lock.exists()
+
+
 def test_plan_without_a_lock_names_the_command(site: Site) -> None:
     status, told = site.run("plan")
     assert status == 65

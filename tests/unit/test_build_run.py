@@ -15,7 +15,7 @@ from driverforge_build.engine.ports import BuildJob, Progress
 from driverforge_build.engine.runner import CellReport, Result, build_all
 from driverforge_build.matrix import load_matrix
 from driverforge_build.plan import Plan, Planned
-from driverforge_build.render.generate import check_named
+from driverforge_build.select import check_named
 from driverforge_build.verdict import State, Verdict
 from driverforge_core.errors import CommandFailed, UsageError
 from support.fakeengine import FakeEngine

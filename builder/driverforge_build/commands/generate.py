@@ -45,7 +45,8 @@ def command(
     from driverforge_build.matrix import load_matrix
     from driverforge_build.plan import all_cells
     from driverforge_build.render.bake import target_name
-    from driverforge_build.render.generate import BAKE_FILE, check_named, contexts_of, renderable, write_all
+    from driverforge_build.render.generate import BAKE_FILE, contexts_of, renderable, write_all
+    from driverforge_build.select import check_named
     from driverforge_build.select import select as select_cells
 
     matrix, lock = load_matrix(matrix_path), locks.load(lock_path)

@@ -65,8 +65,10 @@ def command(
     from driverforge_build.discover.survey import Settings, survey
     from driverforge_build.discover.targets import wanted_targets
     from driverforge_build.matrix import load_matrix
+    from driverforge_build.select import check_named
 
     matrix = load_matrix(matrix_path)
+    check_named("--mirror", mirrors, [row.id for row in matrix.rows])
     targets = wanted_targets(matrix, select=select, skip=skip)
     earlier = locks.load(lock_path) if lock_path.exists() else locks.Lock()
     settings = Settings(

@@ -11,7 +11,7 @@ from driverforge_build.matrix import Cell
 from driverforge_build.render.bake import bake_text
 from driverforge_build.render.context import Context, context_of, write_context
 from driverforge_build.render.spec import image_specs
-from driverforge_core.errors import StorageFailed, UsageError
+from driverforge_core.errors import StorageFailed
 
 BAKE_FILE = "docker-bake.json"
 
@@ -19,16 +19,6 @@ BAKE_FILE = "docker-bake.json"
 def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[Cell, ...]:
     """The cells to render: not excluded by the matrix and, where the user named none, of an OS and architecture in the lock."""
     return tuple(cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch)))
-
-
-def check_named(option: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises UsageError when an option names an OS that no selected cell is of."""
-    stray = sorted(set(names) - set(known))
-    if stray:
-        raise UsageError(
-            f"{option} names {', '.join(stray)}, and no selected cell is of that OS",
-            resolution=f"write one of {', '.join(sorted(set(known)))}",
-        )
 
 
 def contexts_of(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str], lock_path: Path) -> tuple[Context, ...]:
