@@ -6,14 +6,16 @@ say so. Module folders hold `.ko` files, stripped, and nothing else.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_core.errors import CommandFailed
+from driverforge_core.errors import CommandFailed, Unavailable
 from support import cache
+from support.engine import Engine, debian_base
 from support.kernels import Kernel
 from support.process import require, run
 
@@ -31,30 +33,53 @@ class SigningKey:
     certificate: Path  # PEM
 
 
-def build(source: Path, kernel: Kernel, *, variables: Mapping[str, str] | None = None) -> Path:
-    """Compile the modules of a folder; returns a cached folder of stripped .ko files."""
-    require("make", "strip", kernel.compiler)
+def build(source: Path, kernel: Kernel, *, variables: Mapping[str, str] | None = None, engine: Engine | None = None) -> Path:
+    """Compile the modules of a folder; returns a cached folder of stripped .ko files.
+
+    A kernel of a newer Debian needs its compiler and C library: it is compiled for in a container of `engine`.
+    """
+    native = shutil.which(kernel.compiler) is not None
+    if not native and engine is None:
+        raise Unavailable(f"{kernel.compiler}, which made kernel {kernel.release}, is not here, and there is no engine to compile in")
     chosen = dict(variables or {})
-    compiler = run(kernel.compiler, "--version").stdout.splitlines()[0]
+    compiler = run(kernel.compiler, "--version").stdout.splitlines()[0] if native else f"{kernel.compiler} of {kernel.suite}"
     inputs = {"source": cache.digest(source), "kernel": kernel.release, "headers": kernel.version, "cc": compiler, "variables": chosen}
-    return cache.cached(f"kmods-{source.name}", inputs, lambda folder: _compile(source, kernel, chosen, folder))
+    return cache.cached(f"kmods-{source.name}", inputs, lambda folder: _compile(source, kernel, chosen, folder, None if native else engine))
 
 
-def _compile(source: Path, kernel: Kernel, variables: Mapping[str, str], target: Path) -> None:
-    with tempfile.TemporaryDirectory(prefix="driverforge-kmod-") as name:
+def _compile(source: Path, kernel: Kernel, variables: Mapping[str, str], target: Path, engine: Engine | None) -> None:
+    with tempfile.TemporaryDirectory(prefix="driverforge-kmod-", dir="/var/tmp") as name:
         work = Path(name) / source.name
         shutil.copytree(source, work)
         # 6.12's headers hold a vmlinux for BTF: without pahole every module build ends in "pahole: not found"
-        words = [f"M={work}", "CONFIG_DEBUG_INFO_BTF_MODULES=", *(f"{name}={value}" for name, value in variables.items())]
-        run("make", "-s", "-C", kernel.build, *words, "modules")
+        words = [f"M={work}", "CONFIG_DEBUG_INFO_BTF_MODULES=", *(f"{key}={value}" for key, value in variables.items())]
+        make = ["make", "-s", "-C", str(kernel.build), *words, "modules"]
+        script = f"{shlex.join(make)} && strip --strip-debug {shlex.quote(str(work))}/*.ko"
+        if engine is None:
+            require("make", "strip")
+            run("sh", "-c", script)
+        else:
+            volumes = ["--volume", f"{kernel.headers}:{kernel.headers}:ro", "--volume", f"{name}:{name}"]
+            engine.docker("run", "--rm", "--network", "none", *volumes, _toolchain(engine, kernel), "sh", "-c", script)
         for module in sorted(work.glob("*.ko")):
-            run("strip", "--strip-debug", module)
             shutil.copy(module, target)
 
 
-def fakegpu(kernel: Kernel) -> Path:
+def _toolchain(engine: Engine, kernel: Kernel) -> str:
+    """An image with the compiler of a kernel, from the kernel's own suite."""
+    name = f"driverforge-bench/{kernel.suite}-{kernel.compiler}"
+    base = debian_base(engine, kernel.suite.partition("-")[0])
+    # objtool needs libelf, whose package has another name in each suite; its -dev package has not
+    install = f"apt-get update && apt-get install -y --no-install-recommends {kernel.compiler} make libelf-dev"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "Dockerfile").write_text(f"FROM {base}\nRUN {install}\n")
+        engine.docker("buildx", "build", "--network", engine.network, "--load", "--tag", name, folder)
+    return name
+
+
+def fakegpu(kernel: Kernel, engine: Engine | None = None) -> Path:
     """The folder with fakegpu.ko. Guests need GPU_MEMORY on their command line and pass GPU_PARAMETERS to modprobe."""
-    return build(_SOURCES / "fakegpu", kernel)
+    return build(_SOURCES / "fakegpu", kernel, engine=engine)
 
 
 def mock(kernel: Kernel, version: str = MOCK_VERSION) -> Path:

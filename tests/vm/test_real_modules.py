@@ -36,10 +36,6 @@ CYCLE = f"""
 """
 
 
-def _files(kernel: Kernel, modules: Path) -> dict[str, Path | bytes | str]:
-    return {"/m": modules, "/gpu": kmods.fakegpu(kernel)}
-
-
 def _check(result: GuestResult, version: str) -> None:
     output = result.ok()
     assert f"version {version}\n" in output
@@ -60,6 +56,7 @@ class Built:
     kernel: Kernel
     driver: str
     modules: Path
+    fakegpu: Path
 
 
 @functools.cache
@@ -71,12 +68,13 @@ def _built(target: Target) -> Built:
         raise
     except Unavailable:
         kernel = kernels.newest(target.series)
-        return Built(kernel, nvidia_modules.version(target.branch), nvidia_modules.build(target.branch, kernel))
+        return Built(kernel, nvidia_modules.version(target.branch), nvidia_modules.build(target.branch, kernel), kmods.fakegpu(kernel))
     try:
         image = realimage.build(engine, target)
+        kernel = kernels.of(image.kernel)
+        return Built(kernel, image.driver, image.modules, kmods.fakegpu(kernel, engine))
     finally:
         engine.stop()
-    return Built(kernels.of(image.kernel), image.driver, image.modules)
 
 
 # compiles for minutes when neither the cache nor the engine tier has done it
@@ -96,7 +94,7 @@ def booted(machine: Machine, built: Built) -> Machine:
 
 
 def test_load_in_use_and_unload(booted: Machine, built: Built) -> None:
-    _check(once(booted, CYCLE, files=_files(built.kernel, built.modules)), built.driver)
+    _check(once(booted, CYCLE, files={"/m": built.modules, "/gpu": built.fakegpu}), built.driver)
 
 
 def test_without_a_gpu_the_driver_says_so_and_stays_out(booted: Machine, built: Built) -> None:
@@ -124,4 +122,4 @@ def test_the_other_combinations(machine: Machine, branch: str, series: str) -> N
     kernel = kernels.newest(series)
     modules = nvidia_modules.build(branch, kernel)
     other = replace(machine, image=kernels.image(kernel.release))
-    _check(once(other, CYCLE, files=_files(kernel, modules)), nvidia_modules.version(branch))
+    _check(once(other, CYCLE, files={"/m": modules, "/gpu": kmods.fakegpu(kernel)}), nvidia_modules.version(branch))
