@@ -137,6 +137,53 @@ def test_problems_of_rows_and_between_rows_come_together() -> None:
     ]
 
 
+MANY = """\
+extends: builtin
+{keep}
+sistems: []
+systems:
+  - id: debian12
+    drivers:
+      - id: '535'
+        module_type: [open]
+      - id: '580'
+        module_types: [opn]
+        branch: '999'
+        branch: '999'
+      - version: 580.1.1
+  - name: the first without an id
+  - name: the second
+  - id: debian13
+\tmirror: site
+    drivers:
+      - id: '535'
+        branch: '998'
+"""
+
+
+@pytest.mark.parametrize("keep", ["#", "keep: {systems: [debian12], branches: ['535']}", "keep: {branches: ['5*']}"])
+def test_no_mistake_hides_another_or_makes_one_up(keep: str) -> None:
+    found = problems(MANY.format(keep=keep))
+    assert [problem.partition(";")[0] for problem in found if "`keep`" not in problem] == [
+        "3: unknown key 'sistems'",
+        "8: unknown key 'module_type'",
+        "10: module_types: 'opn' is not allowed",
+        "11: systems debian12 drivers 580: no row '999' in `branches`",
+        "12: 'branch' a second time (first in line 11)",
+        "13: 'id' is missing",
+        "14: 'id' is missing",
+        "15: 'id' is missing",
+        "17: a tab",
+        "17: mirror: 'site' is not a URL",
+        "20: systems debian13 drivers 535: no row '998' in `branches`",
+    ]
+
+
+def test_keep_that_leaves_a_row_of_the_file_no_driver_says_so() -> None:
+    text = "keep: {branches: ['470']}\nsystems: [{id: debian13, mirror: 'http://mirror.site'}]\n"
+    assert [problem.partition(";")[0] for problem in problems(EXTENDS + text)] == ["2: `keep` leaves systems debian13 no driver"]
+
+
 def test_an_empty_file_says_how_to_begin() -> None:
     assert problems("") == ["1: the file is empty; write `extends: builtin` to start from the shipped catalogue"]
     assert problems("[]")[0].startswith("1: a list at the top; write KEY: lines (extends, keep")

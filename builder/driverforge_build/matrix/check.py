@@ -9,11 +9,22 @@ from typing import TypeVar
 
 from driverforge_build.matrix.globs import Predicate, matching
 from driverforge_build.matrix.merge import near, row_id
-from driverforge_build.matrix.model import Branch, DriverRow, Exclusion, KernelLine, OsRange, OsRow, Probe, Row, Section
-from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Table
+from driverforge_build.matrix.model import (
+    Branch,
+    DriverRow,
+    Exclusion,
+    KernelLine,
+    OsRange,
+    OsRow,
+    Probe,
+    Row,
+    Section,
+    is_branch,
+)
+from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
 from driverforge_core.osid import OsId
 
-__all__ = ["Names", "Parsed", "Predicate", "RowT", "duplicate_ids", "references"]
+__all__ = ["Names", "Parsed", "Predicate", "RowT", "duplicate_ids", "references", "unknown_branches"]
 
 RowT = TypeVar("RowT", bound=Row)
 Parsed = dict[Section, list[Row | None]]  # None where the row is not valid by itself
@@ -77,6 +88,19 @@ def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> lis
     return problems
 
 
+def unknown_branches(systems: Iterable[Node], known: tuple[str, ...]) -> list[Problem]:
+    """Problems of drivers whose branch has no row, also where something else in the row of the OS is wrong."""
+    problems: list[Problem] = []
+    for system in systems:
+        drivers = system.items.get("drivers") if isinstance(system, Table) else None
+        for item in drivers.items if isinstance(drivers, Listing) else ():
+            branch = item.items.get("branch") if isinstance(item, Table) else None
+            if isinstance(item, Table) and isinstance(branch, Scalar) and is_branch(branch.text) and branch.text not in known:
+                say = _speaker(item, f"systems {row_id(system)} drivers {row_id(item)}", problems)
+                say("branch", f"no row {branch.text!r} in `branches`{near(branch.text, known)}")
+    return problems
+
+
 def _speaker(node: Table, who: str, problems: list[Problem]) -> _Say:
     def say(key: str, text: str) -> None:
         mark = node.keys.get(key, node.mark)
@@ -133,9 +157,7 @@ def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem
     for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True):
         line_say = _speaker(item, f"{who} drivers {driver.id}", problems)
         _driver(driver, row, repositories, line_say)
-        if driver.branch not in branches.names.branches:
-            line_say("branch", f"no row {driver.branch!r} in `branches`{near(driver.branch, branches.names.branches)}")
-        elif driver.branch in branches.rows:
+        if driver.branch in branches.rows:
             branch = branches.rows[driver.branch]
             _driver_in_branch(driver, branch, line_say)
             if not _offered(row.id, branch, branches.names.like):

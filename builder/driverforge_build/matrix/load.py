@@ -7,7 +7,7 @@ run tells all; what the missing line would make wrong is then not told.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,11 +78,22 @@ def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
         section: [validated(MODELS[section], item, item.mark, problems, complete=whole) for item in rows.items]
         for section, rows in kept.items()
     }
+    # `keep` may leave out drivers of a row that the file has: what is wrong in them is told all the same
+    written = [item for item in resolved[Section.SYSTEMS].items if item.mark.file == name]
+    for item in written:
+        validated(OsRow, item, item.mark, problems, complete=whole)
     if whole:
-        problems += check.references(parsed, kept, check.Names.of(resolved, like))
+        names = check.Names.of(resolved, like)
+        problems += check.unknown_branches((*kept[Section.SYSTEMS].items, *map(_written_drivers, written)), names.branches)
+        problems += check.references(parsed, kept, names)
     if problems:
         raise _input_error(name, problems)
     return _matrix(path or Path(name), parsed, kept)
+
+
+def _written_drivers(row: Node) -> Node:
+    """A row with those drivers only that the same file has."""
+    return _with_drivers(row, lambda driver: driver.mark.file == row.mark.file)
 
 
 def _resolved(sections: dict[Section, Listing], problems: list[Problem], like: dict[str, str]) -> dict[Section, Listing]:
@@ -157,17 +168,32 @@ def _kept(document: Table | None, sections: dict[Section, Listing], problems: li
         ]
     wanted, branches = glob_set(keep.systems), glob_set(keep.branches)
     systems = sections[Section.SYSTEMS]
-    rows = [_with_branches(item, branches) for item in systems.items if wanted(row_id(item) or "") or row_id(item) in named]
-    left = [item for item in rows if _has_drivers(item) or row_id(item) in named]
+    left = []
+    for item in systems.items:
+        name = row_id(item)
+        row = _with_drivers(item, lambda driver: _is_kept(driver, branches))
+        if name is not None and name not in named and not (wanted(name) and _has_drivers(row)):
+            continue
+        if _has_drivers(item) and not _has_drivers(row):
+            text = f"`keep` leaves systems {name} no driver; add a branch of it to `branches`, or take the row out of `systems`"
+            problems.append(Problem(mark=node.keys.get("branches", node.mark), text=text))
+            row = item
+        left.append(row)
     return {**sections, Section.SYSTEMS: Listing(items=tuple(left), mark=systems.mark)}
 
 
-def _with_branches(row: Node, wanted: check.Predicate) -> Node:
+def _with_drivers(row: Node, wanted: Callable[[Node], bool]) -> Node:
     drivers = row.items.get("drivers") if isinstance(row, Table) else None
     if not isinstance(row, Table) or not isinstance(drivers, Listing):
         return row
-    kept = [item for item in drivers.items if not isinstance(item, Table) or wanted(_text(item.items.get("branch")))]
-    return Table(items={**row.items, "drivers": Listing(items=tuple(kept), mark=drivers.mark)}, keys=row.keys, mark=row.mark)
+    kept = tuple(item for item in drivers.items if wanted(item))
+    return Table(items={**row.items, "drivers": Listing(items=kept, mark=drivers.mark)}, keys=row.keys, mark=row.mark)
+
+
+def _is_kept(driver: Node, wanted: check.Predicate) -> bool:
+    """Whether `keep` keeps a driver; one without a branch stays, to be told."""
+    branch = _text(driver.items.get("branch")) if isinstance(driver, Table) else ""
+    return not branch or wanted(branch)
 
 
 def _has_drivers(row: Node) -> bool:

@@ -34,24 +34,30 @@ def merge(below: Node, above: Node, problems: list[Problem]) -> Node:
             items[key] = merge(items[key], value, problems) if key in items else without_removals(value, problems)
             keys[key] = above.keys[key]
         return Table(items=items, keys=keys, mark=above.mark)
-    if is_rows(below) and is_rows(above):
+    # a row that lacks its id is told by validation; it does not turn the rows beside it into new ones
+    if is_rows(below) and isinstance(above, Listing) and any(isinstance(item, Table) for item in above.items):
         assert isinstance(below, Listing)
-        assert isinstance(above, Listing)
         return merge_rows(below, above, problems)
     return without_removals(above, problems)
 
 
 def merge_rows(below: Listing, above: Listing, problems: list[Problem]) -> Listing:
-    rows = {row_id(item): item for item in below.items}
+    """`above` laid over `below`, row by row; rows without an id, of either, stay each for itself."""
+    rows: dict[str | int, Node] = {_row_key(item): item for item in below.items}
     for item in above.items:
-        name = row_id(item)
+        name = _row_key(item)
         if _removes(item, problems):
             if name not in rows:
-                problems.append(_nothing_to_remove(item, rows))
+                problems.append(_nothing_to_remove(item, map(row_id, below.items)))
             rows.pop(name, None)
         else:
             rows[name] = merge(rows[name], item, problems) if name in rows else _new_row(item, problems)
     return Listing(items=tuple(rows.values()), mark=above.mark)
+
+
+def _row_key(item: Node) -> str | int:
+    name = row_id(item)
+    return id(item) if name is None else name
 
 
 def _new_row(item: Node, problems: list[Problem]) -> Node:

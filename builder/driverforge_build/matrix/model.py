@@ -97,7 +97,8 @@ PciRange = Annotated[
     AfterValidator(_range),
 ]
 Month = Annotated[str, _rule(r"[0-9]{4}-[0-9]{2}", "is not a month; write YYYY-MM"), AfterValidator(_month)]
-BranchNumber = Annotated[str, _rule(r"[1-9][0-9]{2}", "is not a driver branch; write its number, e.g. 550")]
+_BRANCH = r"[1-9][0-9]{2}"
+BranchNumber = Annotated[str, _rule(_BRANCH, "is not a driver branch; write its number, e.g. 550")]
 Glob = Annotated[str, _rule(r"[A-Za-z0-9._+*?\[\]{},-]+", "is not a glob; write letters, digits, '.', '-', '*', '?', '[...]', '{a,b}'")]
 
 Archs = Annotated[tuple[Arch, ...], Field(min_length=1), AfterValidator(_unique)]
@@ -106,6 +107,11 @@ Variants = Annotated[tuple[Variant, ...], Field(min_length=1), AfterValidator(_u
 Packages = Annotated[tuple[Package, ...], AfterValidator(_unique)]
 RowIds = Annotated[tuple[RowId, ...], AfterValidator(_unique)]
 Globs = tuple[Glob, ...]
+
+
+def is_branch(text: str) -> bool:
+    """Whether a text is the number of a branch by its form."""
+    return re.fullmatch(_BRANCH, text) is not None
 
 
 def filled(texts: Iterable[str], **values: str) -> tuple[str, ...]:

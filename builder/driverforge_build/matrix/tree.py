@@ -159,8 +159,21 @@ def _without_tabs(text: str, file: str) -> tuple[str, list[Problem]]:
     for number, line in enumerate(lines, 1):
         if "\t" in line:
             problems.append(Problem(mark=Mark(file=file, line=number), text="a tab; indent and separate with spaces"))
-            lines[number - 1] = line.replace("\t", "  ")
+            rest = line.lstrip(" \t")
+            indent = line[: len(line) - len(rest)]
+            column = _column(rest, lines[: number - 1]) if "\t" in indent else len(indent)
+            lines[number - 1] = " " * column + rest.replace("\t", "  ")
     return "\n".join(lines), problems
+
+
+def _column(rest: str, above: list[str]) -> int:
+    """Where a line that a tab indents was most likely meant to begin: beside the row or the key above it."""
+    row = rest.startswith("- ")
+    for line in reversed(above):
+        start = re.match(r" *(- +)*", line)
+        if start and line.strip() and (not row or "-" in start[0]):
+            return start[0].index("-") if row else start.end() + 2 * line.rstrip().endswith(":")
+    return 2
 
 
 def _blamed_line(error: yaml.MarkedYAMLError) -> int:

@@ -19,7 +19,11 @@ def validated(model: type[Row], node: Node, mark: Mark, problems: list[Problem],
     try:
         return model.model_validate(plain(node))
     except ValidationError as error:
-        for details in error.errors(include_url=False):
+        found = error.errors(include_url=False)
+        nameless = {details["loc"][:-1] for details in found if details["type"] == "missing" and details["loc"][-1] == "id"}
+        for details in found:
+            if details["type"] == "missing" and details["loc"][-1] != "id" and details["loc"][:-1] in nameless:
+                continue  # with its id the row may take these from a row below it
             place = _place(model, node, mark, details["loc"])
             # pydantic counts the valid entries of a list: one with only wrong entries is not short, they are told one by one
             follows = details["type"] == "too_short" and isinstance(place.node, Listing) and bool(place.node.items)
@@ -83,7 +87,7 @@ def _explain(details: ErrorDetails, place: _Place) -> str:
         return f"unknown key {name!r}{near(name, place.owner.model_fields)}"
     if kind == "missing":
         field = place.owner.model_fields[name].description or "see the documentation"
-        return f"{name!r} is missing; write `{name}:` ({field[0].lower()}{field[1:].rstrip('.')})"
+        return f"{name!r} is missing; write `{name}:` ({_inside(field)})"
     if kind == "literal_error":
         words = [word.strip("'\" ") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
         return f"{name}: {_said(node)} is not allowed{near(_said(node), words)}"
@@ -94,6 +98,12 @@ def _explain(details: ErrorDetails, place: _Place) -> str:
     if kind == "value_error":
         return f"{name}: {context['error']}"
     return f"{name}: {_said(node)}: {details['msg'][0].lower()}{details['msg'][1:]}"
+
+
+def _inside(sentence: str) -> str:
+    """A sentence as part of another: 'Base image.' is 'base image', 'ID and VERSION_ID' stays."""
+    start = sentence[:1] if sentence[:2].isupper() else sentence[:1].lower()
+    return start + sentence[1:].rstrip(".")
 
 
 def _said(node: Node) -> str:
