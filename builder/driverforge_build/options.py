@@ -81,8 +81,20 @@ def mirror_option(function: F) -> F:
     )(function)
 
 
+def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A click callback: an address with a scheme is what people paste first."""
+    if value is not None and "://" in value:
+        raise click.BadParameter(f"{value!r} has a scheme; write HOST[:PORT]/PATH without it: {value.partition('://')[2]}")
+    return value
+
+
 def registry_option(function: F) -> F:
-    return click.option("--registry", metavar="HOST[:PORT]/PATH", help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.")(function)
+    return click.option(
+        "--registry",
+        metavar="HOST[:PORT]/PATH",
+        callback=check_registry,
+        help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.",
+    )(function)
 
 
 def cache_option(function: F) -> F:

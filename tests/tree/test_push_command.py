@@ -6,15 +6,22 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from driverforge_build import lock as locks
-from driverforge_build.cli import cli
+from driverforge_build.cli import cli, run
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import load_matrix
 from support.synthetic import synthetic_lock
 
 JIT = "debian12-amd64-535.261.03-jit"
+
+
+@pytest.mark.parametrize("words", [["push"], ["plan"], ["build"], ["explain", JIT]], ids=lambda words: words[0])
+def test_a_registry_with_a_scheme_is_told_how_to_write_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*words, "--registry", "http://registry.site/nvidia"]) == 64
+    assert "write HOST[:PORT]/PATH without it: registry.site/nvidia" in capsys.readouterr().err
 
 
 def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:

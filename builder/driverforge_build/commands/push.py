@@ -17,7 +17,13 @@ from driverforge_build import options
 @options.lock_option
 @options.select_options
 @options.base_option
-@click.option("--registry", required=True, metavar="HOST[:PORT]/PATH", help="Where to: images are HOST[:PORT]/PATH/driver:TAG.")
+@click.option(
+    "--registry",
+    required=True,
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_registry,
+    help="Where to: images are HOST[:PORT]/PATH/driver:TAG.",
+)
 @click.option("--plan", "plan_only", is_flag=True, help="Push nothing; show the tags.")
 @click.option("--keep-going", is_flag=True, help="Go on with other images after one failed.")
 @options.json_option
