@@ -88,7 +88,7 @@ def summary(plan: Plan) -> list[str]:
     """The lines below the table: counts, what to run for unknown cells, and warnings, each once."""
     counts = plan.count()
     told = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
-    lines = [f"{len(plan.rows)} cells: {told or 'none'}"]
+    lines = [f"{_cells(len(plan.rows))}: {told or 'none'}"]
     runs = Counter(row.verdict.run for row in plan.rows if row.verdict.run)
     lines += [f"unknown ({_cells(count)}), to run: {run}" for run, count in runs.items()]
     warnings = Counter(row.verdict.warning for row in plan.rows if row.verdict.warning)

@@ -64,6 +64,10 @@ def test_the_summary_says_each_thing_once() -> None:
     assert [line.partition(":")[0] for line in lines[1:]] == ["unknown (3 cells), to run"]
 
 
+def test_one_cell_is_one_cell() -> None:
+    assert summary(make_plan(list(all_cells(NO_PROBES, LOCK))[:1], judge()))[0] == "1 cell: 1 build"
+
+
 def test_json_is_one_document() -> None:
     told = json.loads("\n".join(json_lines(plan())))
     assert [row["cell"] for row in told["cells"]] == KEYS
