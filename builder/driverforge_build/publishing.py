@@ -101,7 +101,7 @@ def _is_there(client: RegistryClient, remote: Reference, context: Context, platf
         raise TemporaryFailure(
             f"the registry does not say whether it has {remote}; nothing is pushed",
             details=[answer.reason],
-            resolution="docker login, if it wants that; then the same command again",
+            resolution=answer.resolution or "see to what the registry said; then the same command again",
         )
     found = labels(client, remote.with_digest(answer.digest), platform).get(INPUTS, "")
     if found != context.inputs:

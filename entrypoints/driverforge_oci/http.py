@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import ipaddress
 import re
+import socket
 import ssl
 import time
 import urllib.error
@@ -57,6 +58,12 @@ class UrllibTransport:
             answer = error
         except (OSError, http.client.HTTPException) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
+            if isinstance(reason, socket.gaierror):
+                raise TemporaryFailure(
+                    f"no answer from {parts.netloc}: a name does not resolve, the host's or its proxy's ({reason.strerror})",
+                    details=[f"{request.method} {_without_query(request.url)}"],
+                    resolution="check the spelling of the host, this machine's DNS (/etc/resolv.conf, VPN), HTTPS_PROXY and NO_PROXY",
+                ) from error
             raise TemporaryFailure(
                 f"no answer from {parts.netloc}: {reason or type(error).__name__}",
                 details=[f"{request.method} {_without_query(request.url)}"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_oci.client import RegistryClient
@@ -24,9 +24,13 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Anything but 200 and 404: 401, 403, 429, 5xx, a name that does not resolve, a timeout. `reason` is one sentence."""
+    """Anything but 200 and 404: 401, 403, 429, 5xx, a name that does not resolve, a timeout.
+
+    `reason` is one sentence, `resolution` the next step.
+    """
 
     reason: str
+    resolution: str = field(default="", compare=False)
 
 
 Presence = Present | Absent | Unknown
@@ -40,7 +44,7 @@ def presence(client: RegistryClient, reference: Reference) -> Presence:
     except NotFound:
         return Absent()
     except DriverforgeError as error:
-        return Unknown(error.brief)
+        return Unknown(error.brief, error.resolution)
 
 
 def labels(client: RegistryClient, reference: Reference, platform: str) -> dict[str, str]:

@@ -123,6 +123,13 @@ def test_no_answer_names_the_host_and_never_the_query(server: Server) -> None:
     assert "secret" not in caught.value.render()
 
 
+def test_a_host_that_does_not_resolve_is_said_in_words() -> None:
+    with pytest.raises(TemporaryFailure, match=r"no answer from registry\.invalid: a name does not resolve") as caught:
+        UrllibTransport({}).send(Request(method="GET", url="https://registry.invalid/v2/"))
+    assert "Errno" not in caught.value.render()
+    assert "DNS" in caught.value.resolution
+
+
 def test_a_server_that_never_answers() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TemporaryFailure, match="timed out"):
         UrllibTransport({}, timeout=0.2).send(_get(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
