@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,7 +26,10 @@ class Section:
 
 
 def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
-    """The cell of that id, also for a kernel that the lock does not have. UsageError with near ids where the matrix has none."""
+    """The cell of that id, also for a kernel whose headers are gone, and for any where the lock has not the OS yet.
+
+    Raises UsageError with near ids where the matrix has none, InputError where the lock of its OS has not the kernel.
+    """
     keys = []
     for cell in all_cells(matrix, lock):
         if cell.key == key:
@@ -34,17 +37,31 @@ def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
         keys.append(cell.key)
     try:
         wanted = CellId.parse(key)
-    except InputError:
-        wanted = None
-    if wanted is not None and wanted.kernel is not None:
+    except InputError as error:
+        raise UsageError(error.brief, details=_near(key, keys), resolution=error.resolution) from None
+    if wanted.kernel is not None:
         for cell in kernel_cells(matrix, {(wanted.os.key, wanted.arch): [wanted.kernel]}, excluded=True):
             if cell.key == key:
+                _check_known(wanted.kernel.text, lock.target(cell.os.id, cell.arch))
                 return cell
     raise UsageError(
         f"the matrix has no cell {key}",
-        details=[f"near: {near}" for near in near_ids(key, keys)],
+        details=_near(key, keys),
         resolution="write the id as `driverforge plan` prints it",
     )
+
+
+def _near(key: str, keys: Sequence[str]) -> list[str]:
+    return [f"near: {near}" for near in near_ids(key, keys)]
+
+
+def _check_known(kernel: str, target: TargetLock | None) -> None:
+    if target is not None and kernel not in target.kernels and kernel not in target.without_headers:
+        raise InputError(
+            f"the lock has no kernel {kernel} for {target.key}",
+            details=_near(kernel, tuple(target.kernels)),
+            resolution="`driverforge lock` finds kernels that are newer than the lock; else explain one of the kernels above",
+        )
 
 
 def sections(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iterator[Section]:

@@ -12,7 +12,7 @@ from driverforge_build.lock import Lock
 from driverforge_build.matrix import Cell
 from driverforge_build.plan import Plan, Published, all_cells, json_lines, make_plan, summary, table
 from driverforge_build.verdict import Judge, State
-from driverforge_core.errors import UsageError
+from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.presence import Absent, Presence, Present, Unknown
 from support.locks import kernel, package, target
 from support.sampledebian import BARE, OLD, sample_matrix
@@ -117,6 +117,19 @@ def test_explain_shows_where_everything_comes_from() -> None:
 def test_explain_knows_kernels_that_the_lock_does_not_offer() -> None:
     cell = find_cell(NO_PROBES, LOCK, f"debian12-amd64-535.261.03-{BARE}")
     assert judge().verdict(cell).state is State.BLOCKED
+
+
+def test_explain_names_the_nearest_kernels_of_the_lock() -> None:
+    with pytest.raises(InputError, match=r"no kernel 6\.1\.0-101-cloud-amd64 for debian12-amd64") as told:
+        find_cell(NO_PROBES, LOCK, "debian12-amd64-535.261.03-6.1.0-101-cloud-amd64")
+    assert told.value.details[0] == "near: 6.1.0-100-cloud-amd64"
+
+
+def test_explain_of_no_id_says_how_ids_are_written() -> None:
+    with pytest.raises(UsageError, match="'nonsense' is not a cell") as told:
+        find_cell(NO_PROBES, LOCK, "nonsense")
+    assert "<os>-<arch>-<driver>-<kernel or jit>" in told.value.resolution
+    assert told.value.details[0].startswith("near: ")
 
 
 @pytest.mark.parametrize("key", ["debian12-amd64-535.261.03-jitt", "nonsense", "debian12-amd64-535.261.03-6.6.1-x"])
