@@ -59,7 +59,7 @@ class Prepared:
 
 def prepare(request: BuildRequest) -> Prepared:
     """Plan and render, writing nothing. Raises UsageError, InputError."""
-    matrix, lock = load_matrix(request.matrix), locks.load(request.lock)
+    matrix, lock = load_matrix(request.matrix), locks.load(request.lock, matrix=request.matrix, select=request.select, skip=request.skip)
     cells = select_cells(plans.all_cells(matrix, lock), select=request.select, skip=request.skip)
     known = {cell.os.id for cell in cells}
     check_named("--base", request.bases, known)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -127,14 +128,18 @@ class Lock:
         return Lock(targets={**self.targets, **{target.key: target for target in targets}})
 
 
-def load(path: Path) -> Lock:
-    """Read a lock file. A missing, damaged or newer file is an InputError that names the command to run."""
+def load(path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), skip: Sequence[str] = ()) -> Lock:
+    """Read a lock file. A missing, damaged or newer file is an InputError that names the command to run.
+
+    `matrix`, `select`, `skip`: what the user's command says; the command that makes a missing lock says the same.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
+        same = _same(matrix, select, skip)
         raise InputError(
             f"there is no lock file {path}",
-            resolution=f"driverforge lock{option(path)}   (finds kernels and packages in signed repositories and pins them)",
+            resolution=f"driverforge lock{same}{option(path)}   (finds kernels and packages in signed repositories and pins them)",
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
@@ -145,6 +150,12 @@ def load(path: Path) -> Lock:
             f"{path} cannot be read: {error.strerror}", resolution="give yourself the right to read it, or name another with --lock"
         ) from error
     return parse(text, name=str(path))
+
+
+def _same(matrix: Path | None, select: Sequence[str], skip: Sequence[str]) -> str:
+    given = [("--matrix", str(matrix))] if matrix else []
+    given += [("--select", glob) for glob in select] + [("--skip", glob) for glob in skip]
+    return "".join(f" {name} {shlex.quote(value)}" for name, value in given)
 
 
 def _again(name: object) -> str:

@@ -30,7 +30,7 @@ def command(*, cell: str, matrix_path: Path | None, lock_path: Path, bases: dict
     from driverforge_build.matrix import load_matrix
     from driverforge_build.verdict import Judge
 
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path)
+    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path)
     found = explain.find_cell(matrix, lock, cell)
     judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(lock_path))
     published = None

@@ -49,7 +49,7 @@ def command(
     from driverforge_build.select import check_named
     from driverforge_build.select import select as select_cells
 
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path)
+    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=select, skip=skip)
     cells = renderable(select_cells(all_cells(matrix, lock), select=select, skip=skip), lock, named=bool(select))
     check_named("--base", bases, {cell.os.id for cell in cells})
     contexts = contexts_of(cells, lock, bases=bases, lock_path=lock_path)

@@ -43,7 +43,7 @@ def command(
     from driverforge_build.select import select as select_cells
     from driverforge_build.verdict import Judge
 
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path)
+    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=select, skip=skip)
     cells = select_cells(plans.all_cells(matrix, lock), select=select, skip=skip)
     judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(lock_path))
     published = None
