@@ -184,6 +184,16 @@ def test_keep_that_leaves_a_row_of_the_file_no_driver_says_so() -> None:
     assert [problem.partition(";")[0] for problem in problems(EXTENDS + text)] == ["2: `keep` leaves systems debian13 no driver"]
 
 
+@pytest.mark.parametrize("keep", ["#", "keep: {branches: ['535']}"])
+def test_an_os_whose_last_driver_is_removed_has_to_go_too(keep: str) -> None:
+    shipped = [driver.id for row in load_matrix().rows if row.id == "debian13" for driver in row.drivers]
+    gone = shipped if keep == "#" else ["535"]
+    removals = "".join(f"      - {{id: '{name}', remove: true}}\n" for name in gone)
+    (told,) = problems(f"{EXTENDS}{keep}\nsystems:\n  - id: debian13\n    drivers:\n{removals}")
+    assert "take the OS away too" in told
+    assert "remove: true" in told
+
+
 def test_an_empty_file_says_how_to_begin() -> None:
     assert problems("") == ["1: the file is empty; write `extends: builtin` to start from the shipped catalogue"]
     assert problems("[]")[0].startswith("1: a list at the top; write KEY: lines (extends, keep")

@@ -175,7 +175,8 @@ def _kept(document: Table | None, sections: dict[Section, Listing], problems: li
         if name is not None and name not in named and not (wanted(name) and _has_drivers(row)):
             continue
         if _has_drivers(item) and not _has_drivers(row):
-            text = f"`keep` leaves systems {name} no driver; add a branch of it to `branches`, or take the row out of `systems`"
+            away = f"take the OS away too: `- {{id: {name}, remove: true}}` in `systems`"
+            text = f"`keep` leaves systems {name} no driver; add a branch of it to `branches`, or {away}"
             problems.append(Problem(mark=node.keys.get("branches", node.mark), text=text))
             row = item
         left.append(row)

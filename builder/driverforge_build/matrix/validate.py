@@ -94,7 +94,8 @@ def _explain(details: ErrorDetails, place: _Place) -> str:
     if kind in _SHAPES:
         return f"{f'`{name}`' if name else 'this'} is {kind_of(node)}; write " + _SHAPES[kind].format(name=name)
     if kind == "too_short":
-        return f"`{name}` has no entries; write at least one"
+        away = "; or take the OS away too: `remove: true` in its row, instead of the rest" if name == "drivers" else ""
+        return f"`{name}` has no entries; write at least one{away}"
     if kind == "value_error":
         return f"{name}: {context['error']}"
     return f"{name}: {_said(node)}: {details['msg'][0].lower()}{details['msg'][1:]}"
