@@ -236,6 +236,13 @@ def test_coherent_memory_is_set_only_for_a_driver_that_has_the_parameter_and_the
     assert able["nvidia.conf"] == "options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_CoherentGPUMemoryMode=numa\n"
 
 
+def test_what_a_kill_left_at_the_stage_goes() -> None:
+    assert stretch(ready(stage_left=True), wanted()) == (steps.SetStatus(text="NotReady"), steps.ClearStage())
+    assert stretch(ready(stage_left=True, root="absent"), wanted())[-1] == steps.PublishRoot()  # which begins with it
+    assert steps.ClearStage() in stretch(ready(stage_left=True, root="absent"), wanted(goal="stopped"))
+    assert undo_steps(ready(), ready(stage_left=True)) == (steps.ClearStage(),)
+
+
 def test_a_firmware_path_of_somebody_else_stays() -> None:
     assert "SetFirmwarePath" not in kinds(facts(firmware_path="/srv/firmware"), wanted())
     assert "SetFirmwarePath" not in kinds(facts(firmware_path=None), wanted())
@@ -263,6 +270,7 @@ def any_facts(draw: st.DrawFn) -> Facts:
         loaded=modules,
         loaded_type="open" if modules else "",
         root=draw(ROOTS),
+        stage_left=draw(st.booleans()),
         digest=draw(DIGESTS),
         journal=Journal(loading=draw(DIGESTS), firmware_path_before=draw(st.sampled_from([None, ""]))),
         daemons_status=draw(st.sampled_from(["", "NotReady", "Ready"])),

@@ -57,6 +57,7 @@ class Facts:
     majors: Mapping[str, int] = field(default_factory=dict)  # character devices of /proc/devices whose name starts with nvidia
     devices_missing: tuple[tuple[str, int, int], ...] = ()  # (path, major, minor) that should be in /dev and are not
     root: str = "absent"  # what is mounted at /run/nvidia/driver: 'absent', 'ours', 'other'
+    stage_left: bool = False  # whether a run that was killed left mounts at the place where the root is prepared
     root_shared: bool = True  # whether the host sees mounts that we make under /run/nvidia
     daemons_status: str = ""
     digest: str = ""

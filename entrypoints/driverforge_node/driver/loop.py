@@ -68,6 +68,8 @@ def undo_steps(before: Facts, now: Facts) -> tuple[s.Step, ...]:
     found: list[s.Step] = []
     if now.root == "ours" and before.root != "ours":
         found.append(s.UnmountRoot())
+    if now.stage_left and not before.stage_left:
+        found.append(s.ClearStage())
     new = {name: module for name, module in now.loaded.items() if name not in before.loaded}
     if not before.loaded and (now.digest or now.journal.loading):
         found.append(s.ForgetLoad())

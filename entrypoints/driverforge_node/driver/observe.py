@@ -42,6 +42,7 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         majors=majors,
         devices_missing=tuple(missing_devices(files, majors)),
         root=root_state(host),
+        stage_left=any(mount.target == paths.STAGE for mount in host.mounts.table()),
         root_shared=root_shared(host),
         daemons_status=read(files, paths.DAEMONS_STATUS).strip(),
         digest=read(files, paths.DIGEST).strip(),

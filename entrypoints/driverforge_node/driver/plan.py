@@ -123,7 +123,8 @@ def restore_firmware(journal: Journal) -> tuple[Step, ...]:
 
 
 def _unmount(facts: Facts) -> tuple[Step, ...]:
-    return (steps.UnmountRoot(),) if facts.root != "absent" else ()
+    stage = (steps.ClearStage(),) if facts.stage_left else ()
+    return (*stage, *((steps.UnmountRoot(),) if facts.root != "absent" else ()))
 
 
 def _unload(facts: Facts) -> tuple[Step, ...]:
@@ -210,7 +211,8 @@ def _insert(facts: Facts, wanted: Wanted, missing: tuple[str, ...], names: tuple
 
 def _publish(facts: Facts, wanted: Wanted) -> tuple[Step, ...]:
     devices = (steps.MakeDevices(devices=facts.devices_missing),) if facts.devices_missing else ()
-    root = (steps.PublishRoot(),) if wanted.goal == "serve" and facts.root != "ours" else ()
+    publish = wanted.goal == "serve" and facts.root != "ours"
+    root: tuple[Step, ...] = (steps.PublishRoot(),) if publish else (steps.ClearStage(),) if facts.stage_left else ()
     digest = (steps.RecordDigest(digest=wanted.digest),) if facts.digest != wanted.digest else ()
     return (*devices, *root, *digest)
 

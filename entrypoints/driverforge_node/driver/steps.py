@@ -332,6 +332,17 @@ class PublishRoot:
         clear_stage(host)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClearStage:
+    proof: str = "/proc/self/mountinfo"
+
+    def describe(self) -> str:
+        return f"unmount what a killed start left at {paths.STAGE}"
+
+    def apply(self, host: Host) -> None:
+        clear_stage(host)
+
+
 def clear_stage(host: Host) -> None:
     """Take away what this run or one that was killed left at the private place."""
     for target in (STAGED, paths.STAGE):
