@@ -105,13 +105,26 @@ def test_a_restart_in_a_new_container_reloads_nothing_and_fills_the_new_tree(nod
     assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
 
 
-def test_a_signal_while_a_pod_trains_leaves_the_driver_and_names_the_pod(node: FakeNode, caplog: pytest.LogCaptureFixture) -> None:
-    LOGGER.propagate = True
+class Heard(logging.Handler):
+    """What is logged as a warning, whatever a command line that ran before did to the logger."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.said: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+
+
+def test_a_signal_while_a_pod_trains_leaves_the_driver_and_names_the_pod(node: FakeNode) -> None:
+    heard = Heard()
     node.clock.on_wait = lambda _: node.processes.add(trainer())
-    with caplog.at_level(logging.INFO, logger="driverforge"):
+    LOGGER.addHandler(heard)
+    try:
         assert init.run(arguments(), node.host) == 0
-    said = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-    assert said == [
+    finally:
+        LOGGER.removeHandler(heard)
+    assert heard.said == [
         "the driver stays loaded: it is in use",
         f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm",
     ]
