@@ -15,6 +15,7 @@ from contextlib import suppress
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
 from driverforge_node import log
 from driverforge_node.host.ports import Result
+from driverforge_node.host.processes import KernelProcesses
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # what children get of our environment: where programs are, and how to reach a mirror
@@ -151,10 +152,17 @@ def _output(result: Result) -> list[str]:
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:
-    """SIGTERM to the child's whole session, then SIGKILL to what is left of it after five seconds."""
+    """SIGTERM to the child's whole session, SIGKILL to what is left of it after five seconds; back when none of it runs.
+
+    The caller removes the folders that these processes write into: a dying one must be gone by then, not only signalled.
+    """
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             child.wait(5)
         os.killpg(child.pid, signal.SIGKILL)
     child.wait()
+    deadline = time.monotonic() + 5  # one in an uninterruptible read (a dead NFS server) is not waited for
+    processes = KernelProcesses()
+    while processes.group(child.pid) and time.monotonic() < deadline:
+        time.sleep(0.01)

@@ -93,6 +93,15 @@ class KernelProcesses:
         comm, _, rest = text.partition("(")[2].rpartition(")")
         return rest.split()[0] not in ("Z", "X") and (command is None or comm == command[:15])
 
+    def group(self, leader: int) -> list[int]:
+        """PIDs of the processes of a process group that still run; a zombie does not."""
+        found = []
+        for name in filter(str.isdigit, os.listdir(self._proc)):
+            fields = self._text(name, "stat").rpartition(")")[2].split()  # proc(5): state, ppid, pgrp
+            if fields and fields[0] not in ("Z", "X") and fields[2] == str(leader):
+                found.append(int(name))
+        return found
+
     def terminate(self, pid: int, *, timeout: float) -> bool:
         try:
             os.kill(pid, signal.SIGTERM)
