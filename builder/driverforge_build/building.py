@@ -6,23 +6,19 @@ import fcntl
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build import lock as locks
-from driverforge_build import plan as plans
+from driverforge_build import knowledge
 from driverforge_build.engine.ports import BuildJob, Engine
 from driverforge_build.engine.runner import CellReport, Told, build_all
-from driverforge_build.lock import Lock
-from driverforge_build.matrix import Cell, load_matrix
-from driverforge_build.plan import Plan, Published
+from driverforge_build.matrix import Cell
+from driverforge_build.plan import Plan
 from driverforge_build.render.bake import local_reference, target_name
 from driverforge_build.render.context import Context
 from driverforge_build.render.generate import contexts_of, write_all
 from driverforge_build.select import check_named
-from driverforge_build.select import select as select_cells
-from driverforge_build.verdict import Judge, State
+from driverforge_build.verdict import State
 from driverforge_core.errors import TemporaryFailure, UsageError
 
 Display = Callable[[list[str]], AbstractContextManager[Told]]
@@ -59,28 +55,21 @@ class Prepared:
 
 def prepare(request: BuildRequest) -> Prepared:
     """Plan and render, writing nothing. Raises UsageError, InputError."""
-    matrix, lock = load_matrix(request.matrix), locks.load(request.lock, matrix=request.matrix, select=request.select, skip=request.skip)
-    cells = select_cells(plans.all_cells(matrix, lock), select=request.select, skip=request.skip)
-    known = {cell.os.id for cell in cells}
-    check_named("--base", request.bases, known)
-    check_named("--mirror", request.mirrors, known)
-    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(request.lock))
-    plan = plans.make_plan(cells, judge, _published(request, lock))
+    known = knowledge.read(
+        request.matrix, request.lock, bases=request.bases, registry=request.registry, select=request.select, skip=request.skip
+    )
+    cells = known.cells(request.select, request.skip)
+    oses = {cell.os.id for cell in cells}
+    check_named("--base", request.bases, oses)
+    check_named("--mirror", request.mirrors, oses)
+    plan = known.plan(cells)
     due = plan.to_build()
     check_mirrors(request.mirrors, due)
     return Prepared(
         plan=plan,
-        contexts=contexts_of(due, lock, bases=request.bases, lock_path=request.lock),
+        contexts=contexts_of(due, known.lock, bases=request.bases, lock_path=request.lock),
         mirrors={**row_mirrors(due), **request.mirrors},
     )
-
-
-def _published(request: BuildRequest, lock: Lock) -> Published | None:
-    if request.registry is None:
-        return None
-    from driverforge_build.published import published_images
-
-    return published_images(request.registry, lock, request.bases)
 
 
 def row_mirrors(cells: Iterable[Cell]) -> dict[str, str]:

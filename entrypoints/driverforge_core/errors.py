@@ -25,6 +25,10 @@ class DriverforgeError(Exception):
         self.details = tuple(details)
         self.resolution = resolution
 
+    def document(self) -> dict[str, object]:
+        """The message as programs read it in a `--json` answer."""
+        return {"brief": self.brief, "details": list(self.details), "next": self.resolution}
+
     def render(self) -> str:
         """The whole message as a person sees it on stderr, without a trailing newline."""
         lines = [f"error: {self.brief}", *(f"  | {line}" for detail in self.details for line in detail.splitlines() or [""])]

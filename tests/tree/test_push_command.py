@@ -36,3 +36,10 @@ def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
     assert immutable.startswith("535.261.03-debian12-r")
     assert alias == "535.261.03-debian12"
     assert text == f"{JIT}: registry.site/nvidia/driver:{immutable}, alias {alias}\n"
+
+
+def test_a_cell_that_cannot_be_had_is_told_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "l.json"
+    file.write_text(locks.dump(Lock(targets={})))
+    assert run(["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"]) == 1
+    assert f"{JIT}  unknown  " in capsys.readouterr().err

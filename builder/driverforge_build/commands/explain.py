@@ -23,22 +23,12 @@ def command(*, cell: str, matrix_path: Path | None, lock_path: Path, bases: dict
     Packages with version, suite and sha256; who signed the suites and when; what the headers say to each probe; the rows of the
     matrix with file and line. With --registry also whether the registry has the image.
     """
-    from datetime import datetime, timezone
+    from driverforge_build import explain, knowledge
 
-    from driverforge_build import explain, plan
-    from driverforge_build import lock as locks
-    from driverforge_build.matrix import load_matrix
-    from driverforge_build.verdict import Judge
-
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path)
+    known = knowledge.read(matrix_path, lock_path, bases=bases, registry=registry)
+    matrix, lock = known.matrix, known.lock
     found = explain.find_cell(matrix, lock, cell)
-    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(lock_path))
-    published = None
-    if registry is not None:
-        from driverforge_build.published import published_images
-
-        published = published_images(registry, lock, bases)
-    planned = plan.make_plan([found], judge, published)
+    planned = known.plan([found])
     verdict = planned.rows[0].verdict
     if as_json:
         click.echo(json.dumps(explain.document(found, verdict, matrix, lock), indent=1, ensure_ascii=False))

@@ -65,7 +65,7 @@ def command(
             }
             for context in contexts
         ]
-        click.echo(json.dumps({"written": not plan_only, "bake_file": str(output / BAKE_FILE), "images": made}, indent=1))
+        click.echo(json.dumps({"schema": 1, "written": not plan_only, "bake_file": str(output / BAKE_FILE), "images": made}, indent=1))
         return 0
     for context in contexts:
         click.echo(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")

@@ -171,6 +171,7 @@ def _document(
     path: Path, earlier: locks.Lock, lock: locks.Lock, keys: list[str], *, changed: bool, problems: Mapping[str, DriverforgeError]
 ) -> dict[str, Any]:
     return {
+        "schema": 1,
         "lock": str(path),
         "changed": changed,
         "targets": {
@@ -183,5 +184,5 @@ def _document(
             }
             for key in keys
         },
-        "problems": {what: {"brief": error.brief, "details": error.details, "next": error.resolution} for what, error in problems.items()},
+        "problems": {what: error.document() for what, error in problems.items()},
     }

@@ -35,23 +35,11 @@ def command(
     Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked for each image that
     would be built. Exit status: 0, or 75 where the registry did not say whether it has an image.
     """
-    from datetime import datetime, timezone
-
-    from driverforge_build import lock as locks
+    from driverforge_build import knowledge
     from driverforge_build import plan as plans
-    from driverforge_build.matrix import load_matrix
-    from driverforge_build.select import select as select_cells
-    from driverforge_build.verdict import Judge
 
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=select, skip=skip)
-    cells = select_cells(plans.all_cells(matrix, lock), select=select, skip=skip)
-    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(lock_path))
-    published = None
-    if registry is not None:
-        from driverforge_build.published import published_images
-
-        published = published_images(registry, lock, bases)
-    plan = plans.make_plan(cells, judge, published)
+    known = knowledge.read(matrix_path, lock_path, bases=bases, registry=registry, select=select, skip=skip)
+    plan = known.plan(known.cells(select, skip))
     if as_json:
         _write(plans.json_lines(plan))
         return 75 if plan.degraded else 0

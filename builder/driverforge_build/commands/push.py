@@ -42,8 +42,10 @@ def command(
     """Push the selected cells' images: an immutable tag, and the moving tag of NVIDIA's grammar, which then stands for it.
 
     An immutable tag is written once. What the registry has is not sent again. Without --select: every image that the engine has.
+
+    Exit status: 0; 1 where a cell that --select names in full cannot be had, or an image failed under --keep-going.
     """
-    from driverforge_build.building import BuildRequest, prepare
+    from driverforge_build.building import BuildRequest, exit_status, prepare
     from driverforge_build.engine.buildx import Buildx
     from driverforge_build.publishing import alias_tag_of, push_all
     from driverforge_build.render.bake import immutable_tag_of, local_reference, repository_of
@@ -52,7 +54,12 @@ def command(
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    contexts = prepare(BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases)).contexts
+    prepared = prepare(BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases))
+    contexts = prepared.contexts
+    for row in prepared.plan.rows:
+        if row.key in select and row.verdict.state.value in {"blocked", "unknown"}:
+            click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
+    impossible = exit_status(prepared.plan, (), select)
     if plan_only:
         named = {context.image.id: (immutable_tag_of(context), alias_tag_of(context)) for context in contexts}
         if as_json:
@@ -60,7 +67,7 @@ def command(
         else:
             for cell, (tag, alias) in named.items():
                 click.echo(f"{cell}: {repository_of(registry)}:{tag}, alias {alias}")
-        return 0
+        return impossible
     engine = Buildx()
     engine.check()
     if not select:
@@ -68,7 +75,7 @@ def command(
     client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
     reports, errors = push_all(contexts, registry, engine, client, keep_going=keep_going, progress=lambda text: click.echo(text, err=True))
     if as_json:
-        failed = {cell: {"brief": error.brief, "details": list(error.details), "next": error.resolution} for cell, error in errors.items()}
+        failed = {cell: error.document() for cell, error in errors.items()}
         click.echo(json.dumps({"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1))
     else:
         for report in reports:
@@ -78,4 +85,4 @@ def command(
             click.echo(error.render(), err=True)
         if not (reports or errors):
             click.echo("nothing to push: the engine has none of these images")
-    return max((1 if keep_going else error.exit_code for error in errors.values()), default=0)
+    return max((1 if keep_going else error.exit_code for error in errors.values()), default=impossible)

@@ -50,7 +50,7 @@ class CellReport:
             "layers": [{"digest": layer.digest, "size": layer.size, "created_by": layer.created_by} for layer in image.layers]
             if image
             else [],
-            "error": {"brief": error.brief, "details": list(error.details), "next": error.resolution} if error else None,
+            "error": error.document() if error else None,
         }
 
 
