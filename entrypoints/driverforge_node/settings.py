@@ -70,6 +70,20 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         name="SSL_CERT_FILE", meaning="A file with the certificate authorities to trust for downloads. Handed to the package manager."
     ),
+    Variable(
+        name="OPENSHIFT_VERSION",
+        meaning="Release of the OpenShift cluster, as `4.19`: kernel headers are also looked for in its repository (Red Hat family).",
+    ),
+    Variable(
+        name="DNF_RELEASEVER",
+        meaning="Release whose repositories have the kernel headers, where it is another than the image's (Red Hat family).",
+    ),
+    Variable(name="APT_CONFIG", meaning="A configuration file of apt for downloads of kernel headers (Debian family).", set_by="manifest"),
+    Variable(
+        name="SOURCE_DATE_EPOCH",
+        meaning="Time stamp of what `driverctl build` makes, in seconds since 1970, for builds that come out the same bytes again.",
+        set_by="builder",
+    ),
 )
 
 

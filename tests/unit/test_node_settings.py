@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,6 +39,14 @@ def test_every_bad_value_is_told_at_once() -> None:
 
 def test_the_page_is_the_table() -> None:
     assert PAGE.read_text() == settings.page(), "run hack/environment-page"
+
+
+def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
+    node = PAGE.parents[1] / "entrypoints/driverforge_node"
+    files = [file for folder in ("driver", "family", "packages") for file in (node / folder).glob("*.py")] + [node / "commands/build.py"]
+    read = {name for file in files for name in re.findall(r"environ(?:\.get\(|\[)['\"]([A-Z_]+)", file.read_text())}
+    assert len(read) > 4, "the pattern finds nothing any more"
+    assert read <= {variable.name for variable in settings.VARIABLES}
 
 
 @pytest.mark.parametrize(
