@@ -70,6 +70,10 @@ class FakeFiles(RootedFiles):
         self.fuse.burn()
         super().remove_tree(path)
 
+    def rename(self, source: str, target: str) -> None:
+        self.fuse.burn()
+        super().rename(source, target)
+
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         """mknod needs root: the file holds its numbers."""
         self.fuse.burn()

@@ -271,6 +271,10 @@ class FakeClock:
         self.on_wait(self.time)
         return "SIGTERM" if self.stop_at is not None and self.time >= self.stop_at else None
 
+    def pause(self, seconds: float) -> None:
+        self.time += seconds
+        self.on_wait(self.time)
+
     def ticks(self, *, timeout: float, interval: float) -> Iterator[float]:
         start = self.time
         while True:

@@ -51,6 +51,10 @@ class SignalClock:
                 pass
         return self._stop
 
+    def pause(self, seconds: float) -> None:
+        self._arm()
+        time.sleep(seconds)  # goes on after a signal's handler (PEP 475)
+
     def ticks(self, *, timeout: float, interval: float) -> Iterator[float]:
         start = self.monotonic()
         while True:

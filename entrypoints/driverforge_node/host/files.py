@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from driverforge_core.errors import NotPermitted, StorageFailed
+from driverforge_node.host.ports import Metadata
 
 MAX_LINKS = 40
 SELINUX = "security.selinux"
@@ -184,6 +185,32 @@ class RootedFiles:
             except FileNotFoundError:
                 return
             _remove_on_device(leaf, device)
+
+    def rename(self, source: str, target: str) -> None:
+        with reported(f"renaming {source}"):
+            os.rename(self._unresolved_leaf(source), self._unresolved_leaf(target))
+
+    def metadata(self, path: str) -> Metadata | None:
+        try:
+            found = os.stat(self.real(path))
+        except OSError:
+            return None
+        label = ""
+        with suppress(OSError):
+            label = os.getxattr(self.real(path), SELINUX).decode().rstrip("\0")
+        return Metadata(mode=stat.S_IMODE(found.st_mode), user=found.st_uid, group=found.st_gid, label=label)
+
+    def set_metadata(self, path: str, metadata: Metadata) -> None:
+        target = self.real(path)
+        with reported(f"setting the owner and mode of {path}"):
+            os.chown(target, metadata.user, metadata.group)
+            os.chmod(target, metadata.mode)
+        if metadata.label:
+            with suppress(OSError):  # SELinux may be off by now
+                os.setxattr(target, SELINUX, metadata.label.encode())
+
+    def read_only(self, path: str) -> bool:
+        return bool(os.statvfs(self.real(path)).f_flag & os.ST_RDONLY)
 
     def identity(self, path: str) -> tuple[int, int] | None:
         try:

@@ -28,13 +28,13 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
 
 def _parse_line(line: str) -> Mount:
     left, _, right = line.partition(" - ")
-    mount_id, parent, _device, root, target, _options, *optional = left.split(" ")
+    mount_id, parent, device, root, target, _options, *optional = left.split(" ")
     fs_type, source, *_ = right.split(" ")
     kinds = [name for name, tag in (("shared", "shared:"), ("slave", "master:")) if any(word.startswith(tag) for word in optional)]
     propagation = "unbindable" if "unbindable" in optional else ",".join(kinds) or "private"
     return Mount(
         mount_id=int(mount_id), parent_id=int(parent), root=unescape(root), target=unescape(target),
-        propagation=propagation, fs_type=fs_type, source=unescape(source),
+        propagation=propagation, fs_type=fs_type, source=unescape(source), device=device,
     )  # fmt: skip
 
 

@@ -54,6 +54,16 @@ class Commands(Protocol):
         """Start a daemon that outlives this call; its output goes to the file `log`. Returns the PID."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metadata:
+    """Whose a file is, and who may do what with it."""
+
+    mode: int  # permission bits
+    user: int
+    group: int
+    label: str = ""  # SELinux context, '' where there is none
+
+
 class Files(Protocol):
     """Files under one root."""
 
@@ -87,6 +97,18 @@ class Files(Protocol):
 
     def remove_tree(self, path: str) -> None:
         """Remove a directory tree, never crossing a mount point."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Give a file another name in the same folder, atomically. Raises FileNotFoundError: of several callers exactly one succeeds."""
+
+    def metadata(self, path: str) -> Metadata | None:
+        """Of what `path` leads to; None where there is nothing."""
+
+    def set_metadata(self, path: str, metadata: Metadata) -> None:
+        """Owner, mode and, where the file system has labels, SELinux context."""
+
+    def read_only(self, path: str) -> bool:
+        """Whether the mount that `path` lies on refuses writes."""
 
     def identity(self, path: str) -> tuple[int, int] | None:
         """(device, inode) of what `path` leads to: equal for two paths to one file or directory. None where there is nothing."""
@@ -122,6 +144,7 @@ class Mount:
     propagation: str  # 'private', 'shared', 'slave', 'shared,slave', 'unbindable'
     fs_type: str
     source: str
+    device: str = ""  # '8:1': equal for two mounts of one file system
 
 
 class Mounts(Protocol):
@@ -212,6 +235,9 @@ class Clock(Protocol):
 
     def wait(self, seconds: float) -> str | None:
         """Sleep; returns early with the name of a stop signal ('SIGTERM', 'SIGINT') when one came, and goes on doing so."""
+
+    def pause(self, seconds: float) -> None:
+        """Sleep to the end, also after a stop signal: for what must not be cut in half."""
 
     def ticks(self, *, timeout: float, interval: float) -> Iterator[float]:
         """Yields elapsed seconds, at once and then every `interval`, until `timeout` has passed or a stop signal came."""

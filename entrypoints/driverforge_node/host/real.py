@@ -18,14 +18,17 @@ BY_PID_1 = "/proc/1/root"
 
 
 def node_root(files: Files) -> str:
-    """Where the host's root is: an explicit mount at /host, else behind PID 1 (hostPID), else our own root.
+    """Where the host's root is: an explicit mount at /host that may be written, else behind PID 1 (hostPID), else /host or our own root.
 
-    Without hostPID, /proc/1/root is the container's own root, which is the same as '/'.
+    Without hostPID, /proc/1/root is the container's own root, which is the same as '/'. NVIDIA's toolkit pod has /host read-only.
     """
-    if files.exists(f"{EXPLICIT}/etc/os-release") or files.is_link(f"{EXPLICIT}/etc/os-release"):
+    explicit = files.exists(f"{EXPLICIT}/etc/os-release") or files.is_link(f"{EXPLICIT}/etc/os-release")
+    if explicit and not files.read_only(EXPLICIT):
         return EXPLICIT
     behind = files.identity(BY_PID_1)
-    return "/" if behind in (None, files.identity("/")) else BY_PID_1
+    if behind not in (None, files.identity("/")):
+        return BY_PID_1
+    return EXPLICIT if explicit else "/"
 
 
 def real_host() -> Host:

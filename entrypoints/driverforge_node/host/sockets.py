@@ -18,11 +18,15 @@ class UnixConnection:
 
     def __init__(self, connected: socket.socket) -> None:
         self._socket = connected
+        self._sender = 0
 
     def peer_pid(self) -> int:
         """PID of the process that listens, in our PID namespace; 0 when it is in none that we see (unix(7), SO_PEERCRED)."""
         pid: int = PEER.unpack(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))[0]
         return pid
+
+    def sender_pid(self) -> int:
+        return self._sender
 
     def send(self, data: bytes) -> None:
         try:
@@ -32,11 +36,15 @@ class UnixConnection:
 
     def receive(self, size: int) -> bytes:
         try:
-            return self._socket.recv(size)
+            data, ancillary, _flags, _address = self._socket.recvmsg(size, socket.CMSG_SPACE(PEER.size))
         except TimeoutError as error:
             raise TemporaryFailure("no answer in time") from error
         except OSError as error:
             raise Unavailable("the connection broke", details=[str(error)]) from error
+        for level, kind, content in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                self._sender = PEER.unpack(content[: PEER.size])[0]
+        return data
 
 
 class UnixSockets:
@@ -46,6 +54,7 @@ class UnixSockets:
     def connect(self, path: str, *, timeout: float) -> Iterator[UnixConnection]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connected:
             connected.settimeout(timeout)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             _connect(connected, path)
             yield UnixConnection(connected)
 

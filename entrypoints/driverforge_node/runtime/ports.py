@@ -12,6 +12,9 @@ class Connection(Protocol):
     def peer_pid(self) -> int:
         """PID of the process that listens, in our PID namespace; 0 when it is in none that we see."""
 
+    def sender_pid(self) -> int:
+        """PID of the process that sent what was received last: not the listener's where systemd opened the socket for it. 0: unknown."""
+
     def send(self, data: bytes) -> None:
         """All of `data`. Raises Unavailable when the other side is gone."""
 
