@@ -163,6 +163,28 @@ def test_a_refusal_is_not_repeated(tmp_path: Path, status: int) -> None:
     assert len(server.requests) == 1
 
 
+def test_a_login_page_is_not_taken_for_a_repository(tmp_path: Path) -> None:
+    server = Server(lambda _: sent(b"\n<!DOCTYPE html><title>Welcome to the airport</title>"))
+    with pytest.raises(Unavailable, match=r"mirror\.site answers with a web page"):
+        server.fetcher(tmp_path).document(URL)
+    with pytest.raises(Unavailable, match="not in the cache"):
+        server.fetcher(tmp_path, offline=True).document(URL)
+
+
+def test_a_proxy_that_wants_a_login_is_told_as_the_proxy(tmp_path: Path) -> None:
+    server = Server(lambda _: httpx2.Response(407))
+    with pytest.raises(Unavailable, match="the proxy wants a login"):
+        server.fetcher(tmp_path).document(URL)
+
+
+def test_a_proxy_that_refuses_is_not_the_mirrors_fault(tmp_path: Path) -> None:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ProxyError("403 Forbidden", request=request)
+
+    with pytest.raises(Unavailable, match=r"the proxy does not let us through to mirror\.site"):
+        Server(refuse).fetcher(tmp_path).document(URL)
+
+
 def test_no_answer_is_a_temporary_failure(tmp_path: Path) -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("Name or service not known", request=request)

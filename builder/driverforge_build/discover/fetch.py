@@ -164,6 +164,7 @@ class Fetcher:
                 return kept
             _judge(response)
             body = response.read()
+            _check_document(url, body)
             etag, modified = response.headers.get("etag", ""), response.headers.get("last-modified", "")
         return Document(url=url, body=body, etag=etag, last_modified=modified)
 
@@ -235,6 +236,12 @@ def _no_answer(url: str, error: httpx2.TransportError) -> Unavailable:
             details=details,
             resolution="add your site's authority to the system's, or name its file: SSL_CERT_FILE=/path/ca.pem",
         )
+    if type(error).__name__ == "ProxyError":
+        return Unavailable(
+            f"the proxy does not let us through to {_host(url)}",
+            details=details,
+            resolution="check http_proxy, https_proxy and no_proxy, and what the proxy allows; the mirror itself was not asked",
+        )
     return TemporaryFailure(
         f"{_host(url)} does not answer",
         details=details,
@@ -254,7 +261,22 @@ def _judge(response: httpx2.Response) -> None:
         wait = response.headers.get("retry-after", "")
         error.pause_s = float(wait) if wait.isdecimal() else 0.0
         raise error
+    if status == 407:
+        raise Unavailable(
+            "the proxy wants a login", details=[answer], resolution="write it into the proxy's address: http://USER:PASSWORD@proxy"
+        )
     raise Unavailable(f"{_host(url)} refuses", details=[answer], resolution="check the proxy and the mirror's access rules")
+
+
+def _check_document(url: str, body: bytes) -> None:
+    """Raises Unavailable for a web page with status 200: what a captive portal or a filtering proxy answers in the mirror's place."""
+    start = body[:512].lstrip().lower()
+    if start.startswith((b"<!doctype html", b"<html")):
+        raise Unavailable(
+            f"{_host(url)} answers with a web page where a repository's file should be",
+            details=[shown(url)],
+            resolution="open the address in a browser: a proxy or a network's login page may stand between; or name a mirror with --mirror",
+        )
 
 
 def _check(url: str, blob: Blob, received: int, digest: str) -> None:
