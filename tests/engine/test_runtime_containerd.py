@@ -23,7 +23,7 @@ from driverforge_node.cli import run as driverctl
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
 from driverforge_node.runtime import change, configure, journal
-from driverforge_node.runtime.containerd import RUNTIMES, nvidia_handlers
+from driverforge_node.runtime.inplace import RUNTIMES, nvidia_handlers
 from driverforge_node.runtime.cri import RuntimeStatus, status
 from driverforge_node.runtime.daemon import Daemon, check_version
 from driverforge_node.runtime.document import lookup

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError, Unsupported
-from driverforge_node.runtime.containerd import nvidia_handlers, patched
+from driverforge_node.runtime.inplace import nvidia_handlers, patched
 
 HANDLERS = nvidia_handlers("/usr/local/nvidia/toolkit")
 

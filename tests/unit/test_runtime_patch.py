@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime.containerd import CRI, RUNTIMES, Handler, check_effective, effective_changes, patched, undo
+from driverforge_node.runtime.inplace import CRI, RUNTIMES, Handler, check_effective, effective_changes, patched, undo
 from driverforge_node.runtime.document import Change, dotted, edit, leaves, lookup, table_at
 
 HANDLERS = (

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from driverforge_node.host.ports import Host
     from driverforge_node.runtime.change import Plan
-    from driverforge_node.runtime.containerd import Handler
+    from driverforge_node.runtime.inplace import Handler
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace, host: Host) -> int:
     require_toolkit_half()
     from driverforge_node.host.sockets import UnixSockets
-    from driverforge_node.runtime import change, configure, containerd, journal
+    from driverforge_node.runtime import change, configure, journal
+    from driverforge_node.runtime import inplace as containerd
 
     runtime = change.Runtime(host=host, sockets=UnixSockets(), socket=args.socket, restart_command=args.restart_command)
     handlers = containerd.nvidia_handlers(args.toolkit_dir)

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from driverforge_core.errors import Unavailable
 from driverforge_node import log
 from driverforge_node.host.ports import Host
-from driverforge_node.runtime import change, containerd, journal
-from driverforge_node.runtime.containerd import Handler
+from driverforge_node.runtime import change, journal
+from driverforge_node.runtime import inplace as containerd
 from driverforge_node.runtime.daemon import CONFIG, Daemon, check_version, effective, find, not_running
 from driverforge_node.runtime.document import Change, dotted, edit, parse, table_at
+from driverforge_node.runtime.inplace import Handler
 
 EMPTY = b"version = 2\n"  # what containerd makes of no file at all
 

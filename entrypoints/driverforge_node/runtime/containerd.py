@@ -1,180 +1,317 @@
-"""containerd's configuration file, version 2 (containerd 1.6): what is written for NVIDIA, what is refused, what is undone.
+"""containerd's configuration, versions 2, 3 and 4: a drop-in beside the root file, whose only change is `imports`.
 
-Pure: bytes and values in, bytes and values out. Facts: docs/cri/config.md of containerd 1.6, and tests against its binary.
+Pure: satisfies `model.Backend`. Facts: cmd/containerd/server/config/config.go of containerd 1.6, 1.7, 2.1, and tests against the daemons.
+Before 2.1 an imported file that has any key of the CRI section replaces the whole section, so that the drop-in repeats all of it ("full");
+from 2.1 on keys are merged one by one, and it holds ours alone ("minimal").
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime.document import REMOVED, Change, Path, dotted, edit, leaves, lookup, parse, table_at
+from driverforge_node.runtime import nvidia
+from driverforge_node.runtime.difference import differing, without_zeros
+from driverforge_node.runtime.document import REMOVED, Change, Path, edit, lookup, merged, parse, put, rewritten, table_at, take
+from driverforge_node.runtime.imports import KEY as IMPORTS
+from driverforge_node.runtime.imports import declared, matches, pattern, reading_order
+from driverforge_node.runtime.model import Activation, Daemon, Handler, Undone, Wanted
+from driverforge_node.runtime.threeway import undo
 
-CRI = ("plugins", "io.containerd.grpc.v1.cri")
-CONTAINERD = (*CRI, "containerd")
-RUNTIMES = (*CONTAINERD, "runtimes")
-RUNC = "io.containerd.runc.v2"
-CRI_NAMES = ("cri", "io.containerd.grpc.v1.cri")
-VERSION = 2
-IMPORTS = ("imports",)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Handler:
-    """A runtime handler: the name that a RuntimeClass uses, and the program that runs containers for it."""
-
-    name: str
-    binary: str
-
-
-def nvidia_handlers(folder: str) -> tuple[Handler, ...]:
-    """The handlers that NVIDIA's toolkit installs, with its programs in `folder`."""
-    programs = {"nvidia": "nvidia-container-runtime", "nvidia-cdi": "nvidia-container-runtime.cdi"}
-    programs["nvidia-legacy"] = "nvidia-container-runtime.legacy"
-    return tuple(Handler(name=name, binary=f"{folder.rstrip('/')}/{program}") for name, program in programs.items())
-
-
-def check(config: Mapping[str, object], name: str) -> None:
-    """Raises Unsupported for a file that must not be patched, with what to do instead."""
-    version = config.get("version")
-    if config and version is None:
-        version = 1
-    if version not in (None, VERSION):
-        raise Unsupported(
-            f"{name} is a version {version!r} configuration; this release of driverctl changes version 2 only",
-            details=["containerd reads a file without `version` as version 1"] if version == 1 else (),
-            resolution="rewrite it in version 2 (`containerd config default` prints one), restart containerd, and run this again",
-        )
-    disabled = config.get("disabled_plugins", [])
-    if isinstance(disabled, list) and any(plugin in CRI_NAMES for plugin in disabled):
-        raise Unsupported(
-            f"{name} disables the CRI plugin, so no kubelet can use this containerd",
-            details=[f"disabled_plugins = {disabled}"],
-            resolution="take the CRI plugin out of disabled_plugins, restart containerd, and run this again",
-        )
-
-
-def wanted_changes(
-    config: Mapping[str, object], effective: Mapping[str, object], handlers: Sequence[Handler], name: str
-) -> tuple[Change, ...]:
-    """Changes to the file `config` that add `handlers`; none when it has them. `effective` is what the daemon makes of the file today.
-
-    A handler gets the settings of the node's own runc runtime (SystemdCgroup, ...) and its own program. containerd 1.x replaces its
-    built-in table of runtimes by the file's: built-in ones are written down, or runc would be lost and CRI would not start.
-    """
-    written = table_at(config, RUNTIMES, name)
-    changes = [] if "version" in config else [Change(path=("version",), value=VERSION)]
-    for runtime, table in table_at(effective, RUNTIMES, name).items():
-        if runtime not in written and runtime not in {handler.name for handler in handlers}:
-            plain = _without_zeros(table)
-            changes += [Change(path=(*RUNTIMES, runtime, *path), value=value) for path, value in leaves(plain)]
-    for handler in handlers:
-        table = _template(config, name)
-        table["runtime_type"] = RUNC
-        table["options"] = {**table_at(table, ("options",), name), "BinaryName": handler.binary}
-        changes += [Change(path=(*RUNTIMES, handler.name, *path), value=value) for path, value in leaves(table)]
-    return tuple(change for change in changes if lookup(config, change.path) != change.value)
-
-
-def _template(config: Mapping[str, object], name: str) -> dict[str, object]:
-    """Settings of the runtime that pods get by default, if it is a runc; {} where the file sets none."""
-    default = table_at(config, CONTAINERD, name).get("default_runtime_name", "runc")
-    for runtime in (default, "runc"):
-        table = table_at(config, (*RUNTIMES, str(runtime)), name)
-        if table.get("runtime_type") == RUNC:
-            return _without_zeros(table)
-    return {}
-
-
-def _without_zeros(table: object) -> dict[str, object]:
-    """A table without keys that are empty, 0 or false: containerd prints all of a structure's fields."""
-    if not isinstance(table, Mapping):
-        return {}
-    pairs = {key: _without_zeros(value) if isinstance(value, Mapping) else value for key, value in table.items()}
-    return {key: value for key, value in pairs.items() if value}
-
-
-def effective_changes(before: Mapping[str, object], after: Mapping[str, object]) -> dict[Path, tuple[object, object]]:
-    """Keys whose value the daemon sees differently, as (before, after); REMOVED where there is none. Zeros count as not there."""
-    old, new = dict(leaves(_without_zeros(before))), dict(leaves(_without_zeros(after)))
-    differing = [path for path in {**old, **new} if old.get(path, REMOVED) != new.get(path, REMOVED)]
-    # the list of imports names the file that was read
-    return {path: (old.get(path, REMOVED), new.get(path, REMOVED)) for path in differing if path != IMPORTS}
-
-
-def check_effective(before: Mapping[str, object], after: Mapping[str, object], handlers: Sequence[Handler], name: str) -> None:
-    """Raises Unsupported when the daemon would see anything else change than our handlers, or would not see these."""
-    ours = {(*RUNTIMES, handler.name) for handler in handlers}
-    foreign = {path: pair for path, pair in effective_changes(before, after).items() if path[: len(RUNTIMES) + 1] not in ours}
-    if foreign:
-        raise Unsupported(
-            f"refused: with NVIDIA's handlers in {name}, containerd would see other settings change too",
-            details=[describe(path, *pair) for path, pair in foreign.items()],
-            resolution="nothing was changed; move these settings into the same file, or report this file",
-        )
-    for handler in handlers:
-        seen = lookup(after, (*RUNTIMES, handler.name, "options", "BinaryName"))
-        if seen != handler.binary:
-            raise Unsupported(
-                f"refused: containerd does not see the handler {handler.name} that {name} would have",
-                details=["containerd 1.x takes the whole CRI section from an imported file that has any of it"],
-                resolution="nothing was changed; take the CRI section out of the files under `imports`, or put all of it into one file",
-            )
-
-
-def describe(path: Path, before: object, after: object) -> str:
-    shown = ["(not set)" if value is REMOVED else repr(value) for value in (before, after)]
-    return f"{dotted(path)}: {shown[0]} -> {shown[1]}"
+CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
+CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")  # version 3 and later
+CRI_NAMES = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+RUNTIMES = ("containerd", "runtimes")  # inside the CRI section, as the next two
+DEFAULT = ("containerd", "default_runtime_name")
+ENABLE_CDI = ("enable_cdi",)
+VERSION = ("version",)
+KNOWN_VERSIONS = (2, 3, 4)
+MERGES_KEYS = (2, 1)  # the first containerd that merges imported files key by key
+# what a handler gets where there is no runtime to take after
+BARE: dict[str, object] = {"runtime_type": "", "runtime_root": "", "runtime_engine": "", "privileged_without_host_devices": False}
+# keys that mean the same whatever the version of the file is
+VERSIONLESS = {"root", "state", "temp", "oom_score", "grpc", "ttrpc", "debug", "metrics", "cgroup", "timeouts", "proxy_plugins"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Undone:
-    """A file without what we wrote, and the keys that others changed since, which stay."""
+class _Documents:
+    """The parsed files, and what they say together."""
 
-    data: bytes
-    kept: tuple[Path, ...]
+    daemon: Daemon
+    root: dict[str, object]
+    drop_in: dict[str, object]  # {} where there is none, or where the daemon does not read it today
+    parsed: dict[str, dict[str, object]]  # the files that the daemon reads, in its order: the last one wins
+    imported: bool  # the daemon reads the drop-in, or will once it exists
+    effective: Mapping[str, object]
 
-
-def undo(original: bytes, written: bytes, current: bytes, name: str) -> Undone:
-    """`current` without the difference between `original` and `written`: the exact original bytes where nobody changed the file since."""
-    if current == written:
-        return Undone(data=original, kept=())
-    base, ours, now = (parse(data, name) for data in (original, written, current))
-    old, new, present = dict(leaves(base)), dict(leaves(ours)), dict(leaves(now))
-    touched = [path for path, value in new.items() if old.get(path, REMOVED) != value and path in present]
-    changed = {path for path in touched if present[path] != new[path]}
-    changes = [Change(path=path, value=old.get(path, REMOVED)) for path in touched if path not in changed]
-    changes = _without_needed(changes, tuple(present), changed)
-    return Undone(data=edit(current, changes, name, keep=base), kept=tuple(sorted(changed)))
+    @property
+    def minimal(self) -> bool:
+        return self.daemon.version >= MERGES_KEYS
 
 
-def _runtime(path: Path) -> str:
-    """The runtime that a key belongs to, '' for other keys."""
-    return path[len(RUNTIMES)] if path[: len(RUNTIMES)] == RUNTIMES and len(path) > len(RUNTIMES) else ""
+def cri(config: Mapping[str, object]) -> Path:
+    """The path of the CRI section: the one that the document has, else the one of its version."""
+    if lookup(config, CRI_V3) is not REMOVED:
+        return CRI_V3
+    if lookup(config, CRI_V2) is not REMOVED:
+        return CRI_V2
+    version = config.get("version", 2)
+    return CRI_V3 if isinstance(version, int) and version >= 3 else CRI_V2
 
 
-def _without_needed(changes: Sequence[Change], present: Sequence[Path], changed: set[Path]) -> list[Change]:
-    """Leave what the rest of the file depends on by now.
-
-    A handler that somebody changed stays whole. Runtimes that we only wrote down (runc) stay beside any other runtime, or CRI would
-    not start. `version` stays as long as there is anything it is the version of.
-    """
-    whole = {_runtime(path) for path in changed} - {""}
-    changes = [change for change in changes if _runtime(change.path) not in whole]
-    removed = {change.path for change in changes if change.value is REMOVED}
-    staying = {_runtime(path) for path in present if path not in removed} - {""}
-    if staying:
-        handlers = {_runtime(path) for path in present if path[len(RUNTIMES) + 1 :] == ("options", "BinaryName")}
-        changes = [c for c in changes if not _runtime(c.path) or _runtime(c.path) in handlers or c.path not in removed]
-    removed = {change.path for change in changes if change.value is REMOVED}
-    if any(path not in removed for path in present if path != ("version",)):
-        changes = [change for change in changes if change.path != ("version",)]
-    return changes
+def runtimes_of(config: Mapping[str, object], name: str = "containerd's configuration") -> dict[str, object]:
+    """The runtimes of a document, by name. Raises InputError where there is something else in their place."""
+    runtimes = table_at(config, (*cri(config), *RUNTIMES), name)
+    for runtime in runtimes:
+        table_at(runtimes, (runtime, "options"), f"{name}: runtimes")
+    return runtimes
 
 
-def patched(data: bytes, effective: Mapping[str, object], handlers: Sequence[Handler], name: str) -> bytes:
-    """The file with `handlers`. Raises InputError (broken, wrong types), Unsupported (see `check`)."""
-    config = parse(data, name)
-    check(config, name)
-    return edit(data, wanted_changes(config, effective, handlers, name), name)
+def handlers(effective: Mapping[str, object]) -> dict[str, str]:
+    """See `Backend.handlers`."""
+    return _programs(runtimes_of(effective))
+
+
+def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """Programs of the default runtime, runc and crun, as far as `config` has them; never NVIDIA's (`own`: its programs' resolved paths)."""
+    return nvidia.low_level(default_of(config), handlers(config), own)
+
+
+def default_of(config: Mapping[str, object]) -> str:
+    return str(_or(lookup(config, (*cri(config), *DEFAULT)), ""))
+
+
+def paths(daemon: Daemon) -> tuple[str, ...]:
+    """See `Backend.paths`: the drop-in first, since the root file imports it."""
+    return (daemon.drop_in, daemon.config)
+
+
+def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted) -> dict[str, bytes | None]:
+    """See `Backend.patched`."""
+    documents = _read(daemon, files, effective)
+    _check(documents)
+    current = files.get(daemon.drop_in)
+    # what is at our path and not read today would come into force with ours: it is put aside, and is back after a revert
+    before = (current or b"") if documents.imported else b""
+    data = rewritten(before, _meant(documents, wanted), daemon.drop_in)
+    root = edit(files.get(daemon.config) or b"", _root_changes(documents), daemon.config)
+    return {daemon.drop_in: data, daemon.config: root or files.get(daemon.config)}
+
+
+def _read(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object]) -> _Documents:
+    order = reading_order(daemon.config, {daemon.drop_in: None, **files})
+    # the dump of a 1.x lists the files that were read; that of a 2.x lists patterns, its built-in one too, which nobody need have read
+    listed = effective.get("imports", [])
+    if daemon.drop_in not in order and isinstance(listed, list) and daemon.drop_in in listed:
+        order = (*order, daemon.drop_in)
+    parsed = {path: parse(files.get(path) or b"", path) for path in order}
+    for path, document in parsed.items():
+        runtimes_of(document, path)
+    return _Documents(
+        daemon=daemon,
+        root=parsed[daemon.config],
+        drop_in=parsed.get(daemon.drop_in, {}),
+        parsed=parsed,
+        imported=daemon.drop_in in order,
+        effective=effective,
+    )
+
+
+def _check(documents: _Documents) -> None:
+    """Raises Unsupported for files that must not be patched, with everything that is wrong and what to do instead."""
+    name, root = documents.daemon.config, documents.root
+    problems = []
+    for path, document in {"its effective configuration": documents.effective, **documents.parsed}.items():
+        disabled = document.get("disabled_plugins", [])
+        if isinstance(disabled, list) and any(plugin in CRI_NAMES for plugin in disabled):
+            problems.append(f"{path} disables the CRI plugin, so no kubelet can use this containerd: disabled_plugins = {disabled}")
+    version = root.get("version")
+    if version is None and not set(root) <= VERSIONLESS:
+        problems.append(f"{name} is a version 1 configuration (it has no `version`), to which no drop-in can be added")
+    elif version is not None and (isinstance(version, bool) or version not in KNOWN_VERSIONS):
+        problems.append(f"{name} is a version {version!r} configuration; driverctl changes versions 2, 3 and 4")
+    if problems:
+        raise Unsupported(
+            problems[-1],
+            details=problems[:-1],
+            resolution="write it as version 2 or later with the CRI plugin enabled (`containerd config default` prints one), "
+            "restart containerd, and run this again; nothing was changed",
+        )
+
+
+def _root_changes(documents: _Documents) -> list[Change]:
+    if documents.imported:
+        return []
+    changes = [] if "version" in documents.root else [Change(path=VERSION, value=2)]
+    existing = declared(documents.root, documents.daemon.config)
+    return [*changes, Change(path=IMPORTS, value=[*existing, pattern(documents.daemon.drop_in)])]
+
+
+def _winner(documents: _Documents) -> dict[str, object]:
+    """The document whose CRI section a containerd takes that takes whole sections: the last one that has any of it, the root else."""
+    having = [path for path, document in documents.parsed.items() if lookup(document, cri(document)) is not REMOVED]
+    order, ours = list(documents.parsed), documents.daemon.drop_in
+    later = [path for path in having if ours in order and order.index(path) > order.index(ours)]
+    if later:
+        raise Unsupported(
+            f"{later[-1]} is read after {ours} and has a CRI section, which this containerd takes instead of ours",
+            details=["containerd before 2.1 uses the CRI section of the last file that has any of it"],
+            resolution=f"rename it so that it sorts before {ours}, or give a drop-in that sorts after it; nothing was changed",
+        )
+    return documents.parsed[having[-1]] if having else documents.root
+
+
+def _meant(documents: _Documents, wanted: Wanted) -> dict[str, object]:
+    """The drop-in as it shall be."""
+    meant = copy.deepcopy(documents.drop_in)
+    base = documents.root if documents.minimal else _winner(documents)
+    section = cri(documents.drop_in or base)
+    if not meant:
+        meant = {"version": base.get("version", 2)}
+    if not documents.minimal:
+        full = copy.deepcopy(table_at(base, section, documents.daemon.config))
+        if full:
+            put(meant, section, full)
+        _write_down(meant, (*section, *RUNTIMES), documents.effective, wanted)
+    known = _template(documents, meant, wanted)
+    for handler in wanted.handlers:
+        put(meant, (*section, *RUNTIMES, handler.name), _handler(handler, known, wanted))
+    _set_default(documents, meant, section, wanted)
+    if wanted.cdi:
+        put(meant, (*section, *ENABLE_CDI), True)
+    return meant
+
+
+def _write_down(meant: dict[str, object], path: Path, effective: Mapping[str, object], wanted: Wanted) -> None:
+    """Built-in runtimes, which a section's own table of runtimes replaces: without runc CRI does not start."""
+    names = {handler.name for handler in wanted.handlers}
+    for name, table in runtimes_of(effective).items():
+        if name not in names and lookup(meant, (*path, name)) is REMOVED:
+            put(meant, (*path, name), without_zeros(table))
+
+
+def _template(documents: _Documents, meant: Mapping[str, object], wanted: Wanted) -> Mapping[str, object] | None:
+    """The table that a handler takes after, None where there is none."""
+    if documents.minimal:
+        tables: dict[str, object] = {name: without_zeros(table) for name, table in runtimes_of(documents.effective).items()}
+        for document in documents.parsed.values():
+            tables = merged(tables, runtimes_of(document))
+        default = _default(documents)
+    else:
+        tables = runtimes_of(meant)
+        default = default_of(meant)
+    names = {handler.name for handler in wanted.handlers}
+    others = {name: table for name, table in tables.items() if name not in names}
+    return nvidia.template(default, others, _programs(others), [handler.binary for handler in wanted.handlers])
+
+
+def _default(documents: _Documents) -> str:
+    """The default runtime's name as the files have it, else as the daemon says."""
+    named = [default_of(document) for document in documents.parsed.values()]
+    return next((name for name in reversed(named) if name), "") or default_of(documents.effective)
+
+
+def _handler(handler: Handler, template: Mapping[str, object] | None, wanted: Wanted) -> dict[str, object]:
+    table = dict(copy.deepcopy(BARE if template is None else template))
+    if wanted.annotations:
+        existing = table.get("container_annotations")
+        table["container_annotations"] = list(dict.fromkeys([*wanted.annotations, *(existing if isinstance(existing, list) else [])]))
+    if not table.get("runtime_type"):
+        table["runtime_type"] = wanted.runtime_type
+    options = table.get("options")
+    table["options"] = {**(options if isinstance(options, dict) else {}), **wanted.options, "BinaryName": handler.binary}
+    return table
+
+
+def _set_default(documents: _Documents, meant: dict[str, object], section: Path, wanted: Wanted) -> None:
+    """The wanted default; where none is wanted, one that is ours is taken back, as upstream does."""
+    path = (*section, *DEFAULT)
+    names = {handler.name for handler in wanted.handlers}
+    if wanted.default:
+        put(meant, path, wanted.default)
+        return
+    if lookup(meant, path) in names:
+        take(meant, path)
+    elsewhere = {path: document for path, document in documents.parsed.items() if path != documents.daemon.drop_in}
+    if documents.minimal and lookup(meant, path) is REMOVED and any(default_of(document) in names for document in elsewhere.values()):
+        put(meant, path, "runc")  # merging key by key cannot take a key away
+
+
+def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+    """See `Backend.undone`."""
+    return undo(path, original=original, written=written, current=current)
+
+
+def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
+    """See `Backend.stripped`."""
+    result = dict(files)
+    for path, data in files.items():
+        if data is not None:
+            result[path] = _without(data, path, names)
+    rest = parse(result.get(daemon.drop_in) or b"", daemon.drop_in)
+    take(rest, cri(rest))
+    if set(rest) <= {"version"}:
+        result[daemon.drop_in] = None  # upstream's drop-in: the CRI section that it copied, and nothing else
+        result[daemon.config] = _without_import(daemon, result)
+    return result
+
+
+def _without(data: bytes, path: str, names: tuple[str, ...]) -> bytes:
+    meant = parse(data, path)
+    section = cri(meant)
+    before = copy.deepcopy(meant)
+    for name in names:
+        if lookup(meant, (*section, *RUNTIMES, name)) is not REMOVED:
+            take(meant, (*section, *RUNTIMES, name))
+    if default_of(meant) in names:
+        take(meant, (*section, *DEFAULT))
+    return data if meant == before else rewritten(data, meant, path)
+
+
+def _without_import(daemon: Daemon, files: Mapping[str, bytes | None]) -> bytes | None:
+    """The root file without the import of the drop-in's folder, where nothing else is imported by it; None where it says nothing then."""
+    data = files.get(daemon.config)
+    if data is None:
+        return None
+    meant = parse(data, daemon.config)
+    ours = pattern(daemon.drop_in)
+    others = [path for path, other in files.items() if other is not None and matches(path, daemon.config, ours)]
+    existing = declared(meant, daemon.config)
+    if ours in existing and not others:
+        left = [item for item in existing if item != ours]
+        meant = {**meant, "imports": left} if left else {key: value for key, value in meant.items() if key != "imports"}
+        data = rewritten(data, meant, daemon.config)
+    return None if set(meant) <= {"version"} else data
+
+
+def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
+    """See `Backend.foreign`."""
+    names = {handler.name for handler in wanted.handlers}
+    return {path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, names, wanted)}
+
+
+def _ours(path: Path, pair: tuple[object, object], names: set[str], wanted: Wanted) -> bool:
+    if path[:2] not in (CRI_V2, CRI_V3):
+        return False
+    inner = path[2:]
+    if inner == DEFAULT:
+        return pair[1] == wanted.default or pair[0] in names
+    if inner == ENABLE_CDI:
+        return wanted.cdi
+    return inner[:2] == RUNTIMES and inner[2:3] != () and inner[2] in names
+
+
+def activation(before: Mapping[str, object], after: Mapping[str, object]) -> Activation:
+    """See `Backend.activation`: containerd reads its files at its start only, and dies on SIGHUP."""
+    return "restart" if differing(before, after) else "none"
+
+
+def _programs(runtimes: Mapping[str, object]) -> dict[str, str]:
+    tables = {name: table for name, table in runtimes.items() if isinstance(table, Mapping)}
+    return {name: str(_or(lookup(table, ("options", "BinaryName")), "")) for name, table in tables.items()}
+
+
+def _or(value: object, default: str) -> object:
+    return default if value is REMOVED else value

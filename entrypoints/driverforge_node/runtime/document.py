@@ -6,6 +6,7 @@ The only module that knows the TOML library; each result is read again with the 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -85,6 +86,46 @@ def table_at(table: Mapping[str, object], path: Path, name: str) -> dict[str, ob
     return found if isinstance(found, dict) else {}
 
 
+def put(table: dict[str, object], path: Path, value: object) -> None:
+    """Set a key of a document of values, with the tables above it."""
+    *above, key = path
+    _ensure(table, tuple(above))[key] = value
+
+
+def take(table: dict[str, object], path: Path) -> None:
+    """Take a key away, and the tables that are empty then."""
+    _remove(table, path, {})
+
+
+def merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    """Both documents' keys; where both have one, `above` wins."""
+    result = dict(below)
+    for key, value in above.items():
+        under = result.get(key)
+        result[key] = merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return result
+
+
+def rewritten(data: bytes, meant: Mapping[str, object], name: str) -> bytes:
+    """The document with the values `meant` and as much of its text as can stay; raises as `edit`."""
+    now = parse(data, name)
+    before, after = dict(leaves(now)), dict(leaves(meant))
+    gone = [Change(path=path, value=REMOVED) for path in before if path not in after and lookup(meant, path) is REMOVED]
+    new = [Change(path=path, value=value) for path, value in after.items() if path not in before or not same(before[path], value)]
+    return edit(data, [*gone, *new], name, keep=meant)
+
+
+def same(one: object, other: object) -> bool:
+    """Equal in type and value, `nan` being equal to itself (TOML and JSON have it, == says no)."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return one == other or (math.isnan(one) and math.isnan(other))
+    return isinstance(one, bool) == isinstance(other, bool) and one == other
+
+
 def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None) -> bytes:
     """The document with `changes` applied in order; tables that a removal leaves empty go too, unless the document `keep` has them.
 
@@ -102,10 +143,10 @@ def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str
         raise Unsupported(f"{name} cannot be edited: {error}", resolution="write its tables with [headers]; nothing was changed") from error
     result = tomlrt.dumps(document).encode()
     try:
-        same = parse(result, name) == meant
+        equal = same(parse(result, name), meant)
     except RecursionError:  # it compares table by table
-        same = False
-    if not same:
+        equal = False
+    if not equal:
         raise Unsupported(
             f"{name} cannot be edited without touching other keys", resolution="write its tables with [headers]; nothing was changed"
         )
