@@ -10,13 +10,15 @@ from driverforge_core.errors import Unavailable
 from support import kubernetes_build
 from support.kubernetes import Api, api_server
 
+NODES = ("node",)  # what a test may start a kubelet as
+
 
 @pytest.fixture(scope="session")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A cluster without nodes whose namespaces are `restricted` unless they say otherwise."""
+    """A cluster whose namespaces are `restricted` unless they say otherwise; nodes are there while a test runs one."""
     try:
         programs = kubernetes_build.programs()
     except Unavailable as reason:
         pytest.skip(f"{reason.brief}: {reason.resolution}")
-    with api_server(programs, tmp_path_factory.mktemp("cluster")) as running:
+    with api_server(programs, tmp_path_factory.mktemp("cluster"), nodes=NODES) as running:
         yield running

@@ -1,6 +1,7 @@
 """A Kubernetes API that nothing acts on: etcd and kube-apiserver as plain processes, and a client for manifests.
 
-It validates, defaults, authorises and stores as any cluster does. There are no controllers and no nodes, so no pod ever runs.
+It validates, defaults, authorises and stores as any cluster does. There are no controllers, and no nodes but those that a test
+starts (`support.kubelet`): a pod runs where a test gives it the name of such a node, nowhere else.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import secrets
 import socket
 import ssl
 import subprocess
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +54,23 @@ class Api:
     port: int
     token: str
     certificate: Path
+    nodes: Mapping[str, str] = field(default_factory=dict)  # name of a node → its kubelet's token
+
+    def kubeconfig(self, node: str) -> str:
+        """What the kubelet of `node` needs to reach this server as system:node:NAME."""
+        cluster = {
+            "server": f"https://{_HOST}:{self.port}",
+            "certificate-authority-data": b64encode(self.certificate.read_bytes()).decode(),
+        }
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "bench", "cluster": cluster}],
+            "users": [{"name": node, "user": {"token": self.nodes[node]}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": node}}],
+            "current-context": "bench",
+        }
+        return json.dumps(document)
 
     def request(self, method: str, path: str, body: str = "", *, kind: str = "application/json") -> Answer:
         """One request with a body of media type `kind`. Raises OSError where nothing answers."""
@@ -82,11 +101,15 @@ class Api:
 
 
 @contextmanager
-def api_server(programs: Programs, folder: Path) -> Iterator[Api]:
-    """Start both programs with everything of theirs, logs too, under an empty folder; yields once the API is ready."""
+def api_server(programs: Programs, folder: Path, *, nodes: Sequence[str] = ()) -> Iterator[Api]:
+    """Start both programs with everything of theirs, logs too, under an empty folder; yields once the API is ready.
+
+    `nodes` are names under which a kubelet may register (Node authorizer, NodeRestriction).
+    """
     require("openssl")
     client, peer, secure = _free_ports(3)
-    api = Api(port=secure, token=secrets.token_hex(16), certificate=folder / "server.crt")
+    tokens = {name: secrets.token_hex(16) for name in nodes}
+    api = Api(port=secure, token=secrets.token_hex(16), certificate=folder / "server.crt", nodes=tokens)
     _write_files(folder, api)
     with ExitStack() as stack:
 
@@ -122,7 +145,8 @@ def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[s
         f"--tls-cert-file={folder / 'server.crt'}",
         f"--tls-private-key-file={folder / 'server.key'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
-        "--authorization-mode=RBAC",
+        "--authorization-mode=Node,RBAC",
+        "--enable-admission-plugins=NodeRestriction",
         "--allow-privileged=true",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-signing-key-file={folder / 'server.key'}",
@@ -132,11 +156,15 @@ def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[s
 
 
 def _write_files(folder: Path, api: Api) -> None:
-    """One self-signed certificate that is its own CA and signs service account tokens; the only user; admission as strict as it gets."""
+    """One self-signed certificate that is its own CA and signs service account tokens; the users; admission as strict as it gets."""
     usage = ["-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-addext", f"subjectAltName=IP:{_HOST}"]
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(folder / "server.key")]
     run("openssl", "req", "-x509", "-subj", "/CN=driverforge-test", "-days", "30", *usage, *key, "-out", api.certificate)
-    (folder / "tokens.csv").write_text(f'{api.token},admin,admin,"system:masters"\n')
+    users = [
+        f'{api.token},admin,admin,"system:masters"',
+        *(f'{token},system:node:{name},{name},"system:nodes"' for name, token in api.nodes.items()),
+    ]
+    (folder / "tokens.csv").write_text("".join(f"{user}\n" for user in users))
     security = {
         "apiVersion": "pod-security.admission.config.k8s.io/v1",
         "kind": "PodSecurityConfiguration",
