@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.ports import Metadata
 
 
 class Killed(BaseException):
@@ -44,6 +46,8 @@ class FakeFiles(RootedFiles):
         target = Path(self._outside(self.resolve(path)))
         temporary = target.with_name(f".{target.name}.new")
         temporary.write_bytes(data)
+        if mode is not None:
+            temporary.chmod(mode)
         temporary.replace(target)
 
     def write_in_place(self, path: str, data: bytes) -> None:
@@ -74,6 +78,10 @@ class FakeFiles(RootedFiles):
         self.fuse.burn()
         super().rename(source, target)
 
+    def exchange(self, first: str, second: str) -> None:
+        self.fuse.burn()
+        super().exchange(first, second)
+
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         """mknod needs root: the file holds its numbers."""
         self.fuse.burn()
@@ -82,8 +90,19 @@ class FakeFiles(RootedFiles):
         target.write_text(f"{major}:{minor}")
 
     def device_number(self, path: str) -> tuple[int, int] | None:
+        found = self._device(path)
+        return (found[0], found[1]) if found else None
+
+    def metadata(self, path: str) -> Metadata | None:
+        """A device file is root's, with the group that it holds as a third number."""
+        found, device = super().metadata(path), self._device(path)
+        return replace(found, user=0, group=device[2]) if found and device else found
+
+    def under(self, folder: str) -> FakeFiles:
+        return FakeFiles(self.places, self.fuse, self._below(folder))
+
+    def _device(self, path: str) -> tuple[int, int, int] | None:
         target = Path(self.real(path))
-        if not target.is_file() or ":" not in (text := target.read_text()):
+        if not target.is_file() or not (match := re.fullmatch(r"(\d+):(\d+)(?::(\d+))?", target.read_text(errors="replace"))):
             return None
-        major, minor = text.split(":")
-        return int(major), int(minor)
+        return int(match[1]), int(match[2]), int(match[3] or 0)

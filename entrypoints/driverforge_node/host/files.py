@@ -17,6 +17,8 @@ from driverforge_node.host.ports import Metadata
 
 MAX_LINKS = 40
 SELINUX = "security.selinux"
+AT_FDCWD = -100  # fcntl.h
+RENAME_EXCHANGE = 2  # linux/fs.h
 
 
 def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
@@ -51,6 +53,7 @@ class RootedFiles:
 
     def __init__(self, root: str = "/", *, beneath: str = "") -> None:
         self._root = root.rstrip("/") or "/"
+        self._beneath = beneath
         self._prefix = beneath + self._root.rstrip("/")
 
     @property
@@ -107,6 +110,17 @@ class RootedFiles:
     def read_bytes(self, path: str) -> bytes:
         with reported(f"reading {path}"):
             return Path(self.real(path)).read_bytes()
+
+    def read_part(self, path: str, offset: int, size: int) -> bytes:
+        with reported(f"reading {path}"), open(self.real(path), "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def under(self, folder: str) -> RootedFiles:
+        return RootedFiles(self._below(folder), beneath=self._beneath)
+
+    def _below(self, folder: str) -> str:
+        return self._root.rstrip("/") + self.resolve(folder)
 
     def list_dir(self, path: str) -> tuple[str, ...]:
         try:
@@ -189,6 +203,18 @@ class RootedFiles:
     def rename(self, source: str, target: str) -> None:
         with reported(f"renaming {source}"):
             os.rename(self._unresolved_leaf(source), self._unresolved_leaf(target))
+
+    def exchange(self, first: str, second: str) -> None:
+        ours, theirs = self._unresolved_leaf(first), self._unresolved_leaf(second)
+        with reported(f"swapping {first} and {second}"):
+            try:
+                _exchange(ours, theirs)
+            except OSError as error:
+                if error.errno not in (errno.EINVAL, errno.ENOSYS):
+                    raise
+                os.rename(theirs, f"{theirs}.driverforge-old")
+                os.rename(ours, theirs)
+                os.rename(f"{theirs}.driverforge-old", ours)
 
     def metadata(self, path: str) -> Metadata | None:
         try:
@@ -293,6 +319,15 @@ def _like_before(handle: int, target: str, mode: int | None) -> None:
             os.fchown(handle, before.st_uid, before.st_gid)
     with suppress(OSError):
         os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
+
+
+def _exchange(first: str, second: str) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), first)
 
 
 def _sync_directory(path: str) -> None:

@@ -75,6 +75,12 @@ class Files(Protocol):
     def is_link(self, path: str) -> bool: ...
     def read_text(self, path: str) -> str: ...
     def read_bytes(self, path: str) -> bytes: ...
+    def read_part(self, path: str, offset: int, size: int) -> bytes:
+        """At most `size` bytes from `offset` on: the driver's libraries are large, and their headers say enough."""
+
+    def under(self, folder: str) -> Files:
+        """The same files with `folder` as their root: links inside, absolute ones too, stay inside it."""
+
     def list_dir(self, path: str) -> tuple[str, ...]:
         """Names in a directory, sorted; empty where there is no such directory."""
 
@@ -100,6 +106,9 @@ class Files(Protocol):
 
     def rename(self, source: str, target: str) -> None:
         """Give a file another name in the same folder, atomically. Raises FileNotFoundError: of several callers exactly one succeeds."""
+
+    def exchange(self, first: str, second: str) -> None:
+        """Swap what two names in one file system stand for, in one step where the file system can (renameat2(2), RENAME_EXCHANGE)."""
 
     def metadata(self, path: str) -> Metadata | None:
         """Of what `path` leads to; None where there is nothing."""
@@ -203,6 +212,12 @@ class Processes(Protocol):
         """Processes with an open file descriptor or mapping whose path starts with one of `prefixes` (e.g. '/dev/nvidia').
 
         `majors` finds character devices by number as well: in a container they have any path.
+        """
+
+    def users(self, part: str) -> tuple[Holder, ...]:
+        """Processes with a program, working directory, root, mapping, open file or mount whose path has `part` in it.
+
+        A container sees a folder of the node under any path; so `part` is the end of it, made unique by a hash.
         """
 
     def alive(self, pid: int, *, command: str | None = None) -> bool:

@@ -1,0 +1,163 @@
+"""Files of a driver that a container gets: libraries, firmware, programs, sockets, graphics configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from posixpath import basename, dirname
+
+from driverforge_node.cdi.hooks import CREATE_SYMLINKS, CUDA_COMPAT, Hooks
+from driverforge_node.cdi.libraries import FOLDERS, Driver, matching, symlinks
+from driverforge_node.cdi.roots import View, joined, read
+from driverforge_node.cdi.spec import Edits, Hook, Mount
+
+READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
+# connecting to a socket needs write permission; nothing there is to be executed (nvidia-container-toolkit#707)
+SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+
+PROGRAMS = (
+    "nvidia-smi",
+    "nvidia-debugdump",
+    "nvidia-persistenced",
+    "nvidia-cuda-mps-control",
+    "nvidia-cuda-mps-server",
+    "nvidia-imex",
+    "nvidia-imex-ctl",
+)
+_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket", "/tmp/nvidia-mps")  # noqa: S108
+_CONFIGS = (
+    "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
+    *(
+        f"/usr/share/egl/egl_external_platform.d/{name}.json"
+        for name in ("09_nvidia_wayland2", "10_nvidia_wayland", "15_nvidia_gbm", "20_nvidia_xcb", "20_nvidia_xlib")
+    ),
+    "/usr/share/nvidia/nvoptix.bin",
+    "/usr/share/X11/xorg.conf.d/10-nvidia.conf",
+    "/usr/share/X11/xorg.conf.d/nvidia-drm-outputclass.conf",
+    "/etc/OpenCL/vendors/nvidia.icd",
+    *(f"/etc/vulkan/icd.d/{name}.json" for name in ("nvidia_icd", "nvidia_layers", "nvidia_icd.x86_64", "nvidia_icd.aarch64")),
+    "/etc/vulkan/implicit_layer.d/nvidia_layers.json",
+)
+_CONFIG_FOLDERS = ("/etc", "/usr/local/share", "/usr/share")
+# external EGL platforms have versions of their own, not the driver's
+_GRAPHICS = ("gbm", "wayland", "wayland2", "xcb", "xlib")
+_EXPLICIT = (
+    "libEGL.so", "libGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libGLX.so", "libGLdispatch.so", "libOpenCL.so", "libOpenGL.so",
+    "libnvidia-api.so", "libnvidia-egl-xcb.so", "libnvidia-egl-xlib.so",
+)  # fmt: skip
+_XORG = ("xorg/modules/drivers", "xorg/modules/extensions", "xorg/modules/updates/drivers", "xorg/modules/updates/extensions")
+_XORG_BASES = ("/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
+
+# feature flags, upstream's names
+NO_SOCKETS = "disable-ipc-discoverer"
+EXPLICIT_LIBRARIES = "enable-explicit-driver-libraries"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What of a driver is wanted."""
+
+    hooks: Hooks
+    flags: frozenset[str] = frozenset()
+    config_folders: tuple[str, ...] = ()  # instead of the usual ones
+
+
+def driver_edits(view: View, driver: Driver, wish: Wish) -> Edits:
+    """Mounts, hooks and environment that every container with this driver gets; hooks in the order in which upstream runs them."""
+    libraries = mounts(view, (*driver.libraries, *_explicit(view, wish)))
+    others = [
+        *mounts(view, () if NO_SOCKETS in wish.flags else sockets(view), SOCKET),
+        *mounts(view, firmware(view, driver.version)),
+        *mounts(view, programs(view)),
+    ]
+    return Edits(
+        env=(f"NVIDIA_CTK_LIBCUDA_DIR={':'.join(driver.folders)}",),
+        mounts=(*libraries, *others),
+        hooks=(
+            *wish.hooks.make(CREATE_SYMLINKS, *symlinks(view.driver, [mount.container_path for mount in libraries])),
+            *wish.hooks.make(CUDA_COMPAT, f"--host-driver-version={driver.version}"),
+            *wish.hooks.update_ldcache(libraries),
+        ),
+    )
+
+
+def mounts(view: View, paths: Iterable[str], options: tuple[str, ...] = READ_ONLY) -> tuple[Mount, ...]:
+    """Each path of the driver root at the same path in the container, without links: an absolute one would leave the root on the host."""
+    return tuple(Mount(host_path=_host(view, path), container_path=path, options=options) for path in dict.fromkeys(paths))
+
+
+def _host(view: View, path: str) -> str:
+    return joined(view.roots.driver_seen, view.driver.resolve(path))
+
+
+def _explicit(view: View, wish: Wish) -> list[str]:
+    if EXPLICIT_LIBRARIES not in wish.flags:
+        return []
+    return [path for name in _EXPLICIT for folder in FOLDERS for path in matching(view.driver, folder, name)]
+
+
+def sockets(view: View) -> list[str]:
+    return [path for path in _SOCKETS if view.driver.exists(path)]
+
+
+def programs(view: View) -> list[str]:
+    places = ([f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in PROGRAMS)
+    return [paths[0] for paths in places if paths]
+
+
+def _executable(view: View, path: str) -> bool:
+    found = view.driver.metadata(path)
+    return found is not None and bool(found.mode & 0o111) and not view.driver.is_dir(path)
+
+
+def firmware(view: View, version: str) -> list[str]:
+    """GSP firmware where the kernel looks for it (Documentation/driver-api/firmware/fw_search_path.rst)."""
+    extra = read(view.system, "/sys/module/firmware_class/parameters/path").strip(" \n\0")
+    release = read(view.system, "/proc/sys/kernel/osrelease").strip()
+    parts = [f"/{release}", ""] if release else [""]
+    kernels = [f"{base}{part}" for base in ("/lib/firmware/updates", "/lib/firmware") for part in parts]
+    folders = [f"{base}/nvidia/{version}" for base in ([extra] if extra else []) + kernels]
+    found = [f"{folder}/{name}" for folder in folders for name in view.driver.list_dir(folder)]
+    return [path for path in found if basename(path).startswith("gsp") and path.endswith(".bin")]
+
+
+def graphics_edits(view: View, driver: Driver, wish: Wish) -> Edits:
+    """Libraries and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
+    platforms = [f"libnvidia-egl-{name}.so.*.*" for name in _GRAPHICS]
+    libraries = [path for folder in driver.folders for pattern in platforms for path in matching(view.driver, folder, pattern)]
+    xorg = xorg_modules(view, driver)
+    return Edits(mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, wish)), hooks=_graphics_hooks(driver, xorg, wish.hooks))
+
+
+def configs(view: View, wish: Wish) -> tuple[Mount, ...]:
+    """Configuration files at the paths where libraries look for them, wherever the driver's package put them."""
+    found = []
+    for path in _CONFIGS:
+        name = path.removeprefix("/usr/share/").removeprefix("/etc/")
+        places = [f"{folder}/{name}" for folder in wish.config_folders or (dirname(path)[: -len(dirname(name)) - 1], *_CONFIG_FOLDERS)]
+        places += [f"/{name}"] if name.startswith("vulkan/") else []
+        here = next((place for place in places if view.driver.exists(place)), None)
+        if here:
+            found.append(Mount(host_path=_host(view, here), container_path=path, options=READ_ONLY))
+    return tuple(found)
+
+
+def xorg_modules(view: View, driver: Driver) -> tuple[str, ...]:
+    """nvidia_drv.so and libglxserver_nvidia.so of this driver, the first of each."""
+    bases = [f"{folder}/nvidia/xorg" for folder in driver.folders]
+    bases += [f"{base}/{part}" for base in (*driver.folders, *_XORG_BASES) for part in _XORG]
+    names = ("nvidia_drv.so", f"libglxserver_nvidia.so.{driver.version}")
+    found = ([path for folder in bases for path in matching(view.driver, folder, name)] for name in names)
+    return tuple(paths[0] for paths in found if paths)
+
+
+def _graphics_hooks(driver: Driver, xorg: Iterable[str], hooks: Hooks) -> tuple[Hook, ...]:
+    links = []
+    for path in (*driver.libraries, *xorg):
+        folder, name = dirname(path), basename(path)
+        if name == f"libnvidia-allocator.so.{driver.version}":
+            links.append(f"../libnvidia-allocator.so.1::{folder}/gbm/nvidia-drm_gbm.so")
+        elif name in (f"libnvidia-vulkan-producer.so.{driver.version}", f"libglxserver_nvidia.so.{driver.version}"):
+            links.append(f"{name}::{folder}/{name.removesuffix(f'.{driver.version}')}")
+    return hooks.make(CREATE_SYMLINKS, *links)

@@ -1,0 +1,117 @@
+"""The driver's libraries below a driver root: which version, in which folders, and what links their users expect."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from posixpath import basename, dirname
+
+from driverforge_core.errors import Unavailable
+from driverforge_node.cdi.elf import soname
+from driverforge_node.host.ports import Files
+
+_MULTIARCH = ("x86_64-linux-gnu", "aarch64-linux-gnu")
+FOLDERS = (
+    "/usr/lib64",
+    *(f"/usr/lib/{arch}" for arch in _MULTIARCH),
+    *(f"/usr/lib/{arch}/nvidia/current" for arch in _MULTIARCH),
+    "/lib64",
+    *(f"/lib/{arch}" for arch in _MULTIARCH),
+    *(f"/lib/{arch}/nvidia/current" for arch in _MULTIARCH),
+    "/usr/lib",
+    "/glibc/lib",
+)
+_VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
+_NAMING_LIBRARIES = ("libcuda.so.", "libnvidia-ml.so.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """A driver's user space. Paths are below its root, links followed."""
+
+    version: str
+    folders: tuple[str, ...]
+    libraries: tuple[str, ...]
+
+
+def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> Driver:
+    """The driver below the root of `files`. Its version is in the name of libcuda, else of libnvidia-ml.
+
+    `folders` are looked at before the usual ones. Where several versions are there, the `loaded` one counts. Raises Unavailable.
+    """
+    where = (*folders, *FOLDERS)
+    found = {name: _versions(files, name, where) for name in _NAMING_LIBRARIES}
+    versions = list(dict.fromkeys(version for pairs in found.values() for version, _ in pairs))
+    if not versions:
+        raise Unavailable(
+            "no NVIDIA driver libraries found",
+            details=[f"neither libcuda.so.VERSION nor libnvidia-ml.so.VERSION below {files.root} in {', '.join(where)}"],
+            resolution="wait until the driver is installed there, or name its root (--driver-root) or folder (--library-search-path)",
+        )
+    version = loaded if loaded in versions else versions[0]
+    homes = tuple(dict.fromkeys(folder for pairs in found.values() for v, folder in pairs if v == version))
+    return Driver(version=version, folders=homes, libraries=_libraries(files, homes, version))
+
+
+def _versions(files: Files, start: str, folders: Iterable[str]) -> list[tuple[str, str]]:
+    """(version, folder) for each file whose name is `start` and a version."""
+    found = (path for folder in folders for path in matching(files, folder, f"{start}*.*"))
+    names = [(basename(path).removeprefix(start), dirname(path)) for path in found]
+    return [(version, folder) for version, folder in names if _VERSION.fullmatch(version)]
+
+
+def _libraries(files: Files, homes: Iterable[str], version: str) -> tuple[str, ...]:
+    found = [path for home in homes for folder in (home, f"{home}/vdpau") for path in matching(files, folder, f"*.so.{version}")]
+    # the one library whose name never carries the driver's version
+    found += [path for home in homes for path in matching(files, home, "libnvidia-nvvm70.so.*")]
+    return tuple(dict.fromkeys(found))
+
+
+def matching(files: Files, folder: str, pattern: str) -> Iterator[str]:
+    """Files in `folder` whose name fits `pattern`, links followed."""
+    for name in files.list_dir(folder):
+        path = f"{folder}/{name}"
+        if fnmatchcase(name, pattern) and files.exists(path) and not files.is_dir(path):
+            yield files.resolve(path)
+
+
+def symlinks(files: Files, libraries: Iterable[str]) -> tuple[str, ...]:
+    """Links beside the libraries, as 'TARGET::LINK' of the create-symlinks hook."""
+    links = (link for path in libraries for link in (*_expected_links(path), *_soname_links(files, path)))
+    return tuple(dict.fromkeys(links))
+
+
+def _expected_links(path: str) -> tuple[str, ...]:
+    """Names that programs open although no package need make them."""
+    folder, name = dirname(path), basename(path)
+    if fnmatchcase(name, "libcuda.so.*.*"):
+        return (f"libcuda.so.1::{folder}/libcuda.so",)
+    if fnmatchcase(name, "libGLX_nvidia.so.*.*"):
+        return (f"{name}::{folder}/libGLX_indirect.so.0",)
+    if fnmatchcase(name, "libnvidia-opticalflow.so.*.*"):
+        return (f"libnvidia-opticalflow.so.1::{folder}/libnvidia-opticalflow.so",)
+    return ()
+
+
+def _soname_links(files: Files, path: str) -> Iterator[str]:
+    """The links that the driver's own packages made: SONAME and development name."""
+    folder, name = dirname(path), basename(path)
+    if not fnmatchcase(name, "*.so.*.*"):
+        return
+    found = soname(lambda offset, size: files.read_part(path, offset, size))
+    if found is None:  # no library of this architecture: its links are left to ldconfig
+        return
+    target = found or name
+    if target != name and files.is_link(f"{folder}/{target}"):
+        yield f"{name}::{folder}/{target}"
+    plain = so_name(target)
+    if plain not in ("", target) and files.is_link(f"{folder}/{plain}"):
+        yield f"{target}::{folder}/{plain}"
+
+
+def so_name(name: str) -> str:
+    """'libcuda.so' of 'libcuda.so.1'; '' where the name has no '.so'."""
+    before, found, _ = f"{name}.".rpartition(".so.")
+    return before + ".so" if found else ""
