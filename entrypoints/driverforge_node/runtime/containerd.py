@@ -8,17 +8,17 @@ from 2.1 on keys are merged one by one, and it holds ours alone ("minimal").
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime import nvidia
+from driverforge_node.runtime import document, nvidia
 from driverforge_node.runtime.difference import differing, without_zeros
 from driverforge_node.runtime.document import REMOVED, Change, Path, edit, lookup, merged, parse, put, rewritten, table_at, take
 from driverforge_node.runtime.imports import KEY as IMPORTS
 from driverforge_node.runtime.imports import declared, matches, pattern, reading_order
 from driverforge_node.runtime.model import Activation, Daemon, Handler, Undone, Wanted
-from driverforge_node.runtime.threeway import undo
+from driverforge_node.runtime.threeway import runtime_of, undo
 
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
 CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")  # version 3 and later
@@ -107,8 +107,8 @@ def _read(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[
     if daemon.drop_in not in order and isinstance(listed, list) and daemon.drop_in in listed:
         order = (*order, daemon.drop_in)
     parsed = {path: parse(files.get(path) or b"", path) for path in order}
-    for path, document in parsed.items():
-        runtimes_of(document, path)
+    for path, config in parsed.items():
+        runtimes_of(config, path)
     return _Documents(
         daemon=daemon,
         root=parsed[daemon.config],
@@ -123,8 +123,8 @@ def _check(documents: _Documents) -> None:
     """Raises Unsupported for files that must not be patched, with everything that is wrong and what to do instead."""
     name, root = documents.daemon.config, documents.root
     problems = []
-    for path, document in {"its effective configuration": documents.effective, **documents.parsed}.items():
-        disabled = document.get("disabled_plugins", [])
+    for path, config in {"its effective configuration": documents.effective, **documents.parsed}.items():
+        disabled = config.get("disabled_plugins", [])
         if isinstance(disabled, list) and any(plugin in CRI_NAMES for plugin in disabled):
             problems.append(f"{path} disables the CRI plugin, so no kubelet can use this containerd: disabled_plugins = {disabled}")
     version = root.get("version")
@@ -241,7 +241,30 @@ def _set_default(documents: _Documents, meant: dict[str, object], section: Path,
 
 def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
     """See `Backend.undone`."""
-    return undo(path, original=original, written=written, current=current)
+    return undo(path, document, _without_needed, original=original, written=written, current=current)
+
+
+def _without_needed(changes: Sequence[Change], present: Mapping[Path, object], _changed: set[Path]) -> list[Change]:
+    """Leave what the rest of the file depends on by now.
+
+    What we only wrote down of the daemon's own settings (runc, the rest of the section) stays beside any setting of others in the section,
+    which replaces the daemon's as a whole. `version` stays as long as there is anything it is the version of.
+    """
+    programs = {runtime_of(path): value for path, value in present.items() if path[-1] == "BinaryName" and runtime_of(path)}
+    removed = {change.path for change in changes if change.value is REMOVED}
+    if any(path[:2] in (CRI_V2, CRI_V3) and path not in removed for path in present):
+        changes = [change for change in changes if change.value is not REMOVED or _may_go(change.path, programs)]
+        removed = {change.path for change in changes if change.value is REMOVED}
+    if any(path not in removed for path in present if path != VERSION):
+        changes = [change for change in changes if change.path != VERSION]
+    return list(changes)
+
+
+def _may_go(path: Path, programs: Mapping[str, object]) -> bool:
+    name = runtime_of(path)
+    if name:
+        return nvidia.is_nvidia(name, str(programs.get(name, "")))
+    return path[:2] not in (CRI_V2, CRI_V3) or path[2:] in (DEFAULT, ENABLE_CDI)
 
 
 def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:

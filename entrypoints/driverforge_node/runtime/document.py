@@ -92,9 +92,9 @@ def put(table: dict[str, object], path: Path, value: object) -> None:
     _ensure(table, tuple(above))[key] = value
 
 
-def take(table: dict[str, object], path: Path) -> None:
-    """Take a key away, and the tables that are empty then."""
-    _remove(table, path, {})
+def take(table: dict[str, object], path: Path, keep: Mapping[str, object] | None = None) -> None:
+    """Take a key away, and the tables that are empty then and not in `keep`."""
+    _remove(table, path, keep or {})
 
 
 def merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
