@@ -1,0 +1,62 @@
+"""The specs that upstream's nvidia-ctk and installer wrote for a fake driver root (cases/toolkit/golden-cdi): ours parse to the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from driverforge_node.cdi.document import write
+from driverforge_node.cdi.gpus import Gpu
+from driverforge_node.cdi.generate import Request, generate_management, make_spec
+from driverforge_node.cdi.roots import Roots
+from support.driverroot import ROOT, FakeNvml, bare_node, write_tree
+from support.fakehost import FakeNode
+from support.tinyso import tiny_so
+
+CASES = Path(__file__).parents[1] / "cases/toolkit/golden-cdi"
+MODES = ("gds", "imex", "management", "nvml", "nvswitch")
+NVML = FakeNvml(
+    tuple(
+        Gpu(index=n, minor=n, uuid=f"GPU-0000000{n}-1111-2222-3333-444444444444", bus_id=f"0000:0{7 + n}:00.0") for n in range(2)
+    )
+)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    """The fixture's tree. Its libnvidia-ml was a compiled stub with a SONAME, the other libraries were no ELF files."""
+    made = bare_node(tmp_path)
+    write_tree(made, (CASES / "fixture-tree.txt").read_text(), contents={"libnvidia-ml.so.580.65.06": tiny_so("libnvidia-ml.so.1")})
+    return made
+
+
+def golden(name: str) -> object:
+    text = (CASES / f"{name}.yaml").read_text()
+    return yaml.safe_load(text.replace("@DRIVER_ROOT@", ROOT).replace("@INSTALL_DIR@", "/usr/local/nvidia"))
+
+
+def test_every_recorded_spec_has_its_test() -> None:
+    assert {path.stem for path in CASES.glob("*.yaml")} == {*MODES, "installer-management.nvidia.com-gpu"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_spec_is_upstreams(node: FakeNode, mode: str) -> None:
+    request = Request(mode=mode, kind="nvidia.com/gpu", roots=Roots(driver=ROOT))
+    assert yaml.safe_load(write(make_spec(node.host, request, NVML))) == golden(mode)
+
+
+def test_installers_management_spec_is_upstreams(node: FakeNode) -> None:
+    path = generate_management(
+        node.host,
+        driver_root="/run/nvidia/driver",
+        driver_root_ctr=ROOT,
+        dev_root="/",
+        dev_root_ctr=ROOT,
+        output_dir="/var/run/cdi",
+        kind="management.nvidia.com/gpu",
+        hook_path="/usr/local/nvidia/toolkit/nvidia-cdi-hook",
+    )
+    assert path == "/var/run/cdi/management.nvidia.com-gpu.yaml"
+    assert yaml.safe_load(node.text(path)) == golden("installer-management.nvidia.com-gpu")
