@@ -143,7 +143,7 @@ def _start(engine: Engine, home: Path, prefix: Path) -> subprocess.Popen[bytes]:
     shell = ["sh", "-c", 'mount --make-rshared / && exec "$@"', "sh", f"{prefix}/usr/bin/tini-static", "--"]
     env = {
         "PATH": f"{prefix}/usr/sbin:{prefix}/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-        "LD_LIBRARY_PATH": _libraries(prefix),
+        "LD_LIBRARY_PATH": libraries(prefix),
     }
     child = start([*isolated, *shell, *daemon], log=log, env=env)
     try:
@@ -162,8 +162,8 @@ def programs() -> Path:
     """The prefix with dockerd, docker, containerd, runc, buildx and compose of the newest suite whose programs run here."""
     refused: list[str] = []
     for suite in _SUITES:
-        prefix = _unpacked(suite)
-        library = {"LD_LIBRARY_PATH": _libraries(prefix)}
+        prefix = unpacked(suite)
+        library = {"LD_LIBRARY_PATH": libraries(prefix)}
         try:
             for words in ((prefix / "usr/sbin/dockerd", library), (prefix / "usr/bin/containerd", {}), (prefix / "usr/sbin/runc", {})):
                 run(words[0], "--version", env=words[1])
@@ -174,11 +174,13 @@ def programs() -> Path:
     raise Unavailable("no suite's Docker runs on this machine", details=refused)
 
 
-def _libraries(prefix: Path) -> str:
+def libraries(prefix: Path) -> str:
+    """LD_LIBRARY_PATH of the programs in a prefix."""
     return ":".join(str(folder) for folder in sorted(prefix.glob("usr/lib/*-linux-gnu")))
 
 
-def _unpacked(suite: str) -> Path:
+def unpacked(suite: str) -> Path:
+    """A prefix with dockerd and what it needs, of one suite: trixie has 26, sid 28."""
     archive = aptfetch.archive()
     packages = [archive.newest(name, suite=suite) for name in (*_ENGINE, *_LIBRARIES)]
     packages.append(archive.newest("runc", suite=_RUNC_SUITE))

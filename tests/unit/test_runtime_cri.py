@@ -80,6 +80,9 @@ class Peer:
     def peer_pid(self) -> int:
         return 4711
 
+    def sender_pid(self) -> int:
+        return 4711
+
     def send(self, data: bytes) -> None:
         for event in self.protocol.receive_data(data) if data else ():
             if isinstance(event, h2.events.RequestReceived):
@@ -166,7 +169,18 @@ def test_a_connection_that_ends_at_once() -> None:
 
 
 def test_a_status_without_info_has_no_handlers() -> None:
-    assert cri.handlers(part(1, b"")) == {}
+    assert cri.handlers(part(1, b"")) == ({}, "")
+
+
+def test_a_runtime_that_tells_no_programs_tells_names() -> None:
+    """CRI-O: runtime_handlers of the response; its `config` is TOML, not containerd's JSON. The nameless one is the default's."""
+    listed = part(3, part(2, part(1, 1))) + part(3, part(1, "runc")) + part(3, part(1, "nvidia"))
+    entry = part(2, part(1, "config") + part(2, "[crio]\n"))
+    assert cri.handlers(listed + entry) == ({"runc": None, "nvidia": None}, "")
+
+
+def test_the_default_handler_of_containerd() -> None:
+    assert cri.handlers(status_response({"containerd": {"defaultRuntimeName": "nvidia", "runtimes": {}}})) == ({}, "nvidia")
 
 
 @pytest.mark.parametrize("data", [b"\x80", b"\x0a\x05ab", b"\x0b", b"\x09abc"])

@@ -1,62 +1,166 @@
-"""driverctl runtime apply|revert: NVIDIA's handlers in the node's containerd."""
+"""driverctl runtime plan|apply|revert|status: NVIDIA's handlers in the node's container runtime."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
 
     from driverforge_node.host.ports import Host
-    from driverforge_node.runtime.change import Plan
-    from driverforge_node.runtime.inplace import Handler
+    from driverforge_node.runtime.change import Plan, System
+    from driverforge_node.runtime.request import Request
+
+SH = "what restarts the runtime, where nothing that driverctl knows runs it; runs on the node"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "action", choices=("apply", "revert"), help="'apply' adds the handlers nvidia, nvidia-cdi and nvidia-legacy; 'revert' undoes that"
-    )
-    parser.add_argument("--plan", action="store_true", help="print the change of the file, its effect and the restart, and do nothing")
-    parser.add_argument(
-        "--socket", metavar="PATH", default="/run/containerd/containerd.sock", help="containerd's socket on the node; default: %(default)s"
-    )
-    parser.add_argument(
-        "--config", metavar="FILE", default="", help="its configuration file on the node; default: the one that its command line names"
-    )
-    parser.add_argument("--toolkit-dir", metavar="DIR", default="/usr/local/nvidia/toolkit",
-        help="folder on the node with nvidia-container-runtime; default: %(default)s")  # fmt: skip
-    parser.add_argument("--restart-command", metavar="SH", default="",
-        help="what restarts containerd, where systemd does not run it; runs on the node")  # fmt: skip
+    parser.add_argument("action", choices=("plan", "apply", "revert", "status"),
+        help="'apply' adds the handlers nvidia, nvidia-cdi and nvidia-legacy, 'revert' undoes that; 'plan' is 'apply --plan'")  # fmt: skip
+    parser.add_argument("--plan", action="store_true", help="print the change of the files, its effect and the restart, and do nothing")
+    parser.add_argument("--json", action="store_true", help="print a JSON object")
+    parser.add_argument("--strip", action="store_true", help="revert: take NVIDIA's handlers out that somebody else wrote")
+    where = parser.add_argument_group("the runtime; found by itself where these are not given")
+    where.add_argument("--runtime", choices=("containerd", "crio", "docker"), default="", help="its kind ($RUNTIME)")
+    where.add_argument("--socket", metavar="PATH", default="", help="its socket on the node ($RUNTIME_SOCKET)")
+    where.add_argument("--config", metavar="FILE", default="", help="its configuration file on the node ($RUNTIME_CONFIG)")
+    where.add_argument("--drop-in", metavar="FILE", default="", help="the file that is ours, on the node ($RUNTIME_DROP_IN_CONFIG)")
+    where.add_argument("--executable-path", dest="binary", metavar="FILE", default="", help="its program ($RUNTIME_EXECUTABLE_PATH)")
+    where.add_argument("--restart-mode", choices=("signal", "systemd", "none"), default="",
+        help="how it is restarted; 'none' writes and leaves it to you ($RUNTIME_RESTART_MODE)")  # fmt: skip
+    where.add_argument("--restart-command", metavar="SH", default="", help=SH)
+    what = parser.add_argument_group("what it gets")
+    what.add_argument("--toolkit-dir", metavar="DIR", default="",
+        help="folder on the node with nvidia-container-runtime; default: /usr/local/nvidia/toolkit")  # fmt: skip
+    what.add_argument("--runtime-name", metavar="NAME", default="", help="another name for the handler nvidia ($NVIDIA_RUNTIME_NAME)")
+    _switch(what, "--default", "make it the default handler ($NVIDIA_RUNTIME_SET_AS_DEFAULT)")
+    _switch(what, "--cdi", "switch the runtime's own CDI support on ($RUNTIME_ENABLE_CDI)")
+    what.add_argument("--runtime-config-override", metavar="JSON", default="",
+        help='more for each handler, as {"options": {"SystemdCgroup": true}} ($RUNTIME_CONFIG_OVERRIDE)')  # fmt: skip
+
+
+def _switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
+    from argparse import BooleanOptionalAction
+
+    group.add_argument(name, action=BooleanOptionalAction, default=None, help=text)
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
     require_toolkit_half()
     from driverforge_node.host.sockets import UnixSockets
-    from driverforge_node.runtime import change, configure, journal
-    from driverforge_node.runtime import inplace as containerd
+    from driverforge_node.runtime.change import System
 
-    runtime = change.Runtime(host=host, sockets=UnixSockets(), socket=args.socket, restart_command=args.restart_command)
-    handlers = containerd.nvidia_handlers(args.toolkit_dir)
-    make = configure.apply_plan if args.action == "apply" else configure.revert_plan
-    with nullcontext() if args.plan else exclusive(host):
-        made = make(runtime, handlers, args.config)
-        if made is None:
-            print("nothing to revert: driverctl has not changed this node's containerd")
-            return 0
-        plan, entry = made
-        if args.plan:
-            print(change.describe(plan, runtime))
+    system = System(host=host, sockets=UnixSockets(), request=request_of(args, host))
+    if args.action == "status":
+        show_status(system, as_json=args.json)
+        return 0
+    if args.plan or args.action == "plan":
+        plan = make_plan(system, args)
+        if plan is not None:
+            from driverforge_node.runtime import report
+
+            _print(report.of_plan(plan, system), report.plan_text(plan, system), as_json=args.json)
+        return 0
+    from driverforge_node.runtime import change, configure, report
+
+    with exclusive(host):
+        configure.settle(system)
+        plan = make_plan(system, args)
+        if plan is None:
             return 0
         if args.action == "apply":
-            warn_missing(host, handlers)
-        change.carry_out(plan, runtime, entry)
-        if args.action == "revert":
-            journal.remove(host, entry.path)
-    print(summary(plan))
+            warn_missing(host, plan)
+        for note in plan.notes:
+            print(note)
+        change.carry_out(plan, system)
+    _print(report.of_plan(plan, system) | {"done": report.summary(plan, system)}, report.summary(plan, system), as_json=args.json)
     return 0
+
+
+def make_plan(system: System, args: argparse.Namespace) -> Plan | None:
+    """None, after it was said why, where there is nothing to revert."""
+    from driverforge_core.errors import UsageError
+    from driverforge_node.runtime import configure
+
+    if args.strip and args.action != "revert":
+        raise UsageError("--strip belongs to revert", resolution="driverctl runtime revert --strip")
+    if args.action != "revert":
+        return configure.apply_plan(system)
+    plan = configure.revert_plan(system)
+    if plan is None and args.strip:
+        plan = configure.strip_plan(system)
+    if plan is None:
+        said = nothing_to_revert(system)
+        _print({"done": said}, said, as_json=args.json)
+    return plan
+
+
+def nothing_to_revert(system: System) -> str:
+    """Why; and whose handlers these are, where NVIDIA's are there all the same."""
+    from driverforge_node.runtime import report
+
+    found = report.state(system)["foreign"]
+    said = "nothing to revert: driverctl has not changed this node's container runtime"
+    if found:
+        said += f"\n{', '.join(found)}: there by somebody else, probably NVIDIA's toolkit, nvidia-ctk or k3s itself"
+        said += "\n`driverctl runtime revert --strip` takes them out"
+    return said
+
+
+def show_status(system: System, *, as_json: bool) -> None:
+    from driverforge_node.runtime import report
+
+    found = report.state(system)
+    _print(found, report.state_text(found), as_json=as_json)
+
+
+def _print(data: dict[str, Any], text: str, *, as_json: bool) -> None:
+    if as_json:
+        import json
+
+        text = json.dumps(data, indent=2)
+    print(text)
+
+
+def request_of(args: argparse.Namespace, host: Host) -> Request:
+    """Options first, then the environment. Raises UsageError, InputError, Unsupported."""
+    from driverforge_core.errors import UsageError
+    from driverforge_node.runtime import request as asked
+    from driverforge_node.runtime.model import RUNC
+
+    environment = asked.from_environment(host)
+    values, given = {}, {}
+    for name in ("runtime", "socket", "config", "drop_in", "binary", "restart_mode"):
+        option = getattr(args, name)
+        values[name], given[name] = (option, f"--{name.replace('_', '-')}") if option else environment.get(name, ("", ""))
+    if values["runtime"] not in ("", *asked.KINDS) or values["restart_mode"] not in ("", *asked.MODES):
+        raise UsageError(
+            f"RUNTIME={values['runtime']}, RUNTIME_RESTART_MODE={values['restart_mode']}: not both of these are known",
+            details=[f"RUNTIME is one of {', '.join(asked.KINDS)}", f"RUNTIME_RESTART_MODE is one of {', '.join(asked.MODES)}"],
+            resolution="correct the environment; nothing was changed",
+        )
+    installed = host.environ.get("TOOLKIT_INSTALL_DIR")
+    folder = args.toolkit_dir or (f"{installed}/toolkit" if installed else asked.TOOLKIT)
+    wanted = asked.wanted(
+        folder=folder,
+        name=args.runtime_name or asked.first(host.environ, asked.NAMES)[1] or "nvidia",
+        default=_flag(args.default, host, asked.DEFAULTS),
+        cdi=_flag(args.cdi, host, asked.CDI),
+        prefixes=[prefix for prefix in host.environ.get(asked.PREFIXES, "").split(",") if prefix],
+        runtime_type=host.environ.get("CONTAINERD_RUNTIME_TYPE") or RUNC,
+        override=args.runtime_config_override or asked.first(host.environ, asked.OVERRIDES)[1],
+    )
+    return asked.Request(wanted=wanted, restart_command=args.restart_command, given=given, **values)
+
+
+def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool:
+    from driverforge_node.runtime.request import first, truth
+
+    variable, value = first(host.environ, variables)
+    return truth(value, variable) if option is None else option
 
 
 def require_toolkit_half() -> None:
@@ -76,11 +180,18 @@ def require_toolkit_half() -> None:
 
 @contextmanager
 def exclusive(host: Host) -> Iterator[None]:
-    """Raises TemporaryFailure when another instance works on this node's runtime; its files stay as they are."""
-    from driverforge_core.errors import TemporaryFailure
+    """Raises TemporaryFailure when another instance works on this node's runtime, NotPermitted on a node that cannot be written."""
+    from driverforge_core.errors import NotPermitted, TemporaryFailure
     from driverforge_node.runtime.journal import FOLDER
 
-    host.node.make_dirs(FOLDER, mode=0o700)
+    try:
+        host.node.make_dirs(FOLDER, mode=0o700)
+    except NotPermitted as error:
+        raise NotPermitted(
+            f"{FOLDER} of the node cannot be written, and no file is changed without a journal of it",
+            details=[error.brief, *error.details],
+            resolution="where the node's root is read-only (Talos, Bottlerocket), put the handlers into its own machine configuration",
+        ) from error
     with host.node.lock(f"{FOLDER}/lock", text="driverctl runtime\n") as ours:
         if not ours:
             raise TemporaryFailure(
@@ -89,17 +200,9 @@ def exclusive(host: Host) -> Iterator[None]:
         yield
 
 
-def warn_missing(host: Host, handlers: tuple[Handler, ...]) -> None:
+def warn_missing(host: Host, plan: Plan) -> None:
     from driverforge_node import log
 
-    missing = [handler.binary for handler in handlers if not host.node.exists(handler.binary)]
+    missing = [program for _, program in plan.present if not host.node.exists(program)]
     if missing:
         log.warning("programs of handlers are not on the node yet; containers with them will not start", missing=",".join(missing))
-
-
-def summary(plan: Plan) -> str:
-    if not plan.writes and not plan.restart:
-        return "nothing to do"
-    wrote = f"wrote {plan.daemon.config}" if plan.data is not None else f"removed {plan.daemon.config}"
-    done = [wrote if plan.writes else "", "restarted containerd" if plan.restart else "no restart needed"]
-    return ", ".join(word for word in done if word)

@@ -1,168 +1,312 @@
-"""The transaction: journal, write, restart, prove that the runtime lives; else put everything back."""
+"""The transaction: journal, host-side restore, writes, restart, proof that the runtime lives; else everything is put back."""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 from driverforge_core.errors import CommandFailed, DriverforgeError, Unavailable, Unsupported
 from driverforge_node import log
-from driverforge_node.host.ports import Host
-from driverforge_node.runtime import cri, journal
-from driverforge_node.runtime.daemon import Daemon, enter, socket_path
+from driverforge_node.host.ports import Host, Metadata
+from driverforge_node.runtime import cri, discover, journal, restore
+from driverforge_node.runtime.daemon import enter
+from driverforge_node.runtime.model import Activation, Daemon
 from driverforge_node.runtime.ports import Sockets
+from driverforge_node.runtime.request import Request
+from driverforge_node.runtime.supervisor import SLOW
 
 LOG_LINES = 15
+PATIENCE = 60.0  # containerd needs about one second
+INTERVAL = 0.25
+UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": "docker.service"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
-    """All that a change needs: the system, the way to the daemon, and how it is restarted."""
+class System:
+    """All that a change needs: the node, the way to its daemons, and what the user asks for."""
 
     host: Host
     sockets: Sockets
-    socket: str
-    restart_command: str = ""  # for a daemon that systemd does not run
-    patience: float = 60.0  # seconds for a restarted daemon to answer; containerd needs about one
+    request: Request
 
-    def status(self) -> cri.RuntimeStatus:
-        return cri.status(self.sockets, socket_path(self.host.node, self.socket))
+    def status(self, daemon: Daemon) -> cri.RuntimeStatus:
+        return discover.status(self.host, self.sockets, daemon)
+
+    def patience(self, daemon: Daemon) -> float:
+        return self.request.patience or SLOW.get(daemon.supervisor.kind, PATIENCE)
+
+    def unit(self, daemon: Daemon) -> str:
+        asked = UNITS[daemon.kind] if self.request.restart_mode == "systemd" else ""
+        return daemon.supervisor.unit or asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A change that was validated and not yet made. `data` None means that the file goes away."""
+    """A change that was validated and not yet made."""
 
     daemon: Daemon
-    before: bytes | None
-    data: bytes | None
+    entry: journal.Entry  # its files are the change; None as `written` means that a file goes away
     effective: tuple[str, ...]  # keys whose value the daemon will see differently
-    present: tuple[tuple[str, str], ...]  # handlers (name, program) that the daemon shall report afterwards
+    activation: Activation
+    why: str  # of the activation
+    present: tuple[tuple[str, str], ...] = ()  # handlers (name, program) that the daemon shall report afterwards
     absent: tuple[str, ...] = ()  # handlers that it shall not report
-    restart: bool
+    default: str = ""  # the default handler that it shall report, '' for any
+    keep: bool = True  # whether a journal entry stays: not after a revert
+    notes: tuple[str, ...] = ()  # for people
 
     @property
-    def writes(self) -> bool:
-        return self.before != self.data
+    def writes(self) -> tuple[journal.File, ...]:
+        return tuple(file for file in self.entry.files if file.before != file.written)
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is to be done, the journal included."""
+        earlier = self.entry.earlier
+        if self.writes or self.activation != "none":
+            return False
+        if earlier is None:
+            return not self.entry.files
+        return self.keep and earlier.state == "in force" and _lasting(earlier) == _lasting(self.entry)
 
 
-def describe(plan: Plan, runtime: Runtime) -> str:
-    """The plan as text: file diff, effective diff, restart."""
-    daemon = plan.daemon
-    lines = [f"containerd: PID {daemon.pid}, {daemon.binary}, {daemon.unit or 'not run by systemd'}", f"file: {daemon.config}"]
-    if plan.writes:
-        old, new = ((data or b"").decode().splitlines() for data in (plan.before, plan.data))
-        lines += difflib.unified_diff(old, new, "now", "then", lineterm="")
-        lines += [f"the file {'appears' if plan.before is None else 'goes away'}"] if None in (plan.before, plan.data) else []
-    else:
-        lines.append("the file stays as it is")
-    lines += [f"effective: {line}" for line in plan.effective]
-    lines.append(f"restart: {restart_words(plan, runtime)}")
-    return "\n".join(lines)
+def _lasting(entry: journal.Entry) -> object:
+    files = tuple((file.path, file.original, file.written) for file in entry.files)
+    return files, entry.handlers, entry.socket, entry.supervisor
 
 
-def restart_words(plan: Plan, runtime: Runtime) -> str:
-    if not plan.restart:
+def restart_words(plan: Plan, system: System) -> str:
+    """What will be done for the daemon to see its files, for people."""
+    if plan.activation == "none":
         return "not needed"
-    return runtime.restart_command or (f"systemctl restart {plan.daemon.unit}" if plan.daemon.unit else "needs --restart-command")
+    mode, unit = system.request.restart_mode, system.unit(plan.daemon)
+    if mode == "none":
+        return f"left to you (restart mode none): not in force until {plan.daemon.kind} is restarted"
+    if system.request.restart_command:
+        return system.request.restart_command
+    if plan.activation == "reload":
+        return f"SIGHUP to {plan.daemon.pid}, which reloads"
+    if unit:
+        return f"systemctl restart {unit}"
+    return f"SIGHUP to {plan.daemon.pid}, which ends it" if mode == "signal" else "needs --restart-command"
 
 
-def check_restart(plan: Plan, runtime: Runtime) -> None:
+def check_restart(plan: Plan, system: System) -> None:
     """Raises Unsupported before anything is written when nobody could restart the daemon."""
-    if plan.restart and not plan.daemon.unit and not runtime.restart_command:
-        raise Unsupported(
-            "this containerd is not run by systemd, so driverctl does not know how to restart it",
-            details=[f"PID {plan.daemon.pid}, {plan.daemon.binary}"],
-            resolution="give --restart-command with what stops and starts it on this node; nothing was changed",
-        )
-
-
-def carry_out(plan: Plan, runtime: Runtime, entry: journal.Entry) -> None:
-    """Make the change. Raises CommandFailed with the daemon's own words when it does not come back; the old bytes are back then.
-
-    `entry` is the file's journal entry for as long as the change is in force.
-    """
-    check_restart(plan, runtime)
-    host = runtime.host
-    host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
-    earlier = journal.read(host, entry.path)
-    if plan.writes:
-        journal.write(host, entry)
-        journal.put(host, plan.daemon.config, plan.data, entry.owner)
-        log.info("wrote", file=plan.daemon.config)
-    if not plan.restart:
+    request = system.request
+    if plan.activation != "restart" or request.restart_command or request.restart_mode in ("signal", "none") or system.unit(plan.daemon):
         return
+    raise Unsupported(
+        f"this {plan.daemon.kind} is not run by systemd, so driverctl does not know how to restart it",
+        details=plan.daemon.evidence,
+        resolution="give --restart-command with what stops and starts it on this node; nothing was changed",
+    )
+
+
+def carry_out(plan: Plan, system: System) -> None:
+    """Make the change. Raises CommandFailed with the daemon's own words when it does not come back; the old bytes are back then."""
+    check_restart(plan, system)
+    if plan.settled:
+        return
+    host = system.host
+    host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
+    active = plan.activation != "none" and system.request.restart_mode != "none"
+    guarded = active and bool(plan.writes) and plan.daemon.pid != 0
+    entry = replace(plan.entry, state="prepared", restore=restore.new_name(host) if guarded else "")
+    journal.write(host, entry)
     try:
-        restart(plan, runtime)
-        prove(plan, runtime)
+        if guarded:
+            _arm(plan, system, entry)
+        for file in plan.writes:
+            put(host, file.path, file.written, file.metadata)
+            log.info("wrote" if file.written is not None else "removed", file=file.path)
+        entry = replace(entry, state="written")
+        journal.write(host, entry)
     except DriverforgeError as error:
-        raise _restored(plan, runtime, error, entry=entry, earlier=earlier) from error
+        raise _restored(plan, system, error, entry, active=False) from error
+    try:
+        if active:
+            activate(plan, system)
+            prove(plan, system)
+        if guarded:
+            restore.disarm(host, entry.restore)
+    except DriverforgeError as error:
+        raise _restored(plan, system, error, entry, active=active) from error
+    _finish(plan, system, replace(entry, restore=""), active=active)
 
 
-def restart(plan: Plan, runtime: Runtime) -> None:
-    if runtime.restart_command:
-        runtime.host.commands.run([*enter(runtime.host), "sh", "-c", runtime.restart_command], timeout=180)
+def _arm(plan: Plan, system: System, entry: journal.Entry) -> None:
+    restore.arm(
+        system.host, entry.restore, plan.writes, folders=entry.folders, daemon=plan.daemon.pid,
+        restart=restart_shell(plan, system), reloads=plan.activation == "reload",
+    )  # fmt: skip
+
+
+def _finish(plan: Plan, system: System, entry: journal.Entry, *, active: bool) -> None:
+    pending = plan.activation != "none" and not active
+    if plan.keep:
+        journal.write(system.host, replace(entry, state="written" if pending else "in force", earlier=None))
     else:
-        runtime.host.services.restart(plan.daemon.unit)
-    log.info("restarted containerd", unit=plan.daemon.unit)
+        for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
+            if system.host.node.is_dir(folder) and not system.host.node.list_dir(folder):
+                system.host.node.remove_tree(folder)
+        journal.remove(system.host, entry.kind, entry.config)
+    if pending:
+        log.warning("written, and not in force until the runtime is restarted (restart mode none)", runtime=plan.daemon.kind)
 
 
-def prove(plan: Plan, runtime: Runtime) -> None:
-    """Wait until a new process answers the runtime interface and reports the right handlers. Raises CommandFailed with its last answer."""
-    last: Sequence[str] = ()
-    for _ in runtime.host.clock.ticks(timeout=runtime.patience, interval=0.25):
+def put(host: Host, path: str, data: bytes | None, metadata: Metadata | None) -> None:
+    """Write a file of the node, or take it away (None). One that is there keeps its mode and owner; a new one gets `metadata`."""
+    if data is None:
+        host.node.remove(host.node.resolve(path))
+        return
+    new = not host.node.exists(path)
+    host.node.make_dirs(path.rpartition("/")[0])
+    host.node.write_atomic(path, data)
+    if new and metadata is not None:
+        host.node.set_metadata(path, metadata)
+
+
+def restart_shell(plan: Plan, system: System) -> str:
+    """The restart as a shell command, for the node's own restore."""
+    unit = system.unit(plan.daemon)
+    again = f"systemctl reset-failed {unit} 2>/dev/null\nsystemctl restart {unit}" if unit else ":"
+    if system.request.restart_command:
+        return system.request.restart_command
+    if plan.activation == "reload":
+        return f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}"
+    return again
+
+
+def activate(plan: Plan, system: System) -> None:
+    """Have the daemon see its files, the way that it really supports."""
+    host, unit = system.host, system.unit(plan.daemon)
+    if system.request.restart_command:
+        host.commands.run([*enter(host), "sh", "-c", system.request.restart_command], timeout=180)
+    elif plan.activation == "restart" and unit:
+        host.services.restart(unit)
+    else:
+        host.commands.run(["sh", "-c", f"kill -HUP {plan.daemon.pid}"], timeout=30)
+    log.info("reloaded" if plan.activation == "reload" else "restarted", runtime=plan.daemon.kind, unit=unit)
+
+
+def prove(plan: Plan, system: System) -> None:
+    """Wait until the right process reports the right handlers. Raises CommandFailed with its last answer.
+
+    A stop signal does not cut this short: containerd 1.6.9 and later may end our own pod when it comes back (gpu-operator#456).
+    """
+    last: list[str] = []
+    for _ in looks(system, system.patience(plan.daemon)):
         try:
-            status = runtime.status()
+            status = system.status(plan.daemon)
         except Unavailable as error:
             last = [error.brief, *error.details]
             continue
-        wrong = problems(plan, status)
-        if not wrong:
-            log.info("containerd answers", pid=status.pid, handlers=",".join(status.handlers))
+        last = problems(plan, status)
+        if not last:
+            log.info("the runtime answers", runtime=plan.daemon.kind, pid=status.pid, handlers=",".join(status.handlers))
             return
-        last = wrong
-    raise CommandFailed("containerd did not come back with the new configuration", details=last)
+    raise CommandFailed(f"{plan.daemon.kind} did not come back with the new configuration", details=last)
+
+
+def looks(system: System, patience: float) -> Iterator[None]:
+    """At once and then every INTERVAL, until `patience` seconds have passed."""
+    clock = system.host.clock
+    end = clock.monotonic() + patience
+    yield
+    while clock.monotonic() < end:
+        clock.pause(INTERVAL)
+        yield
 
 
 def problems(plan: Plan, status: cri.RuntimeStatus) -> list[str]:
     """What is not as it shall be."""
-    wrong = [f"the process {status.pid} from before the restart still answers"] if status.pid == plan.daemon.pid else []
-    wrong += [
-        f"it does not report the handler {name} with {program}" for name, program in plan.present if status.handlers.get(name) != program
-    ]
-    return wrong + [f"it still reports the handler {name}" for name in plan.absent if name in status.handlers]
+    wrong = []
+    if plan.activation == "restart" and status.pid == plan.daemon.pid:
+        wrong.append(f"the process {status.pid} from before the restart still answers")
+    missing = [f"{name} with {program}" for name, program in plan.present if not reports(status, name, program)]
+    wrong += [f"it does not report the handler {handler}" for handler in missing]
+    wrong += [f"it still reports the handler {name}" for name in plan.absent if name in status.handlers]
+    if plan.default and status.default and status.default != plan.default:
+        wrong.append(f"its default handler is {status.default}, not {plan.default}")
+    return wrong
 
 
-def _restored(
-    plan: Plan, runtime: Runtime, error: DriverforgeError, *, entry: journal.Entry, earlier: journal.Entry | None
-) -> DriverforgeError:
-    """Put the old file in force again; the error to raise, with the daemon's own log lines."""
-    host = runtime.host
-    said = host.services.last_log_lines(plan.daemon.unit, LOG_LINES) if plan.daemon.unit else ()
-    details = [error.brief, *error.details, *(f"{plan.daemon.unit}: {line}" for line in said)]
-    if plan.writes:
-        journal.put(host, plan.daemon.config, plan.before, entry.owner)
-        if earlier is None:
-            journal.remove(host, plan.daemon.config)
-        else:
-            journal.write(host, earlier)
-    try:
-        restart(plan, runtime)
-        for _ in host.clock.ticks(timeout=runtime.patience, interval=0.25):
-            try:
-                runtime.status()
-            except Unavailable:
-                continue
-            return CommandFailed(
-                "containerd did not accept the change; the old configuration is in force again",
-                details=details,
-                resolution="see containerd's own message above; the node is as it was",
-            )
-    except DriverforgeError as second:
-        details += [second.brief, *second.details]
+def reports(status: cri.RuntimeStatus, name: str, program: str) -> bool:
+    """Whether the daemon has the handler; one that tells no programs (None) is believed."""
+    return name in status.handlers and status.handlers[name] in (program, None)
+
+
+def _restored(plan: Plan, system: System, error: DriverforgeError, entry: journal.Entry, *, active: bool) -> DriverforgeError:
+    """Put the old files in force again; the error to raise, with the daemon's own log lines."""
+    host, kind = system.host, plan.daemon.kind
+    details = [error.brief, *error.details, *(last_words(plan, system) if active else ())]
+    problems: list[str] = []
+    _try(problems, lambda: _put_back(plan, host))
+    alive = not active or (not problems and _try(problems, lambda: _again(plan, system)))
+    if entry.restore:
+        _try(problems, lambda: restore.disarm(host, entry.restore))
+    if alive:
+        _try(problems, lambda: _journal_back(plan, host))
+        said = "the old configuration is in force again" if active else "the old files are back"
+        return CommandFailed(
+            f"{kind} did not accept the change; {said}" if active else f"the change was not made; {said}",
+            details=[*details, *problems],
+            resolution=error.resolution or f"see {kind}'s own message above; the node is as it was",
+        )
     return CommandFailed(
-        "containerd did not accept the change, and does not answer with the old configuration either",
-        details=details,
-        resolution=f"the old file is back in {plan.daemon.config}; look at journalctl -u {plan.daemon.unit or 'containerd'} and start it",
+        f"{kind} did not accept the change, and does not answer with the old configuration either",
+        details=[*details, *problems],
+        resolution=f"the old files are back; look at journalctl -u {system.unit(plan.daemon) or kind} and start it",
     )
+
+
+def _try(problems: list[str], step: Callable[[], None]) -> bool:
+    try:
+        step()
+    except DriverforgeError as error:
+        problems += [error.brief, *error.details]
+        return False
+    return True
+
+
+def _put_back(plan: Plan, host: Host) -> None:
+    for file in reversed(plan.writes):
+        put(host, file.path, file.before, file.metadata)
+    for folder in reversed(plan.entry.folders):
+        if host.node.is_dir(folder) and not host.node.list_dir(folder):
+            host.node.remove_tree(folder)
+
+
+def _journal_back(plan: Plan, host: Host) -> None:
+    if plan.entry.earlier is None:
+        journal.remove(host, plan.entry.kind, plan.entry.config)
+    else:
+        journal.write(host, plan.entry.earlier)
+
+
+def _again(plan: Plan, system: System) -> None:
+    """Restart with the old files, and wait for an answer. Raises CommandFailed."""
+    host, unit = system.host, system.unit(plan.daemon)
+    if unit and plan.activation == "restart" and not system.request.restart_command:
+        host.commands.run([*enter(host), "systemctl", "reset-failed", unit], check=False, timeout=30)  # or systemd counts this one too
+    activate(plan, system)
+    last: list[str] = []
+    for _ in looks(system, system.patience(plan.daemon)):
+        try:
+            system.status(plan.daemon)
+        except Unavailable as error:
+            last = [error.brief, *error.details]
+            continue
+        return
+    raise CommandFailed(f"{plan.daemon.kind} does not answer", details=last)
+
+
+def last_words(plan: Plan, system: System) -> list[str]:
+    """The end of the daemon's own log."""
+    kind, unit = plan.daemon.supervisor.kind, system.unit(plan.daemon)
+    if kind in ("k3s", "rke2"):  # these keep containerd's log in a file
+        path = f"/var/lib/rancher/{kind}/agent/containerd/containerd.log"
+        if system.host.node.exists(path):
+            return [f"{path}: {line}" for line in system.host.node.read_text(path).splitlines()[-LOG_LINES:]]
+    return [f"{unit}: {line}" for line in system.host.services.last_log_lines(unit, LOG_LINES)] if unit else []

@@ -1,144 +1,285 @@
-"""Plans for `runtime apply` and `runtime revert`: observe, patch, validate with the daemon's own binary."""
+"""Plans for `runtime apply` and `runtime revert`: observe, take our earlier change away in thought, patch, ask the daemon's own program."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported
 from driverforge_node import log
-from driverforge_node.host.ports import Host
-from driverforge_node.runtime import change, journal
-from driverforge_node.runtime import inplace as containerd
-from driverforge_node.runtime.daemon import CONFIG, Daemon, check_version, effective, find, not_running
-from driverforge_node.runtime.document import Change, dotted, edit, parse, table_at
-from driverforge_node.runtime.inplace import Handler
+from driverforge_node.host.ports import Host, Metadata
+from driverforge_node.runtime import change, discover, journal, restore, sources
+from driverforge_node.runtime.backends import BACKENDS
+from driverforge_node.runtime.change import Plan, System
+from driverforge_node.runtime.daemon import not_running
+from driverforge_node.runtime.difference import describe, differing
+from driverforge_node.runtime.document import Path, dotted
+from driverforge_node.runtime.effective import effective
+from driverforge_node.runtime.model import Activation, Backend, Daemon, Handler, Wanted
+from driverforge_node.runtime.nvidia import is_nvidia
+from driverforge_node.runtime.sources import Contents
+from driverforge_node.runtime.supervisor import GENERATED
 
-EMPTY = b"version = 2\n"  # what containerd makes of no file at all
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """A daemon and its files, as they are and as they would be without us."""
+
+    daemon: Daemon
+    edit: Backend
+    disk: Contents
+    entry: journal.Entry | None
+    base: Contents  # `disk` without what we wrote
+    kept: tuple[str, ...] = ()  # what others changed in what we wrote, which stays
+
+    @property
+    def settled(self) -> bool:
+        """Whether the running daemon has what the journal says."""
+        return self.entry is None or self.entry.state == "in force"
 
 
-def apply_plan(runtime: change.Runtime, handlers: Sequence[Handler], config: str) -> tuple[change.Plan, journal.Entry]:
-    """What to do for the daemon to have `handlers`. Raises Unsupported, InputError, Unavailable, CommandFailed; changes nothing."""
-    host = runtime.host
-    daemon = _find(runtime, config)
-    check_version(host, daemon)
-    current = _read(host, daemon.config)
-    before = _effective(host, daemon, EMPTY if current is None else current)
-    data = containerd.patched(current or b"", before, handlers, daemon.config)
-    after = before if data == current else _effective(host, daemon, data)
-    containerd.check_effective(before, after, handlers, daemon.config)
-    seen = runtime.status().handlers
-    plan = change.Plan(
+def settle(system: System) -> None:
+    """Take over from a driverctl that was killed: its restore on the node is taken back, or waited for. Needs the lock."""
+    host = system.host
+    for entry in journal.entries(host):
+        for line in restore.settle(host, entry.restore):
+            log.info("the node's restore did this while nobody was here", said=line)
+
+
+def observe(system: System, daemon: Daemon) -> Observed:
+    """Raises InputError for broken files."""
+    host, edit = system.host, BACKENDS[daemon.kind]
+    disk = sources.read(host, daemon)
+    entry = journal.read(host, daemon.kind, daemon.config)
+    base, kept = dict(disk), []
+    for file in entry.files if entry else ():
+        disk.setdefault(file.path, sources.contents(host.node, file.path))
+        base[file.path], paths = without_us(edit, entry, file.path, disk[file.path])
+        kept += [f"{file.path}: {dotted(path)} was changed by somebody else, and stays" for path in paths]
+    return Observed(daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, kept=tuple(kept))
+
+
+def without_us(edit: Backend, entry: journal.Entry | None, path: str, current: bytes | None) -> tuple[bytes | None, tuple[Path, ...]]:
+    """A file without what `entry` says that we wrote, and the keys that others changed since."""
+    file = entry.file(path) if entry else None
+    if entry is None or file is None:
+        return current, ()
+    if current == file.written:
+        return file.original, ()
+    if current == file.before and entry.state != "in force":  # that change never came to this file, or was taken back
+        return without_us(edit, entry.earlier, path, current)
+    undone = edit.undone(path, original=file.original, written=file.written, current=current)
+    return undone.data, undone.kept
+
+
+def apply_plan(system: System) -> Plan:
+    """What to do for the daemon to have what is wanted. Changes nothing but the copies of a check.
+
+    Raises Unsupported, InputError, Unavailable, CommandFailed.
+    """
+    host, wanted = system.host, system.request.wanted
+    daemon = discover.choose(host, system.sockets, system.request)
+    seen = observe(system, daemon)
+    status = system.status(daemon)
+    clean = effective(host, daemon, seen.base, seen.disk)
+    planned = {**seen.base, **seen.edit.patched(daemon, seen.base, clean, wanted)}
+    read, now_read = _as_read(seen, planned)
+    now = clean if now_read == seen.base else effective(host, daemon, now_read, seen.disk)
+    after = now if read == now_read else effective(host, daemon, read, seen.disk)
+    check_effective(seen.edit, daemon, (clean, after), wanted)
+    activation, why = _activation(seen, now, after)
+    missing = [handler.name for handler in wanted.handlers if not change.reports(status, handler.name, handler.binary)]
+    if activation == "none" and missing:
+        activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
+    files = {path: planned[path] for path in seen.edit.paths(daemon) if not _generated(daemon, path)}
+    return Plan(
         daemon=daemon,
-        before=current,
-        data=data,
-        effective=_lines(before, after),
-        present=tuple((handler.name, handler.binary) for handler in handlers),
-        restart=bool(containerd.effective_changes(before, after)) or any(seen.get(handler.name) != handler.binary for handler in handlers),
+        entry=entry_of(host, seen, files, wanted.handlers),
+        effective=lines(now, after),
+        activation=activation,
+        why=why,
+        present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
+        default=wanted.default,
+        notes=seen.kept,
     )
-    return plan, _entry(host, daemon, current, data)
 
 
-def _entry(host: Host, daemon: Daemon, current: bytes | None, data: bytes) -> journal.Entry:
-    """The journal entry to keep: the original of the first change, with what others changed since taken over."""
-    earlier = journal.read(host, daemon.config)
-    original, owner = current, journal.owner(host, daemon.config)
-    if earlier is not None and current is not None:
-        original, owner = earlier.original, earlier.owner
-        if current != earlier.written:
-            original = containerd.undo(earlier.original or b"", earlier.written, current, daemon.config).data
-    return journal.Entry(path=daemon.config, original=original, written=data, owner=owner, unit=daemon.unit)
+def _generated(daemon: Daemon, path: str) -> bool:
+    return daemon.supervisor.kind in GENERATED and path == daemon.config
 
 
-def revert_plan(runtime: change.Runtime, handlers: Sequence[Handler], config: str) -> tuple[change.Plan, journal.Entry] | None:
+def _as_read(seen: Observed, planned: Mapping[str, bytes | None]) -> tuple[Contents, Contents]:
+    """(the planned files, the files of now) as the daemon will read them at its next start.
+
+    k0s puts its drop-ins into what it writes at each start: its root file counts as if it imported them. Raises Unsupported for another
+    distribution that writes its root file and does not import ours.
+    """
+    daemon = seen.daemon
+    now = dict(seen.disk)
+    root = planned.get(daemon.config)
+    if daemon.supervisor.kind in GENERATED and root != seen.base.get(daemon.config):
+        if daemon.supervisor.kind != "k0s":
+            raise Unsupported(
+                f"this {daemon.supervisor.kind} writes {daemon.config} at each start and does not import {daemon.drop_in}",
+                details=[*daemon.evidence, "releases of 2026-02 and later import that folder (k3s-io/k3s#13680)"],
+                resolution=f"update it, or have its template import {daemon.drop_in}; nothing was changed",
+            )
+        now[daemon.config] = root
+    return dict(planned), now
+
+
+def _activation(seen: Observed, now: Mapping[str, object], after: Mapping[str, object]) -> tuple[Activation, str]:
+    activation = seen.edit.activation(now, after)
+    if activation != "none":
+        return activation, "the effective configuration changes"
+    if not seen.settled:
+        return _again(seen.daemon), "an earlier change was not finished, and the daemon may run without it"
+    return "none", "the effective configuration stays"
+
+
+def _again(daemon: Daemon) -> Activation:
+    return "reload" if daemon.kind in ("docker", "crio") else "restart"
+
+
+def check_effective(edit: Backend, daemon: Daemon, views: tuple[Mapping[str, object], Mapping[str, object]], wanted: Wanted) -> None:
+    """Raises Unsupported when the daemon would see anything else change than our keys, or would not see our handlers."""
+    before, after = views
+    if foreign := edit.foreign(before, after, wanted):
+        raise Unsupported(
+            f"refused: with NVIDIA's handlers, {daemon.kind} would see other settings change too",
+            details=[describe(path, *pair) for path, pair in foreign.items()],
+            resolution="nothing was changed; move these settings into one file, or report this configuration",
+        )
+    seen = edit.handlers(after)
+    gone = [handler for handler in wanted.handlers if seen.get(handler.name) != handler.binary]
+    if gone:
+        raise Unsupported(
+            f"refused: {daemon.kind} would not see the handler {gone[0].name}",
+            details=[f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}" for handler in gone],
+            resolution="nothing was changed; another file of its configuration wins over ours: put all of it into one file",
+        )
+
+
+def lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """The effective difference, a key a line."""
+    return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
+
+
+def entry_of(host: Host, seen: Observed, files: Mapping[str, bytes | None], handlers: Sequence[Handler]) -> journal.Entry:
+    """The journal's entry of a change that makes `files`. What only the earlier change wrote is written back."""
+    daemon, earlier = seen.daemon, seen.entry
+    every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
+    changed = {path: data for path, data in every.items() if not data == seen.disk[path] == seen.base[path]}
+    return journal.Entry(
+        kind=daemon.kind, socket=daemon.socket, binary=daemon.binary, config=daemon.config, drop_in=daemon.drop_in,
+        supervisor=daemon.supervisor, handlers=tuple((handler.name, handler.binary) for handler in handlers),
+        files=tuple(
+            journal.File(
+                path=path, original=seen.base[path], written=data, before=seen.disk[path],
+                metadata=_metadata(host, earlier, path),
+            )
+            for path, data in changed.items()
+        ),
+        state="prepared", folders=_folders(host, earlier, list(changed)), earlier=earlier,
+    )  # fmt: skip
+
+
+def _metadata(host: Host, earlier: journal.Entry | None, path: str) -> Metadata | None:
+    """Whose the file is; of one that is gone, whose it was."""
+    known = earlier.file(path) if earlier else None
+    return host.node.metadata(path) or (known.metadata if known else None)
+
+
+def _folders(host: Host, earlier: journal.Entry | None, paths: Sequence[str]) -> tuple[str, ...]:
+    """Folders that have to be made, outermost first, and those that were."""
+    found = list(earlier.folders) if earlier else []
+    for path in paths:
+        parts = path.split("/")[1:-1]
+        every = ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        found += [folder for folder in every if folder not in found and not host.node.is_dir(folder)]
+    return tuple(found)
+
+
+def revert_plan(system: System) -> Plan | None:
     """What to do to undo our change; None where we have made none. Raises as apply_plan; changes nothing."""
-    host = runtime.host
+    host = system.host
     try:
-        daemon = _find(runtime, config)
-    except Unavailable:
-        return _rescue_plan(runtime, handlers, config or CONFIG)
-    entry = journal.read(host, daemon.config)
-    if entry is None:
+        daemon = discover.choose(host, system.sockets, system.request)
+    except Unavailable as error:
+        return _rescue_plan(system, error)
+    seen = observe(system, daemon)
+    if seen.entry is None:
         return None
-    current = _read(host, daemon.config)
-    data = _undone(current, entry)
-    before = _effective(host, daemon, EMPTY if current is None else current)
-    after = before if data == current else _effective(host, daemon, EMPTY if data is None else data)
-    reports = runtime.status().handlers
-    wanted = _names(after)
-    plan = change.Plan(
-        daemon=daemon,
-        before=current,
-        data=data,
-        effective=_lines(before, after),
-        present=(),
-        absent=tuple(handler.name for handler in handlers if handler.name not in wanted),
-        restart=bool(containerd.effective_changes(before, after))
-        or any(handler.name in reports and handler.name not in wanted for handler in handlers),
-    )
-    return plan, entry
+    now = effective(host, daemon, seen.disk, seen.disk)
+    after = now if seen.base == seen.disk else effective(host, daemon, seen.base, seen.disk)
+    ours = tuple(name for name, _ in seen.entry.handlers)
+    absent = tuple(name for name in ours if name not in seen.edit.handlers(after))
+    activation, why = _activation(seen, now, after)
+    there = _reported(system, daemon)
+    if activation == "none" and any(name in there for name in absent):
+        activation, why = _again(daemon), "the running daemon still has our handlers"
+    return Plan(
+        daemon=daemon, entry=entry_of(host, seen, {}, ()), effective=lines(now, after),
+        activation=activation, why=why, absent=absent, keep=False, notes=seen.kept,
+    )  # fmt: skip
 
 
-def _rescue_plan(runtime: change.Runtime, handlers: Sequence[Handler], config: str) -> tuple[change.Plan, journal.Entry]:
-    """The plan for a daemon that does not run, be it for our change: the file as it was, and a start.
+def _reported(system: System, daemon: Daemon) -> set[str]:
+    """Handlers of the running daemon; none where it does not answer, be it for our change."""
+    try:
+        return set(system.status(daemon).handlers)
+    except DriverforgeError:
+        return set()
+
+
+def _rescue_plan(system: System, error: Unavailable) -> Plan:
+    """The plan for a daemon that does not run, be it for our change: the files as they were, and a start.
 
     Raises Unavailable where we have changed nothing.
     """
-    entry = journal.read(runtime.host, config)
-    if entry is None:
-        raise not_running(runtime.socket)
-    current = _read(runtime.host, config)
-    plan = change.Plan(
-        daemon=Daemon(pid=0, binary="containerd (does not run)", config=config, unit=entry.unit),
-        before=current,
-        data=_undone(current, entry),
-        effective=(),
-        present=(),
-        absent=tuple(handler.name for handler in handlers) if current == entry.written else (),
-        restart=True,
-    )
-    return plan, entry
+    request = system.request
+    fitting = [
+        entry for entry in journal.entries(system.host)
+        if request.config in ("", entry.config) and request.runtime in ("", entry.kind) and request.socket in ("", entry.socket)
+    ]  # fmt: skip
+    if len(fitting) != 1:
+        raise not_running(request.socket or "the known sockets", *error.details) from error
+    daemon = fitting[0].daemon()
+    seen = observe(system, daemon)
+    return Plan(
+        daemon=daemon, entry=entry_of(system.host, seen, {}, ()), effective=(), activation="restart",
+        why="it does not run", keep=False, notes=seen.kept,
+    )  # fmt: skip
 
 
-def _undone(current: bytes | None, entry: journal.Entry) -> bytes | None:
-    """The file without our change; None where it goes away."""
-    if current is None:
-        return None  # somebody removed the file: nothing of ours is left in it
-    if current == entry.written:
-        return entry.original
-    undone = containerd.undo(entry.original or b"", entry.written, current, entry.path)
-    for path in undone.kept:
-        log.warning("kept what somebody else changed since", key=dotted(path))
-    return undone.data or entry.original
-
-
-def _find(runtime: change.Runtime, config: str) -> Daemon:
-    try:
-        return find(runtime.host, runtime.sockets, runtime.socket, config)
-    except Unavailable as error:
-        raise not_running(runtime.socket, *error.details) from error
-
-
-def _read(host: Host, path: str) -> bytes | None:
-    try:
-        return host.node.read_bytes(path)
-    except FileNotFoundError:
+def strip_plan(system: System) -> Plan | None:
+    """What to do to take out NVIDIA's handlers that somebody else wrote; None where there are none."""
+    host = system.host
+    daemon = discover.choose(host, system.sockets, system.request)
+    seen = observe(system, daemon)
+    now = effective(host, daemon, seen.disk, seen.disk)
+    found = foreign_handlers(seen.edit, now)
+    if not found:
         return None
+    planned = {**seen.disk, **seen.edit.stripped(daemon, seen.disk, tuple(found))}
+    after = effective(host, daemon, planned, seen.disk)
+    wanted = Wanted(handlers=tuple(Handler(name=name, binary=program) for name, program in found.items()))
+    if foreign := seen.edit.foreign(now, after, wanted):
+        raise Unsupported(
+            f"refused: without NVIDIA's handlers, {daemon.kind} would see other settings change too",
+            details=[describe(path, *pair) for path, pair in foreign.items()],
+            resolution="nothing was changed; take them out by hand",
+        )
+    left = [name for name in found if name in seen.edit.handlers(after)]
+    stripped = replace(seen, base=planned)
+    files = {path: data for path, data in planned.items() if data != seen.disk[path]}
+    return Plan(
+        daemon=daemon, entry=entry_of(host, stripped, files, ()), effective=lines(now, after),
+        activation=seen.edit.activation(now, after), why="the effective configuration changes", keep=False,
+        absent=tuple(name for name in found if name not in left), notes=tuple(f"{name} is still there" for name in left),
+    )  # fmt: skip
 
 
-def _effective(host: Host, daemon: Daemon, data: bytes) -> dict[str, object]:
-    """The effective configuration, of a copy whose relative imports are absolute: the copy comes from no folder."""
-    imports = parse(data, daemon.config).get("imports", [])
-    if isinstance(imports, list) and any(not str(path).startswith("/") for path in imports):
-        folder = daemon.config.rpartition("/")[0]
-        absolute = [str(path) if str(path).startswith("/") else f"{folder}/{path}" for path in imports]
-        data = edit(data, [Change(path=("imports",), value=absolute)], daemon.config)
-    return effective(host, daemon, data)
-
-
-def _names(config: dict[str, object]) -> set[str]:
-    return set(table_at(config, containerd.RUNTIMES, "containerd's effective configuration"))
-
-
-def _lines(before: dict[str, object], after: dict[str, object]) -> tuple[str, ...]:
-    changes = containerd.effective_changes(before, after)
-    return tuple(containerd.describe(path, old, new) for path, (old, new) in changes.items())
+def foreign_handlers(edit: Backend, view: Mapping[str, object]) -> dict[str, str]:
+    """NVIDIA's handlers that a daemon sees, whoever wrote them."""
+    return {name: program for name, program in edit.handlers(view).items() if is_nvidia(name, program)}

@@ -33,7 +33,8 @@ class RuntimeStatus:
     pid: int  # of the daemon
     name: str  # 'containerd'
     version: str  # '1.6.20~ds1'
-    handlers: Mapping[str, str]  # names that a RuntimeClass may use -> options.BinaryName, '' where none is set
+    handlers: Mapping[str, str | None]  # a RuntimeClass's names -> their program; '' where none is set, None where it is not told
+    default: str = ""  # the handler of pods that name none, '' where it is not told
 
 
 def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatus:
@@ -44,16 +45,26 @@ def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatu
     with sockets.connect(path, timeout=timeout) as connection:
         state = call(connection, "Status", VERBOSE)
     name, version = ("".join(texts(about, number)[:1]) for number in (2, 3))
-    return RuntimeStatus(pid=pid, name=name, version=version, handlers=handlers(state))
+    found, default = handlers(state)
+    return RuntimeStatus(pid=pid, name=name, version=version, handlers=found, default=default)
 
 
-def handlers(state: bytes) -> dict[str, str]:
-    """Handlers and their programs in a verbose StatusResponse: containerd 1.x puts its effective configuration, as JSON, into `info`."""
+def handlers(state: bytes) -> tuple[dict[str, str | None], str]:
+    """Handlers with their programs, and the default, of a verbose StatusResponse.
+
+    containerd (1.6 to 2.x) puts its effective configuration, as JSON, into `info`; a runtime that does not (CRI-O) lists names only.
+    """
+    named: dict[str, str | None] = {name: None for handler in messages(state, 3) for name in texts(handler, 1) if name}
     for entry in messages(state, 2):
-        if texts(entry, 1) == ["config"]:
-            runtimes = json.loads("".join(texts(entry, 2))).get("containerd", {}).get("runtimes") or {}
-            return {name: (table.get("options") or {}).get("BinaryName", "") for name, table in sorted(runtimes.items())}
-    return {}
+        if texts(entry, 1) != ["config"]:
+            continue
+        try:
+            section = json.loads("".join(texts(entry, 2)))["containerd"]
+            tables = {name: table.get("options") or {} for name, table in sorted((section.get("runtimes") or {}).items())}
+            return {name: options.get("BinaryName", "") for name, options in tables.items()}, str(section.get("defaultRuntimeName", ""))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            break  # another runtime's configuration, in a form of its own
+    return named, ""
 
 
 class _Call:

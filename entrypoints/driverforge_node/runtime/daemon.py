@@ -1,4 +1,4 @@
-"""Find the real container runtime: the process behind the socket, its binary, its configuration file, and who restarts it."""
+"""Find the real container runtime: the process behind the socket, its binary, its files, and who starts it again."""
 
 from __future__ import annotations
 
@@ -6,30 +6,45 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from driverforge_core.errors import InputError, Unavailable, Unsupported
-from driverforge_node.host.ports import Files, Host, Result
-from driverforge_node.runtime.document import parse
+from driverforge_core.errors import Unavailable, Unsupported
+from driverforge_node.host.mounts import parse_mountinfo
+from driverforge_node.host.ports import Files, Host
+from driverforge_node.runtime import supervisor
+from driverforge_node.runtime.model import Daemon, Kind
+from driverforge_node.runtime.mountmap import translated
 from driverforge_node.runtime.ports import Sockets
+from driverforge_node.runtime.request import Request
 
-SOCKET = "/run/containerd/containerd.sock"
-CONFIG = "/etc/containerd/config.toml"
-SUPPORTED = re.compile(r"\s1\.6\.\d")
-UNIT = re.compile(r"/(?P<unit>[^/]+\.service)$")
-MANAGED = ("k3s", "rke2", "k0s", "microk8s", "snap.")
+PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
+INIT = ("systemd", "init")
+PROGRAMS: dict[str, Kind] = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
+CONFIG: dict[Kind, str] = {
+    "containerd": "/etc/containerd/config.toml", "crio": "/etc/crio/crio.conf", "docker": "/etc/docker/daemon.json",
+}  # fmt: skip
+CONFIG_OPTIONS: dict[Kind, tuple[str, ...]] = {
+    "containerd": ("-c", "--config", "-config"), "crio": ("-c", "--config"), "docker": ("--config-file",),
+}  # fmt: skip
+DROP_IN = "99-nvidia.toml"
+VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
-    """A running containerd. Paths are as the node's own processes see them."""
+class Process:
+    """A running daemon, as /proc shows it."""
 
     pid: int
+    command: tuple[str, ...]
+    kind: Kind
     binary: str
-    config: str
-    unit: str  # systemd unit whose main process it is, '' when systemd does not run it
 
 
-def enter(host: Host) -> tuple[str, ...]:
-    """The command prefix that runs a program of the node in the node's own file system, () when we are there."""
+def enter(host: Host, daemon: Daemon | None = None) -> tuple[str, ...]:
+    """The command prefix that runs a program in the node's own file system, () when we are there.
+
+    A daemon with a file system of its own (a snap's) gets its programs run in that.
+    """
+    if daemon is not None and daemon.pid and not host.node.exists(daemon.binary):
+        return ("nsenter", "--target", str(daemon.pid), "--mount", "--")
     return () if host.node.root == "/" else ("nsenter", "--target", "1", "--mount", "--")
 
 
@@ -38,88 +53,162 @@ def socket_path(node: Files, path: str) -> str:
     return node.root.rstrip("/") + node.resolve(path)
 
 
-def find(host: Host, sockets: Sockets, socket: str, config: str) -> Daemon:
-    """The daemon that listens on `socket`; `config` overrides the file that its command line names.
+def find(host: Host, sockets: Sockets, socket: str, request: Request) -> Daemon:
+    """The daemon that listens on `socket`; paths in `request` override what it says of itself.
 
-    Raises Unavailable (nothing listens), Unsupported (not containerd, managed by a Kubernetes distribution, or out of our sight).
+    Raises Unavailable (nothing listens), Unsupported (not a runtime that we know, or out of our sight).
     """
+    pid = listener(host, sockets, socket)
+    try:
+        process = inspect(host, pid, socket, request)
+        config, whence = _config(host, process, request)
+        found, how = supervisor.find(host, pid, process.binary, config)
+    except FileNotFoundError as error:
+        raise Unavailable(f"the process {pid} behind {socket} ended just now") from error
+    if found.kind == "microk8s" and not request.config:
+        config, whence = f"{config.rpartition('/')[0]}/containerd-template.toml", "microk8s makes the daemon's file of it at each start"
+    drop_in, chosen = _drop_in(host, process, config, found.kind, request)
+    daemon = Daemon(
+        kind=process.kind, pid=pid, binary=process.binary, version=(), socket=socket, config=config, drop_in=drop_in, supervisor=found
+    )
+    text = version_text(host, daemon)
+    evidence = (
+        f"process: {pid}, which answers at {socket}",
+        f"program: {process.binary}, {text or 'which does not tell its version'}",
+        f"configuration: {config} ({whence})",
+        *((f"drop-in: {drop_in} ({chosen})",) if drop_in else ()),
+        f"started by: {how}",
+    )
+    return Daemon(
+        kind=process.kind, pid=pid, binary=process.binary, version=version_of(text), socket=socket, config=config, drop_in=drop_in,
+        supervisor=found, evidence=evidence,
+    )  # fmt: skip
+
+
+def listener(host: Host, sockets: Sockets, socket: str) -> int:
+    """PID of the daemon behind a socket. Raises Unavailable, Unsupported (in a PID namespace that we do not see)."""
     with sockets.connect(socket_path(host.node, socket), timeout=5.0) as connection:
         pid = connection.peer_pid()
+        if pid and _comm(host.node, pid) in INIT:  # systemd opened the socket (docker.socket): whoever answers is the daemon
+            connection.send(PING)
+            pid = connection.sender_pid() if connection.receive(4096) else 0
     if pid == 0:
         raise Unsupported(
             f"the process behind {socket} is in a PID namespace that we do not see",
             resolution="give the pod `hostPID: true`, or run this on the node",
         )
-    node, proc = host.node, f"/proc/{pid}"
+    return pid
+
+
+def inspect(host: Host, pid: int, socket: str, request: Request) -> Process:
+    """What /proc says of a daemon. Raises FileNotFoundError when it has ended, Unsupported for a program that is no runtime."""
+    node = host.node
+    command = tuple(word for word in node.read_text(f"/proc/{pid}/cmdline").split("\0") if word)
+    binary = node.resolve(f"/proc/{pid}/exe").removesuffix(" (deleted)")  # after an upgrade: a restart starts the new one
+    called = command[0].rpartition("/")[2] if command else ""
+    if binary.rpartition("/")[2] not in PROGRAMS and called in PROGRAMS:
+        binary = f"{binary.rpartition('/')[0]}/{called}"  # k3s is one program with several names
+    kind = PROGRAMS.get(binary.rpartition("/")[2])
+    if kind is None or (request.runtime and kind != request.runtime):
+        wanted = request.runtime or "containerd, CRI-O or docker"
+        raise Unsupported(
+            f"the process behind {socket} is {binary}, not {wanted}",
+            details=[f"PID {pid}: {' '.join(command)}"],
+            resolution="give the runtime's own socket with --socket",
+        )
+    return Process(pid=pid, command=command, kind=kind, binary=request.binary or binary)
+
+
+def arguments(host: Host, pid: int) -> tuple[str, ...]:
+    """The options that a running daemon was started with; () when it does not run."""
     try:
-        command = [word for word in node.read_text(f"{proc}/cmdline").split("\0") if word]
-        unit = unit_of(node.read_text(f"{proc}/cgroup"))
-    except FileNotFoundError as error:
-        raise Unavailable(f"the process {pid} behind {socket} ended just now") from error
-    binary = node.resolve(f"{proc}/exe").removesuffix(" (deleted)")  # after an upgrade: a restart starts the new one
-    if not binary.endswith("/containerd"):
-        raise Unsupported(
-            f"the process behind {socket} is {binary}, not containerd",
-            details=[f"PID {pid}: {' '.join(command)}"],
-            resolution="give the socket of the node's containerd with --socket; other runtimes are not supported yet",
-        )
-    if any(word in f"{unit} {config_argument(command)} {binary}" for word in MANAGED):
-        raise Unsupported(
-            f"this containerd belongs to {unit or binary}, which writes its configuration itself",
-            details=[f"PID {pid}: {' '.join(command)}"],
-            resolution="put the handlers into that distribution's template or drop-in folder; driverctl does not do this yet",
-        )
-    if unit and host.services.main_pid(unit) != pid:
-        unit = ""
-    return Daemon(pid=pid, binary=binary, config=config or config_argument(command), unit=unit)
+        words = host.node.read_text(f"/proc/{pid}/cmdline").split("\0") if pid else []
+    except FileNotFoundError:
+        words = []
+    return tuple(word for word in words if word)[1:]
 
 
-def config_argument(command: Sequence[str]) -> str:
-    """The file that containerd's command line names (-c, --config), else its default."""
+def argument(command: Sequence[str], names: Sequence[str]) -> str:
+    """The value of an option in a command line, '' where it is not in it."""
     for index, word in enumerate(command):
         name, _, value = word.partition("=")
-        if name in ("-c", "--config", "-config"):
+        if name in names:
             return value or "".join(command[index + 1 : index + 2])
-    return CONFIG
-
-
-def unit_of(cgroup: str) -> str:
-    """The systemd service of a process, from /proc/PID/cgroup (cgroup v2, or v1's name=systemd), '' when it is in none."""
-    for line in cgroup.splitlines():
-        _, controllers, path = line.split(":", 2)
-        found = UNIT.search(path)
-        if controllers in ("", "name=systemd") and found:
-            return found["unit"]
     return ""
 
 
-def check_version(host: Host, daemon: Daemon) -> None:
-    """Raises Unsupported for a release that reads its configuration differently."""
-    shown = host.commands.run([*enter(host), daemon.binary, "--version"], check=False)
-    if not shown.ok or not SUPPORTED.search(shown.stdout):
+def _config(host: Host, process: Process, request: Request) -> tuple[str, str]:
+    """The root file as the node calls it, and how it was found."""
+    if request.config:
+        return request.config, request.given.get("config", "given")
+    named = argument(process.command, CONFIG_OPTIONS[process.kind])
+    path = named or CONFIG[process.kind]
+    if not path.startswith("/"):
+        path = f"{host.node.resolve(f'/proc/{process.pid}/cwd').rstrip('/')}/{path}"
+    how = f"{CONFIG_OPTIONS[process.kind][-1]} of its command line" if named else "its built-in default"
+    return node_name(host, process.pid, path), how
+
+
+def node_name(host: Host, pid: int, path: str) -> str:
+    """A path of a daemon's mount namespace as the node calls it. Raises Unsupported where the node does not see it."""
+    us = "1" if host.node.root != "/" else "self"
+    if host.node.resolve(f"/proc/{pid}/ns/mnt").rpartition("/")[2] == host.node.resolve(f"/proc/{us}/ns/mnt").rpartition("/")[2]:
+        return path
+    inside, outside = (parse_mountinfo(host.node.read_text(f"/proc/{who}/mountinfo")) for who in (pid, us))
+    found = translated(path, inside, outside)
+    if found is None:
         raise Unsupported(
-            "this release of driverctl configures containerd 1.6 only",
-            details=[f"{daemon.binary}: {shown.stdout.strip() or shown.stderr.strip()}"],
-            resolution="add the handlers by hand (docs/runtime.md shows them), or use a newer driverctl",
+            f"{path} of the process {pid} lies on a file system that the node's own processes do not see",
+            resolution="run this inside of the container that this daemon runs in, or give the file with --config",
         )
+    return found
 
 
-def effective(host: Host, daemon: Daemon, data: bytes) -> dict[str, object]:
-    """What the node's own containerd makes of a configuration file with these bytes. Raises InputError with containerd's own message.
+def _drop_in(host: Host, process: Process, config: str, distribution: str, request: Request) -> tuple[str, str]:
+    """Our own file, '' for docker; the folders of the distributions are those of docs/runtime.md."""
+    if process.kind == "docker":
+        return "", ""
+    if request.drop_in:
+        return request.drop_in, request.given.get("drop_in", "given")
+    folder = config.rpartition("/")[0]
+    if process.kind == "crio":
+        named = argument(process.command, ("-d", "--config-dir"))
+        return f"{named or f'{folder}/crio.conf.d'}/{DROP_IN}", "--config-dir of its command line" if named else "CRI-O's own folder"
+    if distribution == "k0s":
+        return "/etc/k0s/containerd.d/nvidia.toml", "k0s merges the files of this folder"
+    if distribution in ("k3s", "rke2"):
+        newer = re.search(rb"(?m)^\s*version\s*=\s*([3-9])", _bytes(host, config))
+        return f"{folder}/config{'-v3' if newer else ''}.toml.d/{DROP_IN}", f"{distribution} imports the files of this folder"
+    return f"{folder}/conf.d/{DROP_IN}", "beside the configuration"
 
-    It reads them from its standard input: nothing is written on the node for a check.
-    """
-    argv = [*enter(host), daemon.binary, "--config", "/dev/stdin", "config", "dump"]
-    shown = host.commands.run(argv, check=False, input_text=data.decode())
-    if not shown.ok:
-        raise InputError(
-            f"containerd does not accept {daemon.config}", details=_said(shown), resolution="repair the file; driverctl changed nothing"
-        )
-    return parse(shown.stdout.encode(), "containerd's effective configuration")
+
+def _bytes(host: Host, path: str) -> bytes:
+    try:
+        return host.node.read_bytes(path)
+    except FileNotFoundError:
+        return b""
 
 
-def _said(shown: Result) -> list[str]:
-    return [line for line in (shown.stdout + shown.stderr).splitlines() if line.strip()]
+def version_text(host: Host, daemon: Daemon) -> str:
+    """What the daemon's program prints as its version, '' where it does not."""
+    try:
+        shown = host.commands.run([*enter(host, daemon), daemon.binary, "--version"], check=False, timeout=60)
+    except Unavailable:
+        return ""
+    return shown.stdout.strip().splitlines()[0] if shown.ok and shown.stdout.strip() else ""
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """(1, 6, 20) of 'containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+deb12u3', () where there is none."""
+    found = VERSION.search(text)
+    return tuple(int(number) for number in found.groups()) if found else ()
+
+
+def _comm(node: Files, pid: int) -> str:
+    try:
+        return node.read_text(f"/proc/{pid}/comm").strip()
+    except FileNotFoundError:
+        return ""
 
 
 def not_running(socket: str, *details: str) -> Unavailable:

@@ -1,0 +1,136 @@
+"""What the daemon's own program makes of a set of files, before they are in force.
+
+containerd and CRI-O read copies, which are written under /run/driverforge of the node for as long as that takes; a set that is on disk
+already is read where it is. docker has no such command: its document is what it is, and `dockerd --validate` judges it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from driverforge_core.errors import InputError
+from driverforge_node.host.ports import Host, Result
+from driverforge_node.runtime import sources
+from driverforge_node.runtime.daemon import argument, arguments, enter
+from driverforge_node.runtime.document import Change, edit, parse
+from driverforge_node.runtime.model import Daemon
+
+FOLDER = "/run/driverforge"
+TIMEOUT = 60.0
+
+
+def effective(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> dict[str, object]:
+    """The daemon's view of `files`; `disk` is what is there now.
+
+    Raises InputError with the daemon's own message when it does not accept them, Unavailable where its program cannot be run.
+    """
+    if daemon.kind == "containerd":
+        return _containerd(host, daemon, files, disk)
+    if daemon.kind == "crio":
+        return _crio(host, daemon, files)
+    return _docker(host, daemon, files)
+
+
+def _containerd(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> dict[str, object]:
+    root = files.get(daemon.config)
+    if root is not None and not sources.changed(files, disk):
+        shown = _run(host, daemon, "--config", daemon.config, "config", "dump")
+    else:
+        with copies(host) as folder:
+            copier = _Copier(host=host, daemon=daemon, files=files, disk=disk, folder=folder, cwd=sources.working_folder(host, daemon))
+            copy = copier.copied(daemon.config) or daemon.config
+            shown = _run(host, daemon, "--config", copy, "config", "dump")
+    seen = parse(_accepted(shown, daemon).encode(), "containerd's effective configuration")
+    seen[sources.IMPORTS] = sources.patterns(daemon, daemon.config, root)  # the dump names the copies
+    return seen
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copier:
+    """Copies of changed files, and of those that import them, in one folder."""
+
+    host: Host
+    daemon: Daemon
+    files: Mapping[str, bytes | None]
+    disk: Mapping[str, bytes | None]
+    folder: str
+    cwd: str
+
+    def copied(self, path: str, above: tuple[str, ...] = ()) -> str | None:
+        """The name of a copy of `path` that imports copies of what is changed; None where neither it nor what it imports is."""
+        data = self.files.get(path)
+        missing = data is None
+        if missing and path != self.daemon.config:
+            return None
+        names = sources.imported(self.host.node, self.daemon, path, self.files, self.cwd)
+        copied = {name: self.copied(name, (*above, path)) for name in names if name not in (*above, path)}
+        if data == self.disk.get(path) and not any(copied.values()) and not missing:
+            return None
+        if data is None:
+            data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)  # what the daemon makes of no file
+        if names or sources.patterns(self.daemon, path, data):
+            data = edit(data, [Change(path=(sources.IMPORTS,), value=[copy or name for name, copy in copied.items()])], path)
+        place = f"{self.folder}/{len(self.host.node.list_dir(self.folder))}-{path.rpartition('/')[2]}"
+        self.host.node.write_atomic(place, data, mode=0o600)
+        return place
+
+
+def _crio(host: Host, daemon: Daemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
+    with copies(host) as folder:
+        for path, data in files.items():
+            if data is not None:
+                sub = "" if path == daemon.config else "conf.d/"
+                host.node.make_dirs(f"{folder}/{sub}", mode=0o700)
+                host.node.write_atomic(f"{folder}/{sub}{path.rpartition('/')[2]}", data, mode=0o600)
+        host.node.make_dirs(f"{folder}/conf.d", mode=0o700)
+        root = f"{folder}/{daemon.config.rpartition('/')[2]}"
+        if files.get(daemon.config) is None:
+            host.node.write_atomic(root, b"", mode=0o600)
+        shown = _run(host, daemon, "--config", root, "--config-dir", f"{folder}/conf.d", "config")
+    return parse(_accepted(shown, daemon).encode(), "CRI-O's effective configuration")
+
+
+def _docker(host: Host, daemon: Daemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
+    data = files.get(daemon.config)
+    if data is None:
+        return {}
+    from driverforge_node.runtime.jsonedit import parse as parse_json
+
+    document = parse_json(data, daemon.config)
+    # its other options count: one that is in the file as well makes it refuse to start
+    options = [word for word in arguments(host, daemon.pid) if word != "--validate"]
+    named = argument(options, ("--config-file",))
+    options = [word for word in options if word not in ("--config-file", named, f"--config-file={named}")]
+    with copies(host) as folder:
+        host.node.write_atomic(f"{folder}/daemon.json", data, mode=0o600)
+        shown = _run(host, daemon, *options, "--validate", "--config-file", f"{folder}/daemon.json")
+    if "unknown flag: --validate" not in shown.stderr:  # docker before 23
+        _accepted(shown, daemon)
+    return document
+
+
+@contextmanager
+def copies(host: Host) -> Iterator[str]:
+    """A folder of the node for candidate files, gone afterwards."""
+    folder = f"{FOLDER}/candidate-{secrets.token_hex(8)}"
+    host.node.make_dirs(folder, mode=0o700)
+    try:
+        yield folder
+    finally:
+        host.node.remove_tree(folder)
+
+
+def _run(host: Host, daemon: Daemon, *words: str) -> Result:
+    return host.commands.run([*enter(host, daemon), daemon.binary, *words], check=False, timeout=TIMEOUT)
+
+
+def _accepted(shown: Result, daemon: Daemon) -> str:
+    if shown.ok:
+        return shown.stdout
+    lines = [line for line in (shown.stdout + shown.stderr).splitlines() if line.strip()]
+    raise InputError(
+        f"{daemon.kind} does not accept {daemon.config}", details=lines, resolution="repair the file; driverctl changed nothing"
+    )

@@ -1,0 +1,175 @@
+"""What the user asks for: options of the command line, else the environment variables of NVIDIA's toolkit container.
+
+An option names paths of the node. A variable names paths of the pod, as the operator sets them
+(RUNTIME_CONFIG=/runtime/config-dir/config.toml); they are translated by the mount tables. Source: the flags of nvidia-ctk-installer (docs/compatibility.md).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from driverforge_core.errors import InputError, Unsupported, UsageError
+from driverforge_node.host.mounts import parse_mountinfo
+from driverforge_node.host.ports import Files, Host
+from driverforge_node.runtime.model import RUNC, Kind, Wanted
+from driverforge_node.runtime.mountmap import covering, translated
+from driverforge_node.runtime.nvidia import nvidia_handlers
+
+RestartMode = Literal["", "signal", "systemd", "none"]
+TOOLKIT = "/usr/local/nvidia/toolkit"
+KINDS: tuple[Kind, ...] = ("containerd", "crio", "docker")
+MODES: tuple[RestartMode, ...] = ("signal", "systemd", "none")
+# field -> variables, the first one that is set wins; those of one kind count only for it (DOCKER_CONFIG is the docker client's, too)
+PATHS = {
+    "socket": ("RUNTIME_SOCKET", "CONTAINERD_SOCKET", "DOCKER_SOCKET", "CRIO_SOCKET"),
+    "config": ("RUNTIME_CONFIG", "CONTAINERD_CONFIG", "DOCKER_CONFIG", "CRIO_CONFIG"),
+    "drop_in": ("RUNTIME_DROP_IN_CONFIG",),
+}
+NAMES = ("NVIDIA_RUNTIME_NAME", "CONTAINERD_RUNTIME_CLASS", "DOCKER_RUNTIME_NAME")
+DEFAULTS = ("NVIDIA_RUNTIME_SET_AS_DEFAULT", "CONTAINERD_SET_AS_DEFAULT", "DOCKER_SET_AS_DEFAULT")
+CDI = ("RUNTIME_ENABLE_CDI", "CDI_ENABLED", "ENABLE_CDI")
+OVERRIDES = ("RUNTIME_CONFIG_OVERRIDE", "CONTAINERD_RUNTIME_CONFIG_OVERRIDE")
+PREFIXES = "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_ANNOTATION_PREFIXES"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """Paths are the node's; '' leaves the choice to what is found there."""
+
+    wanted: Wanted
+    runtime: Kind | Literal[""] = ""
+    socket: str = ""
+    config: str = ""
+    drop_in: str = ""
+    binary: str = ""
+    restart_mode: RestartMode = ""
+    restart_command: str = ""  # for a daemon whose supervisor we do not know
+    patience: float = 0.0  # seconds for a restarted daemon to answer; 0: what its supervisor needs
+    given: Mapping[str, str] = field(default_factory=dict)  # field -> where its value came from
+
+
+def wanted(
+    *,
+    folder: str = TOOLKIT,
+    name: str = "nvidia",
+    default: bool = False,
+    cdi: bool = False,
+    prefixes: Sequence[str] = (),
+    runtime_type: str = RUNC,
+    override: str = "",
+) -> Wanted:
+    """The handlers and what goes with them. Raises UsageError for a wrong name, InputError for a wrong `override`."""
+    if not name or "/" in name or name != name.strip():
+        raise UsageError(f"{name!r} is no name for a runtime handler", resolution="give a name as 'nvidia'")
+    more = _override(override)
+    patterns = (*(f"{prefix}*" for prefix in prefixes), *more.annotations)
+    return Wanted(
+        handlers=nvidia_handlers(folder, name),
+        default=name if default else "",
+        cdi=cdi,
+        annotations=tuple(dict.fromkeys(patterns)),
+        runtime_type=more.runtime_type or runtime_type,
+        options=more.options,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    options: Mapping[str, object] = field(default_factory=dict)
+    annotations: tuple[str, ...] = ()
+    runtime_type: str = ""
+
+
+def _override(text: str) -> Override:
+    """RUNTIME_CONFIG_OVERRIDE: '{"options": {"SystemdCgroup": true}, "container_annotations": ["x/*"], "runtime_type": "…"}'."""
+    try:
+        data = json.loads(text or "{}")
+    except ValueError as error:
+        raise InputError("RUNTIME_CONFIG_OVERRIDE is not JSON", details=[str(error)], resolution="write a JSON object as '{}'") from error
+    if not isinstance(data, dict):
+        raise InputError("RUNTIME_CONFIG_OVERRIDE is no JSON object", resolution="write a JSON object as '{}'")
+    options, annotations = data.pop("options", {}), data.pop("container_annotations", [])
+    runtime_type = data.pop("runtime_type", "")
+    wrong = [f"options: an object, not {options!r}"] if not isinstance(options, dict) else []
+    if not isinstance(annotations, list) or not all(isinstance(pattern, str) for pattern in annotations):
+        wrong.append(f"container_annotations: a list of texts, not {annotations!r}")
+    if not isinstance(runtime_type, str):
+        wrong.append(f"runtime_type: a text, not {runtime_type!r}")
+    wrong += [f"{key}: not known; options, container_annotations and runtime_type are" for key in data]
+    if wrong:
+        raise InputError("RUNTIME_CONFIG_OVERRIDE cannot be applied", details=wrong, resolution="correct the value; nothing was changed")
+    return Override(options=options, annotations=tuple(annotations), runtime_type=runtime_type)
+
+
+def truth(text: str, name: str) -> bool:
+    """A boolean of NVIDIA's environment, as Go's strconv.ParseBool reads it."""
+    if text in ("1", "t", "T", "true", "TRUE", "True"):
+        return True
+    if text in ("0", "f", "F", "false", "FALSE", "False", ""):
+        return False
+    raise UsageError(f"{name}={text}: neither true nor false", resolution=f"set {name} to true or false")
+
+
+def first(environ: Mapping[str, str], names: Sequence[str]) -> tuple[str, str]:
+    """(variable, value) of the first one that is set and not empty; ('', '') for none."""
+    return next(((name, environ[name]) for name in names if environ.get(name)), ("", ""))
+
+
+def from_environment(host: Host) -> dict[str, tuple[str, str]]:
+    """Request field -> (value as a path of the node, variable) of what the environment says. Raises UsageError, Unsupported (NRI)."""
+    environ = host.environ
+    if truth(environ.get("ENABLE_NRI_PLUGIN", ""), "ENABLE_NRI_PLUGIN"):
+        raise Unsupported(
+            "NRI mode is not part of this release",
+            details=["ENABLE_NRI_PLUGIN is set"],
+            resolution="unset ENABLE_NRI_PLUGIN to have the runtime's configuration files changed, or use NVIDIA's image for this node",
+        )
+    runtime = environ.get("RUNTIME", "")
+    found = {"runtime": (runtime, "RUNTIME")} if runtime else {}
+    for name, variables in PATHS.items():
+        variable, value = first(environ, [v for v in variables if _counts(v, runtime)])
+        if value and not (variable == "DOCKER_CONFIG" and host.files.is_dir(value)):
+            found[name] = (node_path(host, value), variable)
+    if outside := environ.get("RUNTIME_DROP_IN_CONFIG_HOST_PATH"):
+        found["drop_in"] = (outside, "RUNTIME_DROP_IN_CONFIG_HOST_PATH")
+    for name, variables in (
+        ("binary", ("RUNTIME_EXECUTABLE_PATH",)),
+        ("restart_mode", ("RUNTIME_RESTART_MODE", "CONTAINERD_RESTART_MODE")),
+    ):
+        variable, value = first(environ, variables)
+        if value:
+            found[name] = (value, variable)
+    return found
+
+
+def _counts(variable: str, runtime: str) -> bool:
+    kind = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}.get(variable.partition("_")[0], runtime)
+    return kind == runtime or (not runtime and kind == "containerd")
+
+
+def node_path(host: Host, path: str) -> str:
+    """A path of our own mount namespace as the node calls it; as it is where we are on the node, or where it lies in our image."""
+    if host.node.root == "/":
+        return path
+    inside = parse_mountinfo(host.files.read_text("/proc/self/mountinfo"))
+    real = _resolved_here(host.files, path)
+    mount = covering(real, inside)
+    if mount is None or mount.target == "/":
+        return path
+    found = translated(real, inside, parse_mountinfo(host.files.read_text("/proc/1/mountinfo")))
+    if found is None:
+        raise UsageError(
+            f"{path} is on a mount of this container that the node does not have",
+            details=[f"it lies on {mount.target}, of {mount.source} ({mount.fs_type})"],
+            resolution="mount the node's own folder there (a hostPath volume)",
+        )
+    return found
+
+
+def _resolved_here(files: Files, path: str) -> str:
+    """Links of our own image are followed (/var/run), those of the node's files are the node's."""
+    folder, _, name = path.rpartition("/")
+    return f"{files.resolve(folder or '/').rstrip('/')}/{name}"
