@@ -30,6 +30,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "show what is loaded, mounted and ready on this node"),
     "probe": ("probe", "startup probe: exit 0 when the driver is ready"),
     "runtime": ("runtime", "configure the node's container runtime for NVIDIA, or revert that"),
+    "toolkit": ("toolkit", "install NVIDIA's container toolkit on the node, configure it, and stay until stopped"),
 }
 
 
@@ -87,6 +88,8 @@ def main() -> None:
 
 def _status(program: str, argv: Sequence[str]) -> int:
     """Run one command line; what is expected to fail is one message on stderr and an exit status, never a traceback."""
+    import os
+
     from driverforge_core.errors import DriverforgeError
     from driverforge_node.host.real import real_host
 
@@ -95,6 +98,10 @@ def _status(program: str, argv: Sequence[str]) -> int:
             from driverforge_node.compat import translate
 
             argv = translate(argv)
+        elif program == "nvidia-toolkit":
+            from driverforge_node.toolkit.compat import translate as toolkit_arguments
+
+            argv = toolkit_arguments(argv, os.environ)
         status = run(argv, real_host)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -115,8 +122,8 @@ def _status(program: str, argv: Sequence[str]) -> int:
 
 def _failed(program: str, error: DriverforgeError) -> int:
     print(error.render(), file=sys.stderr)
-    # NVIDIA's nvidia-driver exits 1 on any failure; callers of that name get the same
-    return 1 if program == "nvidia-driver" else error.exit_code
+    # NVIDIA's programs exit 1 on any failure; callers of their names get the same
+    return 1 if program in ("nvidia-driver", "nvidia-toolkit") else error.exit_code
 
 
 def _drop_stdout() -> None:

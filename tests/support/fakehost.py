@@ -194,6 +194,14 @@ class FakeProcesses:
             if path.startswith(tuple(prefixes))
         )
 
+    def users(self, part: str) -> tuple[Holder, ...]:
+        return tuple(
+            Holder(pid=p.pid, command=p.command, path=path, container=p.container, pod=p.pod)
+            for p in self.running.values()
+            for path in p.holds
+            if part in path
+        )
+
     def alive(self, pid: int, *, command: str | None = None) -> bool:
         process = self.running.get(pid)
         return process is not None and (command is None or process.command == command)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
+from driverforge_node.host.mounts import unescape
 from driverforge_node.host.ports import Holder
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -77,6 +78,33 @@ class KernelProcesses:
                     if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in majors:
                         held.add(path)
         return held
+
+    def users(self, part: str) -> tuple[Holder, ...]:
+        found = []
+        mounted: dict[str, str] = {}  # mount namespace -> a path in it that has `part`
+        for name in sorted((n for n in os.listdir(self._proc) if n.isdigit()), key=int):
+            namespace = self._link(f"{name}/ns/mnt")
+            if namespace not in mounted:
+                roots = (line.split(" ")[3] for line in self._text(name, "mountinfo").splitlines())
+                mounted[namespace] = next((unescape(root) for root in roots if part in unescape(root)), "")
+            held = sorted(path for path in self._paths(name) if part in path)
+            for path in held or filter(None, (mounted[namespace],)):
+                container, pod = parse_cgroup(self._text(name, "cgroup"))
+                found.append(Holder(pid=int(name), command=self._text(name, "comm").strip(), path=path, container=container, pod=pod))
+        return tuple(found)
+
+    def _paths(self, pid: str) -> set[str]:
+        """All that a process stands on: program, folders, mappings, open files."""
+        paths = {self._link(f"{pid}/{name}") for name in ("exe", "cwd", "root")} | set(mapped_paths(self._text(pid, "maps")))
+        with suppress(OSError):
+            paths |= {self._link(f"{pid}/fd/{number}") for number in os.listdir(f"{self._proc}/{pid}/fd")}
+        return paths
+
+    def _link(self, name: str) -> str:
+        try:
+            return os.readlink(f"{self._proc}/{name}")
+        except OSError:
+            return ""
 
     def _text(self, pid: str | int, name: str) -> str:
         try:

@@ -1,0 +1,158 @@
+"""The options of the toolkit as values, from a command line and an environment."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from driverforge_core.errors import InputError, Unsupported
+from driverforge_node.toolkit.options import OPTIONS, Option
+
+TRUE = ("1", "t", "T", "TRUE", "true", "True")  # as Go's strconv.ParseBool
+FALSE = ("0", "f", "F", "FALSE", "false", "False")
+PID_NAME = "toolkit.pid"
+KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")  # CDI spec: vendor/class
+OWNERS = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}  # beginnings of variables that belong to one runtime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """One field for each row of OPTIONS; '' and () where nothing is said and there is no default."""
+
+    no_daemon: bool
+    revert_on: str
+    pid_file: str
+    debug: bool
+    ignore_errors: bool
+    install_dir: str
+    source_root: str
+    package_type: str
+    driver_root: str
+    driver_root_ctr_path: str
+    dev_root: str
+    dev_root_ctr_path: str
+    runtime_debug: str
+    runtime_log_level: str
+    runtime_mode: str
+    cdi_default_kind: str
+    cdi_annotation_prefixes: tuple[str, ...]
+    low_level_runtimes: tuple[str, ...]
+    skip_mode_detection: bool
+    cli_debug: str
+    accept_envvar: bool
+    accept_mounts: bool
+    opt_in_features: tuple[str, ...]
+    cdi_enabled: bool
+    cdi_output_dir: str
+    cdi_kind: str
+    create_device_nodes: str
+    runtime: str
+    no_runtime_config: bool
+    config: str
+    drop_in: str
+    drop_in_host_path: str
+    executable_path: str
+    socket: str
+    restart_mode: str
+    enable_cdi_in_runtime: bool
+    host_root: str
+    runtime_name: str
+    set_as_default: bool
+    config_sources: tuple[str, ...]
+    use_legacy_config: bool
+    runtime_type: str
+    config_override: str
+    hooks_dir: str
+    hook_filename: str
+    config_mode: str
+    enable_nri_plugin: bool
+    nri_plugin_index: str
+    nri_socket: str
+    nri_namespace: str
+    nri_management_namespaces: tuple[str, ...]
+
+
+def parse(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
+    """`flags` maps an option's name to what the command line says, lists joined by commas.
+
+    Raises InputError with every bad value at once, Unsupported for what this release does not do.
+    """
+    runtime = flags.get("runtime") or environ.get("RUNTIME", "")
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    given: dict[str, str] = {}
+    for option in OPTIONS:
+        text, origin = _text(option, flags, environ, runtime)
+        given[option.name] = origin
+        values[option.name] = _value(option, text, origin, problems)
+    if not given["enable_cdi_in_runtime"]:
+        values["enable_cdi_in_runtime"] = values["cdi_enabled"]
+    settings = Settings(**values)
+    problems += _problems(settings)
+    if problems:
+        raise InputError(
+            "an option has a value that is not allowed", details=problems, resolution="see docs/toolkit-environment.md; nothing was changed"
+        )
+    _refuse(settings)
+    return settings
+
+
+def _text(option: Option, flags: Mapping[str, str], environ: Mapping[str, str], runtime: str) -> tuple[str, str]:
+    """What is said of an option, and where ('' where the default stands)."""
+    said = [(option.flags[0], flags[option.name])] if option.name in flags else []
+    said += [(name, environ[name].strip()) for name in option.variables if name in environ and _counts(name, runtime)]
+    for origin, text in said:
+        if text or option.empty:
+            return text, origin
+    return option.default, ""
+
+
+def _counts(variable: str, runtime: str) -> bool:
+    """Whether a variable has a say. DOCKER_CONFIG is also what docker's own client calls its folder."""
+    owner = OWNERS.get(variable.partition("_")[0], "")
+    return owner in ("", runtime) or (not runtime and owner == "containerd")
+
+
+def _value(option: Option, text: str, origin: str, problems: list[str]) -> bool | str | tuple[str, ...]:
+    if option.kind == "list":
+        return tuple(filter(None, (word.strip() for word in text.split(","))))
+    if option.kind == "bool":
+        if text and text not in TRUE + FALSE:
+            problems.append(f"{origin}={text!r}: write true or false")
+        return text in TRUE
+    if text and option.allowed and text not in option.allowed:
+        problems.append(f"{origin}={text!r}: write one of {', '.join(option.allowed)}")
+    return text
+
+
+def _problems(settings: Settings) -> list[str]:
+    """What is wrong with values that are fine by themselves, a sentence each."""
+    found = []
+    if settings.pid_file.rpartition("/")[2] != PID_NAME:
+        found.append(f"--pid-file={settings.pid_file!r}: the file's name must be {PID_NAME}")
+    if not settings.cdi_output_dir:
+        found.append("CDI_OUTPUT_DIR is empty: name a folder, or set CDI_ENABLED=false to have no CDI specification")
+    if not KIND.fullmatch(settings.cdi_kind):
+        found.append(f"--cdi-kind={settings.cdi_kind!r}: write VENDOR/CLASS, as management.nvidia.com/gpu")
+    if not settings.runtime_name or "/" in settings.runtime_name or settings.runtime_name.split() != [settings.runtime_name]:
+        found.append(f"--runtime-name={settings.runtime_name!r}: write a handler's name, as nvidia")
+    for name in ("install_dir", "driver_root", "driver_root_ctr_path", "pid_file"):
+        path = getattr(settings, name)
+        if not path.startswith("/") or "\n" in path:
+            found.append(f"--{name.replace('_', '-')}={path!r}: write an absolute path")
+    return found
+
+
+def _refuse(settings: Settings) -> None:
+    if settings.enable_nri_plugin:
+        raise Unsupported(
+            "NRI mode (--enable-nri-plugin, ENABLE_NRI_PLUGIN) is not part of this release",
+            resolution="unset it to have the runtime's configuration changed, or use NVIDIA's image on this node; nothing was changed",
+        )
+    if settings.use_legacy_config:
+        raise Unsupported(
+            "containerd's configuration of version 1 is not written (--use-legacy-config, CONTAINERD_USE_LEGACY_CONFIG)",
+            resolution="unset it; `containerd config migrate` makes a file of version 2 of an old one; nothing was changed",
+        )

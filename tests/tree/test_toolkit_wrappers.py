@@ -1,0 +1,141 @@
+"""The wrappers as the node's shells run them: the real program's arguments, environment and folder; and next to upstream's own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driverforge_node.toolkit.wrapper import RUNTIMES, WRAPPED, Wrapper, render, wrapper_of
+from support.process import run
+from support.toolkitsource import TELL
+
+CASES = Path(__file__).parents[1] / "cases/toolkit/installer"
+SHELLS = [shell for shell in (["dash"], ["busybox", "sh"], ["bash", "--posix"]) if shutil.which(shell[0])]
+SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+CLEAN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+
+
+@pytest.fixture
+def bin_folder(tmp_path: Path) -> Path:
+    """Real programs that tell how they were called, and a low-level runtime."""
+    folder = tmp_path / "a b" / "toolkit"
+    folder.mkdir(parents=True)
+    for name in (*(f"{name}.real" for name in WRAPPED), "runc"):
+        (folder / name).write_text(TELL)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def modules(folder: Path, *, loaded: bool) -> str:
+    path = folder / "modules"
+    path.write_text("nvidia_uvm 1 0 - Live 0x0\n" + ("nvidia 1 1 nvidia_uvm, Live 0x0\n" if loaded else "") + "xnvidia 1 0 - Live 0x0\n")
+    return str(path)
+
+
+def call(shell: list[str], script: str, words: list[str], *, environ: dict[str, str] | None = None, cwd: Path | None = None) -> list[str]:
+    """Lines that the program prints, without what shells themselves put into the environment."""
+    done = subprocess.run(
+        [*shell, "-c", script, "wrapper", *words], env={**CLEAN, **(environ or {})}, cwd=cwd, capture_output=True, text=True, check=True
+    )
+    return [line for line in done.stdout.splitlines() if not line.startswith(("PWD=", "OLDPWD=", "SHLVL=", "_="))]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+@pytest.mark.parametrize("name", WRAPPED)
+def test_the_real_program_gets_words_and_environment(bin_folder: Path, tmp_path: Path, shell: list[str], name: str) -> None:
+    script = render(wrapper_of(name, str(bin_folder), "runc"), modules=modules(tmp_path, loaded=True))
+    told = call(shell, script, ["--bundle", "a  b", ""], environ={"LD_LIBRARY_PATH": "/lib/x"})
+    assert told[:4] == [f"program={name}.real", "word=--bundle", "word=a  b", "word="]
+    assert f"PATH={bin_folder}:{CLEAN['PATH']}" in told
+    assert (f"LD_LIBRARY_PATH={bin_folder}:/lib/x" in told) == (name == "nvidia-container-cli")
+    configured = f"NVIDIA_CTK_CONFIG_FILE_PATH={bin_folder}/.config/nvidia-container-runtime/config.toml" in told
+    assert configured == (name in (*RUNTIMES, "nvidia-container-runtime-hook"))
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_an_unset_search_path_does_not_become_the_current_folder(bin_folder: Path, shell: list[str]) -> None:
+    assert f"LD_LIBRARY_PATH={bin_folder}" in call(shell, render(wrapper_of("nvidia-container-cli", str(bin_folder), "runc")), [])
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_without_the_driver_the_low_level_runtime_runs(bin_folder: Path, tmp_path: Path, shell: list[str]) -> None:
+    runtime = str(bin_folder / "runc")
+    for name in RUNTIMES:
+        script = render(wrapper_of(name, str(bin_folder), runtime), modules=modules(tmp_path, loaded=False))
+        assert call(shell, script, ["create", "x"])[:3] == ["program=runc", "word=create", "word=x"]
+
+
+@pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
+def test_the_folder_stays_where_it_is_valid_and_is_the_root_where_it_is_gone(bin_folder: Path, tmp_path: Path, shell: list[str]) -> None:
+    script = render(wrapper_of("nvidia-ctk", str(bin_folder), ""))
+    bundle = tmp_path / "bundle"
+    bundle.mkdir()
+    assert str(bundle) in call(shell, script, ["--bundle", "."], cwd=bundle)
+    assert str(bundle) in call(shell, script, [], cwd=bundle, environ={"PWD": "/gone"}), "a stale variable decides nothing"
+    gone = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
+    words = ["sh", "-c", gone, "sh", bundle, *shell, "-c", script, "wrapper"]
+    done = subprocess.run([str(word) for word in words], env=CLEAN, capture_output=True, text=True, check=True)
+    assert "/" in done.stdout.splitlines()
+
+
+@pytest.mark.skipif(not SHELLCHECK, reason="shellcheck is not installed")
+def test_shellcheck_finds_nothing(bin_folder: Path, tmp_path: Path) -> None:
+    for name in WRAPPED:
+        (tmp_path / name).write_text(render(wrapper_of(name, str(bin_folder), "runc")))
+    run(str(SHELLCHECK), "--shell=sh", "--severity=style", *(tmp_path / name for name in WRAPPED))
+
+
+def recorded() -> dict[str, tuple[str, str]]:
+    """Every wrapper of upstream's in the recorded cases: text -> (a name for the test, the folder that it names)."""
+    found: dict[str, tuple[str, str]] = {}
+    for path in sorted(CASES.glob("*.json")):
+        case: dict[str, Any] = json.loads(path.read_text())
+        for wrapper in case["expected"].get("wrappers", ()):
+            found.setdefault(wrapper["wrapper"], (wrapper["path"].rpartition("/")[2], "/foo/bar/baz"))
+        for name, text in case["expected"].get("files_observed", {}).items():
+            if isinstance(text, str) and text.startswith("#!"):
+                found.setdefault(text, (name.rpartition("/")[2], f"{{{{ .testRoot }}}}/{name.rpartition('/')[0]}"))
+    return found
+
+
+@pytest.mark.parametrize("loaded", [True, False], ids=["driver", "no-driver"])
+@pytest.mark.parametrize(("text", "name", "folder"), [(text, *at) for text, at in recorded().items()], ids=lambda word: str(word)[:40])
+def test_a_wrapper_does_what_upstreams_does(tmp_path: Path, text: str, name: str, folder: str, loaded: bool) -> None:
+    """Both are run with the same words and environment. Upstream's does not quote, so the folder here has no blank."""
+    here = tmp_path / "toolkit"
+    here.mkdir()
+    for program in (*(f"{wrapped}.real" for wrapped in WRAPPED), "runc"):
+        (here / program).write_text(TELL)
+        (here / program).chmod(0o755)
+    listed = modules(tmp_path, loaded=loaded)
+    path = {"PATH": f"{here}:{CLEAN['PATH']}", "LD_LIBRARY_PATH": "/lib/x"}
+    theirs = text.replace(folder, str(here)).replace("/proc/modules", listed)
+    ours = render(wrapper_of(name, str(here), "runc"), modules=listed)
+    assert call(["sh"], ours, ["run", "a b"], environ=path) == call(["sh"], theirs, ["run", "a b"], environ=path)
+
+
+@pytest.mark.parametrize("path", sorted(CASES.glob("render-wrapper-*.json")), ids=lambda path: path.stem.rpartition("wrapperrender-")[2])
+@pytest.mark.parametrize("loaded", [True, False], ids=["driver", "no-driver"])
+def test_upstreams_renderings(tmp_path: Path, path: Path, loaded: bool) -> None:
+    case = json.loads(path.read_text())
+    options = case["options"]
+    for program in (options["wrapped_executable"], options["default_runtime"]):
+        (tmp_path / program).write_text(TELL)
+        (tmp_path / program).chmod(0o755)
+    listed = modules(tmp_path, loaded=loaded)
+    ours = Wrapper(
+        program=f"{tmp_path}/{options['wrapped_executable']}",
+        environment=tuple((name, value + ":" + CLEAN["PATH"]) for name, value in (options["env"] or {}).items()),
+        default_runtime=options["default_runtime"] if options["check_modules"] else "",
+    )
+    theirs = case["expected"]["text"].replace(options["dest_dir"], str(tmp_path)).replace("/proc/modules", listed)
+    theirs = theirs.replace("PATH=/foo/bar/baz", f"PATH=/foo/bar/baz:{CLEAN['PATH']}")  # the program is a script that needs commands
+    here = {"PATH": f"{tmp_path}:{CLEAN['PATH']}"}
+    assert call(["sh"], render(ours, modules=listed), ["x"], environ=here) == call(["sh"], theirs, ["x"], environ=here)
