@@ -1,4 +1,4 @@
-"""Driver roots made of listings: libraries, device files and programs as an installed driver has them, empty but for what is looked into."""
+"""Driver roots made of listings: libraries, device files and programs of an installed driver, empty but for what is looked into."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from driverforge_node.cdi.document import write
-from driverforge_node.cdi.gpus import Gpu
 from driverforge_node.cdi.generate import Request, generate_management, make_spec
+from driverforge_node.cdi.gpus import Gpu
 from driverforge_node.cdi.roots import Roots
 from support.driverroot import ROOT, FakeNvml, bare_node, write_tree
 from support.fakehost import FakeNode
@@ -18,9 +18,7 @@ from support.tinyso import tiny_so
 CASES = Path(__file__).parents[1] / "cases/toolkit/golden-cdi"
 MODES = ("gds", "imex", "management", "nvml", "nvswitch")
 NVML = FakeNvml(
-    tuple(
-        Gpu(index=n, minor=n, uuid=f"GPU-0000000{n}-1111-2222-3333-444444444444", bus_id=f"0000:0{7 + n}:00.0") for n in range(2)
-    )
+    tuple(Gpu(index=n, minor=n, uuid=f"GPU-0000000{n}-1111-2222-3333-444444444444", bus_id=f"0000:0{7 + n}:00.0") for n in range(2))
 )
 
 

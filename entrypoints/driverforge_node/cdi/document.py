@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.cdi.rules import minimum_version
+from driverforge_node.cdi.rules import fitting_version
 from driverforge_node.cdi.spec import Spec, document, parse
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def format_of(path: str) -> str:
 
 def write(spec: Spec, format_: str = "yaml", *, comments: tuple[str, ...] = ()) -> str:
     """The file's text. `comments` are lines at the top of a YAML file; JSON has none."""
-    whole = spec if spec.version else replace(spec, version=minimum_version(spec))
+    whole = replace(spec, version=fitting_version(spec))
     if format_ == "json":
         return json.dumps(document(whole), indent=2, ensure_ascii=False) + "\n"
     yaml = _yaml()

@@ -80,6 +80,13 @@ def minimum_version(spec: Spec) -> str:
     return next((version for version, needed in _VERSIONS if needed(spec)), EARLIEST)
 
 
+def fitting_version(spec: Spec) -> str:
+    """The spec's own version, or the smallest that its content needs where that is larger."""
+    least, known = minimum_version(spec), [version for version, _ in reversed(_VERSIONS)]
+    stays = spec.version and (spec.version not in known or known.index(spec.version) >= known.index(least))
+    return spec.version if stays else least
+
+
 def broken_rules(spec: Spec) -> tuple[str, ...]:
     """Why a runtime would refuse this spec, a line each."""
     return tuple(_broken(spec))
