@@ -16,10 +16,11 @@ from driverforge_node.runtime import document, nvidia
 from driverforge_node.runtime.difference import differing, without_zeros
 from driverforge_node.runtime.document import REMOVED, Change, Path, edit, lookup, merged, parse, put, rewritten, table_at, take
 from driverforge_node.runtime.imports import KEY as IMPORTS
-from driverforge_node.runtime.imports import declared, matches, pattern, reading_order
+from driverforge_node.runtime.imports import declared, including, matches, pattern, reading_order
 from driverforge_node.runtime.model import Activation, Daemon, Handler, Undone, Wanted
 from driverforge_node.runtime.threeway import runtime_of, undo
 
+CRI_V1 = ("plugins", "cri")
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
 CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")  # version 3 and later
 CRI_NAMES = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
@@ -53,10 +54,9 @@ class _Documents:
 
 def cri(config: Mapping[str, object]) -> Path:
     """The path of the CRI section: the one that the document has, else the one of its version."""
-    if lookup(config, CRI_V3) is not REMOVED:
-        return CRI_V3
-    if lookup(config, CRI_V2) is not REMOVED:
-        return CRI_V2
+    for section in (CRI_V3, CRI_V2):
+        if lookup(config, section) is not REMOVED:
+            return section
     version = config.get("version", 2)
     return CRI_V3 if isinstance(version, int) and version >= 3 else CRI_V2
 
@@ -145,8 +145,7 @@ def _root_changes(documents: _Documents) -> list[Change]:
     if documents.imported:
         return []
     changes = [] if "version" in documents.root else [Change(path=VERSION, value=2)]
-    existing = declared(documents.root, documents.daemon.config)
-    return [*changes, Change(path=IMPORTS, value=[*existing, pattern(documents.daemon.drop_in)])]
+    return [*changes, Change(path=IMPORTS, value=including(documents.root, documents.daemon.drop_in, documents.daemon.config))]
 
 
 def _winner(documents: _Documents) -> dict[str, object]:
@@ -283,13 +282,12 @@ def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str
 
 def _without(data: bytes, path: str, names: tuple[str, ...]) -> bytes:
     meant = parse(data, path)
-    section = cri(meant)
     before = copy.deepcopy(meant)
-    for name in names:
-        if lookup(meant, (*section, *RUNTIMES, name)) is not REMOVED:
+    for section in (CRI_V1, CRI_V2, CRI_V3):
+        for name in names:
             take(meant, (*section, *RUNTIMES, name))
-    if default_of(meant) in names:
-        take(meant, (*section, *DEFAULT))
+        if lookup(meant, (*section, *DEFAULT)) in names:
+            take(meant, (*section, *DEFAULT))
     return data if meant == before else rewritten(data, meant, path)
 
 

@@ -7,7 +7,7 @@ cross a slash; files are read breadth first, each once, and a later one wins.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from driverforge_core.errors import InputError
@@ -56,5 +56,7 @@ def reading_order(root: str, files: Mapping[str, bytes | None]) -> tuple[str, ..
     return tuple(order)
 
 
-def with_import(drop_in: str, existing: Sequence[str]) -> list[str]:
-    return [*existing, pattern(drop_in)]
+def including(config: Mapping[str, object], drop_in: str, name: str) -> list[str]:
+    """The `imports` of a document with the one that covers the drop-in. Raises as `declared`."""
+    existing = declared(config, name)
+    return existing if any(matches(drop_in, name, item) for item in existing) else [*existing, pattern(drop_in)]

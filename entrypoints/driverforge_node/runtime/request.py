@@ -84,7 +84,10 @@ class Override:
 
 
 def _override(text: str) -> Override:
-    """RUNTIME_CONFIG_OVERRIDE: '{"options": {"SystemdCgroup": true}, "container_annotations": ["x/*"], "runtime_type": "…"}'."""
+    """RUNTIME_CONFIG_OVERRIDE: '{"options": {"SystemdCgroup": true}, "container_annotations": ["x/*"], "runtime_type": "…"}'.
+
+    Other keys are options too: '{"SystemdCgroup": true}' is how NVIDIA's toolkit has it.
+    """
     try:
         data = json.loads(text or "{}")
     except ValueError as error:
@@ -98,10 +101,9 @@ def _override(text: str) -> Override:
         wrong.append(f"container_annotations: a list of texts, not {annotations!r}")
     if not isinstance(runtime_type, str):
         wrong.append(f"runtime_type: a text, not {runtime_type!r}")
-    wrong += [f"{key}: not known; options, container_annotations and runtime_type are" for key in data]
     if wrong:
         raise InputError("RUNTIME_CONFIG_OVERRIDE cannot be applied", details=wrong, resolution="correct the value; nothing was changed")
-    return Override(options=options, annotations=tuple(annotations), runtime_type=runtime_type)
+    return Override(options={**data, **options}, annotations=tuple(annotations), runtime_type=runtime_type)
 
 
 def truth(text: str, name: str) -> bool:
