@@ -12,6 +12,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from driverforge_node.toolkit.options import OPTIONS
+from driverforge_node.toolkit.settings import parse
+
 FOLDER = Path(__file__).parents[2] / "docs/kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))
 RELEASES = [f"1.{minor}" for minor in range(29, 38)]
@@ -32,13 +35,31 @@ UPSTREAM_MOUNTS = {
     "/lib/firmware": ("/run/nvidia/driver/lib/firmware", None, False),
 }
 
+# the same of nvidia-container-toolkit-ctr, with containerd; the entrypoint's script, a ConfigMap, is the command of our image
+TOOLKIT_MOUNTS = {
+    "/host": ("/", "HostToContainer", True),
+    "/driver-root": ("/run/nvidia/driver", "HostToContainer", False),
+    "/usr/local/nvidia": ("/usr/local/nvidia", None, False),
+    "/run/nvidia/toolkit": ("/run/nvidia/toolkit", None, False),
+    "/run/nvidia/validations": ("/run/nvidia/validations", None, False),
+    "/var/run/cdi": ("/var/run/cdi", None, False),
+    "/usr/share/containers/oci/hooks.d": ("/usr/share/containers/oci/hooks.d", None, False),
+    "/runtime/config-dir": ("/etc/containerd", None, False),
+    "/runtime/config-dir.d": ("/etc/containerd/conf.d", None, False),
+    "/runtime/sock-dir": ("/run/containerd", None, False),
+}
+
 
 def _documents(file: Path) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(file.read_text()) if document is not None]
 
 
 def _driver() -> dict[str, Any]:
-    found = [document for document in _documents(FOLDER / "driver.yaml") if document["kind"] == "DaemonSet"]
+    return _daemonset("driver.yaml")
+
+
+def _daemonset(name: str) -> dict[str, Any]:
+    found = [document for document in _documents(FOLDER / name) if document["kind"] == "DaemonSet"]
     assert len(found) == 1
     return found[0]
 
@@ -79,13 +100,27 @@ def test_a_key_that_stands_twice_is_found() -> None:
     assert _repeated(yaml.compose("a:\n  - b: 1\n    c: 2\n    b: 3\n", Loader=yaml.SafeLoader)) == ["4: b"]
 
 
-def test_the_driver_has_exactly_the_mounts_of_upstream() -> None:
-    pod = _driver()["spec"]["template"]["spec"]
+@pytest.mark.parametrize(("name", "expected"), [("driver.yaml", UPSTREAM_MOUNTS), ("toolkit.yaml", TOOLKIT_MOUNTS)])
+def test_the_mounts_are_exactly_those_of_upstream(name: str, expected: dict[str, Any]) -> None:
+    pod = _daemonset(name)["spec"]["template"]["spec"]
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     mounts = pod["containers"][0]["volumeMounts"]
     found = {mount["mountPath"]: (paths[mount["name"]], mount.get("mountPropagation"), mount.get("readOnly", False)) for mount in mounts}
-    assert found == UPSTREAM_MOUNTS
+    assert found == expected
     assert {mount["name"] for mount in mounts} == set(paths), "a volume that nothing mounts"
+
+
+def test_the_toolkit_runs_as_upstream_runs_it_and_says_nothing_wrong() -> None:
+    spec = _daemonset("toolkit.yaml")["spec"]
+    pod = spec["template"]["spec"]
+    (container,) = pod["containers"]
+    assert pod["hostPID"] is True
+    assert container["securityContext"]["privileged"] is True
+    assert (container["command"], "args" in container) == (["nvidia-toolkit"], False)
+    assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+    environment = {entry["name"]: entry["value"] for entry in container["env"]}
+    assert environment.keys() <= {name for option in OPTIONS for name in option.variables}
+    assert parse({}, environment).revert_on == "uninstall"
 
 
 def test_the_driver_runs_as_upstream_runs_it() -> None:

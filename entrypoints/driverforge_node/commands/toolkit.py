@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from driverforge_node.host.ports import Host
     from driverforge_node.toolkit.settings import Settings
 
-ACTIONS = ("install", "gc", "status")
+ACTIONS = ("install", "run", "gc", "status")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,11 +35,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
     require_toolkit_half()
     settings = settings_of(args, host)
-    if args.action == "run":
-        from driverforge_node.toolkit.lifetime import serve
-
-        return serve(host, settings)
-    return {"install": install, "gc": gc, "status": status}[args.action](args, host, settings)
+    return {"install": install, "run": serve, "gc": gc, "status": status}[args.action](args, host, settings)
 
 
 def settings_of(args: argparse.Namespace, host: Host) -> Settings:
@@ -49,6 +45,14 @@ def settings_of(args: argparse.Namespace, host: Host) -> Settings:
 
     given = {option.name: getattr(args, option.name) for option in OPTIONS if getattr(args, option.name) is not None}
     return parse({name: ",".join(value) if isinstance(value, list) else value for name, value in given.items()}, host.environ)
+
+
+def serve(_: argparse.Namespace, host: Host, settings: Settings) -> int:
+    from driverforge_node.host.sockets import UnixSockets
+    from driverforge_node.toolkit import lifetime
+    from driverforge_node.toolkit.parts import parts_of
+
+    return lifetime.serve(host, settings, parts_of(host, UnixSockets(), settings))
 
 
 def install(_: argparse.Namespace, host: Host, settings: Settings) -> int:

@@ -101,3 +101,6 @@ class Backend(Protocol):
 
     def activation(self, before: Mapping[str, object], after: Mapping[str, object]) -> Activation:
         """What the running daemon needs for going from the effective configuration `before` to `after`."""
+
+    def low_level_runtimes(self, config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Programs that run containers for this configuration, the default runtime's first; never NVIDIA's, nor one of the paths `own`."""
