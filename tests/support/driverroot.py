@@ -54,7 +54,7 @@ def bare_node(folder: Path) -> FakeNode:
 
 def write_tree(node: FakeNode, listing: str, *, base: str = ROOT, contents: Mapping[str, bytes] | None = None) -> None:
     """Make what `find` listed: 'PATH dir', 'PATH file', 'PATH -> TARGET', 'PATH c MAJOR:MINOR MODE' (numbers in hex, mode in octal)."""
-    for line in listing.splitlines():
+    for line in listing.strip().splitlines():
         name, *words = line.split()
         path = f"{base.rstrip('/')}/{name.removeprefix('.').lstrip('/')}".rstrip("/") or "/"
         if words[0] == "dir":
