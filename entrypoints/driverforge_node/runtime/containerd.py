@@ -16,7 +16,7 @@ from driverforge_node.runtime import document, nvidia
 from driverforge_node.runtime.difference import differing, without_zeros
 from driverforge_node.runtime.document import REMOVED, Change, Path, edit, lookup, merged, parse, put, rewritten, table_at, take
 from driverforge_node.runtime.imports import KEY as IMPORTS
-from driverforge_node.runtime.imports import declared, including, matches, pattern, reading_order
+from driverforge_node.runtime.imports import declared, including, matches, pattern, read
 from driverforge_node.runtime.model import Activation, Daemon, Handler, Undone, Wanted
 from driverforge_node.runtime.threeway import runtime_of, undo
 
@@ -95,18 +95,25 @@ def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mappin
     current = files.get(daemon.drop_in)
     # what is at our path and not read today would come into force with ours: it is put aside, and is back after a revert
     before = (current or b"") if documents.imported else b""
-    data = rewritten(before, _meant(documents, wanted), daemon.drop_in)
+    data = _drop_in(before, _meant(documents, wanted), daemon.drop_in)
     root = edit(files.get(daemon.config) or b"", _root_changes(documents), daemon.config)
     return {daemon.drop_in: data, daemon.config: root or files.get(daemon.config)}
 
 
+def _drop_in(before: bytes, meant: Mapping[str, object], name: str) -> bytes:
+    """The drop-in with its comments; without them where its tables have a form (`{ … }`) that cannot be added to."""
+    try:
+        return rewritten(before, meant, name)
+    except Unsupported:
+        return rewritten(b"", meant, name)
+
+
 def _read(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object]) -> _Documents:
-    order = reading_order(daemon.config, {daemon.drop_in: None, **files})
+    parsed = read(daemon.config, {daemon.drop_in: None, **files})
     # the dump of a 1.x lists the files that were read; that of a 2.x lists patterns, its built-in one too, which nobody need have read
     listed = effective.get("imports", [])
-    if daemon.drop_in not in order and isinstance(listed, list) and daemon.drop_in in listed:
-        order = (*order, daemon.drop_in)
-    parsed = {path: parse(files.get(path) or b"", path) for path in order}
+    if daemon.drop_in not in parsed and isinstance(listed, list) and daemon.drop_in in listed:
+        parsed[daemon.drop_in] = parse(files.get(daemon.drop_in) or b"", daemon.drop_in)
     for path, config in parsed.items():
         runtimes_of(config, path)
     return _Documents(
@@ -114,7 +121,7 @@ def _read(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[
         root=parsed[daemon.config],
         drop_in=parsed.get(daemon.drop_in, {}),
         parsed=parsed,
-        imported=daemon.drop_in in order,
+        imported=daemon.drop_in in parsed,
         effective=effective,
     )
 

@@ -16,6 +16,7 @@ import tomlrt
 from driverforge_core.errors import InputError, Unsupported
 
 Path = tuple[str, ...]
+BOM = "\ufeff"  # containerd 1.x reads over it
 
 
 class Removed:
@@ -49,7 +50,7 @@ def text_of(data: bytes, name: str) -> str:
 def parse(data: bytes, name: str) -> dict[str, object]:
     """The document as values. Raises InputError with the place of the mistake; `name` is the file's, for messages."""
     try:
-        return tomllib.loads(text_of(data, name))
+        return tomllib.loads(text_of(data, name).removeprefix(BOM))
     except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an integer of too many digits
         raise InputError(
             f"{name} is not valid TOML", details=[f"{name}: {error}"], resolution="repair the file; nothing was changed"
@@ -134,14 +135,15 @@ def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str
     meant = parse(data, name)
     if not changes:
         return data
+    text = text_of(data, name)
     try:
-        document = tomlrt.loads(text_of(data, name))
+        document = tomlrt.loads(text.removeprefix(BOM))
         for change in changes:
             _apply(document, change, keep or {})
             _apply(meant, change, keep or {})
     except (tomlrt.TOMLError, TypeError, KeyError, RecursionError) as error:
         raise Unsupported(f"{name} cannot be edited: {error}", resolution="write its tables with [headers]; nothing was changed") from error
-    result = tomlrt.dumps(document).encode()
+    result = (BOM * text.startswith(BOM) + tomlrt.dumps(document)).encode()
     try:
         equal = same(parse(result, name), meant)
     except RecursionError:  # it compares table by table
@@ -159,10 +161,23 @@ def _apply(table: dict[str, object], change: Change, keep: Mapping[str, object])
         _remove(table, change.path, keep)
         return
     here = _ensure(table, tuple(above))
+    existing = here.get(key)
     if change.value == {}:
         _ensure(here, (key,))
+    elif isinstance(existing, list) and isinstance(change.value, list) and existing and change.value:
+        _turn(existing, change.value)
     else:
         here[key] = copy.deepcopy(change.value)
+
+
+def _turn(existing: list[object], value: Sequence[object]) -> None:
+    """Make a list have the items of `value`, with the lines and comments of those that stay."""
+    for place in range(len(existing) - 1, -1, -1):
+        if existing[place] not in value:
+            del existing[place]
+    if list(existing) != list(value[: len(existing)]):
+        existing[:] = value
+    existing.extend(value[len(existing) :])
 
 
 def _ensure(table: dict[str, object], path: Path) -> dict[str, object]:

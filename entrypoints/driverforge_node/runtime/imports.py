@@ -42,18 +42,20 @@ def matches(path: str, declared_in: str, imported: str) -> bool:
     return len(wanted) == len(parts) and all(map(fnmatchcase, parts, wanted))
 
 
-def reading_order(root: str, files: Mapping[str, bytes | None]) -> tuple[str, ...]:
-    """The files of `files` that the daemon reads, in its order; one that does not exist yet has its future place."""
-    pending, order = [root], []
+def read(root: str, files: Mapping[str, bytes | None]) -> dict[str, dict[str, object]]:
+    """The documents that the daemon reads, in its order; a file of `files` that does not exist yet has its future place.
+
+    Raises InputError for a broken file, and as `declared`.
+    """
+    pending, found = [root], {}
     while pending:
         path = pending.pop(0)
-        if path in order:
+        if path in found:
             continue
-        order.append(path)
-        for item in declared(parse(files.get(path) or b"", path), path):
-            found = [other for other in files if matches(other, path, item)]
-            pending += sorted(found)
-    return tuple(order)
+        found[path] = parse(files.get(path) or b"", path)
+        for item in declared(found[path], path):
+            pending += sorted(other for other in files if matches(other, path, item))
+    return found
 
 
 def including(config: Mapping[str, object], drop_in: str, name: str) -> list[str]:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.document import REMOVED, Change, Path, leaves, lookup, put, same, take, text_of
+from driverforge_node.runtime.document import BOM, REMOVED, Change, Path, leaves, lookup, put, same, take, text_of
 
-BOM = "\ufeff"
 UNIT = "    "
 _SPACE = re.compile(r"[ \t\r\n]*")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')

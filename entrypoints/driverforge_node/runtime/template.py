@@ -1,0 +1,82 @@
+"""Templates of which k3s, rke2 and microk8s make containerd's configuration at each start: our tables in a marked section at their end.
+
+A template is no TOML (`{{ … }}`), so that it is edited as text. Facts: k3s' advanced documentation, microk8s' own template.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+
+from driverforge_core.errors import InputError, Unsupported
+from driverforge_node.runtime.containerd import CRI_V2, CRI_V3
+from driverforge_node.runtime.document import text_of
+from driverforge_node.runtime.model import Undone, Wanted
+
+BEGIN = "# >>> driverctl: NVIDIA's runtime handlers; `driverctl runtime revert` takes this section out"
+END = "# <<< driverctl"
+BASE = '{{ template "base" . }}'  # k3s' and rke2's own configuration
+K3S_CGROUP = {"SystemdCgroup": "{{ .SystemdCgroup }}"}  # as the runtimes of the base have it
+_SECTION = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}\r?\n?", re.DOTALL)
+
+
+def patched(data: bytes | None, name: str, wanted: Wanted, *, version: int, present: Collection[str] = ()) -> bytes:
+    """The template with `wanted`'s handlers; `version` is that of the configuration which it makes.
+
+    `present` are runtimes that the base brings without us: k3s finds NVIDIA's programs itself, and a table that is there twice keeps
+    containerd from starting. Raises Unsupported where there is no correct result, InputError for a file that is no text.
+    """
+    if wanted.default:
+        raise Unsupported(
+            f"{name} is a template, which cannot set the default runtime",
+            details=["the table that has it is the distribution's own, and TOML allows it once"],
+            resolution=f"start the distribution with --default-runtime={wanted.default}; nothing was changed",
+        )
+    text = text_of(data, name) if data is not None else f"{BASE}\n"
+    rest = _SECTION.sub("", text)
+    missing = [handler for handler in wanted.handlers if handler.name not in present]
+    twice = [handler.name for handler in missing if _has(rest, handler.name)]
+    if twice:
+        raise Unsupported(
+            f"{name} has runtimes of these names already: {', '.join(twice)}",
+            resolution="take them out of the template, or keep them and leave the template alone; nothing was changed",
+        )
+    if not missing:
+        return data if data is not None and rest == text else rest.encode()
+    cgroup = K3S_CGROUP if BASE in rest else {}
+    options = {**cgroup, **{key: _value(value, key) for key, value in wanted.options.items()}}
+    lines = [BEGIN]
+    for handler in missing:
+        lines += _tables(handler.name, {"runtime_type": _value(wanted.runtime_type, "")}, version)
+        lines += _tables(handler.name, {"BinaryName": _value(handler.binary, ""), **options}, version, ".options")
+    newline = "\r\n" if "\r\n" in rest else "\n"
+    joint = "" if not rest or rest.endswith("\n") else newline
+    return f"{rest}{joint}{newline.join([*lines, END])}{newline}".encode()
+
+
+def _has(text: str, runtime: str) -> bool:
+    return re.search(rf"^\s*\[.*runtimes\.[\"']?{re.escape(runtime)}[\"']?\s*\]", text, re.MULTILINE) is not None
+
+
+def _tables(name: str, values: Mapping[str, str], version: int, inner: str = "") -> list[str]:
+    section = CRI_V3 if version >= 3 else CRI_V2
+    header = f'[plugins."{section[1]}".containerd.runtimes.{json.dumps(name)}{inner}]'
+    return [header, *(f"{key} = {value}" for key, value in values.items())]
+
+
+def _value(value: object, name: str) -> str:
+    """A TOML value; JSON's text is the same for texts, numbers, booleans and lists of them."""
+    if isinstance(value, Mapping) or value is None:
+        raise InputError(f"the option {name} cannot be written to a template: {value!r}", resolution="give a text, a number or a boolean")
+    return json.dumps(value)
+
+
+def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+    """`current` without our section; the exact original where nobody changed the file since, None for a file that was only ours."""
+    if current == written:
+        return Undone(data=original)
+    if current is None:
+        return Undone(data=None)
+    rest = _SECTION.sub("", text_of(current, path))
+    return Undone(data=None if original is None and rest.strip() in ("", BASE) else rest.encode())
