@@ -251,6 +251,13 @@ class RootedFiles:
         except OSError:
             return None
 
+    def stamp(self, path: str) -> tuple[int, int, int, int] | None:
+        try:
+            found = os.stat(self.real(path))
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
     def device_number(self, path: str) -> tuple[int, int] | None:
         try:
             found = os.stat(self.real(path))

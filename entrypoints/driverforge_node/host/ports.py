@@ -125,6 +125,10 @@ class Files(Protocol):
     def size(self, path: str) -> int | None:
         """Bytes of a file, None where there is none."""
 
+    def stamp(self, path: str) -> tuple[int, int, int, int] | None:
+        """(device, inode, bytes, modification time in ns) of what `path` leads to: another value after any change of a file or of a
+        folder's names. None where there is nothing."""
+
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         """A character device that everybody may use (0666), as nvidia-modprobe makes it; an existing one with these numbers stays."""
 
