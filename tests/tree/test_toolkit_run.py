@@ -41,11 +41,16 @@ class Recorder:
         self.node = node
         self.fails = fails
         self.calls: list[str] = []
-        self.parts = Parts(low_level=self.low_level, cdi=self.part("cdi"), apply=self.part("apply"), revert=self.part("revert"))
+        self.parts = Parts(
+            low_level=self.low_level, cdi=self.part("cdi"), apply=self.part("apply"), revert=self.part("revert"), watch=self.watch
+        )
 
     def low_level(self) -> list[str]:
         self.calls.append("low level")
         return ["/opt/bin/crun", "/usr/local/nvidia/toolkit/nvidia-container-runtime"]
+
+    def watch(self) -> str:
+        return self.node.clock.wait(3600.0) or "nothing stopped it"
 
     def part(self, name: str) -> Callable[[], None]:
         def call() -> None:

@@ -1,4 +1,4 @@
-"""driverctl toolkit install|run|gc|status: NVIDIA's container toolkit on the node."""
+"""driverctl toolkit install|run|watch|gc|status: NVIDIA's container toolkit on the node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from driverforge_node.host.ports import Host
     from driverforge_node.toolkit.settings import Settings
 
-ACTIONS = ("install", "run", "gc", "status")
+ACTIONS = ("install", "run", "watch", "gc", "status")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("action", choices=ACTIONS,
         help="'install' puts NVIDIA's programs onto the node, 'run' also configures CDI and the container runtime and stays, "
+        "'watch' only reports what others change, until it is stopped, "
         "'gc' removes releases that nothing uses, 'status' shows what is there")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="status: print JSON")
     for option in OPTIONS:
@@ -35,7 +36,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
     require_toolkit_half()
     settings = settings_of(args, host)
-    return {"install": install, "run": serve, "gc": gc, "status": status}[args.action](args, host, settings)
+    return {"install": install, "run": serve, "watch": watch, "gc": gc, "status": status}[args.action](args, host, settings)
 
 
 def settings_of(args: argparse.Namespace, host: Host) -> Settings:
@@ -53,6 +54,14 @@ def serve(_: argparse.Namespace, host: Host, settings: Settings) -> int:
     from driverforge_node.toolkit.parts import parts_of
 
     return lifetime.serve(host, settings, parts_of(host, UnixSockets(), settings))
+
+
+def watch(_: argparse.Namespace, host: Host, settings: Settings) -> int:
+    from driverforge_node.host.sockets import UnixSockets
+    from driverforge_node.toolkit.parts import parts_of
+
+    parts_of(host, UnixSockets(), settings).watch()
+    return 0
 
 
 def install(_: argparse.Namespace, host: Host, settings: Settings) -> int:

@@ -25,6 +25,7 @@ class Parts:
     cdi: Callable[[], None]
     apply: Callable[[], None]
     revert: Callable[[], None]
+    watch: Callable[[], str]  # until a stop signal: its name; raises TemporaryFailure where another watch runs
 
 
 def serve(host: Host, settings: Settings, parts: Parts) -> int:
@@ -66,12 +67,22 @@ def _serve(host: Host, settings: Settings, parts: Parts) -> None:
     if settings.no_daemon:
         return
     state.write(host, settings, phase="ready", release=done.release)
-    while not (signal := host.clock.wait(FOREVER)):
-        pass
+    signal = _stay(host, parts)
     log.info("stopping", signal=signal, revert_on=settings.revert_on)
     state.write(host, settings, phase="stopping", release=done.release)
     if reverts(host, settings):
         parts.revert()
+
+
+def _stay(host: Host, parts: Parts) -> str:
+    """Until a stop signal; its name."""
+    try:
+        return parts.watch()
+    except TemporaryFailure as error:
+        log.warning(error.brief, next=error.resolution)
+    while not (signal := host.clock.wait(FOREVER)):
+        pass
+    return signal
 
 
 def reverts(host: Host, settings: Settings) -> bool:

@@ -140,6 +140,14 @@ RUNTIME = (
         default="config", allowed="config hook"),
 )  # fmt: skip
 
+WATCH = (
+    _flag("reapply", "--reapply", "TOOLKIT_REAPPLY", "Apply the runtime's configuration again when somebody took it out, announced before. "
+        "That may restart the runtime. Not set: it is only reported."),
+    _option("reapply_window", "--reapply-window", "TOOLKIT_REAPPLY_WINDOW",
+        "When that may happen, in UTC: `Sat 02:00-04:00`, several separated by `;`. Not set: at any time."),
+    _option("watch_interval", "--watch-interval", "TOOLKIT_WATCH_INTERVAL", "Seconds between two looks at the node.", default="10"),
+)  # fmt: skip
+
 _NRI = "Accepted; has no effect without NRI mode."
 
 NRI = (
@@ -156,6 +164,7 @@ SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
     ("config.toml", CONFIG),
     ("CDI", CDI),
     ("The container runtime", RUNTIME),
+    ("The watch", WATCH),
     ("NRI", NRI),
 )
 OPTIONS: tuple[Option, ...] = tuple(option for _, options in SECTIONS for option in options)

@@ -22,6 +22,7 @@ from driverforge_node.toolkit.layout import Layout
 from driverforge_node.toolkit.lifetime import Parts
 from driverforge_node.toolkit.settings import Settings
 from driverforge_node.toolkit.wanted import layout_of
+from driverforge_node.watch import serve as watch
 
 WordT = TypeVar("WordT", bound=str)
 
@@ -30,11 +31,17 @@ def parts_of(host: Host, sockets: Sockets, settings: Settings) -> Parts:
     """The parts of a run. Raises UsageError, InputError for values that the runtime's half refuses."""
     layout = layout_of(settings)
     system = System(host=host, sockets=sockets, request=request_of(host, settings, layout))
+    watch.policy_of(settings)  # a window that cannot be read is told now
     by_hook = settings.runtime == "crio" and settings.config_mode == "hook"
+
+    def cdi() -> None:
+        write_cdi(host, settings, layout)
+
     return Parts(
         low_level=lambda: low_level(system),
-        cdi=lambda: write_cdi(host, settings, layout),
+        cdi=cdi,
         apply=(lambda: put_hook(host, settings, layout)) if by_hook else (lambda: apply(system)),
+        watch=lambda: watch.serve(system, settings, roots_of(settings), apply=lambda: apply(system), regenerate=cdi),
         revert=(lambda: remove_hook(host, settings, layout)) if by_hook else (lambda: revert(system)),
     )
 
@@ -75,13 +82,17 @@ def low_level(system: System) -> Sequence[str]:
         return ()
 
 
-def write_cdi(host: Host, settings: Settings, layout: Layout) -> None:
-    """Control device nodes, where asked for, and the management specification. Raises Unavailable without a driver or its devices."""
-    roots = Roots(
+def roots_of(settings: Settings) -> Roots:
+    return Roots(
         driver=settings.driver_root, driver_here=settings.driver_root_ctr_path,
         dev=settings.dev_root or settings.driver_root,
         dev_here=settings.dev_root_ctr_path or settings.driver_root_ctr_path,
     )  # fmt: skip
+
+
+def write_cdi(host: Host, settings: Settings, layout: Layout) -> None:
+    """Control device nodes, where asked for, and the management specification. Raises Unavailable without a driver or its devices."""
+    roots = roots_of(settings)
     if settings.create_device_nodes == "control":
         seen = view(host, roots)
         makings = nodes.plan(seen.dev, nodes.control_nodes(device_majors(read(seen.system, "/proc/devices"))))

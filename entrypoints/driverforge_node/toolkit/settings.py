@@ -67,6 +67,9 @@ class Settings:
     hooks_dir: str
     hook_filename: str
     config_mode: str
+    reapply: bool
+    reapply_window: str
+    watch_interval: str
     enable_nri_plugin: bool
     nri_plugin_index: str
     nri_socket: str
@@ -138,6 +141,8 @@ def _problems(settings: Settings) -> list[str]:
         found.append(f"--cdi-kind={settings.cdi_kind!r}: write VENDOR/CLASS, as management.nvidia.com/gpu")
     if not settings.runtime_name or "/" in settings.runtime_name or settings.runtime_name.split() != [settings.runtime_name]:
         found.append(f"--runtime-name={settings.runtime_name!r}: write a handler's name, as nvidia")
+    if not settings.watch_interval.isdigit() or int(settings.watch_interval) < 1:
+        found.append(f"--watch-interval={settings.watch_interval!r}: write a number of seconds, 1 or more")
     for name in ("install_dir", "driver_root", "driver_root_ctr_path", "pid_file"):
         path = getattr(settings, name)
         if not path.startswith("/") or "\n" in path:
