@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.toolkit.wrapper import RUNTIMES, WRAPPED, Wrapper, render, wrapper_of
+from driverforge_node.toolkit.wrapper import RUNTIMES, WRAPPED, render, wrapper_of
 from support.process import run
-from support.toolkitsource import TELL
+from support.wrappers import CLEAN, call, modules, write_telling
 
 CASES = Path(__file__).parents[1] / "cases/toolkit/installer"
 SHELLS = [shell for shell in (["dash"], ["busybox", "sh"], ["bash", "--posix"]) if shutil.which(shell[0])]
 SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-CLEAN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
 
 
 @pytest.fixture
@@ -27,24 +26,8 @@ def bin_folder(tmp_path: Path) -> Path:
     """Real programs that tell how they were called, and a low-level runtime."""
     folder = tmp_path / "a b" / "toolkit"
     folder.mkdir(parents=True)
-    for name in (*(f"{name}.real" for name in WRAPPED), "runc"):
-        (folder / name).write_text(TELL)
-        (folder / name).chmod(0o755)
+    write_telling(folder, *(f"{name}.real" for name in WRAPPED), "runc")
     return folder
-
-
-def modules(folder: Path, *, loaded: bool) -> str:
-    path = folder / "modules"
-    path.write_text("nvidia_uvm 1 0 - Live 0x0\n" + ("nvidia 1 1 nvidia_uvm, Live 0x0\n" if loaded else "") + "xnvidia 1 0 - Live 0x0\n")
-    return str(path)
-
-
-def call(shell: list[str], script: str, words: list[str], *, environ: dict[str, str] | None = None, cwd: Path | None = None) -> list[str]:
-    """Lines that the program prints, without what shells themselves put into the environment."""
-    done = subprocess.run(
-        [*shell, "-c", script, "wrapper", *words], env={**CLEAN, **(environ or {})}, cwd=cwd, capture_output=True, text=True, check=True
-    )
-    return [line for line in done.stdout.splitlines() if not line.startswith(("PWD=", "OLDPWD=", "SHLVL=", "_="))]
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
@@ -111,31 +94,9 @@ def test_a_wrapper_does_what_upstreams_does(tmp_path: Path, text: str, name: str
     """Both are run with the same words and environment. Upstream's does not quote, so the folder here has no blank."""
     here = tmp_path / "toolkit"
     here.mkdir()
-    for program in (*(f"{wrapped}.real" for wrapped in WRAPPED), "runc"):
-        (here / program).write_text(TELL)
-        (here / program).chmod(0o755)
+    write_telling(here, *(f"{wrapped}.real" for wrapped in WRAPPED), "runc")
     listed = modules(tmp_path, loaded=loaded)
     path = {"PATH": f"{here}:{CLEAN['PATH']}", "LD_LIBRARY_PATH": "/lib/x"}
     theirs = text.replace(folder, str(here)).replace("/proc/modules", listed)
     ours = render(wrapper_of(name, str(here), "runc"), modules=listed)
     assert call(["sh"], ours, ["run", "a b"], environ=path) == call(["sh"], theirs, ["run", "a b"], environ=path)
-
-
-@pytest.mark.parametrize("path", sorted(CASES.glob("render-wrapper-*.json")), ids=lambda path: path.stem.rpartition("wrapperrender-")[2])
-@pytest.mark.parametrize("loaded", [True, False], ids=["driver", "no-driver"])
-def test_upstreams_renderings(tmp_path: Path, path: Path, loaded: bool) -> None:
-    case = json.loads(path.read_text())
-    options = case["options"]
-    for program in (options["wrapped_executable"], options["default_runtime"]):
-        (tmp_path / program).write_text(TELL)
-        (tmp_path / program).chmod(0o755)
-    listed = modules(tmp_path, loaded=loaded)
-    ours = Wrapper(
-        program=f"{tmp_path}/{options['wrapped_executable']}",
-        environment=tuple((name, value + ":" + CLEAN["PATH"]) for name, value in (options["env"] or {}).items()),
-        default_runtime=options["default_runtime"] if options["check_modules"] else "",
-    )
-    theirs = case["expected"]["text"].replace(options["dest_dir"], str(tmp_path)).replace("/proc/modules", listed)
-    theirs = theirs.replace("PATH=/foo/bar/baz", f"PATH=/foo/bar/baz:{CLEAN['PATH']}")  # the program is a script that needs commands
-    here = {"PATH": f"{tmp_path}:{CLEAN['PATH']}"}
-    assert call(["sh"], render(ours, modules=listed), ["x"], environ=here) == call(["sh"], theirs, ["x"], environ=here)

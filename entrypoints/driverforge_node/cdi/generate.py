@@ -84,6 +84,8 @@ def _content(seen: View, request: Request, nvml: MakeNvml) -> modes.Content:
         return modes.SIMPLE[request.mode](seen, wish)
     if request.mode == "imex":
         return modes.imex_content(seen, request.selection.ids)
+    if request.mode == "management":
+        modes.management_nodes(seen)  # without them the driver is not loaded, which is the first thing to be told
     driver = locate(seen.driver, folders=request.library_folders, loaded=read(seen.system, LOADED_VERSION).strip())
     if request.mode == "management":
         return modes.management_content(seen, driver, wish)

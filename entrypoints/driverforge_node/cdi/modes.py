@@ -83,12 +83,18 @@ def _gpu_devices(view: View, wish: Wish, minors: dict[str, int], unit: Unit, sel
 
 def management_content(view: View, driver: Driver, wish: Wish) -> Content:
     """One device with everything. Raises Unavailable where there is no device file."""
-    found = management_devices(view)
-    if not found:
-        raise _no_nodes(view, "NVIDIA")
+    found = management_nodes(view)
     return Content(
         devices=(Device(name="all", edits=node_edits(view, found, wish.hooks, flags=wish.flags)),), edits=driver_edits(view, driver, wish)
     )
+
+
+def management_nodes(view: View) -> tuple[str, ...]:
+    """Device files of a management container. Raises Unavailable where there are none."""
+    found = tuple(management_devices(view))
+    if not found:
+        raise _no_nodes(view, "NVIDIA")
+    return found
 
 
 def imex_content(view: View, ids: Iterable[str]) -> Content:

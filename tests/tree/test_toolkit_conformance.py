@@ -1,0 +1,240 @@
+"""The recorded runs of NVIDIA's installer: what ours leaves on a node equals it, value by value.
+
+Wrappers are compared by running them (test_toolkit_wrappers); documents of the runtime, CDI specifications and config.toml as values.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from driverforge_core.errors import Unavailable
+from driverforge_node.commands import toolkit as command
+from driverforge_node.runtime.nvidia import nvidia_handlers
+from driverforge_node.toolkit import parts, source
+from driverforge_node.toolkit.install import WRITTEN, Installed, install
+from driverforge_node.toolkit.nri import requested_devices
+from driverforge_node.toolkit.settings import Settings
+from driverforge_node.toolkit.wanted import layout_of, wanted
+from driverforge_node.toolkit.wrapper import Wrapper, render
+from support.driverroot import ROOT as DRIVER_ROOT
+from support.driverroot import bare_node, write_tree
+from support.fakehost import FakeNode
+from support.toolkitcases import ROOT, Case, daemon, deviations, load, parsed, patched
+from support.toolkitsource import write_source
+from support.wrappers import CLEAN, call, modules, write_telling
+
+CASES = load("installer")
+OPERATIONS = {"install": 5, "install-toolkit": 4, "install-plan": 1, "nri-parse-cdi-devices": 9, "render-wrapper": 3, "runtimes-table": 5}
+DECLARED = {case for group in deviations() for case in group.cases}
+# upstream's fixture rootfs-1; its device files are plain files, without numbers
+DRIVER = """\
+lib/x86_64-linux-gnu/libcuda.so.999.88.77 file
+lib/x86_64-linux-gnu/vdpau/libvdpau_nvidia.so.999.88.77 file
+dev/nvidia0 c c3:0 666
+dev/nvidiactl c c3:ff 666
+dev/nvidia-caps/nvidia-cap1 c 1fe:1 666
+dev/nvidia-caps-imex-channels/channel0 c 1fd:0 666
+dev/nvidia-caps-imex-channels/channel1 c 1fd:1 666
+dev/nvidia-caps-imex-channels/channel2047 c 1fd:7ff 666
+dev/nvidia-fs0 c 1fb:0 666
+dev/nvidia-nvswitch0 c 1fc:0 666
+"""
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = bare_node(tmp_path)
+    write_source(Path(made.files.real("/artifacts/deb")))
+    write_source(Path(made.files.real("/artifacts/rpm")), rpm=True)
+    write_tree(made, DRIVER)
+    for path in ("/proc/self/mountinfo", "/proc/1/mountinfo"):  # a container without mounts: all paths are the node's
+        made.files.make_dirs(path.rpartition("/")[0])
+        made.files.write_atomic(path, b"")
+    return made
+
+
+def settings_of(node: FakeNode, words: list[str]) -> Settings:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return command.settings_of(parser.parse_args(["run", *words]), node.host)
+
+
+def found_files(node: FakeNode, folder: str) -> tuple[dict[str, object], dict[str, str]]:
+    """Contents (of links: where they lead) and modes below a folder of the node, less our own record of config.toml."""
+    top = Path(node.host.node.real(folder))
+    contents: dict[str, object] = {}
+    modes = {}
+    for path in sorted(top.rglob("*")):
+        name = str(path.relative_to(top))
+        if path.is_symlink():
+            contents[name] = {"symlink": str(path.readlink())}
+        elif path.is_file() and name != WRITTEN:
+            contents[name] = path.read_text()
+            modes[name] = f"{path.stat().st_mode & 0o7777:04o}"
+    return contents, modes
+
+
+def below(names: dict[str, Any], folder: str) -> dict[str, Any]:
+    return {name.removeprefix(f"{folder}/"): value for name, value in names.items() if name.startswith(f"{folder}/")}
+
+
+def check_files(node: FakeNode, settings: Settings, case: Case, folder: str) -> None:
+    """`folder` is where the recording has what we have in INSTALL_DIR/toolkit."""
+    contents, modes = found_files(node, layout_of(settings).toolkit)
+    theirs = below(case["expected"]["files_observed"], folder)
+    assert contents.keys() == theirs.keys()
+    assert modes == below(case["expected"]["modes_observed"], folder)
+    for name, text in theirs.items():
+        if isinstance(text, str) and name.endswith(".toml"):
+            assert contents[name] == text.replace(f"{ROOT}/{folder}/", f"{layout_of(settings).toolkit}/"), "byte for byte"
+        elif not (isinstance(text, str) and text.startswith("#!")):
+            assert contents[name] == text
+
+
+def check_spec(node: FakeNode, settings: Settings, text: str, folder: str) -> None:
+    parts.write_cdi(node.host, settings, layout_of(settings))
+    (name,) = node.files.list_dir(settings.cdi_output_dir)
+    assert name == f"{settings.cdi_kind.replace('/', '-')}.yaml"
+    found = yaml.safe_load(node.text(f"{settings.cdi_output_dir}/{name}"))
+    for device in found["devices"]:
+        for item in device["containerEdits"]["deviceNodes"]:
+            for key in ("major", "minor", "fileMode", "permissions"):
+                item.pop(key, None)
+    assert found == yaml.safe_load(text.replace(folder, layout_of(settings).toolkit))
+
+
+def installed(node: FakeNode, settings: Settings) -> Installed:
+    return install(node.host, wanted(node.host, settings))
+
+
+def play_install(case: Case, node: FakeNode) -> None:
+    replaced = {"<fixture rootfs-1>": DRIVER_ROOT, "<fixture artifacts/deb>": "/artifacts/deb"}
+    words = case["options"]["args"]
+    for name, path in replaced.items():
+        words = [word.replace(name, path) for word in words]
+    settings = settings_of(node, words)
+    installed(node, settings)
+    check_files(node, settings, case, "toolkit-test/toolkit")
+    expected = case["expected"]
+    if settings.cdi_enabled:
+        check_spec(node, settings, expected["files_observed"]["var/run/cdi/management.nvidia.com-gpu.yaml"], layout_of(settings).toolkit)
+    request = parts.request_of(node.host, settings, layout_of(settings))
+    where = daemon(settings.runtime or "docker", request.config, "" if settings.runtime != "containerd" else request.drop_in)
+    if where.kind == "docker":
+        where = daemon("docker", f"{request.config}.json", "")
+    theirs = {where.config: expected["runtime_config_text"].encode(), where.drop_in: expected["drop_in_text"].encode()}
+    theirs = {path: data.replace(b"{{ .toolkitRoot }}", f"{ROOT}/toolkit-test".encode()) for path, data in theirs.items() if path}
+    assert parsed(patched(where, {}, request.wanted)) == parsed(dict(theirs))
+
+
+def play_install_toolkit(case: Case, node: FakeNode) -> None:
+    options = case["options"]
+    seen = DRIVER_ROOT if "rootfs-1" in options["driver_root_ctr_path"] else "/empty"
+    settings = settings_of(
+        node,
+        [
+            f"--toolkit-install-dir={ROOT}/toolkit-test",
+            f"--toolkit-package-type={options['package_type']}",
+            f"--driver-root={options['driver_root']}",
+            f"--driver-root-ctr-path={seen}",
+            f"--cdi-enabled={options['cdi_enabled']}",
+            f"--cdi-kind={options['cdi_kind']}",
+            f"--cdi-output-dir={ROOT}/cdi",
+            "--create-device-nodes=none",
+            # upstream's test gives these structures their zero values
+            "--nvidia-container-runtime-hook.skip-mode-detection=false",
+            "--accept-nvidia-visible-devices-envvar-when-unprivileged=false",
+        ],
+    )
+    node.files.make_dirs("/empty")
+    installed(node, settings)
+    check_files(node, settings, case, "toolkit-test")
+    if error := case["expected"]["error_contains"]:
+        with pytest.raises(Unavailable, match=error["error"]):
+            parts.write_cdi(node.host, settings, layout_of(settings))
+    elif settings.cdi_enabled:
+        check_spec(node, settings, case["expected"]["cdi_spec_yaml"], "{{ .toolkitRoot }}")
+
+
+def play_plan(case: Case, _: FakeNode) -> None:
+    """Upstream does not compare the lists' order."""
+    target, names = case["options"]["dest_dir"], case["input"]["libraries"]
+    libraries = dict(zip(source.LIBRARIES, (f"/artifacts/test/{name}" for name in names), strict=True))
+    found = source.plan("/artifacts/test", libraries, folder=target, default_runtime=case["options"]["default_runtime"])
+    expected = case["expected"]
+    assert {(path, f"{target}/{name}") for path, name in found.copies} == {(item["S1"], item["S2"]) for item in expected["copies"]}
+    links = {(goal, f"{target}/{name}") for name, goal in found.links}
+    assert links == {(item["S1"], item["S2"]) for item in expected["symlinks_target_link"]}
+    assert {f"{target}/{name}" for name, _ in found.wrappers} == {item["path"] for item in expected["wrappers"]}
+
+
+def play_nri(case: Case, _: FakeNode) -> None:
+    pod = case["input"]["pod"]
+    found = requested_devices(
+        pod["Annotations"] or {},
+        container=case["input"]["container"],
+        namespace=pod["Namespace"],
+        management_namespaces=case["options"]["allowed_management_namespaces"],
+    )
+    assert list(found) == (case["expected"]["devices"] or [])
+
+
+def play_table(case: Case, node: FakeNode) -> None:
+    options = case["options"]
+    name = [f"--runtime-name={options['runtime_name']}"] if options["runtime_name"] else []
+    settings = settings_of(node, [*name, f"--set-as-default={options['set_as_default']}"])
+    request = parts.request_of(node.host, settings, layout_of(settings))
+    assert request.wanted.default == case["expected"]["default"]
+    found = {handler.name: handler.binary for handler in nvidia_handlers(options["root"], settings.runtime_name)}
+    assert found == {key: item["Path"] for key, item in case["expected"]["runtimes"].items()}
+    assert [handler.name for handler in request.wanted.handlers] == list(found)
+
+
+def play_wrapper(case: Case, node: FakeNode) -> None:
+    """Both are run, with and without the driver. The recorded PATH has no commands, which the program here needs."""
+    options, folder = case["options"], node.folder / "bin"
+    folder.mkdir()
+    write_telling(folder, options["wrapped_executable"], options["default_runtime"])
+    commands = {name: f"{value}:{CLEAN['PATH']}" for name, value in (options["env"] or {}).items()}
+    ours = Wrapper(
+        program=f"{folder}/{options['wrapped_executable']}",
+        environment=tuple(commands.items()),
+        default_runtime=options["default_runtime"] if options["check_modules"] else "",
+    )
+    theirs = case["expected"]["text"].replace(options["dest_dir"], str(folder))
+    for name, value in commands.items():
+        theirs = theirs.replace(f"{name}={options['env'][name]}", f"{name}={value}")
+    here = {"PATH": f"{folder}:{CLEAN['PATH']}"}
+    for loaded in (True, False):
+        listed = modules(node.folder, loaded=loaded)
+        told = call(["sh"], render(ours, modules=listed), ["x"], environ=here)
+        assert told == call(["sh"], theirs.replace("/proc/modules", listed), ["x"], environ=here)
+        assert told[0] == f"program={options['default_runtime' if options['check_modules'] and not loaded else 'wrapped_executable']}"
+
+
+PLAYERS: dict[str, Callable[[Case, FakeNode], None]] = {
+    "install": play_install,
+    "install-toolkit": play_install_toolkit,
+    "install-plan": play_plan,
+    "nri-parse-cdi-devices": play_nri,
+    "render-wrapper": play_wrapper,
+    "runtimes-table": play_table,
+}
+
+
+def test_every_recorded_case_is_here_once() -> None:
+    assert Counter(case["operation"] for case in CASES) == OPERATIONS
+    assert len({case["id"] for case in CASES}) == sum(OPERATIONS.values()) == 27
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
+def test_a_run_leaves_what_upstreams_leaves(case: Case, node: FakeNode) -> None:
+    assert case["id"] not in DECLARED
+    PLAYERS[case["operation"]](case, node)
