@@ -14,7 +14,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -179,10 +179,10 @@ def libraries(prefix: Path) -> str:
     return ":".join(str(folder) for folder in sorted(prefix.glob("usr/lib/*-linux-gnu")))
 
 
-def unpacked(suite: str) -> Path:
-    """A prefix with dockerd and what it needs, of one suite: trixie has 26, sid 28."""
+def unpacked(suite: str, programs: Sequence[str] = _ENGINE) -> Path:
+    """A prefix with dockerd and what it needs, of one suite: trixie has 26 (and not all of the programs), sid 28."""
     archive = aptfetch.archive()
-    packages = [archive.newest(name, suite=suite) for name in (*_ENGINE, *_LIBRARIES)]
+    packages = [archive.newest(name, suite=suite) for name in (*programs, *_LIBRARIES)]
     packages.append(archive.newest("runc", suite=_RUNC_SUITE))
     return archive.unpacked(packages)
 

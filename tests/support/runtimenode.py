@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from driverforge_node.cli import run as driverctl
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
 from driverforge_node.runtime import cri, dockerinfo, journal
-from support import containerd, engine
+from support import cache, containerd, engine
 from support.process import require, run, running, until
 
 NAMES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
@@ -133,7 +133,8 @@ echo $! >{self.home}/pid
 
     def answers(self) -> cri.RuntimeStatus | None:
         try:
-            return (dockerinfo if self.kind == "docker" else cri).status(UnixSockets(), self.socket)
+            ask = dockerinfo.status if self.kind == "docker" else cri.status
+            return ask(UnixSockets(), self.socket)
         except Unavailable:
             return None
 
@@ -160,7 +161,7 @@ echo $! >{self.home}/pid
         found: Snapshot = {}
         for path in sorted(self.etc.rglob("*")):
             mode = path.lstat().st_mode
-            content = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            content = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
             found[str(path.relative_to(self.etc))] = (stat.S_IMODE(mode), content)
         return found
 
@@ -193,16 +194,17 @@ def open_node(kind: str, suite: str) -> Iterator[RuntimeNode]:
     if os.geteuid() != 0:
         raise Unavailable(f"{kind} needs root")
     require("apt-get", "dpkg-deb", "unshare", "setsid")
-    prefix = engine.unpacked(suite) if kind == "docker" else containerd.programs(suite)
+    prefix = engine.unpacked(suite, ("docker.io", "containerd")) if kind == "docker" else containerd.programs(suite)
     home = Path(tempfile.mkdtemp(prefix="df-rt-", dir="/tmp"))
     node = RuntimeNode(home=home, kind=kind, prefix=prefix)
-    try:
-        node.prepare()
-        yield node
-    finally:
-        node.stop()
-        node.journal.unlink(missing_ok=True)
-        remove(home)
+    with cache.locked(cache.root() / "runtime-node.lock"):  # driverctl takes one at a time, and settles what a killed one left
+        try:
+            node.prepare()
+            yield node
+        finally:
+            node.stop()
+            node.journal.unlink(missing_ok=True)
+            remove(home)
 
 
 def remove(folder: Path) -> None:
@@ -233,14 +235,25 @@ def unrelated(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple
     }
 
 
-def round_trip(node: RuntimeNode, root: str | bytes | None, extra: Mapping[str, str | bytes] | None = None) -> None:
-    """apply: the daemon is up, has the handlers, and sees nothing else changed; again: nothing; revert: every byte as it was."""
+def round_trip(
+    node: RuntimeNode,
+    root: str | bytes | None,
+    extra: Mapping[str, str | bytes] | None = None,
+    *,
+    programs: Mapping[str, str] = PROGRAMS,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> None:
+    """apply: the daemon is up, has the handlers, and sees nothing else changed; again: nothing; revert: every byte as it was.
+
+    `programs` are the handlers' (where `node.options` names another folder), `meanwhile` is done while they are in force.
+    """
     node.start(root, extra)
     named = [] if node.config.exists() else ["--config", str(node.config)]
     before, view, files = node.handlers(), node.effective(), node.snapshot()
     node.driverctl("apply", *named)
-    assert node.handlers() == {**before, **PROGRAMS}
+    assert node.handlers() == {**before, **programs}
     assert unrelated(view, node.effective()) == {}
+    meanwhile()
     marks, restarts = node.marks(), node.restarts()
     node.driverctl("apply", *named)
     assert (node.marks(), node.restarts()) == (marks, restarts)

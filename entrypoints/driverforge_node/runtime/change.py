@@ -82,10 +82,10 @@ def restart_words(plan: Plan, system: System) -> str:
     mode, unit = system.request.restart_mode, system.unit(plan.daemon)
     if mode == "none":
         return f"left to you (restart mode none): not in force until {plan.daemon.kind} is restarted"
-    if system.request.restart_command:
-        return system.request.restart_command
     if plan.activation == "reload":
         return f"SIGHUP to {plan.daemon.pid}, which reloads"
+    if system.request.restart_command:
+        return system.request.restart_command
     if unit:
         return f"systemctl restart {unit}"
     return f"SIGHUP to {plan.daemon.pid}, which ends it" if mode == "signal" else "needs --restart-command"
@@ -171,17 +171,14 @@ def restart_shell(plan: Plan, system: System) -> str:
     """The restart as a shell command, for the node's own restore."""
     unit = system.unit(plan.daemon)
     again = f"systemctl reset-failed {unit} 2>/dev/null\nsystemctl restart {unit}" if unit else ":"
-    if system.request.restart_command:
-        return system.request.restart_command
-    if plan.activation == "reload":
-        return f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}"
-    return again
+    again = system.request.restart_command or again
+    return f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}" if plan.activation == "reload" else again
 
 
 def activate(plan: Plan, system: System) -> None:
     """Have the daemon see its files, the way that it really supports."""
     host, unit = system.host, system.unit(plan.daemon)
-    if system.request.restart_command:
+    if plan.activation == "restart" and system.request.restart_command:
         host.commands.run([*enter(host), "sh", "-c", system.request.restart_command], timeout=180)
     elif plan.activation == "restart" and unit:
         host.services.restart(unit)

@@ -14,7 +14,7 @@ from driverforge_node.runtime.change import Plan, System
 from driverforge_node.runtime.daemon import not_running
 from driverforge_node.runtime.difference import describe, differing
 from driverforge_node.runtime.document import Path, dotted
-from driverforge_node.runtime.effective import effective
+from driverforge_node.runtime.effective import clear, effective
 from driverforge_node.runtime.model import Activation, Backend, Daemon, Handler, Wanted
 from driverforge_node.runtime.nvidia import is_nvidia
 from driverforge_node.runtime.sources import Contents
@@ -41,8 +41,9 @@ class Observed:
 def settle(system: System) -> None:
     """Take over from a driverctl that was killed: its restore on the node is taken back, or waited for. Needs the lock."""
     host = system.host
-    for entry in journal.entries(host):
-        for line in restore.settle(host, entry.restore):
+    clear(host)
+    for name in host.node.list_dir(restore.FOLDER):  # with the lock held, none of them is of a change under way
+        for line in restore.settle(host, name):
             log.info("the node's restore did this while nobody was here", said=line)
 
 

@@ -19,6 +19,7 @@ from driverforge_node.runtime.document import Change, edit, parse
 from driverforge_node.runtime.model import Daemon
 
 FOLDER = "/run/driverforge"
+PREFIX = "candidate-"
 TIMEOUT = 60.0
 
 
@@ -67,7 +68,8 @@ class _Copier:
             return None
         names = sources.imported(self.host.node, self.daemon, path, self.files, self.cwd)
         copied = {name: self.copied(name, (*above, path)) for name in names if name not in (*above, path)}
-        if data == self.disk.get(path) and not any(copied.values()) and not missing:
+        gone = set(sources.imported(self.host.node, self.daemon, path, self.disk, self.cwd)) - set(names)  # read where it is, it has them
+        if data == self.disk.get(path) and not any(copied.values()) and not gone and not missing:
             return None
         if data is None:
             data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)  # what the daemon makes of no file
@@ -115,12 +117,24 @@ def _docker(host: Host, daemon: Daemon, files: Mapping[str, bytes | None]) -> di
 @contextmanager
 def copies(host: Host) -> Iterator[str]:
     """A folder of the node for candidate files, gone afterwards."""
-    folder = f"{FOLDER}/candidate-{secrets.token_hex(8)}"
+    folder = f"{FOLDER}/{PREFIX}{own_pid(host)}-{secrets.token_hex(4)}"
     host.node.make_dirs(folder, mode=0o700)
     try:
         yield folder
     finally:
         host.node.remove_tree(folder)
+
+
+def own_pid(host: Host) -> int:
+    return int(host.node.read_text("/proc/self/stat").split()[0])
+
+
+def clear(host: Host) -> None:
+    """Copies that a killed check left."""
+    for name in host.node.list_dir(FOLDER):
+        pid = name.removeprefix(PREFIX).partition("-")[0]
+        if name.startswith(PREFIX) and not host.node.exists(f"/proc/{pid}"):
+            host.node.remove_tree(f"{FOLDER}/{name}")
 
 
 def _run(host: Host, daemon: Daemon, *words: str) -> Result:

@@ -223,8 +223,6 @@ def disarm(host: Host, name: str) -> None:
 def settle(host: Host, name: str, *, patience: float = 120.0) -> tuple[str, ...]:
     """After a process that made a change has died: take its restore back, or wait for the end of it. What it did, a line each."""
     here = f"{FOLDER}/{name}"
-    if not name or not host.node.is_dir(here):
-        return ()
     with suppress(Unavailable):
         disarm(host, name)
         return ()

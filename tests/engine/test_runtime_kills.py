@@ -1,0 +1,137 @@
+"""SIGKILL before each change that driverctl makes, also while containerd is down: the node restores, or the next start finishes.
+
+Nobody runs systemd here: the restore is the detached process. test_runtime_systemd.py has the one with a timer.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import driverforge_node
+from driverforge_node.runtime import restore
+from support import runtimenode
+from support.process import Finished, missing, run, until
+from support.runtimenode import NAMES, RuntimeNode, open_node
+from support.skipping import provided
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
+    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="containerd is unpacked from Debian's package"),
+]
+
+TEXT = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "x" # ours\n'
+PACKAGES = [Path(driverforge_node.__file__).parents[1], Path(runtimenode.__file__).parents[1]]
+BOUNDARIES = {"apply": 16, "revert": 15}
+
+
+@pytest.fixture
+def node() -> Iterator[RuntimeNode]:
+    with provided(lambda: open_node("containerd", "bookworm")) as opened:
+        opened.start(TEXT)
+        yield opened
+
+
+def killed(node: RuntimeNode, action: str, number: int) -> Finished:
+    """A driverctl that dies before its change of that number."""
+    words = [sys.executable, "-m", "support.killable", str(number), *node.words(action)]
+    return run(*words, env={"PYTHONPATH": ":".join(map(str, PACKAGES))}, check=False)
+
+
+def what(done: Finished) -> str:
+    return next((line for line in done.stderr.splitlines() if line.startswith("killed before: ")), "")
+
+
+def marks(name: str) -> list[Path]:
+    """Restores of the node in that state."""
+    return list(Path(restore.FOLDER).glob(f"*/{name}"))
+
+
+def the_node_is_done(done: Finished) -> None:
+    """Wait for the restore; one whose process was never started waits for the next driverctl."""
+    until(lambda: not marks("firing") and (not marks("armed") or f"{restore.SCRIPT} stay" in what(done)), "the restore", timeout=60)
+
+
+def test_a_kill_before_each_change_of_an_apply(node: RuntimeNode) -> None:
+    untouched = node.snapshot()
+    for number in range(1, 100):
+        done = killed(node, "apply", number)
+        if done.status == 0:
+            break
+        assert done.status == -signal.SIGKILL, done.stderr
+        the_node_is_done(done)
+        until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
+        # whatever happened, the daemon serves, with all of the change or nothing of it
+        there = set(node.handlers())
+        assert (there, node.snapshot() == untouched) in (({"runc"}, True), ({"runc", *NAMES}, False)), what(done)
+        node.driverctl("apply")
+        assert set(node.handlers()) == {"runc", *NAMES}, what(done)
+        restarts, files = node.restarts(), node.marks()
+        node.driverctl("apply")
+        assert (node.restarts(), node.marks()) == (restarts, files), what(done)
+        node.driverctl("revert")
+        assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False), what(done)
+        assert not list(Path(restore.FOLDER).iterdir()), what(done)
+    assert number == BOUNDARIES["apply"] + 1
+
+
+def test_a_kill_before_each_change_of_a_revert(node: RuntimeNode) -> None:
+    untouched = node.snapshot()
+    for number in range(1, 100):
+        node.driverctl("apply")
+        applied = node.snapshot()
+        done = killed(node, "revert", number)
+        if done.status == 0:
+            break
+        assert done.status == -signal.SIGKILL, done.stderr
+        the_node_is_done(done)
+        until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
+        there = set(node.handlers())
+        assert (there, node.snapshot()) in (({"runc"}, untouched), ({"runc", *NAMES}, applied)), what(done)
+        node.driverctl("revert")
+        assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False), what(done)
+        assert not list(Path(restore.FOLDER).iterdir()), what(done)
+    assert number == BOUNDARIES["revert"] + 1
+    assert node.snapshot() == untouched
+
+
+def with_a_victim(node: RuntimeNode, after: str) -> Finished:
+    """An apply whose restart command runs `after`, with $victim for driverctl's PID, between the stop and the start of containerd."""
+    mark = node.home / "victim"
+    node.write_restart(after=f"victim=$(cat {mark})\n{after}")
+    words = [sys.executable, "-m", "support.killable", "1000", *node.words("apply")]
+    environment = {"PYTHONPATH": ":".join(map(str, PACKAGES))}
+    done = run("sh", "-c", f'echo $$ >{mark}; exec "$@"', "sh", *words, env=environment, check=False)
+    assert done.status == -signal.SIGKILL, done.stderr
+    return done
+
+
+def test_killed_while_containerd_is_down_the_node_starts_it_with_the_old_files(node: RuntimeNode) -> None:
+    untouched = node.snapshot()
+    once = node.home / "once"
+    once.touch()
+    with_a_victim(node, f"if rm {once} 2>/dev/null; then kill -9 $victim; exit 1; fi")
+    # nobody runs driverctl again: the node does it alone
+    until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
+    until(lambda: bool(marks("restored")), "the restore", timeout=60)
+    assert (node.snapshot(), set(node.handlers())) == (untouched, {"runc"})
+    node.driverctl("apply")
+    assert set(node.handlers()) == {"runc", *NAMES}
+    assert not list(Path(restore.FOLDER).iterdir())
+
+
+def test_a_change_that_kills_the_daemon_for_good_is_undone_by_the_node(node: RuntimeNode) -> None:
+    """Ours dies during the proof of life of a daemon that does not come back with the new files."""
+    untouched = node.snapshot()
+    with_a_victim(node, f"if grep -qs nvidia {node.drop_in}; then kill -9 $victim; exit 1; fi")
+    until(lambda: bool(marks("restored")), "the restore", timeout=60)
+    until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
+    assert (node.snapshot(), set(node.handlers())) == (untouched, {"runc"})
+    node.write_restart()
+    node.driverctl("revert")
+    assert (node.snapshot(), node.journal.exists()) == (untouched, False)
