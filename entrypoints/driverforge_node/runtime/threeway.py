@@ -42,7 +42,7 @@ def undo(path: str, editor: Editor, needed: Needed, *, original: bytes | None, w
             changes.append(Change(path=key, value=_without_items(was, wrote, there)))
         else:
             kept.add(key)
-    data = editor.edit(current, needed(_whole(changes, present, kept), present, kept), path, keep=base)
+    data = editor.edit(current, needed(_whole(changes, old, present, kept), present, kept), path, keep=base)
     # a file that we made goes away, unless others left something in it, be it a comment
     empty = original is None and b"#" not in data and not editor.parse(data, path)
     return Undone(data=None if empty else data, kept=tuple(sorted(kept)))
@@ -62,11 +62,12 @@ def runtime_of(path: Path) -> str:
     return path[place] if len(path) > place + 1 or (len(path) > place and path[-1] != "runtimes") else ""
 
 
-def _whole(changes: Sequence[Change], present: Mapping[Path, object], changed: set[Path]) -> list[Change]:
+def _whole(changes: Sequence[Change], old: Mapping[Path, object], present: Mapping[Path, object], changed: set[Path]) -> list[Change]:
     """A runtime that somebody changed stays whole, and so does one that others made the default: the daemon refuses an unknown one."""
     stay = {runtime_of(path) for path in changed}
-    removed = {change.path for change in changes}
-    stay |= {str(value) for path, value in present.items() if path[-1] in DEFAULTS and path not in removed}
+    restored = {change.path for change in changes}
+    defaults = {path: value for path, value in present.items() if path[-1] in DEFAULTS and path not in restored}
+    stay |= {str(value) for path, value in defaults.items() if not same(value, old.get(path, REMOVED))}
     return [change for change in changes if change.value is not REMOVED or runtime_of(change.path) not in stay - {""}]
 
 
