@@ -111,12 +111,6 @@ def parse_mig_minors(text: str) -> dict[str, int]:
     return {match[1]: int(match[2]) for match in matches if match}
 
 
-def capability_file(name: str) -> str:
-    """Where the driver tells of a capability: 'gpu0/gi1/access' is below gpu0/mig/."""
-    gpu, _, rest = name.partition("/")
-    return f"{CAPABILITIES}/{gpu}/mig/{rest}" if gpu.startswith("gpu") else f"{CAPABILITIES}/mig/{name}"
-
-
 def mig_nodes(minors: Mapping[str, int], gpu: Gpu, mig: Mig) -> tuple[str, ...]:
     """The capability devices that open this MIG device. A capability without a number is left out, and said."""
     instance = f"gpu{gpu.minor}/gi{mig.gpu_instance}"

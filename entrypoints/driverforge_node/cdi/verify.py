@@ -49,9 +49,8 @@ def verify(host: Host, specs: Sequence[SpecFile]) -> tuple[Finding, ...]:
 def _file_findings(files: Files, file: SpecFile, majors: Mapping[str, int], loaded: str) -> Iterator[Finding]:
     if file.spec is None:
         for problem in file.problems:
-            yield Finding(
-                path=file.path, text=problem.removeprefix(f"{file.path}:").strip(), advice="correct or remove it: runtimes skip it"
-            )
+            where, _, what = problem.partition(": ") if problem.startswith(file.path) else (file.path, "", problem)
+            yield Finding(path=where, text=what, advice="correct or remove it: runtimes skip it")
         return
     for problem in broken_rules(file.spec):
         yield Finding(path=file.path, text=problem, advice=_AGAIN)

@@ -1,0 +1,219 @@
+"""What is found below driver roots of other shapes than upstream's fixture: MIG, DRM, links, groups, several versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import Unavailable, Unsupported
+from driverforge_node.cdi.driverfiles import EXPLICIT_LIBRARIES, NO_SOCKETS, Wish
+from driverforge_node.cdi.generate import Request, make_spec
+from driverforge_node.cdi.gpus import Gpu, Mig, names, parse_mig_minors, static_gpus
+from driverforge_node.cdi.hooks import Hooks
+from driverforge_node.cdi.libraries import locate
+from driverforge_node.cdi.modes import Selection
+from driverforge_node.cdi.nodes import NO_GIDS
+from driverforge_node.cdi.roots import Roots, view
+from driverforge_node.cdi.spec import Spec
+from support import cdicases
+from support.cdicases import Case
+from support.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
+from support.fakehost import FakeNode
+
+DRIVER = """
+usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06 file
+usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.65.06 file
+dev/nvidia0 c c3:0 666
+dev/nvidia1 c c3:1 666
+dev/nvidiactl c c3:ff 666
+"""
+INFORMATION = "Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n"
+UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000000")
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = bare_node(tmp_path)
+    write_tree(made, DRIVER)
+    return made
+
+
+def static_spec(node: FakeNode, *, wish: Wish | None = None, **changes: object) -> Spec:
+    request = Request(mode="static", roots=Roots(driver=ROOT), wish=wish or Wish(hooks=Hooks()), **changes)  # type: ignore[arg-type]
+    return make_spec(node.host, request, FakeNvml())
+
+
+def add_information(node: FakeNode, address: str, minor: int, uuid: str) -> None:
+    folder = f"/proc/driver/nvidia/gpus/{address}"
+    node.files.make_dirs(folder)
+    node.files.write_atomic(f"{folder}/information", INFORMATION.format(uuid=uuid, minor=minor).encode())
+
+
+def add_mig(node: FakeNode, minor: int, *instances: tuple[int, int]) -> None:
+    """Instances with capabilities numbered from 10 on."""
+    lines = ["config 1", "monitor 2"]
+    for gi, ci in instances:
+        node.files.make_dirs(f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}/ci{ci}")
+        for name in (f"gpu{minor}/gi{gi}/access", f"gpu{minor}/gi{gi}/ci{ci}/access"):
+            add_device(node, f"{ROOT}/dev/nvidia-caps/nvidia-cap{len(lines) + 8}", 510, len(lines) + 8, mode=0o444)
+            lines.append(f"{name} {len(lines) + 8}")
+    node.files.make_dirs("/proc/driver/nvidia-caps")
+    node.files.write_atomic("/proc/driver/nvidia-caps/mig-minors", "\n".join(lines).encode())
+
+
+def paths(spec: Spec, name: str) -> list[str]:
+    return [item.path for device in spec.devices if device.name == name for item in device.edits.device_nodes]
+
+
+def container_paths(spec: Spec) -> list[str]:
+    return [mount.container_path for mount in spec.edits.mounts]
+
+
+def test_static_gpus_are_in_the_order_of_their_addresses(node: FakeNode) -> None:
+    """As NVML counts them; minors follow the order in which the driver found them."""
+    add_information(node, "0000:17:00.0", 1, UUIDS[1])
+    add_information(node, "0000:65:00.0", 0, UUIDS[0])
+    spec = static_spec(node)
+    assert [device.name for device in spec.devices] == ["0", "1", *UUIDS, "all"]
+    assert paths(spec, "0") == paths(spec, UUIDS[1]) == ["/dev/nvidia1"]
+    assert paths(spec, "all") == ["/dev/nvidia0", "/dev/nvidia1"]
+
+
+def test_static_gpus_without_proc_have_no_uuid(node: FakeNode) -> None:
+    assert [device.name for device in static_spec(node).devices] == ["0", "1", "all"]
+
+
+def test_a_uuid_that_the_driver_does_not_know_yet_is_no_name(node: FakeNode) -> None:
+    add_information(node, "0000:17:00.0", 0, "GPU-????????-????-????-????-????????????")
+    assert [device.name for device in static_spec(node).devices] == ["0", "all"]
+
+
+def test_mig_devices_without_nvml_are_named_by_their_instances(node: FakeNode) -> None:
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    add_mig(node, 0, (2, 0), (1, 0))
+    spec = static_spec(node)
+    assert [device.name for device in spec.devices] == ["0:gi1:ci0", "0:gi2:ci0", "all"]
+    assert paths(spec, "0:gi2:ci0") == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap10", "/dev/nvidia-caps/nvidia-cap11"]
+    assert paths(spec, "0:gi1:ci0") == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"]
+
+
+def test_mig_devices_of_nvml_have_an_index_and_a_uuid(node: FakeNode) -> None:
+    add_mig(node, 0, (7, 0))
+    mig = Mig(index=3, uuid="MIG-1", gpu_instance=7, compute_instance=0)
+    gpus = (Gpu(index=0, minor=0, uuid=UUIDS[0], mig_enabled=True, migs=(mig,)), Gpu(index=1, minor=1, uuid=UUIDS[1]))
+    selection = Selection(strategies=("index", "uuid", "type-index"))
+    spec = make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection), FakeNvml(gpus))
+    assert {device.name for device in spec.devices} == {"0:3", "MIG-1", "mig0:3", "1", UUIDS[1], "gpu1", "all"}
+    assert paths(spec, "MIG-1") == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap10", "/dev/nvidia-caps/nvidia-cap11"]
+
+
+def test_mig_on_without_devices_is_said(node: FakeNode) -> None:
+    gpus = FakeNvml((Gpu(index=0, minor=0, mig_enabled=True),))
+    with pytest.raises(Unavailable, match="no device that a container could get"):
+        make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT)), gpus)
+
+
+def test_auto_falls_back_to_proc_where_nvml_gives_no_answer(node: FakeNode) -> None:
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    spec = make_spec(node.host, Request(roots=Roots(driver=ROOT)), FakeNvml())
+    assert [device.name for device in spec.devices] == ["0", UUIDS[0], "all"]
+    with pytest.raises(Unavailable, match="NVML does not start"):
+        make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT)), FakeNvml())
+
+
+def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    for number, name in enumerate(("card1", "renderD129")):
+        node.files.make_dirs(f"/sys/bus/pci/devices/0000:17:00.0/drm/{name}")
+        add_device(node, f"{ROOT}/dev/dri/{name}", 226, number, mode=0o660, group=44)
+    node.files.make_dirs(f"{ROOT}/dev/dri/by-path")
+    node.files.symlink("../card1", f"{ROOT}/dev/dri/by-path/pci-0000:17:00.0-card")
+    (device,) = (device for device in static_spec(node).devices if device.name == "0")
+    assert [item.path for item in device.edits.device_nodes] == ["/dev/nvidia0", "/dev/dri/card1", "/dev/dri/renderD129"]
+    assert device.edits.hooks[0].args[2:] == ("--link", "../card1::/dev/dri/by-path/pci-0000:17:00.0-card")
+    assert device.edits.additional_gids == (44,)
+    assert static_spec(node).version == ""
+    off = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({NO_GIDS})))
+    assert all(not device.edits.additional_gids for device in off.devices)
+
+
+def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
+    """Debian's alternatives: an absolute link would lead to a file of the host, or to none."""
+    write_tree(node, "usr/lib/nvidia/current/nvidia-smi file\netc/alternatives dir\nusr/bin dir\nlib -> usr/lib")
+    node.files.symlink("/usr/lib/nvidia/current/nvidia-smi", f"{ROOT}/etc/alternatives/smi")
+    node.files.symlink("/etc/alternatives/smi", f"{ROOT}/usr/bin/nvidia-smi")
+    spec = static_spec(node)
+    (smi,) = (mount for mount in spec.edits.mounts if mount.container_path == "/usr/bin/nvidia-smi")
+    assert smi.host_path == f"{ROOT}/usr/lib/nvidia/current/nvidia-smi"
+    assert container_paths(spec).count("/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06") == 1
+    assert not [path for path in container_paths(spec) if path.startswith("/lib/")]
+
+
+def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -> None:
+    write_tree(node, "usr/lib/x86_64-linux-gnu/libcuda.so.570.10.01 file")
+    files = view(node.host, Roots(driver=ROOT)).driver
+    assert locate(files).version == "570.10.01"
+    assert locate(files, loaded="580.65.06").version == "580.65.06"
+    node.files.write_atomic("/sys/module/nvidia/version", b"580.65.06\n")
+    assert "/usr/lib/x86_64-linux-gnu/libcuda.so.570.10.01" not in container_paths(static_spec(node))
+
+
+def test_sockets_firmware_and_explicit_libraries(node: FakeNode) -> None:
+    write_tree(node, "run/nvidia-persistenced/socket file\nfw/nvidia/580.65.06/gsp_ga10x.bin file\nfw/nvidia/580.65.06/other.bin file")
+    write_tree(node, "usr/lib64/libEGL.so file")
+    node.files.write_atomic("/sys/module/firmware_class/parameters/path", b"/fw\n")
+    spec = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({EXPLICIT_LIBRARIES})))
+    options = {mount.container_path: mount.options for mount in spec.edits.mounts}
+    assert options["/run/nvidia-persistenced/socket"] == ("nosuid", "nodev", "rbind", "rprivate", "noexec")
+    assert "/usr/lib64/libEGL.so" in options
+    assert [path for path in options if path.startswith("/fw")] == ["/fw/nvidia/580.65.06/gsp_ga10x.bin"]
+    without = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({NO_SOCKETS})))
+    assert "/run/nvidia-persistenced/socket" not in container_paths(without)
+
+
+def test_an_empty_root_says_what_was_looked_for(tmp_path: Path) -> None:
+    node = bare_node(tmp_path)
+    with pytest.raises(Unavailable, match="no NVIDIA driver libraries found") as caught:
+        static_spec(node)
+    assert ROOT in caught.value.details[0]
+    with pytest.raises(Unsupported, match="the mode csv is for Tegra systems"):
+        make_spec(node.host, Request(mode="csv"), FakeNvml())
+
+
+def test_a_device_without_edits_for_the_name_none(node: FakeNode) -> None:
+    spec = static_spec(node, selection=Selection(ids=("none",)), merged=False)
+    assert [(device.name, device.edits.env) for device in spec.devices] == [("none", ("NVCT_EMPTY_DEVICE=",))]
+
+
+@pytest.mark.parametrize("case", cdicases.load("system", "Locate"), ids=cdicases.title)
+def test_library_folders_are_upstreams(case: Case, tmp_path: Path) -> None:
+    node = bare_node(tmp_path)
+    write_tree(node, "\n".join(f"{path.lstrip('/')} file" for path in case["input"]["libPaths"] or ()))
+    files = view(node.host, Roots(driver=ROOT)).driver
+    if case["expected"]["expectedError"]:
+        with pytest.raises(Unavailable):
+            locate(files)
+    else:
+        assert list(locate(files).folders) == case["expected"]["expected"]
+
+
+@pytest.mark.parametrize("case", cdicases.load("system", "ProcessMinorsFile", "ProcessMigMinorsLine"), ids=cdicases.title)
+def test_mig_minors_are_read_as_upstream_does(case: Case) -> None:
+    if case["operation"] == "ProcessMinorsFile":
+        assert parse_mig_minors("\n".join(case["input"]["lines"] or ())) == (case["expected"]["expected"] or {})
+    else:
+        given = case["input"]
+        assert parse_mig_minors(given["line"]) == ({} if given["err"] else {given["cap"]: given["minor"]})
+
+
+def test_names_are_given_once() -> None:
+    assert names(("index", "index", "uuid"), Gpu(index=2, minor=0)) == ("2",)
+
+
+def test_no_gpu_at_all(tmp_path: Path) -> None:
+    node = bare_node(tmp_path)
+    assert static_gpus(view(node.host, Roots(driver=ROOT))) == ()
+    write_tree(node, "usr/lib64/libcuda.so.1.2.3 file")
+    with pytest.raises(Unavailable, match="no GPU found"):
+        static_spec(node)
