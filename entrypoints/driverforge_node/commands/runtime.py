@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--toolkit-dir", metavar="DIR", default="",
         help="folder on the node with nvidia-container-runtime; default: /usr/local/nvidia/toolkit")  # fmt: skip
     what.add_argument("--runtime-name", metavar="NAME", default="", help="another name for the handler nvidia ($NVIDIA_RUNTIME_NAME)")
-    _switch(what, "--default", "make it the default handler ($NVIDIA_RUNTIME_SET_AS_DEFAULT)")
+    _switch(what, "--default", "make it the default handler, or give that up; without: leave it as it is ($NVIDIA_RUNTIME_SET_AS_DEFAULT)")
     _switch(what, "--cdi", "switch the runtime's own CDI support on ($RUNTIME_ENABLE_CDI)")
     what.add_argument("--runtime-config-override", metavar="JSON", default="",
         help='more for each handler, as {"options": {"SystemdCgroup": true}} ($RUNTIME_CONFIG_OVERRIDE)')  # fmt: skip
@@ -148,7 +148,7 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         folder=folder,
         name=args.runtime_name or asked.first(host.environ, asked.NAMES)[1] or "nvidia",
         default=_flag(args.default, host, asked.DEFAULTS),
-        cdi=_flag(args.cdi, host, asked.CDI),
+        cdi=bool(_flag(args.cdi, host, asked.CDI)),
         prefixes=[prefix for prefix in host.environ.get(asked.PREFIXES, "").split(",") if prefix],
         runtime_type=host.environ.get("CONTAINERD_RUNTIME_TYPE") or RUNC,
         override=args.runtime_config_override or asked.first(host.environ, asked.OVERRIDES)[1],
@@ -156,11 +156,12 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
     return asked.Request(wanted=wanted, restart_command=args.restart_command, given=given, **values)
 
 
-def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool:
+def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool | None:
+    """What the option or the environment says; None where neither does."""
     from driverforge_node.runtime.request import first, truth
 
     variable, value = first(host.environ, variables)
-    return truth(value, variable) if option is None else option
+    return option if option is not None or not value else truth(value, variable)
 
 
 def require_toolkit_half() -> None:

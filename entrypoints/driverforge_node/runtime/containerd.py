@@ -232,11 +232,12 @@ def _handler(handler: Handler, template: Mapping[str, object] | None, wanted: Wa
 
 
 def _set_default(documents: _Documents, meant: dict[str, object], section: Path, wanted: Wanted) -> None:
-    """The wanted default; where none is wanted, one that is ours is taken back, as upstream does."""
+    """The wanted default; else the one that is there, unless it is to be released."""
     path = (*section, *DEFAULT)
     names = {handler.name for handler in wanted.handlers}
     if wanted.default:
         put(meant, path, wanted.default)
+    if wanted.default or not wanted.release_default:
         return
     if lookup(meant, path) in names:
         take(meant, path)
@@ -325,7 +326,7 @@ def _ours(path: Path, pair: tuple[object, object], names: set[str], wanted: Want
         return False
     inner = path[2:]
     if inner == DEFAULT:
-        return pair[1] == wanted.default or pair[0] in names
+        return pair[1] == wanted.default or (wanted.release_default and pair[0] in names)
     if inner == ENABLE_CDI:
         return wanted.cdi
     return inner[:2] == RUNTIMES and inner[2:3] != () and inner[2] in names

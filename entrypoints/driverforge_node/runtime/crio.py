@@ -107,7 +107,7 @@ def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: W
     found = differing(before, after)
     found = {path: pair for path, pair in found.items() if path[:3] != RUNTIMES or path[3:4] == () or path[3] not in names}
     pair = found.get(DEFAULT)
-    if pair is not None and (pair[1] == wanted.default or pair[0] in names):
+    if pair is not None and (pair[1] == wanted.default or (wanted.release_default and pair[0] in names)):
         del found[DEFAULT]
     return found
 

@@ -96,7 +96,7 @@ def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: W
     ours = {(RUNTIMES, name) for name in names}
     found = {path: pair for path, pair in _differing(before, after).items() if path[:2] not in ours and not (path == CDI and wanted.cdi)}
     pair = found.get((DEFAULT,))
-    if pair is not None and (pair[1] == wanted.default or pair[0] in names):
+    if pair is not None and (pair[1] == wanted.default or (wanted.release_default and pair[0] in names)):
         del found[(DEFAULT,)]
     return found
 

@@ -29,6 +29,7 @@ class Wanted:
 
     handlers: tuple[Handler, ...]
     default: str = ""  # the handler that pods get which name none; '' leaves the default as it is
+    release_default: bool = False  # without `default`: a default that is one of `handlers` is given up (upstream's set-as-default=false)
     cdi: bool = False  # switch the runtime's own CDI support on; False leaves it as it is
     annotations: tuple[str, ...] = ()  # container_annotations patterns that are handed to the program, as 'cdi.k8s.io/*'
     runtime_type: str = RUNC  # containerd: of a handler whose template has none

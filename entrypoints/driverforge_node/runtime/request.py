@@ -55,13 +55,16 @@ def wanted(
     *,
     folder: str = TOOLKIT,
     name: str = "nvidia",
-    default: bool = False,
+    default: bool | None = None,
     cdi: bool = False,
     prefixes: Sequence[str] = (),
     runtime_type: str = RUNC,
     override: str = "",
 ) -> Wanted:
-    """The handlers and what goes with them. Raises UsageError for a wrong name, InputError for a wrong `override`."""
+    """The handlers and what goes with them. `default`: whether `name` is the default handler, None to leave that alone.
+
+    Raises UsageError for a wrong name, InputError for a wrong `override`.
+    """
     if not name or "/" in name or name != name.strip():
         raise UsageError(f"{name!r} is no name for a runtime handler", resolution="give a name as 'nvidia'")
     more = _override(override)
@@ -69,6 +72,7 @@ def wanted(
     return Wanted(
         handlers=nvidia_handlers(folder, name),
         default=name if default else "",
+        release_default=default is False,
         cdi=cdi,
         annotations=tuple(dict.fromkeys(patterns)),
         runtime_type=more.runtime_type or runtime_type,

@@ -1,0 +1,118 @@
+"""`driverctl runtime apply|revert` on the configurations of real nodes, against real daemons: Debian's containerd 1.6, 1.7 and 2.1,
+dockerd 26 and 28. In every run each configuration meets one daemon; `hack/test --full` lets it meet all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from driverforge_core.errors import DriverforgeError
+from support import cripods
+from support.configurations import CONTAINERD, DOCKER, Configuration
+from support.process import missing, run
+from support.runtimenode import NAMES, RuntimeNode, open_node, round_trip
+from support.skipping import provided
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="daemons need root"),
+    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="daemons are unpacked from Debian's packages"),
+]
+
+SUITES = {
+    "1.6": ("containerd", "bookworm"),
+    "1.7": ("containerd", "trixie"),
+    "2.1": ("containerd", "sid"),
+    "26": ("docker", "trixie"),
+    "28": ("docker", "sid"),
+}
+PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy")
+
+
+def cases(configurations: tuple[Configuration, ...]) -> list[object]:
+    """Each configuration with each daemon; all but one of them run under --full only, in turn, so that no daemon is left out."""
+    found = []
+    for number, configuration in enumerate(configurations):
+        for index, daemon in enumerate(configuration.daemons):
+            often = index == number % len(configuration.daemons)
+            marks = () if often else (pytest.mark.full(reason="meets another daemon in every run"),)
+            found.append(pytest.param(configuration, daemon, id=f"{configuration.id}-{daemon}", marks=marks))
+    return found
+
+
+def test_there_are_enough_of_them() -> None:
+    assert len(CONTAINERD) + len(DOCKER) >= 40
+    assert len({configuration.id for configuration in CONTAINERD}) == len(CONTAINERD)
+
+
+@pytest.fixture
+def node(daemon: str) -> Iterator[RuntimeNode]:
+    kind, suite = SUITES[daemon]
+    with provided(lambda: open_node(kind, suite)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def toolkit(node: RuntimeNode) -> dict[str, str]:
+    """Handlers and their programs: fakes of NVIDIA's that hand on to runc."""
+    folder = node.home / "toolkit"
+    cripods.fake_toolkit(folder, node.prefix / "usr/sbin/runc", node.home / "calls", PROGRAMS)
+    node.options += ["--toolkit-dir", str(folder)]
+    return dict(zip(NAMES, (str(folder / program) for program in PROGRAMS), strict=True))
+
+
+def prepare(node: RuntimeNode, configuration: Configuration) -> str | None:
+    """Write the files beside the root file; the root file's text, None where there is none."""
+    node.write(None, {name: text.replace("@/", f"{node.etc}/") for name, text in configuration.files.items()})
+    if configuration.default:
+        return run(node.program, "config", "default").stdout
+    return None if configuration.root is None else configuration.root.replace("@/", f"{node.etc}/")
+
+
+def a_pod_runs(node: RuntimeNode) -> None:
+    """A real pod through the handler: its program is called, and the container ends with its own status."""
+    view = node.effective()["plugins"]
+    image = (
+        view["io.containerd.grpc.v1.cri"]["sandbox_image"]
+        if "io.containerd.cri.v1.images" not in view
+        else view["io.containerd.cri.v1.images"]["pinned_images"]["sandbox"]
+    )
+    archive = cripods.image_archive(node.home / "image.tar")
+    ctr = [node.prefix / "usr/bin/ctr", "--address", node.socket, "--namespace", "k8s.io"]
+    run(*ctr, "images", "import", "--index-name", image, archive)
+    assert cripods.Pods(node.socket, image).run("nvidia-cdi", ["/bin/busybox", "sh", "-c", "exit 7"]) == 7
+    assert "nvidia-container-runtime.cdi " in (node.home / "calls").read_text()
+
+
+@pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in (*CONTAINERD, *DOCKER) if not c.refused)))
+def test_it_is_changed_and_nothing_else_and_comes_back(node: RuntimeNode, toolkit: dict[str, str], configuration: Configuration) -> None:
+    root = prepare(node, configuration)
+    if configuration.link:
+        (node.home / "elsewhere").mkdir()
+        node.config.symlink_to(node.home / "elsewhere" / "real.toml")
+    round_trip(node, root, programs=toolkit, meanwhile=lambda: a_pod_runs(node) if node.kind == "containerd" else None)
+
+
+@pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in CONTAINERD if c.refused)))
+def test_it_is_refused_and_the_node_untouched(node: RuntimeNode, configuration: Configuration) -> None:
+    root = prepare(node, configuration)
+    node.start("version = 2\n")  # a daemon that serves; the file is changed behind its back, so that there is something to ask
+    node.write(root)
+    node.write_restart()
+    files, pid = node.snapshot(), node.pid
+    if configuration.read_only:
+        run("mount", "--bind", node.etc, node.etc)
+        run("mount", "-o", "remount,bind,ro", node.etc)
+    try:
+        with pytest.raises(DriverforgeError) as caught:
+            node.driverctl("apply")
+    finally:
+        if configuration.read_only:
+            run("umount", node.etc)
+    assert configuration.refused.lower() in caught.value.render().lower()
+    assert caught.value.resolution
+    assert (node.snapshot(), node.pid, node.restarts()) == (files, pid, 0)
+    assert node.answers() is not None
+    assert not node.journal.exists()
