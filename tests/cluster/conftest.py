@@ -8,9 +8,10 @@ import pytest
 
 from driverforge_core.errors import Unavailable
 from support import kubernetes_build
+from support.kubelet import SUITES
 from support.kubernetes import Api, api_server
 
-NODES = ("node",)  # what a test may start a kubelet as
+NODES = tuple(f"node-{suite}" for suite in SUITES)  # what a test may start a kubelet as
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,20 @@
 """A real kubelet on a systemd node, for the API server of `support.kubernetes`: pods that name this node run.
 
-Nothing schedules and nothing pulls: a test creates pods with `spec.nodeName`, and images are archives that it names. Pods use the
-node's network, which is the machine's. What a kubelet writes to the kernel's settings meets files that the node has in their place.
+Nothing schedules and nothing pulls: a test creates pods with `spec.nodeName`, and images are archives that it names. A pod has no
+network but its own loopback. What a kubelet writes to the kernel's settings meets files that the node has in their place.
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from driverforge_core.errors import CommandFailed
+from driverforge_core.errors import CommandFailed, DriverforgeError
 from support import aptfetch, ociarchive
 from support.engine import Engine
 from support.kubernetes import Api
@@ -34,8 +34,10 @@ _SYSCTLS = {
     "kernel/keys/root_maxkeys": 1000000,
     "kernel/keys/root_maxbytes": 25000000,
 }
-# Debian's, and what a site adds: a sandbox image that is there, no negative OOM scores (root here may lack CAP_SYS_RESOURCE)
-_CONTAINERD = f"""version = 2
+# what Debian installs or 2.x has by itself, and what a site adds: a sandbox image that is there, no negative OOM scores (root may
+# lack CAP_SYS_RESOURCE here)
+_CONTAINERD = {
+    "bookworm": f"""version = 2
 
 [plugins]
   [plugins."io.containerd.grpc.v1.cri"]
@@ -46,9 +48,31 @@ _CONTAINERD = f"""version = 2
       conf_dir = "/etc/cni/net.d"
   [plugins."io.containerd.internal.v1.opt"]
     path = "/var/lib/containerd/opt"
+""",
+    "sid": f"""version = 3
+
+[plugins.'io.containerd.cri.v1.images'.pinned_images]
+  sandbox = '{PAUSE}'  # nothing is pulled
+[plugins.'io.containerd.cri.v1.runtime']
+  restrict_oom_score_adj = true
+  [plugins.'io.containerd.cri.v1.runtime'.cni]
+    bin_dirs = ['/usr/lib/cni']
+    conf_dir = '/etc/cni/net.d'
+""",
+}
+SUITES = tuple(_CONTAINERD)  # containerd 1.6, and the newest that runs on Debian 12's C library
+_NETWORK = {"cniVersion": "0.4.0", "name": "bench", "plugins": [{"type": "bench"}]}
+# a CNI plugin that gives a pod a loopback interface, and an address that leads nowhere: exec probes need no network
+_PLUGIN = """#!/bin/sh
+case $CNI_COMMAND in
+VERSION) echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0"]}' ;;
+ADD)
+	nsenter --net="$CNI_NETNS" ip link set lo up
+	echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "'"$CNI_IFNAME"'", "sandbox": "'"$CNI_NETNS"'"}],
+		"ips": [{"version": "4", "interface": 0, "address": "10.88.77.2/24"}]}'
+	;;
+esac
 """
-# a node without a network configuration stays NotReady; no pod here has a network of its own, so no plugin runs
-_NETWORK = {"cniVersion": "0.4.0", "name": "bench", "plugins": [{"type": "loopback"}]}
 _UNIT = """[Unit]
 After=containerd.service
 [Service]
@@ -67,6 +91,7 @@ class KubeNode:
     name: str
     machine: SystemdNode
     api: Api
+    configuration: str  # /etc/containerd/config.toml as the node started with it
 
     def create(self, pod: Mapping[str, Any]) -> RunningPod:
         """Create a pod on this node, as the scheduler would; returns at once. Raises CommandFailed with the server's words."""
@@ -75,6 +100,12 @@ class KubeNode:
         if not answer.ok:
             raise CommandFailed(f"the API server refused the pod {pod['metadata']['name']}", details=[answer.message])
         return RunningPod(node=self, namespace=pod["metadata"].get("namespace", "default"), name=pod["metadata"]["name"])
+
+    def label(self, labels: Mapping[str, str]) -> None:
+        """Give the node labels: its kubelet refuses a pod whose node selector does not fit."""
+        answer = self.api.apply(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": dict(labels)}}))
+        if not answer.ok:
+            raise CommandFailed(f"the API server refused labels of {self.name}", details=[answer.message])
 
     def until_ready(self, timeout: float = 120) -> None:
         """Wait until the API server calls the node Ready. Raises TemporaryFailure with the kubelet's last words."""
@@ -122,10 +153,10 @@ class RunningPod:
             raise CommandFailed(f"pod {self.name} failed", details=self.about())
         return self
 
-    def _until(self, condition: Any, what: str, timeout: float) -> None:
+    def _until(self, condition: Callable[[], bool], what: str, timeout: float) -> None:
         try:
             until(condition, f"pod {self.name} {what}", timeout=timeout)
-        except Exception as error:
+        except DriverforgeError as error:
             raise CommandFailed(f"pod {self.name} is not {what}", details=self.about()) from error
 
     def about(self) -> list[str]:
@@ -151,32 +182,44 @@ def _condition(body: Mapping[str, Any], kind: str) -> bool:
 
 @contextmanager
 def kube_node(
-    engine: Engine, base: str, api: Api, kubelet: Path, folder: Path, *, name: str, images: Mapping[str, Path]
+    engine: Engine, base: str, api: Api, kubelet: Path, folder: Path, *, name: str, images: Mapping[str, Path], suite: str = "bookworm"
 ) -> Iterator[KubeNode]:
-    """Start a node with containerd and a kubelet; yields when it is Ready. `name` is one that `api` knows a token for.
+    """Start a Debian 12 node with a kubelet and the containerd of `suite`, one of SUITES; yields when it is Ready.
 
-    `images` maps a name to an OCI or docker archive; `PAUSE` and `BUSYBOX` are there. `folder` is for the node's share of the bench.
+    `name` is one that `api` knows a token for. `images` maps a name to an OCI or docker archive; `PAUSE` and `BUSYBOX` are there.
+    The machine's share of the bench is in `folder`.
     """
     share = folder / "share"
     share.mkdir()
     archives = {**_small_images(share), **images}
-    mounts = {"/bench/kubelet": kubelet, "/bench/images": share, **{f"/bench/image-{n}": file for n, file in enumerate(images.values())}}
+    inside = {reference: f"/bench/image-{number}.tar" for number, reference in enumerate(archives)}
+    mounts = {"/bench/kubelet": kubelet, **{inside[name]: file for name, file in archives.items()}, **_containerd(suite)}
     with systemd_node(engine, base, mounts=mounts, name=name) as machine:
-        node = KubeNode(name=name, machine=machine, api=api)
+        node = KubeNode(name=name, machine=machine, api=api, configuration=_CONTAINERD[suite])
         _spare_the_kernel(machine)
-        machine.put("/etc/containerd/config.toml", _CONTAINERD)
+        machine.put("/etc/containerd/config.toml", node.configuration)
         machine.put("/etc/cni/net.d/10-bench.conflist", json.dumps(_NETWORK))
+        for plugin in ("bench", "loopback"):
+            machine.put(f"/usr/lib/cni/{plugin}", _PLUGIN)
+            machine.run(f"chmod +x /usr/lib/cni/{plugin}")
         machine.run("systemctl restart containerd")
-        places = {str(source): path for path, source in mounts.items()}
-        for reference, archive in archives.items():
-            inside = places.get(str(archive), f"/bench/images/{archive.name}")
-            machine.run(f"{CTR} images import --index-name {reference} {inside}")
+        for reference, archive in inside.items():
+            machine.run(f"{CTR} images import --index-name {reference} {archive}")
         _start_kubelet(node)
         try:
             node.until_ready()
-        except Exception as error:
+        except DriverforgeError as error:
             raise CommandFailed("the kubelet does not come up", details=machine.journal("kubelet")) from error
         yield node
+
+
+def _containerd(suite: str) -> dict[str, Path]:
+    """Programs that go over those of the node's own packages."""
+    if suite == "bookworm":
+        return {}
+    archive = aptfetch.archive()
+    prefix = archive.unpacked([archive.newest("containerd", suite=suite)])
+    return {f"/usr/bin/{name}": prefix / "usr/bin" / name for name in ("containerd", "containerd-shim-runc-v2", "ctr")}
 
 
 def _small_images(folder: Path) -> dict[str, Path]:
