@@ -92,6 +92,9 @@ def test_it_is_changed_and_nothing_else_and_comes_back(node: RuntimeNode, toolki
     if configuration.link:
         (node.home / "elsewhere").mkdir()
         node.config.symlink_to(node.home / "elsewhere" / "real.toml")
+    if root is not None:
+        node.write(root)
+        node.config.chmod(configuration.mode)
     round_trip(node, root, programs=toolkit, meanwhile=lambda: a_pod_runs(node) if node.kind == "containerd" else None)
 
 

@@ -160,7 +160,9 @@ def _add(case: Case) -> Played:
     programs = options["runtimes"] if "runtimes" in options else {options["runtime_name"]: options["runtime_path"]}
     handlers = tuple(Handler(name=name, binary=binary) for name, binary in programs.items() if name)
     default = options["runtime_name"] if options["set_as_default"] else ""
-    return _change(case, daemon(case["runtime"], *DEFAULTS[case["runtime"]]), Wanted(handlers=handlers, default=default, release_default=not default))
+    return _change(
+        case, daemon(case["runtime"], *DEFAULTS[case["runtime"]]), Wanted(handlers=handlers, default=default, release_default=not default)
+    )
 
 
 def _lifecycle(case: Case) -> Daemon:
@@ -258,7 +260,12 @@ def _configure(case: Case) -> Played:
         backend(kind)
         where = daemon(kind, given["--config"], given.get("--drop-in-config", ""))
         files = {path: data for path, data in before.items() if "/bin/" not in path}
-        after = patched(where, files, Wanted(handlers=(handler,), default=default, release_default=not default, cdi="--cdi.enabled" in given), _dump(given, before))
+        after = patched(
+            where,
+            files,
+            Wanted(handlers=(handler,), default=default, release_default=not default, cdi="--cdi.enabled" in given),
+            _dump(given, before),
+        )
     except DriverforgeError as error:
         expected = case["expected"]["error_contains"]
         if expected:

@@ -87,7 +87,7 @@ class Backend(Protocol):
         """
 
     def undone(self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
-        """Three-way: `current` without the difference between `original` and `written`; the exact original where nobody changed it since."""
+        """Three-way: `current` without the difference of `original` and `written`; the exact original where nobody changed it since."""
 
     def stripped(self, daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
         """`files` without the handlers `names`, for a change that somebody else made and of which there is no journal."""
@@ -95,9 +95,7 @@ class Backend(Protocol):
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         """Handlers that the daemon sees, with their programs ('' where a handler names none)."""
 
-    def foreign(
-        self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
-    ) -> dict[Path, tuple[object, object]]:
+    def foreign(self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
         """Keys outside ours whose effective value differs, as (before, after)."""
 
     def activation(self, before: Mapping[str, object], after: Mapping[str, object]) -> Activation:

@@ -1,7 +1,8 @@
 """What the user asks for: options of the command line, else the environment variables of NVIDIA's toolkit container.
 
 An option names paths of the node. A variable names paths of the pod, as the operator sets them
-(RUNTIME_CONFIG=/runtime/config-dir/config.toml); they are translated by the mount tables. Source: the flags of nvidia-ctk-installer (docs/compatibility.md).
+(RUNTIME_CONFIG=/runtime/config-dir/config.toml); they are translated by the mount tables. Source: the flags of nvidia-ctk-installer
+(docs/compatibility.md).
 """
 
 from __future__ import annotations
