@@ -100,6 +100,8 @@ def _gpus(seen: View, driver: Driver, request: Request, nvml: MakeNvml) -> tuple
             details=[f"{gpus.INFORMATION} lists none, and there is no /dev/nvidiaN below {seen.roots.dev_seen}"],
             resolution="load the driver first, and name the folder above dev/ with --dev-root",
         )
+    if not any(gpu.uuid for gpu in found):
+        log.info("GPUs from /dev only; they have no UUID there", count=len(found))
     return found
 
 

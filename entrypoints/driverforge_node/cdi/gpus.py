@@ -72,7 +72,6 @@ def static_gpus(view: View) -> tuple[Gpu, ...]:
     if not found:
         nodes = (_GPU_NODE.fullmatch(name) for name in view.dev.list_dir("/dev"))
         found = [Gpu(index=0, minor=int(match[1])) for match in nodes if match and view.dev.device_number(f"/dev/{match[0]}")]
-        log.info("GPUs from /dev only; they have no UUID there", count=len(found))
     ordered = sorted(found, key=lambda gpu: (gpu.bus_id, gpu.minor))
     return tuple(_with_migs(view, gpu, index) for index, gpu in enumerate(ordered))
 

@@ -15,7 +15,7 @@ FOLDERS = ("/etc/cdi", "/var/run/cdi")  # a later folder beats an earlier one
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecFile:
-    """A file in a spec folder; `spec` is None where it is none, and `problems` says why."""
+    """A file in a spec folder; `spec` is None where it is none, and `problems` says why, as 'PATH[:LINE]: what'."""
 
     path: str
     folder: str
@@ -41,6 +41,6 @@ def load_file(files: Files, path: str, folder: str = "") -> SpecFile:
     try:
         return SpecFile(path=path, folder=folder, spec=document.read(files.read_text(path), path))
     except FileNotFoundError:
-        return SpecFile(path=path, folder=folder, spec=None, problems=("there is no such file",))
+        return SpecFile(path=path, folder=folder, spec=None, problems=(f"{path}: there is no such file",))
     except DriverforgeError as error:
-        return SpecFile(path=path, folder=folder, spec=None, problems=error.details or (error.brief,))
+        return SpecFile(path=path, folder=folder, spec=None, problems=error.details or (f"{path}: {error.brief}",))

@@ -49,7 +49,7 @@ def verify(host: Host, specs: Sequence[SpecFile]) -> tuple[Finding, ...]:
 def _file_findings(files: Files, file: SpecFile, majors: Mapping[str, int], loaded: str) -> Iterator[Finding]:
     if file.spec is None:
         for problem in file.problems:
-            where, _, what = problem.partition(": ") if problem.startswith(file.path) else (file.path, "", problem)
+            where, _, what = problem.partition(": ")
             yield Finding(path=where, text=what, advice="correct or remove it: runtimes skip it")
         return
     for problem in broken_rules(file.spec):

@@ -171,7 +171,7 @@ def list_devices(args: argparse.Namespace, host: Host) -> int:
         for name in file.names:
             print(f"{name}\t{file.path}")
         for problem in file.problems:
-            print(f"{file.path}: {problem}", file=sys.stderr)
+            print(problem, file=sys.stderr)
     return 0
 
 
