@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     parser.add_argument("action", choices=ACTIONS,
         help="'install' puts NVIDIA's programs onto the node, 'run' also configures CDI and the container runtime and stays, "
-        "'watch' only reports what others change, until it is stopped, "
+        "'watch' stays without installing or configuring anything, "
         "'gc' removes releases that nothing uses, 'status' shows what is there")  # fmt: skip
     parser.add_argument("--json", action="store_true", help="status: print JSON")
     for option in OPTIONS:

@@ -10,14 +10,14 @@ What = Literal[
     "config-rewritten", "config-edited", "drop-in-shadows", "handlers-not-in-force", "runtime-silent", "change-unfinished",
     "programs-missing", "spec-stale", "driver-reinstalled", "release-switched", "cannot-look",
 ]  # fmt: skip
-# what would put it right: another `runtime apply`, another CDI spec, or only a person
-Cure = Literal["apply", "cdi", "person"]
+# what would put it right: another `runtime apply`, another CDI spec, only a person; or it is news, and nothing is wrong with it
+Cure = Literal["apply", "cdi", "person", "none"]
 FileState = Literal["as written", "changed", "gone"]
 
 CURES: dict[What, Cure] = {
-    "config-rewritten": "apply", "config-edited": "person", "drop-in-shadows": "apply", "handlers-not-in-force": "apply",
+    "config-rewritten": "apply", "config-edited": "none", "drop-in-shadows": "apply", "handlers-not-in-force": "apply",
     "runtime-silent": "person", "change-unfinished": "apply", "programs-missing": "person", "spec-stale": "cdi",
-    "driver-reinstalled": "cdi", "release-switched": "person", "cannot-look": "person",
+    "driver-reinstalled": "none", "release-switched": "person", "cannot-look": "person",
 }  # fmt: skip
 
 
