@@ -12,11 +12,12 @@ from tempfile import TemporaryDirectory
 from driverforge_build import knowledge
 from driverforge_build.engine.ports import BuildJob, Engine
 from driverforge_build.engine.runner import CellReport, Told, build_all
-from driverforge_build.matrix import Cell
+from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.plan import Plan
 from driverforge_build.render.bake import local_reference, target_name
 from driverforge_build.render.context import Context
-from driverforge_build.render.generate import contexts_of, write_all
+from driverforge_build.render.generate import contexts_of, toolkit_contexts, write_all
+from driverforge_build.render.toolkit import split, toolkit_cells
 from driverforge_build.select import check_named
 from driverforge_build.verdict import State
 from driverforge_core.errors import TemporaryFailure, UsageError
@@ -34,6 +35,7 @@ class BuildRequest:
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     bases: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)  # architecture -> folder with NVIDIA's files for a toolkit image
     mirrors: Mapping[str, str] = field(default_factory=dict)
     registry: str | None = None
     vcs_ref: str = ""
@@ -46,7 +48,10 @@ class BuildRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be done: the plan of all selected cells, the contexts of those that are to be built, and whose mirrors serve them."""
+    """What is to be done: the plan of all selected cells, the contexts of what is to be built, and whose mirrors serve them.
+
+    A toolkit image has no verdict: it is a context without a row in the plan.
+    """
 
     plan: Plan
     contexts: tuple[Context, ...]
@@ -58,23 +63,26 @@ def prepare(request: BuildRequest) -> Prepared:
     known = knowledge.read(
         request.matrix, request.lock, bases=request.bases, registry=request.registry, select=request.select, skip=request.skip
     )
-    cells = known.cells(request.select, request.skip)
-    oses = {cell.os.id for cell in cells}
+    toolkits, drivers = split(request.select)
+    cells = () if toolkits and not drivers else known.cells(drivers, request.skip)
+    wanted = toolkit_cells(known.matrix, select=toolkits, skip=request.skip)
+    oses = {cell.os.id for cell in cells} | {cell.row.system for cell in wanted}
     check_named("--base", request.bases, oses)
     check_named("--mirror", request.mirrors, oses)
     plan = known.plan(cells)
     due = plan.to_build()
     check_mirrors(request.mirrors, due)
+    given = toolkit_contexts(wanted, known.matrix, known.lock, artifacts=request.artifacts, bases=request.bases, lock_path=request.lock)
     return Prepared(
         plan=plan,
-        contexts=contexts_of(due, known.lock, bases=request.bases, lock_path=request.lock),
-        mirrors={**row_mirrors(due), **request.mirrors},
+        contexts=(*contexts_of(due, known.lock, bases=request.bases, lock_path=request.lock), *given),
+        mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in oses), **request.mirrors},
     )
 
 
-def row_mirrors(cells: Iterable[Cell]) -> dict[str, str]:
+def row_mirrors(rows: Iterable[OsRow]) -> dict[str, str]:
     """The mirrors that the matrix names, for the OSes whose builds can use one."""
-    return {cell.os.id: cell.os.mirror for cell in cells if cell.os.mirror and cell.os.package_manager == "apt"}
+    return {row.id: row.mirror for row in rows if row.mirror and row.package_manager == "apt"}
 
 
 def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:

@@ -81,6 +81,17 @@ def mirror_option(function: F) -> F:
     )(function)
 
 
+def artifacts_option(function: F) -> F:
+    return click.option(
+        "--toolkit-artifacts",
+        "artifacts",
+        multiple=True,
+        metavar="ARCH=DIR",
+        callback=pairs("ARCH=DIR"),
+        help="NVIDIA's files for the image toolkit-*-ARCH: a folder with deb/ and rpm/, as /artifacts of NVIDIA's own image.",
+    )(function)
+
+
 def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """A click callback: an address with a scheme is what people paste first."""
     if value is not None and "://" in value:

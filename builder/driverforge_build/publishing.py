@@ -13,7 +13,6 @@ from driverforge_build.published import INPUTS
 from driverforge_build.render.bake import immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import Context
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, UsageError
-from driverforge_core.tags import jit_tag, precompiled_tag
 from driverforge_oci.client import OCI_INDEX, Descriptor, Manifest, RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
@@ -34,12 +33,8 @@ class PushReport:
 
 
 def alias_tag_of(context: Context) -> str:
-    """The tag that NVIDIA's operator asks for: <driver>-<os>, or with modules <branch>-<kernel>-<os>, on RHEL <driver>-<kernel>-<os>."""
-    facts = context.image.facts
-    if not facts.kernels:
-        return str(jit_tag(facts.driver, facts.os))
-    version = facts.driver if context.image.family == "rhel" else facts.driver.branch
-    return str(precompiled_tag(version, facts.kernels[0], facts.os))
+    """The moving tag: the one that NVIDIA's operator asks for."""
+    return context.image.alias_tag
 
 
 def push_all(
@@ -71,7 +66,7 @@ def push_image(context: Context, registry: str, engine: Engine, client: Registry
 
     Raises UsageError (not built), InputError (the immutable tag is taken by other content), TemporaryFailure (the registry does not say).
     """
-    repository = Reference.parse(repository_of(registry))
+    repository = Reference.parse(repository_of(registry, context.image.repository))
     remote = repository.with_tag(immutable_tag_of(context))
     platform = f"linux/{context.image.arch}"
     sent = not _is_there(client, remote, context, platform)

@@ -16,7 +16,8 @@ from driverforge_build import lock as locks
 from driverforge_build import resources
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.render.context import Context, Entry, context_of, modification_time, write_context
+from driverforge_build.render.context import Context, context_of, modification_time, write_context
+from driverforge_build.render.entry import Entry
 from driverforge_build.render.library import OWN, THIRD_PARTY, library_files
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import StorageFailed

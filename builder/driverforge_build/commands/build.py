@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.artifacts_option
 @options.mirror_option
 @options.registry_option
 @options.cache_option
@@ -47,7 +48,7 @@ def command(
     mirrors: dict[str, str],
     **asked: Any,
 ) -> int:
-    """Build the images of the selected cells that have the verdict `build`.
+    """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the container toolkit's.
 
     With --registry, images that it has already, made from the same inputs, are left out. Images stay in the engine; `driverforge push`
     publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build and kept out of the image.
@@ -81,21 +82,19 @@ def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) 
     inputs = {context.image.id: context.inputs for context in prepared.contexts}
     built = {report.cell: report.document() for report in reports}
     planned = {context.image.id: {"reference": local_reference(context)} for context in prepared.contexts}
-    return {
-        "schema": 1,
-        "engine": engine,
-        "cells": [
-            {
-                "cell": row.key,
-                "verdict": row.verdict.state.value,
-                "reason": row.verdict.reason,
-                "inputs": inputs.get(row.key),
-                **planned.get(row.key, {}),
-                **built.get(row.key, {}),
-            }
-            for row in prepared.plan.rows
-        ],
-    }
+    verdicts = {row.key: (row.verdict.state.value, row.verdict.reason) for row in prepared.plan.rows}
+    cells = [
+        {
+            "cell": key,
+            "verdict": verdicts[key][0] if key in verdicts else "build",
+            "reason": verdicts[key][1] if key in verdicts else "",
+            "inputs": inputs.get(key),
+            **planned.get(key, {}),
+            **built.get(key, {}),
+        }
+        for key in dict.fromkeys((*verdicts, *inputs))
+    ]
+    return {"schema": 1, "engine": engine, "cells": cells}
 
 
 def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bool) -> None:
@@ -103,7 +102,7 @@ def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bo
     from driverforge_build.render.bake import local_reference
 
     if plan_only or not reports:
-        for line in (*table(prepared.plan), "", *summary(prepared.plan)):
+        for line in (*table(prepared.plan), "", *summary(prepared.plan)) if prepared.plan.rows else ():
             click.echo(line)
         for context in prepared.contexts:
             click.echo(f"would build {local_reference(context)}")

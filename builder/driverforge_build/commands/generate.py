@@ -15,6 +15,7 @@ from driverforge_build import options
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.artifacts_option
 @options.vcs_option
 @click.option(
     "--output",
@@ -32,6 +33,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    artifacts: dict[str, str],
     vcs_ref: str,
     output: Path,
     plan_only: bool,
@@ -39,20 +41,26 @@ def command(
 ) -> int:
     """Write DIR/<cell>/ with a Dockerfile and all it needs, and one DIR/docker-bake.json.
 
-    Without --select: every cell of the operating systems that the lock knows. To build: cd DIR && docker buildx bake.
+    Without --select: every cell of the operating systems that the lock knows. `--select 'toolkit-*'` is the container toolkit's image,
+    which needs --toolkit-artifacts. To build: cd DIR && docker buildx bake.
     """
     from driverforge_build import lock as locks
     from driverforge_build.matrix import load_matrix
     from driverforge_build.plan import all_cells
     from driverforge_build.render.bake import target_name
-    from driverforge_build.render.generate import BAKE_FILE, contexts_of, renderable, write_all
+    from driverforge_build.render.generate import BAKE_FILE, contexts_of, renderable, toolkit_contexts, write_all
+    from driverforge_build.render.toolkit import split, toolkit_cells
     from driverforge_build.select import check_named
     from driverforge_build.select import select as select_cells
 
     matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=select, skip=skip)
-    cells = renderable(select_cells(all_cells(matrix, lock), select=select, skip=skip), lock, named=bool(select))
-    check_named("--base", bases, {cell.os.id for cell in cells})
+    toolkits, drivers = split(select)
+    found = () if toolkits and not drivers else select_cells(all_cells(matrix, lock), select=drivers, skip=skip)
+    cells = renderable(found, lock, named=bool(drivers))
+    wanted = toolkit_cells(matrix, select=toolkits, skip=skip)
+    check_named("--base", bases, {cell.os.id for cell in cells} | {cell.row.system for cell in wanted})
     contexts = contexts_of(cells, lock, bases=bases, lock_path=lock_path)
+    contexts += toolkit_contexts(wanted, matrix, lock, artifacts=artifacts, bases=bases, lock_path=lock_path)
     if not plan_only:
         write_all(contexts, output, vcs_ref=vcs_ref)
     if as_json:

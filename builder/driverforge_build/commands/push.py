@@ -17,6 +17,7 @@ from driverforge_build import options
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.artifacts_option
 @click.option(
     "--registry",
     required=True,
@@ -34,6 +35,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    artifacts: dict[str, str],
     registry: str,
     plan_only: bool,
     keep_going: bool,
@@ -54,7 +56,9 @@ def command(
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    prepared = prepare(BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases))
+    prepared = prepare(
+        BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases, artifacts=artifacts)
+    )
     contexts = prepared.contexts
     for row in prepared.plan.rows:
         if row.key in select and row.verdict.state.value in {"blocked", "unknown"}:
@@ -63,10 +67,14 @@ def command(
     if plan_only:
         named = {context.image.id: (immutable_tag_of(context), alias_tag_of(context)) for context in contexts}
         if as_json:
-            click.echo(json.dumps({"schema": 1, "repository": repository_of(registry), "tags": named}, indent=1))
+            repositories = {context.image.id: repository_of(registry, context.image.repository) for context in contexts}
+            click.echo(
+                json.dumps({"schema": 1, "repository": repository_of(registry), "repositories": repositories, "tags": named}, indent=1)
+            )
         else:
-            for cell, (tag, alias) in named.items():
-                click.echo(f"{cell}: {repository_of(registry)}:{tag}, alias {alias}")
+            for context in contexts:
+                tag, alias = named[context.image.id]
+                click.echo(f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias {alias}")
         return impossible
     engine = Buildx()
     engine.check()

@@ -6,7 +6,7 @@
 
 from driverforge_build.matrix.expand import Cell, flavour_of, jit_cells, kernel_cells
 from driverforge_build.matrix.load import Matrix, load_matrix
-from driverforge_build.matrix.model import DriverRow, KernelLine, OsRow, Probe, Repository
+from driverforge_build.matrix.model import DriverRow, KernelLine, OsRow, Probe, Repository, Toolkit
 
 __all__ = [
     "Cell",
@@ -16,6 +16,7 @@ __all__ = [
     "OsRow",
     "Probe",
     "Repository",
+    "Toolkit",
     "flavour_of",
     "jit_cells",
     "kernel_cells",

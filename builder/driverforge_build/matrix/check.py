@@ -19,6 +19,7 @@ from driverforge_build.matrix.model import (
     Probe,
     Row,
     Section,
+    Toolkit,
     is_branch,
 )
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
@@ -83,6 +84,9 @@ def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> lis
                 _exclusion(row, names, say)
             elif isinstance(row, Probe):
                 _probe(row, say)
+            elif isinstance(row, Toolkit):
+                if row.system not in names.systems:
+                    say("system", f"no row {row.system!r} in `systems`{near(row.system, names.systems)}")
             elif isinstance(row, OsRow):
                 _system(row, node, _Branches(names, branches), problems)
     return problems

@@ -15,7 +15,7 @@ from driverforge_build import resources
 from driverforge_build.matrix import check
 from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import merge_rows, near, resolve_like, row_id
-from driverforge_build.matrix.model import MODELS, Branch, Exclusion, Gpu, Keep, NvSwitch, OsRow, Probe, Section
+from driverforge_build.matrix.model import MODELS, Branch, Exclusion, Gpu, Keep, NvSwitch, OsRow, Probe, Section, Toolkit
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
 from driverforge_build.matrix.validate import kind_of, validated
 from driverforge_core.errors import InputError
@@ -35,6 +35,7 @@ class Matrix:
     nvswitches: tuple[NvSwitch, ...]
     exclusions: tuple[Exclusion, ...]
     probes: tuple[Probe, ...]
+    toolkits: tuple[Toolkit, ...]
     origins: Mapping[str, str]
 
     def row(self, os_key: str) -> OsRow | None:
@@ -231,5 +232,6 @@ def _matrix(path: Path, parsed: check.Parsed, nodes: dict[Section, Listing]) -> 
         nvswitches=of(Section.NVSWITCHES, NvSwitch),
         exclusions=of(Section.EXCLUSIONS, Exclusion),
         probes=of(Section.PROBES, Probe),
+        toolkits=of(Section.TOOLKITS, Toolkit),
         origins=origins,
     )

@@ -343,6 +343,17 @@ class OsRow(Row):
         return next((row for row in self.drivers if row.id == driver_id), None)
 
 
+class Toolkit(Row):
+    """A release of NVIDIA's container toolkit. Its image is the same for every node; NVIDIA's files are given to the build."""
+
+    id: Series = Field(description="Version of NVIDIA's programs, e.g. 1.20.1.")
+    system: OsKey = Field(description="Operating system inside the image (an id of `systems`); its Python is 3.11 or newer.")
+    archs: Archs
+    sha256: dict[Arch, Sha256] = Field(
+        default_factory=dict, description="Pins of the folders with NVIDIA's files; `driverforge generate` says what to write."
+    )
+
+
 class Keep(Row):
     """Which rows of the built-in catalogue a site keeps, as globs over their ids."""
 
@@ -359,6 +370,7 @@ class Section(Enum):
     SYSTEMS = "systems"
     EXCLUSIONS = "exclusions"
     PROBES = "probes"
+    TOOLKITS = "toolkits"
 
 
 MODELS: dict[Section, type[Row]] = {
@@ -368,4 +380,5 @@ MODELS: dict[Section, type[Row]] = {
     Section.SYSTEMS: OsRow,
     Section.EXCLUSIONS: Exclusion,
     Section.PROBES: Probe,
+    Section.TOOLKITS: Toolkit,
 }

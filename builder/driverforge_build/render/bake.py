@@ -29,7 +29,7 @@ def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "", network: st
     """
     targets: dict[str, Any] = {}
     for context in contexts:
-        for stage in _linked_stages(context):
+        for stage in context.image.stages:
             targets.setdefault(_stage_name(context, stage), _shared_target(context, stage))
         targets[target_name(context.image.id)] = _target(context, vcs_ref)
     if network:
@@ -42,27 +42,19 @@ def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "", network: str = 
     return json.dumps(bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False) + "\n"
 
 
-def repository_of(registry: str) -> str:
-    """The repository at a registry that a user names: `registry` is the operator's `driver.repository`, `driver` its `driver.image`."""
-    return f"{registry.rstrip('/')}/driver"
+def repository_of(registry: str, name: str = "driver") -> str:
+    """The repository at a registry that a user names: `registry` is the operator's `driver.repository`, `name` its `driver.image`."""
+    return f"{registry.rstrip('/')}/{name}"
 
 
 def local_reference(context: Context) -> str:
     """The name and immutable tag that the engine gives the image."""
-    return f"{repository_of(LOCAL_REGISTRY)}:{immutable_tag_of(context)}"
+    return f"{repository_of(LOCAL_REGISTRY, context.image.repository)}:{immutable_tag_of(context)}"
 
 
 def immutable_tag_of(context: Context) -> str:
-    """535.261.03-6.1.0-50-cloud-amd64-debian12-r3f2a9c01b7de: written once, ever."""
-    from driverforge_core.tags import immutable_tag
-
-    facts = context.image.facts
-    return str(immutable_tag(facts.driver, facts.os, revision=context.revision, kernel=facts.kernels[0] if facts.kernels else None))
-
-
-def _linked_stages(context: Context) -> tuple[str, ...]:
-    """Stages of a context's Dockerfile that come from a target of their own."""
-    return ("userspace", "jit") if context.image.kernel and not context.image.vendor_modules else ("userspace",)
+    """The tag that is written once, ever; its revision is made from all that went in."""
+    return context.image.immutable_tag(context.revision)
 
 
 def _stage_name(context: Context, stage: str) -> str:
@@ -83,7 +75,7 @@ def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
     labels = {"io.driverforge.inputs": context.inputs}
     if vcs_ref:
         labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
-    return {**_common(context), **_links(context, *_linked_stages(context)), "labels": labels, "tags": [local_reference(context)]}
+    return {**_common(context), **_links(context, *context.image.stages), "labels": labels, "tags": [local_reference(context)]}
 
 
 def _common(context: Context) -> dict[str, Any]:

@@ -10,17 +10,13 @@ from pathlib import Path
 
 from driverforge_build.lock import LockedPackage
 from driverforge_build.render import templates
+from driverforge_build.render.entry import Entry
 from driverforge_build.render.library import library_files
 from driverforge_build.render.spec import ImageSpec
+from driverforge_build.render.toolkit import ToolkitSpec
 from driverforge_core.errors import StorageFailed
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """A file of a context."""
-
-    content: bytes
-    executable: bool = False
+AnyImage = ImageSpec | ToolkitSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +26,7 @@ class Context:
     `inputs` is the sha256 over it all: two images with the same value were made from the same things.
     """
 
-    image: ImageSpec
+    image: AnyImage
     entries: Mapping[str, Entry]
 
     @property
@@ -38,6 +34,8 @@ class Context:
         digest = hashlib.sha256(f"platform=linux/{self.image.arch}\nepoch={self.image.epoch}\n".encode())
         for path, entry in sorted(self.entries.items()):
             digest.update(f"{path}\0{int(entry.executable)}\0{len(entry.content)}\0".encode() + entry.content)
+            if entry.link:
+                digest.update(f"link={entry.link}\n".encode())
         return digest.hexdigest()
 
     @property
@@ -46,23 +44,32 @@ class Context:
         return self.inputs[:12]
 
 
-def context_of(image: ImageSpec, folder: Path) -> Context:
+def context_of(image: AnyImage, folder: Path) -> Context:
     """The context of an image, from the templates and scripts in `folder`."""
     scripts = [f"{image.family}/manager", *(f"scripts/{name}" for name in _scripts(image))]
     entries = {
         "Dockerfile": Entry(content=templates.dockerfile(image, folder).encode()),
-        "image.jit.json": Entry(content=image.jit_facts.to_json().encode()),
-        **({"image.precompiled.json": Entry(content=image.facts.to_json().encode())} if image.kernel else {}),
+        **_own(image),
         **{f"pins/{name}": Entry(content=pin_list(packages).encode()) for name, packages in image.pins.items()},
         **{f"scripts/{Path(name).name}": Entry(content=(folder / name).read_bytes(), executable=True) for name in scripts},
-        **{f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True) for name in templates.PROGRAMS},
+        **{f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True) for name in image.programs},
         **{f"lib/{name}": Entry(content=content) for name, content in library_files().items()},
     }
     return Context(image=image, entries=dict(sorted(entries.items())))
 
 
-def _scripts(image: ImageSpec) -> tuple[str, ...]:
+def _own(image: AnyImage) -> dict[str, Entry]:
+    """What only images of one kind have: what a driver image says of itself, NVIDIA's files of a toolkit image."""
+    if isinstance(image, ToolkitSpec):
+        return {f"artifacts/{name}": entry for name, entry in image.artifacts.items()}
+    facts = {"image.jit.json": image.jit_facts, **({"image.precompiled.json": image.facts} if image.kernel else {})}
+    return {name: Entry(content=value.to_json().encode()) for name, value in facts.items()}
+
+
+def _scripts(image: AnyImage) -> tuple[str, ...]:
     """The scripts that an image's Dockerfile calls; another one's change leaves its inputs alone."""
+    if isinstance(image, ToolkitSpec):
+        return ("fetch-pinned",)
     firmware = ("place-firmware",) if image.firmware_tree else ()
     if image.vendor_modules:
         return ("fetch-pinned", "place-modules", *firmware)
@@ -114,6 +121,12 @@ def modification_time(entry: Entry, epoch: int) -> int:
 
 
 def _write(path: Path, entry: Entry, epoch: int) -> None:
+    if entry.link:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not (path.is_symlink() and str(path.readlink()) == entry.link):
+            path.unlink(missing_ok=True)
+            path.symlink_to(entry.link)
+        return
     mode = 0o755 if entry.executable else 0o644
     if not (path.is_file() and path.read_bytes() == entry.content):
         path.parent.mkdir(parents=True, exist_ok=True)

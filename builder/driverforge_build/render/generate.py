@@ -7,10 +7,11 @@ from pathlib import Path
 
 from driverforge_build import resources
 from driverforge_build.lock import Lock
-from driverforge_build.matrix import Cell
+from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.render.bake import bake_text
 from driverforge_build.render.context import Context, context_of, write_context
 from driverforge_build.render.spec import image_specs
+from driverforge_build.render.toolkit import ToolkitCell, toolkit_specs
 from driverforge_core.errors import StorageFailed
 
 BAKE_FILE = "docker-bake.json"
@@ -25,6 +26,15 @@ def contexts_of(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str], 
     """The contexts of cells. Raises InputError where a download has no pin."""
     folder = resources.templates()
     return tuple(context_of(image, folder) for image in image_specs(cells, lock, bases=bases, lock_path=str(lock_path)))
+
+
+def toolkit_contexts(
+    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, artifacts: Mapping[str, str], bases: Mapping[str, str], lock_path: Path
+) -> tuple[Context, ...]:
+    """The contexts of toolkit images. Raises InputError where NVIDIA's files, or a pin, are missing."""
+    folder = resources.templates()
+    specs = toolkit_specs(cells, matrix, lock, artifacts=artifacts, bases=bases, lock_path=str(lock_path))
+    return tuple(context_of(image, folder) for image in specs)
 
 
 def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "", network: str = "") -> Path:

@@ -13,6 +13,7 @@ from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
+from driverforge_core.tags import immutable_tag, jit_tag, precompiled_tag
 
 Roles = Mapping[str, tuple[LockedPackage, ...]]
 """Role in the lock -> packages."""
@@ -75,6 +76,40 @@ class ImageSpec:
     def shared_id(self) -> str:
         """What cells whose images share user space and tool chain have in common: 'debian12-amd64-535.261.03'."""
         return f"{self.os}-{self.arch}-{self.driver}"
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Stages of the Dockerfile that images of one `shared_id` share."""
+        return ("userspace", "jit") if self.kernel and not self.vendor_modules else ("userspace",)
+
+    @property
+    def template(self) -> str:
+        return f"{self.family}/Dockerfile.j2"
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Launchers on the image's PATH: ours, and the name that NVIDIA's operator calls."""
+        return ("driverctl", "nvidia-driver")
+
+    @property
+    def repository(self) -> str:
+        """The last part of the image's name, as the operator's `driver.image`."""
+        return "driver"
+
+    def immutable_tag(self, revision: str) -> str:
+        """535.261.03-6.1.0-50-cloud-amd64-debian12-r3f2a9c01b7de: written once, ever."""
+        return str(
+            immutable_tag(self.facts.driver, self.facts.os, revision=revision, kernel=self.facts.kernels[0] if self.kernel else None)
+        )
+
+    @property
+    def alias_tag(self) -> str:
+        """The tag that the operator asks for: <driver>-<os>, or with modules <branch>-<kernel>-<os>, on RHEL <driver>-<kernel>-<os>."""
+        facts = self.facts
+        if not facts.kernels:
+            return str(jit_tag(facts.driver, facts.os))
+        version = facts.driver if self.family == "rhel" else facts.driver.branch
+        return str(precompiled_tag(version, facts.kernels[0], facts.os))
 
 
 def image_specs(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str] | None = None, lock_path: str = "") -> tuple[ImageSpec, ...]:
@@ -191,7 +226,7 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
         labels=_labels(cell, base),
         jit_facts=jit_facts,
         facts=facts,
-        epoch=_epoch(target),
+        epoch=epoch_of(target),
     )
 
 
@@ -208,8 +243,8 @@ def _sources(cell: Cell) -> tuple[Source, ...]:
 def _pins(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, tuple[LockedPackage, ...]]:
     """Lists by the name of their file. Interpreter and tools go with the user space: one list, one RUN, one layer."""
     pins = {
-        "userspace": _unique((*roles.get("tools", ()), *roles.get("userspace", ()))),
-        "toolchain": _unique(roles.get("toolchain", ())),
+        "userspace": unique_packages((*roles.get("tools", ()), *roles.get("userspace", ()))),
+        "toolchain": unique_packages(roles.get("toolchain", ())),
     }
     if cell.driver.payload == "packages":
         pins["firmware"] = roles.get("firmware", ())
@@ -222,7 +257,7 @@ def _pins(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, tu
     return {name: packages for name, packages in pins.items() if packages}
 
 
-def _unique(packages: Iterable[LockedPackage]) -> tuple[LockedPackage, ...]:
+def unique_packages(packages: Iterable[LockedPackage]) -> tuple[LockedPackage, ...]:
     by_key = {package.key: package for package in packages}
     return tuple(by_key[key] for key in sorted(by_key))
 
@@ -241,7 +276,7 @@ def _facts(cell: Cell, sources: tuple[Source, ...]) -> ImageFacts:
     )
 
 
-def _epoch(target: TargetLock) -> int:
+def epoch_of(target: TargetLock) -> int:
     dates = [int(datetime.fromisoformat(repository.date).timestamp()) for repository in target.repositories if repository.date]
     return max([EARLIEST_EPOCH, *dates])
 

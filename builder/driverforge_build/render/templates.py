@@ -6,13 +6,10 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driverforge_build.render.spec import ImageSpec
-
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-PROGRAMS = ("driverctl", "nvidia-driver")
-"""Launchers on the image's PATH: ours, and the name that NVIDIA's operator calls."""
+    from driverforge_build.render.context import AnyImage
 
 
 @cache
@@ -27,11 +24,11 @@ def _environment(folder: Path) -> Environment:
     )
 
 
-def dockerfile(image: ImageSpec, folder: Path) -> str:
+def dockerfile(image: AnyImage, folder: Path) -> str:
     """The Dockerfile of an image, from the templates in `folder`."""
-    return _environment(folder).get_template(f"{image.family}/Dockerfile.j2").render(image=image).rstrip("\n") + "\n"
+    return _environment(folder).get_template(image.template).render(image=image).rstrip("\n") + "\n"
 
 
-def launcher(image: ImageSpec, program: str, folder: Path) -> str:
-    """The sh script that starts one of PROGRAMS on the image's own interpreter."""
+def launcher(image: AnyImage, program: str, folder: Path) -> str:
+    """The sh script that starts one of its programs on the image's own interpreter."""
     return _environment(folder).get_template("bin/launcher.j2").render(image=image, program=program)

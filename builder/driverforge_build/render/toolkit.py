@@ -1,0 +1,182 @@
+"""The image of NVIDIA's container toolkit: one for the nodes of every operating system, with NVIDIA's files from a folder of the user's.
+
+The folder is /artifacts of NVIDIA's own image, or made by unpacking NVIDIA's packages: `deb/usr/bin/nvidia-ctk`, `rpm/usr/…`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from driverforge_build.lock import Lock, LockedPackage, TargetLock
+from driverforge_build.matrix import Matrix, OsRow, Toolkit
+from driverforge_build.matrix.model import Arch
+from driverforge_build.render.entry import Entry
+from driverforge_build.render.spec import epoch_of, unique_packages
+from driverforge_build.select import select as select_cells
+from driverforge_core.errors import InputError
+
+PREFIX = "toolkit"
+KINDS = ("deb", "rpm")
+PROGRAM = "usr/bin/nvidia-ctk"  # what a folder with NVIDIA's files has
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolkitCell:
+    """A release for an architecture; `key` is what --select is compared with: 'toolkit-1.20.1-amd64'."""
+
+    row: Toolkit
+    arch: Arch
+
+    @property
+    def key(self) -> str:
+        return f"{PREFIX}-{self.row.id}-{self.arch}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolkitSpec:
+    """One image; the counterpart of ImageSpec. `artifacts` maps paths below /artifacts to files."""
+
+    id: str
+    os: str
+    arch: str
+    family: str
+    base: str
+    python: str
+    version: str
+    pins: Mapping[str, tuple[LockedPackage, ...]]
+    artifacts: Mapping[str, Entry] = field(repr=False)
+    epoch: int
+    stages: tuple[str, ...] = ()
+    template: str = "toolkit/Dockerfile.j2"
+    programs: tuple[str, ...] = ("driverctl", "nvidia-toolkit")
+    repository: str = "container-toolkit"
+
+    @property
+    def shared_id(self) -> str:
+        return self.id
+
+    @property
+    def title(self) -> str:
+        return f"NVIDIA container toolkit {self.version} for every operating system ({self.arch})"
+
+    def immutable_tag(self, revision: str) -> str:
+        return f"v{self.version}-r{revision}"
+
+    @property
+    def alias_tag(self) -> str:
+        """The tag that NVIDIA's images have."""
+        return f"v{self.version}"
+
+    @property
+    def labels(self) -> tuple[tuple[str, str], ...]:
+        return (
+            ("name", "NVIDIA Container Toolkit"),
+            ("vendor", "driverforge"),
+            ("version", self.version),
+            ("release", "N/A"),
+            ("summary", self.title),
+            ("description", self.title),
+            ("io.driverforge.cell", self.id),
+            ("org.opencontainers.image.title", "NVIDIA Container Toolkit"),
+            ("org.opencontainers.image.description", self.title),
+            ("org.opencontainers.image.vendor", "driverforge"),
+            ("org.opencontainers.image.version", self.version),
+            ("org.opencontainers.image.base.name", self.base),
+        )
+
+
+def split(select: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Globs for toolkit images, which begin with 'toolkit', and those for driver images."""
+    return tuple(glob for glob in select if glob.startswith(PREFIX)), tuple(glob for glob in select if not glob.startswith(PREFIX))
+
+
+def toolkit_cells(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str] = ()) -> tuple[ToolkitCell, ...]:
+    """The toolkit images that were asked for; without a glob of theirs none. Raises UsageError where a glob matches none."""
+    if not select:
+        return ()
+    return select_cells([ToolkitCell(row=row, arch=arch) for row in matrix.toolkits for arch in row.archs], select=select, skip=skip)
+
+
+def toolkit_specs(
+    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, artifacts: Mapping[str, str], bases: Mapping[str, str], lock_path: str = ""
+) -> tuple[ToolkitSpec, ...]:
+    """The images of `cells`; `artifacts` maps architectures to folders. Raises InputError with everything that is missing or not pinned."""
+    specs, problems, steps = [], [], []
+    for cell in cells:
+        row, target = matrix.row(cell.row.system), lock.target(cell.row.system, cell.arch)
+        if target is None or row is None:
+            problems.append(f"{cell.key}: the lock does not know {cell.row.system}-{cell.arch}, which has Python for it")
+            steps.append(f"driverforge lock --select '{cell.row.system}-{cell.arch}-*'" + (f" --lock {lock_path}" if lock_path else ""))
+        files, problem, step = _artifacts(cell, artifacts.get(cell.arch, ""))
+        if problem:
+            problems.append(f"{cell.key}: {problem}")
+            steps.append(step)
+        if target and row and not problem:
+            specs.append(_spec(cell, row, target, files, bases))
+    if problems:
+        raise InputError("toolkit images cannot be made; nothing was written", details=problems, resolution="; ".join(dict.fromkeys(steps)))
+    return tuple(specs)
+
+
+def _artifacts(cell: ToolkitCell, folder: str) -> tuple[dict[str, Entry], str, str]:
+    """NVIDIA's files, or what is wrong with them and what to do."""
+    if not folder:
+        return (
+            {},
+            "NVIDIA's files are not part of driverforge",
+            f"--toolkit-artifacts {cell.arch}=DIR (docs/toolkit.md says how to get them)",
+        )
+    if not any(Path(folder, kind, PROGRAM).is_file() for kind in KINDS):
+        return (
+            {},
+            f"{folder} has neither deb/{PROGRAM} nor rpm/{PROGRAM}",
+            "name the folder that has deb/ and rpm/, as docs/toolkit.md makes it",
+        )
+    files = read_tree(Path(folder))
+    found, pinned = digest(files), cell.row.sha256.get(cell.arch, "")
+    if found == pinned:
+        return files, "", ""
+    said = f"{folder} has sha256 {found}, the matrix " + (f"says {pinned}" if pinned else "has no pin")
+    row = f'toolkits: [{{id: "{cell.row.id}", sha256: {{{cell.arch}: {found}}}}}]'
+    return {}, said, f"if these are NVIDIA's files, write into your matrix: {row}"
+
+
+def read_tree(folder: Path) -> dict[str, Entry]:
+    """Files and links of deb/ and rpm/ below a folder, by their path in it."""
+    found = {}
+    for path in sorted(path for kind in KINDS for path in (folder / kind).rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            found[name] = Entry(link=str(path.readlink()))
+        elif path.is_file():
+            found[name] = Entry(content=path.read_bytes(), executable=os.access(path, os.X_OK))
+    return found
+
+
+def digest(files: Mapping[str, Entry]) -> str:
+    """sha256 over names, contents, executable bits and links: what a matrix pins."""
+    total = hashlib.sha256()
+    for name, entry in sorted(files.items()):
+        content = hashlib.sha256(entry.content).hexdigest()
+        total.update(f"{name}\0{int(entry.executable)}\0{entry.link}\0{content}\n".encode())
+    return total.hexdigest()
+
+
+def _spec(cell: ToolkitCell, row: OsRow, target: TargetLock, files: Mapping[str, Entry], bases: Mapping[str, str]) -> ToolkitSpec:
+    roles = next(iter(target.drivers.values()), {})  # the tools are the same for every driver
+    return ToolkitSpec(
+        id=cell.key,
+        os=row.id,
+        arch=cell.arch,
+        family=row.family,
+        base=bases.get(row.id, row.base),
+        python=row.python.executable,
+        version=cell.row.id,
+        pins={"userspace": unique_packages(roles.get("tools", ()))},
+        artifacts=files,
+        epoch=epoch_of(target),
+    )

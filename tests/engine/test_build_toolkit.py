@@ -1,0 +1,87 @@
+"""The toolkit's image, built by `driverforge` on a real engine and run. NVIDIA's Go programs are real; libnvidia-container is not there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import lock as locks
+from driverforge_build.matrix import load_matrix
+from driverforge_build.render.toolkit import digest, read_tree
+from support import gotools
+from support.builderbench import BuilderBench, real_lock
+from support.engine import Engine
+from support.skipping import provided
+
+(ROW,) = load_matrix().toolkits
+CELL = f"toolkit-{ROW.id}-amd64"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    bench: BuilderBench
+    reference: str
+
+    def run(self, script: str) -> str:
+        return self.bench.in_image(self.reference, script)
+
+
+@pytest.fixture(scope="module")
+def built(engine: Engine, bookworm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    folder = tmp_path_factory.mktemp("toolkit")
+    artifacts = provided(lambda: gotools.artifacts(folder / "artifacts/deb")).parent
+    site = folder / "site.yaml"
+    pin = digest(read_tree(artifacts))
+    site.write_text(f'extends: builtin\ntoolkits: [{{id: "{ROW.id}", sha256: {{amd64: {pin}}}}}]\n')
+    bench = BuilderBench(engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", matrix=site)
+    bench.lock.write_text(locks.dump(real_lock()))
+    done = bench.driverforge("build", "--select", CELL, "--toolkit-artifacts", f"amd64={artifacts}", "--network", "host", "--json")
+    (cell,) = json.loads(done.stdout)["cells"]
+    assert (cell["cell"], cell["result"]) == (CELL, "built")
+    yield Built(bench=bench, reference=cell["reference"])
+    bench.forget(cell["reference"])
+
+
+def test_its_configuration_is_that_of_nvidias_image(built: Built) -> None:
+    (image,) = json.loads(built.bench.engine.docker("image", "inspect", built.reference).stdout)
+    environment = dict(entry.split("=", 1) for entry in image["Config"]["Env"])
+    assert image["Config"]["Entrypoint"] == ["nvidia-toolkit"]
+    assert environment["NVIDIA_VISIBLE_DEVICES"] == "void"
+    assert environment["NVIDIA_DISABLE_REQUIRE"] == "true"
+    assert image["Config"]["Labels"]["version"] == ROW.id
+
+
+def test_a_container_of_it_installs_nvidias_programs_and_they_read_our_config_toml(built: Built) -> None:
+    told = built.run(
+        "NO_DAEMON=true NO_RUNTIME_CONFIG=true nvidia-toolkit 2>/dev/null; cd /usr/local/nvidia/toolkit; ./nvidia-ctk --version;"
+        "NVIDIA_CTK_CONFIG_FILE_PATH=$PWD/.config/nvidia-container-runtime/config.toml ./nvidia-ctk config; ./nvidia-cdi-hook --version"
+    )
+    assert f"version {ROW.id}" in told
+    assert 'path = "/usr/local/nvidia/toolkit/nvidia-container-cli"' in told
+
+
+def test_a_second_start_writes_nothing_and_status_shows_it(built: Built) -> None:
+    told = built.run(
+        "driverctl toolkit install; driverctl toolkit install; driverctl toolkit gc; driverctl toolkit status;"
+        "nvidia-toolkit --runtime=podman || echo $?"
+    )
+    assert "installed 99.88.77-" in told
+    assert "nothing to do: 99.88.77-" in told
+    assert "nothing to remove" in told
+    assert "mode       auto" in told
+    assert told.endswith("1\n")
+
+
+def test_nvidias_files_are_unmodified(built: Built) -> None:
+    folder = provided(gotools.programs)
+    for name in gotools.GO_PROGRAMS:
+        assert built.run(f"sha256sum </artifacts/deb/usr/bin/{name}").split()[0] == digest_of(folder / name)
+
+
+def digest_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

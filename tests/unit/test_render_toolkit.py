@@ -1,0 +1,148 @@
+"""The toolkit's image: which cells are asked for, NVIDIA's files with their pin, and the Dockerfile as a golden file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import resources
+from driverforge_build.lock import Lock
+from driverforge_build.matrix import Matrix, load_matrix
+from driverforge_build.matrix.load import parse_matrix
+from driverforge_build.render.bake import bake_document, immutable_tag_of, local_reference
+from driverforge_build.render.context import Context, context_of, write_context
+from driverforge_build.render.toolkit import ToolkitSpec, digest, read_tree, split, toolkit_cells, toolkit_specs
+from driverforge_core.errors import InputError, UsageError
+from support.synthetic import synthetic_lock
+from support.toolkitsource import VERSION, write_source
+
+GOLDEN = Path(__file__).parents[1] / "golden/toolkit/Dockerfile"
+MATRIX = load_matrix()
+LOCK = synthetic_lock(MATRIX)
+(ROW,) = MATRIX.toolkits
+
+
+@pytest.fixture
+def artifacts(tmp_path: Path) -> Path:
+    write_source(tmp_path / "artifacts/deb")
+    write_source(tmp_path / "artifacts/rpm", rpm=True)
+    return tmp_path / "artifacts"
+
+
+def pinned(artifacts: Path) -> Matrix:
+    """The matrix with the folder's sha256 for both architectures: a script is the same on each."""
+    row = ROW.model_copy(update={"sha256": dict.fromkeys(ROW.archs, digest(read_tree(artifacts)))})
+    return replace(MATRIX, toolkits=(row,))
+
+
+def specs(matrix: Matrix, given: dict[str, str], *, select: str = "toolkit-*-amd64", lock: Lock = LOCK) -> tuple[ToolkitSpec, ...]:
+    return toolkit_specs(toolkit_cells(matrix, select=[select]), matrix, lock, artifacts=given, bases={})
+
+
+def context(artifacts: Path) -> Context:
+    (image,) = specs(pinned(artifacts), {"amd64": str(artifacts)})
+    return context_of(image, resources.templates())
+
+
+def test_the_dockerfile_is_the_golden_one(artifacts: Path) -> None:
+    text = context(artifacts).entries["Dockerfile"].content.decode()
+    if os.environ.get("DRIVERFORGE_UPDATE_GOLDEN"):
+        GOLDEN.parent.mkdir(exist_ok=True)
+        GOLDEN.write_text(text)
+    assert text == GOLDEN.read_text(), "if this is wanted: DRIVERFORGE_UPDATE_GOLDEN=1, and review the difference"
+
+
+def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None:
+    entries = context(artifacts).entries
+    assert entries["artifacts/deb/usr/bin/nvidia-ctk"].executable
+    assert entries["artifacts/rpm/usr/lib64/libnvidia-container.so.1"].link == f"libnvidia-container.so.{VERSION}"
+    assert {name for name in entries if name.startswith("bin/")} == {"bin/driverctl", "bin/nvidia-toolkit"}
+    assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
+    assert {name.split("/")[1] for name in entries if name.startswith("lib/")} >= {
+        "driverforge_core", "driverforge_oci", "driverforge_node", "tomlrt", "h2", "hpack", "hyperframe",
+    }  # fmt: skip
+    assert b" python3 " in entries["pins/userspace"].content
+
+
+def test_the_folder_that_is_written_has_the_links_and_is_written_once(artifacts: Path, tmp_path: Path) -> None:
+    made, folder = context(artifacts), tmp_path / "out"
+    write_context(made, folder)
+    link = folder / "artifacts/deb/usr/lib/x86_64-linux-gnu/libnvidia-container.so.1"
+    assert str(link.readlink()) == f"libnvidia-container.so.{VERSION}"
+    before = {path: path.lstat().st_ino for path in folder.rglob("*")}
+    write_context(made, folder)
+    assert {path: path.lstat().st_ino for path in folder.rglob("*")} == before
+    link.unlink()
+    link.write_text("a file")
+    write_context(made, folder)
+    assert link.is_symlink()
+
+
+def test_tags_and_bake_target(artifacts: Path) -> None:
+    made = context(artifacts)
+    assert immutable_tag_of(made) == f"v{ROW.id}-r{made.revision}"
+    assert made.image.alias_tag == f"v{ROW.id}"
+    assert local_reference(made) == f"localhost/driverforge/container-toolkit:v{ROW.id}-r{made.revision}"
+    document = bake_document([made])
+    name = f"toolkit-{ROW.id.replace('.', '_')}-amd64"
+    assert list(document["target"]) == [name]
+    assert "contexts" not in document["target"][name]
+
+
+def test_one_image_for_each_architecture(artifacts: Path) -> None:
+    given = dict.fromkeys(ROW.archs, str(artifacts))
+    assert [image.arch for image in specs(pinned(artifacts), given, select="toolkit-*")] == ["amd64", "arm64"]
+
+
+def test_what_goes_in_decides_the_revision(artifacts: Path) -> None:
+    first = context(artifacts).revision
+    (artifacts / "deb/usr/lib/x86_64-linux-gnu/libnvidia-container.so.1").unlink()
+    (artifacts / "deb/usr/lib/x86_64-linux-gnu/libnvidia-container.so.1").symlink_to("elsewhere")
+    assert context(artifacts).revision != first
+
+
+def test_without_a_pin_nothing_is_made_and_the_line_to_write_is_told(artifacts: Path) -> None:
+    found = digest(read_tree(artifacts))
+    with pytest.raises(InputError) as caught:
+        specs(MATRIX, {"amd64": str(artifacts)})
+    assert f"has sha256 {found}, the matrix has no pin" in caught.value.details[0]
+    line = caught.value.resolution.partition("write into your matrix: ")[2]
+    site = parse_matrix(f"extends: builtin\n{line}\n".encode(), name="site.yaml")
+    assert specs(site, {"amd64": str(artifacts)})
+
+
+def test_all_that_is_missing_is_told_at_once(artifacts: Path, tmp_path: Path) -> None:
+    (artifacts / "deb/usr/bin/nvidia-ctk").write_text("another\n")
+    empty = replace(LOCK, targets={})
+    with pytest.raises(InputError) as caught:
+        specs(pinned(tmp_path / "artifacts"), {"arm64": str(tmp_path)}, select="toolkit-*", lock=empty)
+    told = "\n".join(caught.value.details)
+    assert told.count("the lock does not know debian12-") == 2
+    assert "NVIDIA's files are not part of driverforge" in told
+    assert "has neither deb/usr/bin/nvidia-ctk nor rpm/usr/bin/nvidia-ctk" in told
+    assert "driverforge lock --select 'debian12-amd64-*'" in caught.value.resolution
+
+
+def test_other_files_than_the_pinned_ones_are_refused(artifacts: Path) -> None:
+    matrix = pinned(artifacts)
+    (artifacts / "deb/usr/bin/nvidia-ctk").write_text("another\n")
+    with pytest.raises(InputError, match="toolkit images cannot be made") as caught:
+        specs(matrix, {"amd64": str(artifacts)})
+    assert "the matrix says" in caught.value.details[0]
+
+
+def test_which_globs_are_the_toolkits() -> None:
+    assert split(["toolkit-*", "debian12-*"]) == (("toolkit-*",), ("debian12-*",))
+    assert toolkit_cells(MATRIX, select=[]) == ()
+    assert [cell.key for cell in toolkit_cells(MATRIX, select=["toolkit-*"], skip=["*-arm64"])] == [f"toolkit-{ROW.id}-amd64"]
+    with pytest.raises(UsageError, match="matches none of 2 cells"):
+        toolkit_cells(MATRIX, select=["toolkit-9*"])
+
+
+def test_a_toolkit_names_a_system_of_the_matrix() -> None:
+    with pytest.raises(InputError) as caught:
+        parse_matrix(b'extends: builtin\ntoolkits: [{id: "1.0", system: debian99, archs: [amd64]}]\n', name="site.yaml")
+    assert caught.value.details[0].startswith("site.yaml:2: toolkits 1.0: no row 'debian99' in `systems`")
