@@ -13,7 +13,7 @@ from pathlib import Path
 
 _TESTS = Path(__file__).resolve().parents[1]
 _HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", "driverforge_core", "driverforge_oci", "driverforge_node"})
-_NEWER_HALF = ("driverforge_node.runtime", "driverforge_node.commands.runtime")
+_NEWER_HALF = ("driverforge_node.runtime", "driverforge_node.commands.runtime", "driverforge_node.cdi", "driverforge_node.devices")
 
 
 @functools.cache

@@ -16,6 +16,7 @@ from driverforge_node.cdi.modes import Selection
 from driverforge_node.cdi.nodes import NO_GIDS
 from driverforge_node.cdi.roots import Roots, view
 from driverforge_node.cdi.spec import Spec
+from driverforge_node.host.files import RootedFiles
 from support import cdicases
 from support.cdicases import Case
 from support.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
@@ -205,6 +206,19 @@ def test_mig_minors_are_read_as_upstream_does(case: Case) -> None:
     else:
         given = case["input"]
         assert parse_mig_minors(given["line"]) == ({} if given["err"] else {given["cap"]: given["minor"]})
+
+
+def test_a_root_below_a_root_keeps_absolute_links_inside(tmp_path: Path) -> None:
+    """With real files, as on a node."""
+    (tmp_path / "run/driver/usr").mkdir(parents=True)
+    (tmp_path / "run/driver/usr/lib.so").write_bytes(b"0123456789")
+    (tmp_path / "run/driver/lib.so").symlink_to("/usr/lib.so")
+    (tmp_path / "current").symlink_to("/run/driver")
+    files = RootedFiles(str(tmp_path)).under("/current")
+    assert files.root == f"{tmp_path}/run/driver"
+    assert files.resolve("/lib.so") == "/usr/lib.so"
+    assert files.read_part("/lib.so", 3, 4) == b"3456"
+    assert files.read_part("/lib.so", 8, 400) == b"89"
 
 
 def test_names_are_given_once() -> None:

@@ -18,6 +18,7 @@ from driverforge_node.cdi.rules import minimum_version
 from driverforge_node.cdi.spec import Edits, Hook, Mount, Spec
 from support import cdicases
 from support.cdicases import Case
+from support.toolkitcases import deviations
 
 RECORDED = {"cdi": 352, "system": 149}
 GO_CHAR_DEVICE = 1 << 21  # io/fs.ModeCharDevice
@@ -174,6 +175,12 @@ def test_every_recorded_case_is_used_or_named_with_a_reason(folder: str) -> None
     used = Counter(case["operation"] for case in cdicases.load(folder))
     assert used.total() + sum(cdicases.not_used(folder).values()) == RECORDED[folder]
     assert folder != "cdi" or set(used) == TREES | set(PURE)
+
+
+def test_declared_differences_are_of_cases_that_are_played() -> None:
+    declared = {case for group in deviations() for case in group.cases if case.startswith("cdi/")}
+    played = {case["id"]: case["operation"] for case in cdicases.load("cdi")}
+    assert {played[case] for case in declared} == {"DrmDevicesByPath", "MergeDeviceSpecs"}
 
 
 def test_counts() -> None:
