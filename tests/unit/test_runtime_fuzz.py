@@ -22,6 +22,7 @@ wanteds = st.builds(
     Wanted,
     handlers=st.just(HANDLERS),
     default=st.sampled_from(["", "nvidia", "nvidia-cdi"]),
+    release_default=st.booleans(),
     cdi=st.booleans(),
     annotations=st.sampled_from([(), ("cdi.k8s.io/*",)]),
     options=st.sampled_from([{}, {"SystemdCgroup": True}]),

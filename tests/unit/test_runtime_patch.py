@@ -1,241 +1,352 @@
-"""What is written into containerd's file, what is refused, and what comes out again."""
+"""What is written for containerd, what is refused, and what comes out again."""
 
 from __future__ import annotations
 
 import pytest
 import tomllib
-import tomlrt
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime.inplace import CRI, RUNTIMES, Handler, check_effective, effective_changes, patched, undo
-from driverforge_node.runtime.document import Change, dotted, edit, leaves, lookup, table_at
+from driverforge_node.runtime import containerd
+from driverforge_node.runtime.containerd import CRI_V2, CRI_V3, foreign, patched, stripped, undone
+from driverforge_node.runtime.document import Change, dotted, edit, lookup, parse
+from driverforge_node.runtime.model import RUNC, Daemon, Handler, Wanted
+from driverforge_node.runtime.nvidia import nvidia_handlers
+from support.runtimemodel import Files, daemon, effective
 
-HANDLERS = (
-    Handler(name="nvidia", binary="/t/nvidia-container-runtime"),
-    Handler(name="nvidia-cdi", binary="/t/nvidia-container-runtime.cdi"),
+HANDLERS = nvidia_handlers("/t")[:2]
+OLD, NEW = daemon(version=(1, 6, 20)), daemon(version=(2, 1, 9))
+ROOT, DROP_IN = OLD.config, OLD.drop_in
+CRI2, CRI3 = 'plugins."io.containerd.grpc.v1.cri"', 'plugins."io.containerd.cri.v1.runtime"'
+RUNTIMES = (*CRI_V2, "containerd", "runtimes")
+IMPORT = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
+
+
+def apply(where: Daemon, root: str | None, drop_in: str | None = None, **wanted: object) -> dict[str, str]:
+    """The files after a change, our drop-in as `DROP_IN`."""
+    files: Files = {DROP_IN: drop_in.encode() if drop_in is not None else None, ROOT: root.encode() if root is not None else None}
+    asked = Wanted(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
+    return {path: (data or b"").decode() for path, data in patched(where, files, effective(where, files), asked).items()}
+
+
+def values(text: str) -> dict[str, object]:
+    return tomllib.loads(text)
+
+
+def test_the_root_file_gets_an_import_and_nothing_else() -> None:
+    root = f'# mine\nversion = 2\n\n[{CRI2}.cni]\n  bin_dir = "/usr/lib/cni" # Debian\n'
+    after = apply(OLD, root)
+    assert after[ROOT] == root.replace("version = 2\n", f"version = 2\n{IMPORT}")
+
+
+def test_an_old_containerd_gets_the_whole_section_in_the_drop_in_and_runc_with_it() -> None:
+    """It replaces the section by the drop-in's, and its own table of runtimes by that one."""
+    drop_in = values(apply(OLD, f'version = 2\noom_score = 1\n[{CRI2}.cni]\nbin_dir = "/usr/lib/cni"\n')[DROP_IN])
+    assert drop_in == {"version": 2, "plugins": {CRI_V2[1]: {
+        "cni": {"bin_dir": "/usr/lib/cni"},
+        "containerd": {"runtimes": {
+            "runc": {"runtime_type": RUNC},
+            "nvidia": {"runtime_type": RUNC, "options": {"BinaryName": "/t/nvidia-container-runtime"}},
+            "nvidia-cdi": {"runtime_type": RUNC, "options": {"BinaryName": "/t/nvidia-container-runtime.cdi"}},
+        }},
+    }}}  # fmt: skip
+
+
+def test_a_new_containerd_gets_our_keys_alone() -> None:
+    drop_in = values(apply(NEW, f'version = 2\n[{CRI2}]\nsandbox_image = "x"\n')[DROP_IN])
+    section = lookup(drop_in, CRI_V2)
+    assert isinstance(section, dict)
+    assert set(section) == {"containerd"}
+    assert set(lookup(section, ("containerd", "runtimes"))) == {"nvidia", "nvidia-cdi"}  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(("version", "section"), [(2, CRI_V2), (3, CRI_V3), (4, CRI_V3)])
+def test_the_drop_in_has_the_root_files_version_and_its_name_of_the_section(version: int, section: tuple[str, ...]) -> None:
+    """A higher one than the root's keeps a containerd of 2.2 and later from starting (containerd#12891)."""
+    drop_in = values(apply(NEW, f"version = {version}\n")[DROP_IN])
+    assert drop_in["version"] == version
+    assert lookup(drop_in, (*section, "containerd", "runtimes", "nvidia", "runtime_type")) == RUNC
+
+
+@pytest.mark.parametrize("root", [None, "", "# nothing\n"])
+def test_a_root_file_that_says_nothing_gets_a_version(root: str | None) -> None:
+    after = apply(OLD, root)
+    assert values(after[ROOT]) == {"version": 2, "imports": ["/etc/containerd/conf.d/*.toml"]}
+    assert after[ROOT].startswith(root or "version")
+
+
+def test_a_file_without_version_gets_one_where_no_key_depends_on_it() -> None:
+    assert values(apply(OLD, "oom_score = -999\n[debug]\nlevel = 'info'\n")[ROOT])["version"] == 2
+
+
+@pytest.mark.parametrize(
+    "imports",
+    ['["/etc/containerd/conf.d/*.toml"]', '["conf.d/*.toml"]', '["/etc/containerd/conf.d/99-nvidia.toml"]', '["/etc/./containerd/*/9*"]'],
 )
-RUNC = {"runtime_type": "io.containerd.runc.v2", "runtime_engine": "", "options": {"BinaryName": "", "SystemdCgroup": False}}
-NAME = "/etc/containerd/config.toml"
-PREFIX = 'plugins."io.containerd.grpc.v1.cri"'
+def test_an_import_that_covers_the_drop_in_leaves_the_root_file_alone(imports: str) -> None:
+    root = f"imports = {imports}\nversion = 2\n"
+    assert apply(OLD, root)[ROOT] == root
 
 
-def seen(data: bytes) -> dict[str, object]:
-    """A model of what containerd 1.6 makes of a file: its own table of runtimes is replaced by the file's as a whole."""
-    config = tomllib.loads(data.decode())
-    if not table_at(config, RUNTIMES, NAME):
-        inner = config
-        for key in RUNTIMES[:-1]:
-            inner = inner.setdefault(key, {})
-        inner[RUNTIMES[-1]] = {"runc": dict(RUNC)}
-    return config
+@pytest.mark.parametrize("imports", ['["/etc/containerd/*.toml"]', '["/etc/containerd/conf.d/1*.toml"]', "[]"])
+def test_one_that_does_not_is_added_to(imports: str) -> None:
+    after = values(apply(OLD, f"imports = {imports} # theirs\nversion = 2\n")[ROOT])["imports"]
+    assert after == [*values(f"i = {imports}")["i"], "/etc/containerd/conf.d/*.toml"]  # type: ignore[misc]
 
 
-def apply(data: bytes) -> bytes:
-    return patched(data, seen(data), HANDLERS, NAME)
+def test_a_list_of_imports_keeps_its_lines_and_comments() -> None:
+    root = 'imports = [\n  "/a", # first\n  "/b"\n]\nversion = 2\n'
+    after = apply(OLD, root)[ROOT]
+    assert after == root.replace('"/b"\n', '"/b",\n  "/etc/containerd/conf.d/*.toml"\n')
+    theirs = after.encode() + b"# later\n"
+    assert undone(ROOT, original=root.encode(), written=after.encode(), current=theirs).data == root.encode() + b"# later\n"
 
 
-def test_debians_file_keeps_its_bytes_and_gets_runc_written_down() -> None:
-    before = f'version = 2\n\n[plugins]\n  [{PREFIX}]\n    [{PREFIX}.cni]\n      bin_dir = "/usr/lib/cni" # Debian\n'
-    after = apply(before.encode()).decode()
-    assert after.startswith(before)
-    runtimes = table_at(tomllib.loads(after), RUNTIMES, NAME)
-    assert runtimes == {
-        "runc": {"runtime_type": "io.containerd.runc.v2"},
-        "nvidia": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "/t/nvidia-container-runtime"}},
-        "nvidia-cdi": {"runtime_type": "io.containerd.runc.v2", "options": {"BinaryName": "/t/nvidia-container-runtime.cdi"}},
+def test_a_handler_takes_after_the_default_runtime_and_has_all_of_its_keys() -> None:
+    table = f"{CRI2}.containerd.runtimes"
+    root = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "mine"\n[{table}.mine]\nruntime_type = "x"\npod_annotations = ["a"]\n'
+    root += f'[{table}.mine.options]\nSystemdCgroup = true\nBinaryName = "/sbin/mine"\n'
+    for where in (OLD, NEW):
+        table_of = lookup(values(apply(where, root)[DROP_IN]), (*RUNTIMES, "nvidia"))
+        options = {"SystemdCgroup": True, "BinaryName": "/t/nvidia-container-runtime"}
+        assert table_of == {"runtime_type": "x", "pod_annotations": ["a"], "options": options}
+
+
+@pytest.mark.parametrize("name", ["nvidia", "gpu", "nvidia-experimental", "runc"])
+def test_nvidias_own_program_is_nobodys_template(name: str) -> None:
+    table = f"{CRI2}.containerd.runtimes.{name}"
+    root = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "{name}"\n[{table}]\nruntime_type = "x"\n'
+    root += f'[{table}.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\nNoPivotRoot = true\n'
+    for where in (OLD, NEW):
+        options = lookup(values(apply(where, root)[DROP_IN]), (*RUNTIMES, "nvidia-cdi", "options"))
+        assert options == {"BinaryName": "/t/nvidia-container-runtime.cdi"}
+
+
+def test_what_is_wanted_beyond_the_handlers_is_written() -> None:
+    after = values(
+        apply(OLD, "version = 2\n", default="nvidia", cdi=True, annotations=("cdi.k8s.io/*",), options={"SystemdCgroup": True})[DROP_IN]
+    )
+    assert lookup(after, (*CRI_V2, "containerd", "default_runtime_name")) == "nvidia"
+    assert lookup(after, (*CRI_V2, "enable_cdi")) is True
+    nvidia = lookup(after, (*RUNTIMES, "nvidia"))
+    assert nvidia == {
+        "runtime_type": RUNC, "container_annotations": ["cdi.k8s.io/*"],
+        "options": {"SystemdCgroup": True, "BinaryName": "/t/nvidia-container-runtime"},
+    }  # fmt: skip
+
+
+def test_a_default_of_ours_is_released_where_that_is_wanted() -> None:
+    root = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n'
+    path = (*CRI_V2, "containerd", "default_runtime_name")
+    assert lookup(values(apply(OLD, root)[DROP_IN]), path) == "nvidia"
+    assert "default_runtime_name" not in apply(OLD, root, release_default=True)[DROP_IN]
+    assert lookup(values(apply(NEW, root, release_default=True)[DROP_IN]), path) == "runc"
+
+
+def test_upstreams_drop_in_at_our_path_is_edited() -> None:
+    theirs = f'# theirs\nversion = 2\n[{CRI2}.registry]\nconfig_path = "/x"\n[{CRI2}.containerd.runtimes.nvidia]\npod_annotations = ["a"]\n'
+    after = apply(NEW, IMPORT + "version = 2\n", theirs)[DROP_IN]
+    assert after.startswith("# theirs\n")
+    assert lookup(values(after), (*CRI_V2, "registry", "config_path")) == "/x"
+    # a handler is what it would be on a fresh node
+    assert lookup(values(after), (*RUNTIMES, "nvidia", "options", "BinaryName")) == "/t/nvidia-container-runtime"
+    assert "pod_annotations" not in after
+
+
+def test_one_that_is_not_read_today_does_not_come_into_force_with_ours() -> None:
+    assert "oom_score" not in apply(OLD, "version = 2\n", "oom_score = 7\n")[DROP_IN]
+
+
+def test_a_drop_in_of_inline_tables_is_written_anew_where_it_cannot_be_added_to() -> None:
+    theirs = f'version = 2\nplugins = {{ "{CRI_V2[1]}" = {{ sandbox_image = "x" }} }}\n'
+    after = values(apply(NEW, IMPORT + "version = 2\n", theirs)[DROP_IN])
+    assert lookup(after, (*CRI_V2, "sandbox_image")) == "x"
+    assert lookup(after, (*RUNTIMES, "nvidia", "runtime_type")) == RUNC
+
+
+def test_settings_come_from_the_file_that_counts_on_an_old_containerd() -> None:
+    """The last file with any of the section; what the others say of it is not in force."""
+    files: Files = {
+        ROOT: f'version = 2\nimports = ["other.toml"]\n[{CRI2}]\nsandbox_image = "root"\n'.encode(),
+        "/etc/containerd/other.toml": f'version = 2\n[{CRI2}]\nsandbox_image = "other"\n'.encode(),
     }
+    after = patched(OLD, files, effective(OLD, files), Wanted(handlers=HANDLERS))
+    assert lookup(parse(after[DROP_IN] or b"", ""), (*CRI_V2, "sandbox_image")) == "other"
+    assert set(after) == {DROP_IN, ROOT}
 
 
-def test_handlers_inherit_the_settings_of_the_nodes_runc() -> None:
-    table = f"{PREFIX}.containerd.runtimes.runc"
-    text = f'version = 2\n[{table}]\nruntime_type = "io.containerd.runc.v2"\nprivileged_without_host_devices = false\n'
-    text += f'[{table}.options]\nSystemdCgroup = true\nBinaryName = "/usr/sbin/runc"\n'
-    config = tomllib.loads(apply(text.encode()).decode())
-    assert lookup(config, (*RUNTIMES, "nvidia", "options")) == {"SystemdCgroup": True, "BinaryName": "/t/nvidia-container-runtime"}
-    assert lookup(config, (*RUNTIMES, "runc", "options", "BinaryName")) == "/usr/sbin/runc"
-
-
-def test_a_default_runtime_that_is_no_runc_is_no_model() -> None:
-    text = f'version = 2\n[{PREFIX}.containerd]\ndefault_runtime_name = "kata"\n'
-    text += f'[{PREFIX}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\npod_annotations = ["x"]\n'
-    config = tomllib.loads(apply(text.encode()).decode())
-    assert "pod_annotations" not in table_at(config, (*RUNTIMES, "nvidia"), NAME)
-    assert set(table_at(config, RUNTIMES, NAME)) == {"kata", "nvidia", "nvidia-cdi"}
-
-
-def test_no_file_at_all_becomes_a_whole_one() -> None:
-    config = tomllib.loads(apply(b"").decode())
-    assert config["version"] == 2
-    assert set(table_at(config, RUNTIMES, NAME)) == {"runc", "nvidia", "nvidia-cdi"}
-
-
-def test_a_file_that_has_the_handlers_is_not_touched() -> None:
-    once = apply(b"version = 2\n")
-    assert apply(once) == once
+def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
+    files: Files = {ROOT: b"version = 2\n" + IMPORT.encode(), "/etc/containerd/conf.d/99-z.toml": f"version = 2\n[{CRI2}.cni]\n".encode()}
+    with pytest.raises(Unsupported, match=r"99-z\.toml is read after") as caught:
+        patched(OLD, files, {}, Wanted(handlers=HANDLERS))
+    assert "sorts before" in caught.value.resolution
+    assert patched(NEW, files, {}, Wanted(handlers=HANDLERS))[DROP_IN]
 
 
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [
         ('[plugins.cri]\nsandbox_image = "x"\n', Unsupported, "version 1"),
+        ('imports = ["/a"]\n', Unsupported, "version 1"),
         ("version = 1\n", Unsupported, "version 1"),
-        ("version = 3\n", Unsupported, "version 3"),
-        ('version = "2"\n', Unsupported, "version 2"),
+        ("version = 5\n", Unsupported, "version 5"),
+        ("version = true\n", Unsupported, "version True"),
+        ('version = "2"\n', Unsupported, "version '2'"),
         ('version = 2\ndisabled_plugins = ["cri"]\n', Unsupported, "disables the CRI plugin"),
-        ('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', Unsupported, "disables the CRI plugin"),
+        ('version = 3\ndisabled_plugins = ["io.containerd.cri.v1.runtime"]\n', Unsupported, "disables the CRI plugin"),
         ("version = 2\nplugins = 1\n", InputError, "plugins is no table"),
-        (f'version = 2\n[{PREFIX}.containerd]\nruntimes = "x"\n', InputError, "runtimes is no table"),
+        (f'version = 2\n[{CRI2}.containerd]\nruntimes = "x"\n', InputError, "runtimes is no table"),
+        (f"version = 2\n[{CRI2}.containerd.runtimes]\nrunc = 1\n", InputError, "runc is no table"),
+        ('version = 2\nimports = "/a"\n', InputError, "`imports` is no list"),
+        ("version = 2\nimports = [1]\n", InputError, "`imports` is no list"),
         ("version = 2\n[plugins\n", InputError, "not valid TOML"),
         ("version = 2\nversion = 2\n", InputError, "not valid TOML"),
     ],
 )
 def test_refused_with_what_to_do(text: str, error: type[InputError | Unsupported], says: str) -> None:
     with pytest.raises(error, match=says) as caught:
-        patched(text.encode(), {}, HANDLERS, NAME)
+        patched(OLD, {ROOT: text.encode(), DROP_IN: None}, {}, Wanted(handlers=HANDLERS))
     assert caught.value.resolution
+    assert ROOT in caught.value.brief
 
 
-def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
-    with pytest.raises(InputError, match="not UTF-8") as caught:
-        patched(b"version = 2\n# \xff\n", {}, HANDLERS, NAME)
-    assert caught.value.details == (f"{NAME}:2: invalid start byte",)
+def test_every_reason_to_refuse_is_told_at_once() -> None:
+    files: Files = {ROOT: b'disabled_plugins = ["cri"]\n'}
+    with pytest.raises(Unsupported, match="version 1") as caught:
+        patched(OLD, files, {}, Wanted(handlers=HANDLERS))
+    assert "disables the CRI plugin" in caught.value.details[0]
 
 
-def test_a_change_of_anything_else_in_the_effective_configuration_refuses() -> None:
-    before, data = seen(b"version = 2\n"), apply(b"version = 2\n")
-    after = seen(data)
-    check_effective(before, after, HANDLERS, NAME)
-    with pytest.raises(Unsupported, match="other settings change") as caught:
-        check_effective({**before, "oom_score": -999}, after, HANDLERS, NAME)
-    assert caught.value.details == ("oom_score: -999 -> (not set)",)
+def test_only_our_keys_are_ours() -> None:
+    before, after = effective(OLD, {ROOT: b"version = 2\n"}), effective(OLD, {ROOT: b"version = 2\noom_score = 1\n"})
+    wanted = Wanted(handlers=HANDLERS, default="nvidia")
+    assert foreign(before, after, wanted) == {("oom_score",): (containerd.REMOVED, 1)}
+    runtime = (
+        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "NAME"\n[{CRI2}.containerd.runtimes.NAME]\nruntime_type = "{RUNC}"\n'
+    )
+    ours, theirs = (effective(OLD, {ROOT: (IMPORT + runtime.replace("NAME", name)).encode()}) for name in ("nvidia", "kata"))
+    runc = {path for path in foreign(before, ours, wanted) if "runc" not in path}
+    assert runc == set()
+    assert (*RUNTIMES, "kata", "runtime_type") in foreign(before, theirs, wanted)
+    assert (*CRI_V2, "enable_cdi") in foreign({}, {"plugins": {CRI_V2[1]: {"enable_cdi": True}}}, wanted)
 
 
-def test_handlers_that_the_daemon_would_not_see_refuse() -> None:
-    before = seen(b"version = 2\n")
-    with pytest.raises(Unsupported, match="does not see the handler nvidia"):
-        check_effective(before, before, HANDLERS, NAME)
+def test_nan_and_zeros_are_no_difference() -> None:
+    """`nan == nan` is false; containerd prints every field of a structure."""
+    nan = {"x": float("nan"), "plugins": {CRI_V2[1]: {"y": ""}}, "imports": ["/a"]}
+    assert foreign(nan, {"x": float("nan")}, Wanted(handlers=HANDLERS)) == {}
+    assert containerd.activation(nan, {"x": float("nan")}) == "none"
+    assert containerd.activation(nan, {"x": 1.0}) == "restart"
+    assert "x = nan" in apply(OLD, "version = 2\nx = nan\ny = -inf\n")[ROOT]
 
 
-def test_empty_fields_and_the_list_of_imports_are_no_effective_change() -> None:
-    assert effective_changes({"imports": ["/dev/stdin"], "a": {"b": ""}}, {"imports": ["/etc/x"], "a": {}}) == {}
-    assert set(effective_changes({"a": {"b": 1}}, {"a": {}})) == {("a", "b")}
+def test_low_level_runtimes_are_never_nvidias() -> None:
+    text = f'version = 3\n[{CRI3}.containerd]\ndefault_runtime_name = "gpu"\n'
+    for name, program in (("gpu", "/t/nvidia-container-runtime"), ("crun", "/usr/bin/crun"), ("runc", ""), ("mine", "/opt/wrapped")):
+        text += f'[{CRI3}.containerd.runtimes.{name}.options]\nBinaryName = "{program}"\n'
+    assert containerd.low_level_runtimes(values(text)) == ("runc", "/usr/bin/crun")
+    mine = values(text.replace('"gpu"', '"mine"'))
+    assert containerd.low_level_runtimes(mine) == ("/opt/wrapped", "runc", "/usr/bin/crun")
+    assert containerd.low_level_runtimes(mine, ("/opt/wrapped",)) == ("runc", "/usr/bin/crun")
 
 
-def test_revert_of_an_untouched_file_is_exact() -> None:
-    original = b"# mine\r\nversion = 2\r\n\r\n\r\n[plugins]\r\n"
-    assert undo(original, apply(original), apply(original), NAME).data == original
+# -- undoing it ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_revert_keeps_what_others_wrote_since() -> None:
-    original = b"version = 2\n[plugins]\n"
-    written = apply(original)
-    theirs = b"# kubespray\noom_score = -999\n" + written
-    undone = undo(original, written, theirs, NAME)
-    assert tomllib.loads(undone.data.decode()) == {"version": 2, "oom_score": -999, "plugins": {}}
-    assert undone.data.startswith(b"# kubespray\n")
-    assert undone.kept == ()
+def undo(path: str, original: str | None, written: str, current: str) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
+    result = undone(path, original=original.encode() if original is not None else None, written=written.encode(), current=current.encode())
+    return (result.data.decode() if result.data is not None else None), result.kept
+
+
+def test_revert_of_untouched_files_is_exact() -> None:
+    original = "# mine\r\nversion = 2\r\n\r\n\r\n[plugins]\r\n"
+    after = apply(OLD, original)
+    assert undo(ROOT, original, after[ROOT], after[ROOT]) == (original, ())
+    assert undo(DROP_IN, None, after[DROP_IN], after[DROP_IN]) == (None, ())
+
+
+def test_a_file_that_is_gone_stays_gone() -> None:
+    assert undone(ROOT, original=b"version = 2\n", written=b"version = 2\nimports = []\n", current=None).data is None
+
+
+def test_others_imports_stay() -> None:
+    after = apply(OLD, "version = 2\n")[ROOT]
+    theirs = after.replace('"/etc/containerd/conf.d/*.toml"', '"/etc/containerd/conf.d/*.toml", "/theirs.toml"')
+    assert undo(ROOT, "version = 2\n", after, theirs) == ('version = 2\nimports = ["/theirs.toml"]\n', ())
+
+
+def test_version_stays_beside_what_others_added() -> None:
+    after = apply(OLD, None)[ROOT]
+    assert undo(ROOT, None, after, after + "oom_score = 1\n") == ("version = 2\noom_score = 1\n", ())
+    assert undo(ROOT, None, after, after + "# note\n") == ("# note\n", ())
 
 
 def test_a_handler_that_somebody_changed_stays_whole_and_is_named() -> None:
-    original = b"version = 2\n"
-    written = apply(original)
-    theirs = written.replace(b"/t/nvidia-container-runtime.cdi", b"/opt/their-own")
-    undone = undo(original, written, theirs, NAME)
-    assert undone.kept == ((*RUNTIMES, "nvidia-cdi", "options", "BinaryName"),)
+    after = apply(OLD, "version = 2\n")[DROP_IN]
+    result, kept = undo(DROP_IN, None, after, after.replace("/t/nvidia-container-runtime.cdi", "/opt/their-own"))
+    assert kept == ((*RUNTIMES, "nvidia-cdi", "options", "BinaryName"),)
     # with a table of runtimes in the file, runc has to be in it
-    assert set(table_at(tomllib.loads(undone.data.decode()), RUNTIMES, NAME)) == {"nvidia-cdi", "runc"}
+    assert set(lookup(values(result or ""), RUNTIMES)) == {"nvidia-cdi", "runc"}  # type: ignore[call-overload]
 
 
-def test_runc_stays_beside_a_runtime_that_was_added_since() -> None:
-    original = b"version = 2\n"
-    written = apply(original)
-    theirs = written + f'[{PREFIX}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n'.encode()
-    assert set(table_at(tomllib.loads(undo(original, written, theirs, NAME).data.decode()), RUNTIMES, NAME)) == {"kata", "runc"}
+def test_the_section_stays_beside_a_runtime_that_was_added_since() -> None:
+    after = apply(OLD, f'version = 2\n[{CRI2}]\nsandbox_image = "x"\n', default="nvidia")[DROP_IN]
+    result, kept = undo(DROP_IN, None, after, after + f'[{CRI2}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n')
+    left = values(result or "")
+    assert kept == ()
+    assert set(lookup(left, RUNTIMES)) == {"kata", "runc"}  # type: ignore[call-overload]
+    assert lookup(left, (*CRI_V2, "sandbox_image")) == "x"
+    assert "default_runtime_name" not in (result or "")
 
 
-def test_a_file_that_was_not_there_keeps_only_what_others_added() -> None:
-    written = apply(b"")
-    assert undo(b"", written, written + b"# note\n", NAME).data.strip() == b"# note"
-    added = b"oom_score = 1\n" + written
-    assert tomllib.loads(undo(b"", written, added, NAME).data.decode()) == {"version": 2, "oom_score": 1}
+def test_a_handler_that_others_made_the_default_stays() -> None:
+    after = apply(NEW, "version = 2\n")[DROP_IN]
+    theirs = edit(after.encode(), [Change(path=(*CRI_V2, "containerd", "default_runtime_name"), value="nvidia-cdi")], DROP_IN)
+    result, _ = undo(DROP_IN, None, after, theirs.decode())
+    assert set(lookup(values(result or ""), RUNTIMES)) == {"nvidia-cdi"}  # type: ignore[call-overload]
 
 
-def test_a_handler_that_was_there_before_gets_its_own_program_back() -> None:
-    original = f'version = 2\n[{PREFIX}.containerd.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
-    original += f'[{PREFIX}.containerd.runtimes.nvidia.options]\nBinaryName = "/usr/bin/theirs"\n'
-    written = apply(original.encode())
-    undone = undo(original.encode(), written, written + b"# later\n", NAME)
-    assert tomllib.loads(undone.data.decode()) == tomllib.loads(original)
+def test_what_was_there_before_comes_back_as_it_was() -> None:
+    theirs = (
+        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "kata"\n[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "{RUNC}"\n'
+    )
+    theirs += f'[{CRI2}.containerd.runtimes.nvidia.options]\nBinaryName = "/usr/bin/theirs"\nRoot = "/r"\n'
+    after = apply(NEW, IMPORT + "version = 2\n", theirs, default="nvidia")[DROP_IN]
+    result, kept = undo(DROP_IN, theirs, after, after + "# later\n")
+    assert (values(result or ""), kept) == (values(theirs), ())
 
 
-# -- documents of any shape ------------------------------------------------------------------------------------------------------------
-
-words = st.text("abcdefgh_-", min_size=1, max_size=6)
-values = st.one_of(st.booleans(), st.integers(-5, 5), st.text("xyz \"'#=[]{}é", max_size=6), st.lists(st.integers(0, 3), max_size=2))
-tables = st.dictionaries(words, values, max_size=3)
-runtimes = st.fixed_dictionaries({}, optional={
-    "runc": st.fixed_dictionaries({"runtime_type": st.just("io.containerd.runc.v2")}, optional={"options": tables}),
-    "kata": st.fixed_dictionaries({"runtime_type": st.just("io.containerd.kata.v2")}),
-    "nvidia": st.fixed_dictionaries({"runtime_type": st.just("io.containerd.runc.v2"), "options": tables}),
-})  # fmt: skip
-containerds = st.fixed_dictionaries({}, optional={
-    "snapshotter": st.just("overlayfs"), "default_runtime_name": st.sampled_from(["runc", "kata"]), "runtimes": runtimes,
-})  # fmt: skip
-configs = st.fixed_dictionaries({"version": st.just(2)}, optional={
-    "oom_score": st.integers(-9, 9), "grpc": tables, "proxy_plugins": st.dictionaries(words, tables, max_size=2),
-    "plugins": st.fixed_dictionaries({}, optional={
-        CRI[1]: st.fixed_dictionaries(
-                {}, optional={"sandbox_image": st.text("ab/:", max_size=8), "cni": tables, "containerd": containerds}
-            ),
-        "io.containerd.internal.v1.opt": tables,
-    }),
-})  # fmt: skip
+# -- without a journal -----------------------------------------------------------------------------------------------------------------
 
 
-@st.composite
-def documents(draw: st.DrawFn) -> bytes:
-    """A TOML file of a valid configuration: comments, blank lines, indentation and line ends of any kind, sections in any order."""
-    lines: list[str] = []
-    sections = tomlrt.dumps(draw(configs)).split("\n[")
-    head, rest = sections[0], draw(st.permutations(sections[1:]))
-    for line in "\n[".join([head, *rest]).splitlines():
-        if draw(st.integers(0, 5)) == 0:
-            lines.append(draw(st.sampled_from(["", "# a comment", "   # [not.a.table]", "#x = 1"])))
-        comment = draw(st.sampled_from(["", "", "", " # why"])) if line else ""
-        lines.append(draw(st.sampled_from(["", "  "])) + line + comment)
-    end = draw(st.sampled_from(["\n", "\r\n"]))
-    return (end.join(lines) + draw(st.sampled_from(["", end]))).encode()
+def test_a_foreign_installation_is_stripped() -> None:
+    root = f'version = 2\n{IMPORT}[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n[{CRI2}.containerd.runtimes.nvidia]\n'
+    drop_in = f"version = 2\n[{CRI2}.containerd.runtimes.nvidia]\n".encode()
+    assert stripped(OLD, {ROOT: root.encode(), DROP_IN: drop_in}, ("nvidia",)) == {ROOT: None, DROP_IN: None}
+    noted = stripped(OLD, {ROOT: b"# mine\n" + root.encode(), DROP_IN: drop_in}, ("nvidia",))[ROOT]
+    assert (noted or b"").startswith(b"# mine\n")
+    assert parse(noted or b"", "") == {"version": 2}
 
 
-def ours(path: tuple[str, ...]) -> bool:
-    return path[: len(RUNTIMES)] == RUNTIMES and path[len(RUNTIMES) : len(RUNTIMES) + 1] in {("nvidia",), ("nvidia-cdi",)}
+def test_what_has_nothing_of_it_stays_as_it_is() -> None:
+    for root in (None, b"version = 2\n", b'version = 2\nimports = ["/x"]\n'):
+        assert stripped(OLD, {ROOT: root, DROP_IN: None}, ("nvidia",)) == {ROOT: root, DROP_IN: None}
 
 
-@settings(deadline=None)
-@given(documents())
-def test_only_our_keys_change_and_revert_gives_the_same_bytes(data: bytes) -> None:
-    result = apply(data)
-    before, after = seen(data), seen(result)
-    check_effective(before, after, HANDLERS, NAME)
-    assert all(ours(path) for path in effective_changes(before, after))
-    kept = {line.strip() for line in data.splitlines() if line.strip()} - {line.strip() for line in result.splitlines()}
-    # a line may go only where its own value changed: a handler of ours that was there before, or an inline table that got longer
-    assert all(b"BinaryName" in line or b"= {" in line or b"options" in line for line in kept)
-    assert apply(result) == result
-    assert undo(data, result, result, NAME).data == data
-
-
-@settings(deadline=None)
-@given(documents(), st.integers(-9, 9))
-def test_revert_after_a_foreign_edit_undoes_ours_alone(data: bytes, score: int) -> None:
-    result = apply(data)
-    theirs = edit(result, [Change(path=("oom_score",), value=score)], NAME)
-    undone = tomllib.loads(undo(data, result, theirs, NAME).data.decode())
-    wanted = {**tomllib.loads(data.decode()), "oom_score": score}
-    assert dict(leaves(undone)) == dict(leaves(wanted))
+def test_an_import_that_brings_another_file_stays_and_so_does_what_else_is_in_the_drop_in() -> None:
+    files: Files = {
+        ROOT: f"version = 2\n{IMPORT}".encode(), DROP_IN: f"version = 2\n[{CRI2}.containerd.runtimes.nvidia]\n".encode(),
+        "/etc/containerd/conf.d/a.toml": b"version = 2\n",
+    }  # fmt: skip
+    assert stripped(OLD, files, ("nvidia",)) == {**files, DROP_IN: None}
+    more = {**files, DROP_IN: (files[DROP_IN] or b"") + b"[grpc]\nuid = 1\n"}
+    assert parse(stripped(OLD, more, ("nvidia",))[DROP_IN] or b"", "") == {"version": 2, "grpc": {"uid": 1}}
 
 
 def test_keys_are_shown_as_they_are_written() -> None:
-    assert dotted((*CRI, "containerd")) == 'plugins."io.containerd.grpc.v1.cri".containerd'
+    assert dotted((*CRI_V2, "containerd")) == f"{CRI2}.containerd"
+
+
+def test_names_of_the_handlers() -> None:
+    assert [handler.name for handler in nvidia_handlers("/t/", "gpu")] == ["gpu", "nvidia-cdi", "nvidia-legacy"]
+    assert nvidia_handlers("/t", "nvidia-cdi") == nvidia_handlers("/t")
+    assert nvidia_handlers("/t/")[0] == Handler(name="nvidia", binary="/t/nvidia-container-runtime")

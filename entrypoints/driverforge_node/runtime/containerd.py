@@ -251,18 +251,18 @@ def undone(path: str, *, original: bytes | None, written: bytes | None, current:
     return undo(path, document, _without_needed, original=original, written=written, current=current)
 
 
-def _without_needed(changes: Sequence[Change], present: Mapping[Path, object], _changed: set[Path]) -> list[Change]:
+def _without_needed(changes: Sequence[Change], old: Mapping[Path, object], present: Mapping[Path, object]) -> list[Change]:
     """Leave what the rest of the file depends on by now.
 
     What we only wrote down of the daemon's own settings (runc, the rest of the section) stays beside any setting of others in the section,
-    which replaces the daemon's as a whole. `version` stays as long as there is anything it is the version of.
+    which replaces the daemon's as a whole. `version` stays beside what was written since, as the version that it was written for.
     """
     programs = {runtime_of(path): value for path, value in present.items() if path[-1] == "BinaryName" and runtime_of(path)}
     removed = {change.path for change in changes if change.value is REMOVED}
     if any(path[:2] in (CRI_V2, CRI_V3) and path not in removed for path in present):
         changes = [change for change in changes if change.value is not REMOVED or _may_go(change.path, programs)]
         removed = {change.path for change in changes if change.value is REMOVED}
-    if any(path not in removed for path in present if path != VERSION):
+    if any(path not in removed and path not in old for path in present if path != VERSION):
         changes = [change for change in changes if change.path != VERSION]
     return list(changes)
 
@@ -302,17 +302,16 @@ def _without(data: bytes, path: str, names: tuple[str, ...]) -> bytes:
 def _without_import(daemon: Daemon, files: Mapping[str, bytes | None]) -> bytes | None:
     """The root file without the import of the drop-in's folder, where nothing else is imported by it; None where it says nothing then."""
     data = files.get(daemon.config)
-    if data is None:
-        return None
-    meant = parse(data, daemon.config)
+    meant = parse(data or b"", daemon.config)
     ours = pattern(daemon.drop_in)
     others = [path for path, other in files.items() if other is not None and matches(path, daemon.config, ours)]
     existing = declared(meant, daemon.config)
-    if ours in existing and not others:
-        left = [item for item in existing if item != ours]
-        meant = {**meant, "imports": left} if left else {key: value for key, value in meant.items() if key != "imports"}
-        data = rewritten(data, meant, daemon.config)
-    return None if set(meant) <= {"version"} else data
+    if data is None or ours not in existing or others:
+        return data
+    left = [item for item in existing if item != ours]
+    meant = {**meant, "imports": left} if left else {key: value for key, value in meant.items() if key != "imports"}
+    data = rewritten(data, meant, daemon.config)
+    return None if set(meant) <= {"version"} and b"#" not in data else data
 
 
 def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:

@@ -36,7 +36,7 @@ def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mappin
         put(meant, (*RUNTIMES, handler.name), _handler(handler, template, wanted))
     if wanted.default:
         put(meant, DEFAULT, wanted.default)
-    elif lookup(meant, DEFAULT) in {handler.name for handler in wanted.handlers}:
+    elif wanted.release_default and lookup(meant, DEFAULT) in {handler.name for handler in wanted.handlers}:
         take(meant, DEFAULT)
     return {daemon.drop_in: rewritten(files.get(daemon.drop_in) or b"", meant, daemon.drop_in)}
 

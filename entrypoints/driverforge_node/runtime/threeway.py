@@ -11,8 +11,8 @@ from driverforge_node.runtime.model import Undone
 LISTS = (("imports",),)  # lists of which others may have changed other items
 DEFAULTS = ("default_runtime_name", "default_runtime", "default-runtime")
 
-# changes, the document's leaves, keys that others changed -> the changes that may be made
-Needed = Callable[[Sequence[Change], Mapping[Path, object], set[Path]], list[Change]]
+# the changes, the original's leaves, today's leaves -> the changes that may be made
+Needed = Callable[[Sequence[Change], Mapping[Path, object], Mapping[Path, object]], list[Change]]
 
 
 class Editor(Protocol):
@@ -42,7 +42,7 @@ def undo(path: str, editor: Editor, needed: Needed, *, original: bytes | None, w
             changes.append(Change(path=key, value=_without_items(was, wrote, there)))
         else:
             kept.add(key)
-    data = editor.edit(current, needed(_whole(changes, old, present, kept), present, kept), path, keep=base)
+    data = editor.edit(current, needed(_whole(changes, old, present, kept), old, present), path, keep=base)
     # a file that we made goes away, unless others left something in it, be it a comment
     empty = original is None and b"#" not in data and not editor.parse(data, path)
     return Undone(data=None if empty else data, kept=tuple(sorted(kept)))
@@ -71,6 +71,6 @@ def _whole(changes: Sequence[Change], old: Mapping[Path, object], present: Mappi
     return [change for change in changes if change.value is not REMOVED or runtime_of(change.path) not in stay - {""}]
 
 
-def all_of_them(changes: Sequence[Change], _present: Mapping[Path, object], _changed: set[Path]) -> list[Change]:
+def all_of_them(changes: Sequence[Change], _old: Mapping[Path, object], _present: Mapping[Path, object]) -> list[Change]:
     """`Needed` of a file in which nothing depends on what we wrote."""
     return list(changes)

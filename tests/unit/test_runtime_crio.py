@@ -1,0 +1,125 @@
+"""CRI-O's drop-in and its legacy hook file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import tomllib
+
+from driverforge_core.errors import InputError
+from driverforge_node.runtime import crio, hook
+from driverforge_node.runtime.document import lookup, parse
+from driverforge_node.runtime.model import Wanted
+from driverforge_node.runtime.nvidia import nvidia_handlers
+from support.runtimemodel import Files, daemon, effective
+
+DAEMON = daemon("crio")
+ROOT, DROP_IN = DAEMON.config, DAEMON.drop_in
+HANDLERS = nvidia_handlers("/t")[:1]
+
+
+def apply(root: str | None = None, drop_in: str | None = None, **wanted: object) -> str:
+    files: Files = {ROOT: root.encode() if root is not None else None, DROP_IN: drop_in.encode() if drop_in is not None else None}
+    after = crio.patched(DAEMON, files, effective(DAEMON, files), Wanted(**{"handlers": HANDLERS, **wanted}))  # type: ignore[arg-type]
+    assert set(after) == {DROP_IN}  # the root file is never written
+    return (after[DROP_IN] or b"").decode()
+
+
+def nvidia(text: str) -> object:
+    return lookup(tomllib.loads(text), (*crio.RUNTIMES, "nvidia"))
+
+
+def test_a_handler_takes_after_the_default_runtime_of_all_files() -> None:
+    root = '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/libexec/crio/crun"\n'
+    root += 'runtime_root = "/run/crun"\nruntime_type = "vm"\n'
+    assert nvidia(apply(root)) == {"runtime_path": "/t/nvidia-container-runtime", "runtime_root": "/run/crun", "runtime_type": "oci"}
+
+
+def test_one_that_only_the_daemon_knows_is_a_template_without_its_empty_fields() -> None:
+    seen = {"crio": {"runtime": {"default_runtime": "crun", "runtimes": {"crun": {"runtime_root": "/run/crun", "monitor_cgroup": ""}}}}}
+    after = crio.patched(DAEMON, {}, seen, Wanted(handlers=HANDLERS))[DROP_IN]
+    assert nvidia((after or b"").decode()) == {
+        "runtime_root": "/run/crun", "runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci",
+    }  # fmt: skip
+
+
+def test_nvidias_own_program_is_nobodys_template() -> None:
+    root = '[crio.runtime]\ndefault_runtime = "gpu"\n[crio.runtime.runtimes.gpu]\nruntime_path = "/x/nvidia-container-runtime"\nx = 1\n'
+    assert nvidia(apply(root)) == {"runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci"}
+
+
+def test_further_options_and_the_default() -> None:
+    after = apply(default="nvidia", options={"monitor_path": "/c"})
+    assert lookup(tomllib.loads(after), crio.DEFAULT) == "nvidia"
+    assert nvidia(after) == {"monitor_path": "/c", "runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci"}
+
+
+def test_what_else_is_in_our_drop_in_stays() -> None:
+    theirs = '# theirs\n[crio.image]\nx = 1 # why\n[crio.runtime]\ndefault_runtime = "nvidia"\n'
+    after = apply(None, theirs)
+    assert after.startswith(theirs)
+    assert "default_runtime" not in apply(None, theirs, release_default=True)
+    assert crio.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode()).data == theirs.encode()
+    undone = crio.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode() + b"# later\n")
+    assert undone.data == theirs.encode() + b"# later\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("[crio", "not valid TOML"), ("crio = 1\n", "crio is no table"), ("[crio.runtime]\nruntimes = []\n", "runtimes is no table"),
+     ("[crio.runtime.runtimes]\nx = 1\n", "x is no table")],
+)  # fmt: skip
+def test_a_broken_file_is_one_message(text: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        crio.patched(DAEMON, {ROOT: text.encode()}, {}, Wanted(handlers=HANDLERS))
+    assert ROOT in caught.value.brief
+
+
+def test_a_foreign_installation_is_stripped() -> None:
+    text = b'[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.nvidia]\nruntime_path = "x"\n'
+    assert crio.stripped(DAEMON, {DROP_IN: text}, ("nvidia",)) == {DROP_IN: None}
+    more = crio.stripped(DAEMON, {DROP_IN: text + b"[crio.image]\nx = 1\n"}, ("nvidia",))[DROP_IN]
+    assert parse(more or b"", "") == {"crio": {"image": {"x": 1}}}
+    assert crio.stripped(DAEMON, {DROP_IN: b"# x\n"}, ("nvidia",)) == {DROP_IN: b"# x\n"}
+    assert crio.stripped(DAEMON, {}, ("nvidia",)) == {DROP_IN: None}
+
+
+def test_how_a_change_comes_into_force_and_which_keys_are_ours() -> None:
+    wanted = Wanted(handlers=HANDLERS, default="nvidia")
+    ours = tomllib.loads(apply(default="nvidia"))
+    assert crio.activation({}, {}) == "none"
+    assert crio.activation({}, ours) == "reload"
+    assert crio.activation({}, {"crio": {"image": {"x": 1}}}) == "restart"
+    assert crio.foreign({}, ours, wanted) == {}
+    assert set(crio.foreign(ours, {"crio": {"runtime": {"selinux": True}}}, wanted)) == {
+        ("crio", "runtime", "selinux"), ("crio", "runtime", "default_runtime"),
+    }  # fmt: skip
+
+
+def test_low_level_runtimes() -> None:
+    text = '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/libexec/crio/crun"\n'
+    assert crio.low_level_runtimes(tomllib.loads(text)) == ("/usr/libexec/crio/crun",)
+    assert crio.low_level_runtimes({}) == ()
+
+
+def test_the_hook_finds_the_programs_beside_it() -> None:
+    def search(program: str) -> str:
+        return str(json.loads(hook.rendered(program))["hook"]["env"][0])
+
+    assert (
+        search("/opt/nvidia/nvidia-container-runtime-hook")
+        == "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/nvidia"
+    )
+    assert search("/usr/bin/nvidia-container-runtime-hook") == "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+def test_a_hook_is_taken_out_where_it_is_ours() -> None:
+    ours = hook.rendered("/t/nvidia-container-runtime-hook")
+    assert hook.undone(original=b"{}", written=ours, current=ours).data == b"{}"
+    assert hook.undone(original=None, written=ours, current=b"{ }").data == b"{ }"
+    assert hook.stripped(ours, "x.json") is None
+    assert hook.stripped(None, "x.json") is None
+    assert hook.stripped(b'{"hook": {"path": "/usr/bin/other"}}', "x.json") == b'{"hook": {"path": "/usr/bin/other"}}'
+    with pytest.raises(InputError, match="not valid JSON"):
+        hook.stripped(b"{", "x.json")
