@@ -1,0 +1,74 @@
+"""driverctl runtime against real docker 26 and 28: reload where that is enough, restart where it is not."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from driverforge_core.errors import InputError
+from support.process import missing, run, until
+from support.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
+from support.skipping import provided
+
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="docker needs root"),
+    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="docker is unpacked from Debian's packages"),
+]
+
+
+@pytest.fixture(params=["trixie", "sid"], ids=["26", "28"])
+def node(request: pytest.FixtureRequest) -> Iterator[RuntimeNode]:
+    with provided(lambda: open_node("docker", request.param)) as opened:
+        yield opened
+
+
+def test_apply_reloads_and_revert_gives_every_byte_back(node: RuntimeNode) -> None:
+    round_trip(node, '{\n  "log-level": "warn",\n  "runtimes": {"x": {"path": "/usr/bin/x"}}\n}\n')
+    assert node.restarts() == 0
+
+
+def test_the_default_runtime_comes_and_goes(node: RuntimeNode) -> None:
+    """docker does not forget a default runtime by a reload: the file without it needs a restart."""
+    node.start("{}\n")
+    node.driverctl("apply", "--default", "--cdi")
+    seen = node.answers()
+    assert seen is not None
+    assert (seen.default, {name: seen.handlers[name] for name in NAMES}) == ("nvidia", PROGRAMS)
+    assert json.loads(node.config.read_text())["features"] == {"cdi": True}
+    node.driverctl("revert")
+    seen = node.answers()
+    assert seen is not None
+    assert (seen.default, set(seen.handlers) & set(NAMES)) == ("runc", set())
+    assert node.config.read_text() == "{}\n"
+
+
+def test_an_option_of_the_command_line_that_forbids_the_change_is_seen_before(node: RuntimeNode) -> None:
+    """docker does not start with a key that is in the file and an option as well: its own program says so before anything is written."""
+    node.start("{}\n")
+    before = node.snapshot()
+    node.stop()
+    (node.home / "pid").unlink()
+    script = node.home / "restart"
+    script.write_text(script.read_text().replace("--bridge none", "--bridge none --default-runtime runc"))
+    run(script)
+    until(lambda: node.answers() is not None, "docker", timeout=60, log=node.log)
+    with pytest.raises(InputError) as caught:
+        node.driverctl("apply", "--default")
+    assert "default-runtime" in caught.value.render()
+    assert (node.snapshot(), node.journal.exists()) == (before, False)
+    node.driverctl("apply")
+    assert set(NAMES) <= set(node.handlers())
+
+
+@pytest.mark.parametrize("text", ['{"a": 1} trailing', '{"runtimes": []}', "// comment\n{}", '{"a": 1, "a": 2}', "[]"])
+def test_a_file_that_cannot_be_right_is_one_message(text: str) -> None:
+    with provided(lambda: open_node("docker", "sid")) as node:
+        node.start("{}")
+        node.config.write_text(text)
+        with pytest.raises(InputError) as caught:
+            node.driverctl("apply")
+        assert str(node.config) in caught.value.render()
+        assert node.config.read_text() == text
