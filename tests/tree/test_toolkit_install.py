@@ -129,6 +129,27 @@ def test_missing_sources_are_told_all_at_once_and_nothing_is_changed(node: FakeN
     assert tree(node) == before
 
 
+@pytest.mark.parametrize(
+    ("programs", "image", "wanted_type", "taken"),
+    [
+        (["dpkg"], ["deb", "rpm"], "auto", "deb"),
+        (["dpkg", "rpm"], ["deb", "rpm"], "auto", "rpm"),  # rpm is looked for first
+        ([], ["deb", "rpm"], "auto", "deb"),
+        (["rpm"], ["deb"], "auto", "deb"),  # the only one that the image has
+        (["rpm"], ["deb"], "rpm", "rpm"),
+        (["dpkg"], ["deb", "rpm"], "rpm", "rpm"),
+    ],
+)
+def test_which_files_are_taken(tmp_path: Path, programs: list[str], image: list[str], wanted_type: str, taken: str) -> None:
+    node = fake_node(tmp_path, gpu=False)
+    for kind in image:
+        write_source(Path(node.files.real(f"/artifacts/{kind}")), rpm=kind == "rpm")
+    node.host.node.make_dirs("/usr/bin")
+    for program in programs:
+        node.host.node.write_atomic(f"/usr/bin/{program}", b"")
+    assert wanted(node.host, settings(package_type=wanted_type)).source == f"/artifacts/{taken}"
+
+
 def nvidias_own(node: FakeNode) -> Path:
     """INSTALL_DIR/toolkit as NVIDIA's installer leaves it: a folder."""
     folder = on_node(node, BASE) / "toolkit"

@@ -34,8 +34,14 @@ def package_type(node: Files, wanted: str) -> str:
     return "rpm" if node.exists("/usr/bin/rpm") else "deb"
 
 
-def source_root(node: Files, *, given: str, wanted: str) -> str:
-    return given.rstrip("/") if given else f"{ARTIFACTS}/{package_type(node, wanted)}"
+def source_root(files: Files, node: Files, *, given: str, wanted: str) -> str:
+    """The folder with NVIDIA's files: `given`, else the one of the node's package type, or the other where the image has only that."""
+    if given:
+        return given.rstrip("/")
+    kind = package_type(node, wanted)
+    other = {"deb": "rpm", "rpm": "deb"}[kind]
+    only = wanted not in ("deb", "rpm") and not files.exists(f"{ARTIFACTS}/{kind}") and files.exists(f"{ARTIFACTS}/{other}")
+    return f"{ARTIFACTS}/{other if only else kind}"
 
 
 def find(files: Files, root: str) -> dict[str, str]:

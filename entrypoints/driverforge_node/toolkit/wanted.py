@@ -43,7 +43,7 @@ def wanted(host: Host, settings: Settings, *, discovered: Iterable[str] = ()) ->
     for name in runtimes.refused:
         log.warning("left out a low-level runtime that is one of our own wrappers: it would call itself for ever", runtime=name)
     return Wanted(
-        source=source.source_root(host.node, given=settings.source_root, wanted=settings.package_type),
+        source=source.source_root(host.files, host.node, given=settings.source_root, wanted=settings.package_type),
         layout=layout,
         default_runtime=runtimes.names[0],
         config=config_of(host.node, settings, runtimes.names),
