@@ -67,6 +67,20 @@ def test_the_drop_in_has_the_root_files_version_and_its_name_of_the_section(vers
     assert lookup(drop_in, (*section, "containerd", "runtimes", "nvidia", "runtime_type")) == RUNC
 
 
+def test_version_3_keeps_the_streaming_servers_section_beside_ours() -> None:
+    for where in (NEW, daemon(version=(2, 0, 4))):
+        after = values(apply(where, f'version = 3\n[{CRI2}]\nstream_server_port = "1"\n')[DROP_IN])
+        assert lookup(after, (*CRI_V3, "containerd", "runtimes", "nvidia", "runtime_type")) == RUNC
+        assert lookup(after, CRI_V2) is containerd.REMOVED
+
+
+def test_a_drop_in_without_version_keeps_its_name_of_the_section() -> None:
+    root = f"version = 3\n{IMPORT}"
+    after = values(apply(NEW, root, f"[{CRI3}.cni]\nbin_dir = '/x'\n")[DROP_IN])
+    assert set(after) == {"plugins"}
+    assert lookup(after, (*CRI_V3, "containerd", "runtimes", "nvidia", "runtime_type")) == RUNC
+
+
 @pytest.mark.parametrize("root", [None, "", "# nothing\n"])
 def test_a_root_file_that_says_nothing_gets_a_version(root: str | None) -> None:
     after = apply(OLD, root)

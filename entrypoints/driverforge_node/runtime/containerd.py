@@ -53,12 +53,14 @@ class _Documents:
 
 
 def cri(config: Mapping[str, object]) -> Path:
-    """The path of the CRI section: the one that the document has, else the one of its version."""
-    for section in (CRI_V3, CRI_V2):
-        if lookup(config, section) is not REMOVED:
-            return section
-    version = config.get("version", 2)
-    return CRI_V3 if isinstance(version, int) and version >= 3 else CRI_V2
+    """The path of the CRI section: that of the document's version; the one that it has, where it has no version.
+
+    Version 3 has both: the older one is left with the streaming server's settings.
+    """
+    version = config.get("version")
+    if isinstance(version, int):
+        return CRI_V3 if version >= 3 else CRI_V2
+    return CRI_V2 if lookup(config, CRI_V3) is REMOVED else CRI_V3
 
 
 def runtimes_of(config: Mapping[str, object], name: str = "containerd's configuration") -> dict[str, object]:
