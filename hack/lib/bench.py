@@ -27,6 +27,7 @@ from driverforge_core.errors import DriverforgeError, NotPermitted, Unavailable,
 BENCHMARKS = {
     "plan": "a plan of 100,000 cells against one of 100",
     "probe": "`driverctl probe` against a Python that does nothing",
+    "runtime": "`driverctl runtime plan` and `apply` against nvidia-ctk's",
     "layer": "one more kernel's layer against the whole image",
     "init": "`driverctl init` without compiling, in a kernel guest, against bare modprobe",
     "build": "our compilation against plain make and against DKMS",
@@ -34,7 +35,7 @@ BENCHMARKS = {
 
 
 def arguments() -> argparse.Namespace:
-    told = "\n".join(f"  {name:<6} {what}" for name, what in BENCHMARKS.items())
+    told = "\n".join(f"  {name:<7} {what}" for name, what in BENCHMARKS.items())
     parser = argparse.ArgumentParser(
         prog="hack/bench",
         description="Measure what driverforge costs, as ratios to what it is compared to in the same run.",
