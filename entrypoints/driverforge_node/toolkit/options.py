@@ -118,6 +118,8 @@ RUNTIME = (
     _option("socket", "--socket", "RUNTIME_SOCKET CONTAINERD_SOCKET DOCKER_SOCKET CRIO_SOCKET", "Its socket."),
     _option("restart_mode", "--restart-mode", "RUNTIME_RESTART_MODE CONTAINERD_RESTART_MODE",
         "How it comes to see a change. Not set: what its supervisor really supports.", allowed="signal systemd none"),
+    _option("restart_command", "--restart-command", "TOOLKIT_RESTART_COMMAND",
+        "What restarts it, as sh, where nothing that driverctl knows runs it; runs on the node."),
     _flag("enable_cdi_in_runtime", "--enable-cdi-in-runtime", "RUNTIME_ENABLE_CDI", "Switch the runtime's own CDI support on. Not set: as "
         "`CDI_ENABLED`.", default=""),
     _option("host_root", "--host-root", "HOST_ROOT_MOUNT", "Accepted: the node's root is found at /host, or behind process 1.",

@@ -63,6 +63,7 @@ def request_of(host: Host, settings: Settings, layout: Layout) -> asked.Request:
         drop_in=settings.drop_in_host_path or path(settings.drop_in),
         binary=settings.executable_path,
         restart_mode=_one_of(settings.restart_mode, asked.MODES),
+        restart_command=settings.restart_command,
     )  # fmt: skip
 
 

@@ -56,6 +56,7 @@ class Settings:
     executable_path: str
     socket: str
     restart_mode: str
+    restart_command: str
     enable_cdi_in_runtime: bool
     host_root: str
     runtime_name: str
