@@ -92,11 +92,16 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
         assert f"{name}/__init__.py" in files or f"{name}.py" in files
         assert any(path.startswith(f"licenses/{name}/") for path in files), f"{name} without its licence"
     assert not any("__pycache__" in path or path.endswith((".so", ".pyc")) for path in files)
+    assert b"Redistribution and use in source and binary forms" in files["licenses/pynvml/LICENSE"]  # it has no file of its own
 
 
 @pytest.mark.parametrize(
     ("program", "words", "said"),
-    [("driverctl", ("init", "--help"), "usage: driverctl init"), ("nvidia-driver", ("--nonsense",), "nvidia-driver: ")],
+    [
+        ("driverctl", ("init", "--help"), "usage: driverctl init"),
+        ("nvidia-driver", ("--nonsense",), "nvidia-driver: "),
+        ("driverctl", ("cdi", "transform", "--input", "/dev/null"), "/dev/null is no CDI spec"),  # with PyYAML's Python part
+    ],
 )
 def test_launcher_runs_the_program_from_the_images_library_alone(
     tmp_path: Path, lock: Lock, program: str, words: tuple[str, ...], said: str

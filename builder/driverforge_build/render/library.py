@@ -6,13 +6,23 @@ from collections.abc import Iterator
 from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 
 from driverforge_core.errors import InputError
 
 OWN = ("driverforge_core", "driverforge_oci", "driverforge_node")
-THIRD_PARTY = ("h2", "hpack", "hyperframe", "tomlrt", "typing_extensions")
-"""Pure Python, so that one tree serves every base image and CPU; their licences go along."""
+THIRD_PARTY = {
+    "h2": "h2",
+    "hpack": "hpack",
+    "hyperframe": "hyperframe",
+    "pynvml": "nvidia-ml-py",
+    "tomlrt": "tomlrt",
+    "typing_extensions": "typing_extensions",
+    "yaml": "PyYAML",
+}
+"""Import name to distribution. Pure Python, so that one tree serves every base image and CPU; their licences go along."""
+_ONLY_FASTER = ("yaml",)  # has a compiled part, and does without it
 
 
 @cache
@@ -24,8 +34,8 @@ def library_files() -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name in (*OWN, *THIRD_PARTY):
         files.update(_package(name))
-    for name in THIRD_PARTY:
-        files.update(_licences(name))
+    for name, distribution in THIRD_PARTY.items():
+        files.update(_licences(name, distribution))
     return dict(sorted(files.items()))
 
 
@@ -42,6 +52,8 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
             inside = path.relative_to(folder)
             if not path.is_file() or "__pycache__" in inside.parts:
                 continue
+            if path.suffix in {".so", ".pyd"} and name in _ONLY_FASTER:
+                continue
             if path.suffix in {".so", ".pyd"}:
                 raise InputError(
                     f"the Python package {name} here has compiled parts ({inside}), which fit one machine only",
@@ -50,7 +62,19 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
             yield f"{name}/{inside.as_posix()}", path.read_bytes()
 
 
-def _licences(name: str) -> Iterator[tuple[str, bytes]]:
-    for path in metadata.files(name) or ():
-        if ".dist-info" in path.parts[0] and path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE")):
-            yield f"licenses/{name}/{path.name}", Path(str(path.locate())).read_bytes()
+def _licences(name: str, distribution: str) -> Iterator[tuple[str, bytes]]:
+    files = [path for path in metadata.files(distribution) or () if ".dist-info" in path.parts[0]]
+    found = [path for path in files if path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE"))]
+    for path in found:
+        yield f"licenses/{name}/{path.name}", Path(str(path.locate())).read_bytes()
+    if not found:
+        yield f"licenses/{name}/LICENSE", _leading_comment(name).encode()
+
+
+def _leading_comment(name: str) -> str:
+    """The licence of a module whose distribution has no file for it."""
+    spec = find_spec(name)
+    assert spec is not None
+    assert spec.origin is not None
+    lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
+    return "".join(f"{line.lstrip('#').strip()}\n" for line in takewhile(lambda line: line.startswith("#"), lines))
