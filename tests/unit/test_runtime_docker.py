@@ -29,6 +29,7 @@ def apply(text: str | None, **wanted: object) -> str:
     ("before", "after"),
     [
         ('{"a":1}', '{"a":1,"runtimes":{"nvidia": NVIDIA}}'),
+        ('{"a": 1}', '{"a": 1, "runtimes": {"nvidia": NVIDIA}}'),
         ('{ "a": 1.50 }\n', '{ "a": 1.50, "runtimes": {"nvidia": NVIDIA} }\n'),
         ('{"runtimes": {"x": {"path":"y"}}, "b": 1e400}', '{"runtimes": {"x": {"path":"y"}, "nvidia": NVIDIA}, "b": 1e400}'),
         ('{"runtimes": {}}', '{"runtimes": {"nvidia": NVIDIA}}'),

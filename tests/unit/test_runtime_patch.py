@@ -101,7 +101,7 @@ def test_an_import_that_covers_the_drop_in_leaves_the_root_file_alone(imports: s
     assert apply(OLD, root)[ROOT] == root
 
 
-@pytest.mark.parametrize("imports", ['["/etc/containerd/*.toml"]', '["/etc/containerd/conf.d/1*.toml"]', "[]"])
+@pytest.mark.parametrize("imports", ['["/etc/containerd/*.toml"]', '["/etc/*"]', '["/etc/containerd/conf.d/1*.toml"]', "[]"])
 def test_one_that_does_not_is_added_to(imports: str) -> None:
     after = values(apply(OLD, f"imports = {imports} # theirs\nversion = 2\n")[ROOT])["imports"]
     assert after == [*values(f"i = {imports}")["i"], "/etc/containerd/conf.d/*.toml"]  # type: ignore[misc]
@@ -133,6 +133,14 @@ def test_nvidias_own_program_is_nobodys_template(name: str) -> None:
     for where in (OLD, NEW):
         options = lookup(values(apply(where, root)[DROP_IN]), (*RUNTIMES, "nvidia-cdi", "options"))
         assert options == {"BinaryName": "/t/nvidia-container-runtime.cdi"}
+
+
+def test_a_handler_that_is_there_already_does_not_take_after_itself() -> None:
+    table = f"{CRI2}.containerd.runtimes.gpu"
+    root = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "gpu"\n[{table}]\nruntime_type = "x"\n'
+    for where in (OLD, NEW):
+        after = values(apply(where, root, handlers=(Handler(name="gpu", binary="/opt/wrapper"),))[DROP_IN])
+        assert lookup(after, (*RUNTIMES, "gpu", "runtime_type")) == RUNC
 
 
 def test_what_is_wanted_beyond_the_handlers_is_written() -> None:
@@ -168,6 +176,7 @@ def test_upstreams_drop_in_at_our_path_is_edited() -> None:
 
 def test_one_that_is_not_read_today_does_not_come_into_force_with_ours() -> None:
     assert "oom_score" not in apply(OLD, "version = 2\n", "oom_score = 7\n")[DROP_IN]
+    assert apply(OLD, "version = 2\n", "broken [") == apply(OLD, "version = 2\n")
 
 
 def test_a_drop_in_of_inline_tables_is_written_anew_where_it_cannot_be_added_to() -> None:
@@ -276,6 +285,12 @@ def test_revert_of_untouched_files_is_exact() -> None:
     after = apply(OLD, original)
     assert undo(ROOT, original, after[ROOT], after[ROOT]) == (original, ())
     assert undo(DROP_IN, None, after[DROP_IN], after[DROP_IN]) == (None, ())
+
+
+def test_a_file_that_somebody_put_back_is_left_alone() -> None:
+    original = f'version = 2\n[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "x"\n'
+    written = apply(NEW, IMPORT + "version = 2\n", original)[DROP_IN]
+    assert undo(DROP_IN, original, written, original) == (original, ())
 
 
 def test_a_file_that_is_gone_stays_gone() -> None:

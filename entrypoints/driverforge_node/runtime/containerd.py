@@ -95,7 +95,7 @@ def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mappin
     documents = _read(daemon, files, effective)
     _check(documents)
     current = files.get(daemon.drop_in)
-    # what is at our path and not read today would come into force with ours: it is put aside, and is back after a revert
+    # what is at our path and not read today, would come into force with ours: it is put aside, and is back after a revert
     before = (current or b"") if documents.imported else b""
     data = _drop_in(before, _meant(documents, wanted), daemon.drop_in)
     root = edit(files.get(daemon.config) or b"", _root_changes(documents), daemon.config)
@@ -112,10 +112,6 @@ def _drop_in(before: bytes, meant: Mapping[str, object], name: str) -> bytes:
 
 def _read(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object]) -> _Documents:
     parsed = read(daemon.config, {daemon.drop_in: None, **files})
-    # the dump of a 1.x lists the files that were read; that of a 2.x lists patterns, its built-in one too, which nobody need have read
-    listed = effective.get("imports", [])
-    if daemon.drop_in not in parsed and isinstance(listed, list) and daemon.drop_in in listed:
-        parsed[daemon.drop_in] = parse(files.get(daemon.drop_in) or b"", daemon.drop_in)
     for path, config in parsed.items():
         runtimes_of(config, path)
     return _Documents(
