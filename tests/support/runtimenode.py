@@ -49,10 +49,11 @@ class RuntimeNode:
     kind: str
     prefix: Path
     options: list[str] = field(default_factory=list)  # more for each driverctl
+    folder: str = "etc"  # of the configuration, in `home`: a distribution is told by its folders
 
     @property
     def etc(self) -> Path:
-        return self.home / "etc"
+        return self.home / self.folder
 
     @property
     def config(self) -> Path:
@@ -80,7 +81,7 @@ class RuntimeNode:
         return self.home / "bin" / ("dockerd" if self.kind == "docker" else "containerd")
 
     def prepare(self) -> None:
-        self.etc.mkdir()
+        self.etc.mkdir(parents=True)
         self.program.parent.mkdir()
         real = self.prefix / ("usr/sbin/dockerd" if self.kind == "docker" else "usr/bin/containerd")
         library = f"LD_LIBRARY_PATH={engine.libraries(self.prefix)} " if self.kind == "docker" else ""
@@ -189,14 +190,14 @@ echo $! >{self.home}/pid
 
 
 @contextmanager
-def open_node(kind: str, suite: str) -> Iterator[RuntimeNode]:
+def open_node(kind: str, suite: str, *, folder: str = "etc") -> Iterator[RuntimeNode]:
     """A node with Debian's daemon of a suite, not started. Raises Unavailable where that cannot be had."""
     if os.geteuid() != 0:
         raise Unavailable(f"{kind} needs root")
     require("apt-get", "dpkg-deb", "unshare", "setsid")
     prefix = engine.unpacked(suite, ("docker.io", "containerd")) if kind == "docker" else containerd.programs(suite)
     home = Path(tempfile.mkdtemp(prefix="df-rt-", dir="/tmp"))
-    node = RuntimeNode(home=home, kind=kind, prefix=prefix)
+    node = RuntimeNode(home=home, kind=kind, prefix=prefix, folder=folder)
     with cache.locked(cache.root() / "runtime-node.lock"):  # driverctl takes one at a time, and settles what a killed one left
         try:
             node.prepare()

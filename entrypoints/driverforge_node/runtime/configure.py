@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported
 from driverforge_node import log
 from driverforge_node.host.ports import Host, Metadata
-from driverforge_node.runtime import change, discover, journal, restore, sources
-from driverforge_node.runtime.backends import BACKENDS
+from driverforge_node.runtime import change, discover, journal, managed, restore, sources
 from driverforge_node.runtime.change import Plan, System
 from driverforge_node.runtime.daemon import not_running
 from driverforge_node.runtime.difference import describe, differing
@@ -18,7 +17,6 @@ from driverforge_node.runtime.effective import clear, effective
 from driverforge_node.runtime.model import Activation, Backend, Daemon, Handler, Wanted
 from driverforge_node.runtime.nvidia import is_nvidia
 from driverforge_node.runtime.sources import Contents
-from driverforge_node.runtime.supervisor import GENERATED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +28,7 @@ class Observed:
     disk: Contents
     entry: journal.Entry | None
     base: Contents  # `disk` without what we wrote
+    clean: Contents  # `base` as the daemon reads it at its next start
     kept: tuple[str, ...] = ()  # what others changed in what we wrote, which stays
 
     @property
@@ -49,15 +48,19 @@ def settle(system: System) -> None:
 
 def observe(system: System, daemon: Daemon) -> Observed:
     """Raises InputError for broken files."""
-    host, edit = system.host, BACKENDS[daemon.kind]
-    disk = sources.read(host, daemon)
+    host, disk = system.host, sources.read(system.host, daemon)
+    edit = managed.backend(daemon, disk.get(daemon.config), host.node)
     entry = journal.read(host, daemon.kind, daemon.config)
+    written = tuple(file.path for file in entry.files) if entry else ()
+    for path in (*edit.paths(daemon), *written):
+        if path not in disk:
+            disk[path] = sources.contents(host.node, path)
     base, kept = dict(disk), []
-    for file in entry.files if entry else ():
-        disk.setdefault(file.path, sources.contents(host.node, file.path))
-        base[file.path], paths = without_us(edit, entry, file.path, disk[file.path])
-        kept += [f"{file.path}: {dotted(path)} was changed by somebody else, and stays" for path in paths]
-    return Observed(daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, kept=tuple(kept))
+    for path in written:
+        base[path], keys = without_us(edit, entry, path, disk[path])
+        kept += [f"{path}: {dotted(key)} was changed by somebody else, and stays" for key in keys]
+    clean = managed.without_us(edit, daemon, base, entry.names if entry else ())
+    return Observed(daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, clean=clean, kept=tuple(kept))
 
 
 def without_us(edit: Backend, entry: journal.Entry | None, path: str, current: bytes | None) -> tuple[bytes | None, tuple[Path, ...]]:
@@ -82,17 +85,20 @@ def apply_plan(system: System) -> Plan:
     daemon = discover.choose(host, system.sockets, system.request)
     seen = observe(system, daemon)
     status = system.status(daemon)
-    clean = effective(host, daemon, seen.base, seen.disk)
-    planned = {**seen.base, **seen.edit.patched(daemon, seen.base, clean, wanted)}
-    read, now_read = _as_read(seen, planned)
-    now = clean if now_read == seen.base else effective(host, daemon, now_read, seen.disk)
-    after = now if read == now_read else effective(host, daemon, read, seen.disk)
+    clean = effective(host, daemon, seen.clean, seen.disk)
+    planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
+    then_read, now_read = managed.next_start(
+        seen.edit, daemon, disk=seen.disk, clean=seen.clean, planned=planned, view=clean, wanted=wanted
+    )
+    now = clean if now_read == seen.clean else effective(host, daemon, now_read, seen.disk)
+    after = now if then_read == now_read else effective(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
     activation, why = _activation(seen, now, after)
     missing = [handler.name for handler in wanted.handlers if not change.reports(status, handler.name, handler.binary)]
     if activation == "none" and missing:
         activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
-    files = {path: planned[path] for path in seen.edit.paths(daemon) if not _generated(daemon, path)}
+    ours = [path for path in seen.edit.paths(daemon) if path != daemon.config or not managed.generated(daemon, seen.disk[path])]
+    files = {path: planned[path] for path in ours}
     return Plan(
         daemon=daemon,
         entry=entry_of(host, seen, files, wanted.handlers),
@@ -103,30 +109,6 @@ def apply_plan(system: System) -> Plan:
         default=wanted.default,
         notes=seen.kept,
     )
-
-
-def _generated(daemon: Daemon, path: str) -> bool:
-    return daemon.supervisor.kind in GENERATED and path == daemon.config
-
-
-def _as_read(seen: Observed, planned: Mapping[str, bytes | None]) -> tuple[Contents, Contents]:
-    """(the planned files, the files of now) as the daemon will read them at its next start.
-
-    k0s puts its drop-ins into what it writes at each start: its root file counts as if it imported them. Raises Unsupported for another
-    distribution that writes its root file and does not import ours.
-    """
-    daemon = seen.daemon
-    now = dict(seen.disk)
-    root = planned.get(daemon.config)
-    if daemon.supervisor.kind in GENERATED and root != seen.base.get(daemon.config):
-        if daemon.supervisor.kind != "k0s":
-            raise Unsupported(
-                f"this {daemon.supervisor.kind} writes {daemon.config} at each start and does not import {daemon.drop_in}",
-                details=[*daemon.evidence, "releases of 2026-02 and later import that folder (k3s-io/k3s#13680)"],
-                resolution=f"update it, or have its template import {daemon.drop_in}; nothing was changed",
-            )
-        now[daemon.config] = root
-    return dict(planned), now
 
 
 def _activation(seen: Observed, now: Mapping[str, object], after: Mapping[str, object]) -> tuple[Activation, str]:
@@ -212,9 +194,8 @@ def revert_plan(system: System) -> Plan | None:
     if seen.entry is None:
         return None
     now = effective(host, daemon, seen.disk, seen.disk)
-    after = now if seen.base == seen.disk else effective(host, daemon, seen.base, seen.disk)
-    ours = tuple(name for name, _ in seen.entry.handlers)
-    absent = tuple(name for name in ours if name not in seen.edit.handlers(after))
+    after = now if seen.clean == seen.disk else effective(host, daemon, seen.clean, seen.disk)
+    absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
     activation, why = _activation(seen, now, after)
     there = _reported(system, daemon)
     if activation == "none" and any(name in there for name in absent):

@@ -65,8 +65,6 @@ def find(host: Host, sockets: Sockets, socket: str, request: Request) -> Daemon:
         found, how = supervisor.find(host, pid, process.binary, config)
     except FileNotFoundError as error:
         raise Unavailable(f"the process {pid} behind {socket} ended just now") from error
-    if found.kind == "microk8s" and not request.config:
-        config, whence = f"{config.rpartition('/')[0]}/containerd-template.toml", "microk8s makes the daemon's file of it at each start"
     drop_in, chosen = _drop_in(host, process, config, found.kind, request)
     daemon = Daemon(
         kind=process.kind, pid=pid, binary=process.binary, version=(), socket=socket, config=config, drop_in=drop_in, supervisor=found

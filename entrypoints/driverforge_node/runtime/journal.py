@@ -50,6 +50,12 @@ class Entry:
     restore: str = ""  # name of the host-side restore that was armed for it
     earlier: Entry | None = None  # what was in force before, until this is
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Handlers that the daemon may have of us, also in the middle of a revert."""
+        before = self.earlier.names if self.earlier else ()
+        return tuple(dict.fromkeys((*(name for name, _ in self.handlers), *before)))
+
     def file(self, path: str) -> File | None:
         return next((file for file in self.files if file.path == path), None)
 

@@ -17,7 +17,6 @@ DISTRIBUTIONS = (
     ("microk8s", re.compile(r"snap\.microk8s\..*\.service"), "/microk8s/"),
     ("snap", re.compile(r"snap\..*\.service"), "/snap/"),
 )
-GENERATED = ("k3s", "rke2", "k0s")  # these write the root file at each of their starts
 SLOW = {"k3s": 180.0, "rke2": 300.0, "k0s": 180.0}  # seconds until their containerd answers; a control plane starts first
 USER = re.compile(r"user@\d+\.service")
 
