@@ -22,7 +22,7 @@ TIERS: Mapping[str, Mapping[str, str]] = {
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {**_GUEST, **_BOOTSTRAP, **_COMPILE, "setpriv": "util-linux"},
-    "cluster": {"openssl": "openssl", "setpriv": "util-linux"},
+    "cluster": {"openssl": "openssl", "setpriv": "util-linux", "unshare": "util-linux", "mmdebstrap": "mmdebstrap"},
     "lint": {},
 }
 
