@@ -53,4 +53,4 @@ def test_a_benchmark_that_cannot_run_here_says_why_and_the_others_go_on(tmp_path
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
     found = bench(tmp_path, "speed")
     assert found.returncode == 64
-    assert "there are plan, probe, layer, init, build" in found.stderr
+    assert "there are plan, probe, runtime, layer, init, build" in found.stderr
