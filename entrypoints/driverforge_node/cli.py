@@ -31,6 +31,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "probe": ("probe", "startup probe: exit 0 when the driver is ready"),
     "cdi": ("cdi", "write, list and check the CDI specs by which containers get GPUs"),
     "devices": ("devices", "make the driver's device files, and the links to them in /dev/char"),
+    "doctor": ("doctor", "look for known problems of the runtime, CDI specs and the toolkit, and say what cures them"),
     "runtime": ("runtime", "configure the node's container runtime for NVIDIA, or revert that"),
     "toolkit": ("toolkit", "install NVIDIA's container toolkit on the node, configure it, and stay until stopped"),
 }

@@ -1,5 +1,5 @@
-"""What is wrong with a node's container runtime, CDI specs and toolkit: known patterns, each with its evidence and the command that cures it.
+"""What is wrong with a node's container runtime, CDI specs and toolkit: known problems, each with its evidence and its cure.
 
-`facts` are frozen values, `gather` fills them from a running node or from a dump of its files, `rules*` are pure functions from facts to a
-diagnosis, `catalogue` is the table of them that docs/doctor.md is generated from.
+`facts` are frozen values, `gather` fills them from a running node or from a dump of its files, `rules_*` are pure functions from facts to
+a diagnosis, `catalogue` is the table of them that docs/doctor.md is generated from.
 """

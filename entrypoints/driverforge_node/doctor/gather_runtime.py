@@ -1,0 +1,165 @@
+"""The container runtimes of a node: those that run, and those whose files are there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from driverforge_core.errors import DriverforgeError, InputError
+from driverforge_node.cdi.roots import read
+from driverforge_node.doctor.facts import Document, RuntimeFacts
+from driverforge_node.host.ports import Files, Host
+from driverforge_node.runtime import discover, journal, jsonedit, sources
+from driverforge_node.runtime.document import parse
+from driverforge_node.runtime.effective import effective
+from driverforge_node.runtime.model import Daemon, Kind, Supervisor, Wanted
+from driverforge_node.runtime.ports import Sockets
+from driverforge_node.runtime.request import Request
+
+STARTING = re.compile(r'msg="starting containerd".*\bversion=v?(\d+)\.(\d+)\.(\d+)')
+ENDPOINT = re.compile(r"container-?[rR]untime-?[eE]ndpoint[\"']?\s*[:=]\s*[\"']?(?:unix://)?(/[^\s\"']+)")
+KUBELET_FILES = ("/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a runtime has its files when nothing else is said."""
+
+    kind: Kind
+    config: str
+    drop_in: str = ""
+    socket: str
+    supervisor: str = ""
+    unit: str = ""
+
+    def daemon(self, version: tuple[int, ...] = ()) -> Daemon:
+        return Daemon(
+            kind=self.kind, pid=0, binary="", version=version, socket=self.socket, config=self.config, drop_in=self.drop_in,
+            supervisor=Supervisor(kind=self.supervisor, unit=self.unit),
+        )  # fmt: skip
+
+
+def _bundled(name: str) -> Place:
+    folder = f"/var/lib/rancher/{name}/agent/etc/containerd"
+    return Place(
+        kind="containerd", config=f"{folder}/config.toml", drop_in=f"{folder}/config.toml.d/99-nvidia.toml",
+        socket="/run/k3s/containerd/containerd.sock", supervisor=name, unit="k3s.service" if name == "k3s" else "rke2-agent.service",
+    )  # fmt: skip
+
+
+PLACES = (
+    Place(kind="containerd", config="/etc/containerd/config.toml", drop_in="/etc/containerd/conf.d/99-nvidia.toml",
+        socket="/run/containerd/containerd.sock", unit="containerd.service"),
+    _bundled("k3s"),
+    _bundled("rke2"),
+    Place(kind="containerd", config="/run/k0s/containerd-cri.toml", drop_in="/etc/k0s/containerd.d/nvidia.toml",
+        socket="/run/k0s/containerd.sock", supervisor="k0s", unit="k0sworker.service"),
+    Place(kind="crio", config="/etc/crio/crio.conf", drop_in="/etc/crio/crio.conf.d/99-nvidia.toml", socket="/run/crio/crio.sock",
+        unit="crio.service"),
+    Place(kind="docker", config="/etc/docker/daemon.json", socket="/run/docker.sock", unit="docker.service"),
+)  # fmt: skip
+
+
+def of_node(host: Host, sockets: Sockets, entries: Iterable[journal.Entry]) -> tuple[RuntimeFacts, ...]:
+    """The daemons that run, with what they report; and those of which only files are there."""
+    seen, _ = discover.running(host, sockets, Request(wanted=Wanted(handlers=())))
+    found = [_asked(host, sockets, each.daemon) for each in seen]
+    known = {runtime.config for runtime in found}
+    found += [_by_files(host, daemon) for daemon in _by_places(host, entries, ()) if daemon.config not in known]
+    return tuple(replace(runtime, read_only=_read_only(host.node, runtime)) for runtime in found)
+
+
+def of_dump(host: Host, entries: Iterable[journal.Entry], logs: Mapping[str, Sequence[str]]) -> tuple[RuntimeFacts, ...]:
+    return tuple(_by_files(host, daemon) for daemon in _by_places(host, entries, _version(logs)))
+
+
+def _by_places(host: Host, entries: Iterable[journal.Entry], version: tuple[int, ...]) -> list[Daemon]:
+    """Daemons of the known places that have files, and those of the journal."""
+    found = [place.daemon(version if place.kind == "containerd" else ()) for place in PLACES if _there(host.node, place)]
+    known = {daemon.config for daemon in found}
+    mine = [entry.daemon() for entry in entries if entry.config not in known]
+    return [*found, *(replace(daemon, version=version if daemon.kind == "containerd" else ()) for daemon in mine)]
+
+
+def _there(node: Files, place: Place) -> bool:
+    return node.exists(place.config) or (place.supervisor == "" and place.drop_in != "" and node.exists(place.drop_in))
+
+
+def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
+    """Of the last containerd that said in a log that it starts."""
+    matches = [match for lines in logs.values() for line in lines if (match := STARTING.search(line))]
+    return tuple(map(int, matches[-1].groups())) if matches else ()
+
+
+def _asked(host: Host, sockets: Sockets, daemon: Daemon) -> RuntimeFacts:
+    facts = _by_files(host, daemon)
+    with suppress(DriverforgeError):  # it serves no pods, or is about to end: other rules say why
+        facts = replace(facts, reported=discover.status(host, sockets, daemon).handlers)
+    if facts.broken:
+        return facts
+    try:
+        files = sources.read(host, daemon)
+        effective(host, daemon, files, files)
+    except InputError as error:
+        return replace(facts, broken=(error.brief, *error.details))
+    except DriverforgeError:
+        return facts  # its program cannot be run here
+    return facts
+
+
+def _by_files(host: Host, daemon: Daemon) -> RuntimeFacts:
+    facts = RuntimeFacts(
+        kind=daemon.kind, config=daemon.config, socket=daemon.socket, version=daemon.version,
+        unit=daemon.supervisor.unit, supervisor=daemon.supervisor.kind,
+    )  # fmt: skip
+    try:
+        # the drop-in counts only where an import leads to it
+        files = sources.read(host, replace(daemon, drop_in=daemon.config) if daemon.kind == "containerd" else daemon)
+        documents = {path: _parsed(daemon.kind, data, path) for path, data in files.items() if data is not None}
+        beside = {path: _parsed(daemon.kind, sources.contents(host.node, path) or b"", path) for path in _beside(host.node, daemon, files)}
+    except InputError as error:
+        return replace(facts, broken=(error.brief, *error.details))
+    return replace(facts, documents=documents, loose=beside)
+
+
+def _parsed(kind: Kind, data: bytes, path: str) -> Document:
+    return jsonedit.parse(data, path) if kind == "docker" else parse(data, path)
+
+
+def _beside(node: Files, daemon: Daemon, read_files: Mapping[str, bytes | None]) -> Iterator[str]:
+    """TOML files of the folders for drop-ins that the daemon does not read."""
+    if daemon.kind != "containerd":
+        return
+    base = daemon.config.rpartition("/")[0]
+    for folder in dict.fromkeys((daemon.drop_in.rpartition("/")[0], f"{base}/conf.d", f"{base}/config.d")):
+        for name in node.list_dir(folder) if folder else ():
+            path = f"{folder}/{name}"
+            if name.endswith(".toml") and read_files.get(path) is None and not node.is_dir(path):
+                yield path
+
+
+def _read_only(node: Files, runtime: RuntimeFacts) -> str:
+    """The nearest folder of its configuration that is there, where that cannot be written."""
+    folder = runtime.config.rpartition("/")[0] or "/"
+    while not node.is_dir(folder):
+        folder = folder.rpartition("/")[0] or "/"
+    return folder if node.read_only(folder) else ""
+
+
+def kubelet(host: Host) -> tuple[str, ...] | None:
+    """Sockets that a running kubelet uses; () where it does not say, None without a kubelet."""
+    named = tuple(sorted(discover.kubelet_sockets(host)))
+    if named:
+        return named
+    runs = any(read(host.node, f"/proc/{name}/comm").strip() in discover.KUBELETS for name in host.node.list_dir("/proc") if name.isdigit())
+    files = kubelet_by_files(host.node)
+    return files or () if runs else files
+
+
+def kubelet_by_files(node: Files) -> tuple[str, ...] | None:
+    """The same by the kubelet's files."""
+    texts = [read(node, path) for path in KUBELET_FILES]
+    found = tuple(dict.fromkeys(node.resolve(match[1]) for text in texts for match in ENDPOINT.finditer(text)))
+    return found if found or any(texts) else None

@@ -1,0 +1,246 @@
+"""Rules on CDI specs, device links, the toolkit's files, driverctl's own state, and the logs. Each is pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from shlex import quote
+
+from driverforge_node.cdi.specdirs import SpecFile
+from driverforge_node.cdi.stale import driver_version
+from driverforge_node.doctor import view
+from driverforge_node.doctor.facts import Diagnosis, Facts
+
+AGAIN = "driverctl cdi generate"
+INSTALL = "driverctl toolkit install"
+MANY = 3  # restarts of one unit that are no coincidence
+HANGUP = re.compile(
+    r"containerd(?:\.service)?\b.*(?:status=1/HUP|status=129|signal: hangup)|(?:k3s|rke2).*containerd.*signal: hangup", re.IGNORECASE
+)
+COUNTER = re.compile(r"(\S+\.service): Scheduled restart job, restart counter is at (\d+)")
+TOO_QUICK = re.compile(r"((?:containerd|crio|docker|k3s\S*|rke2\S*|k0s\S*)\.service): Start request repeated too quickly")
+RUNTIME_UNIT = re.compile(r"(?:containerd|crio|docker|k3s|rke2|k0s)")
+DENIED = re.compile(r"avc:\s+denied\b.*nvidia|avc:\s+denied\b.*xserver_misc_device_t", re.IGNORECASE)
+SHOWN = 5  # log lines that are shown
+NODE_OWNERS = (("/dev/nvidia-caps/", "nvidia-caps"), ("/dev/nvidia-uvm", "nvidia-uvm"))
+
+
+def _nvidia(facts: Facts) -> Iterator[SpecFile]:
+    """Specs of NVIDIA's devices that can be read."""
+    for file in facts.specs:
+        if file.spec and file.spec.kind.partition("/")[0].endswith("nvidia.com"):
+            yield file
+
+
+def _generate(facts: Facts, path: str) -> str:
+    """The command that writes a spec anew, at its place."""
+    kind = next((file.spec.kind for file in facts.specs if file.path == path and file.spec), "")
+    mode = " --mode management" if kind.startswith("management.") else ""
+    return f"{AGAIN}{mode} --output {quote(path)}"
+
+
+def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
+    others = {file.path: driver_version(file.spec) for file in _nvidia(facts) if file.spec}
+    wrong = {path: version for path, version in others.items() if version and facts.driver and version != facts.driver}
+    if not wrong:
+        return None
+    return Diagnosis(
+        what="a CDI spec is of another driver version than the one that is loaded: containers get libraries that do not fit",
+        evidence=(f"loaded: {facts.driver}", *(f"{path}: {version}" for path, version in wrong.items())),
+        command="; ".join(_generate(facts, path) for path in wrong),
+    )
+
+
+def spec_with_wrong_major(facts: Facts) -> Diagnosis | None:
+    lines: dict[str, str] = {}
+    for file in _nvidia(facts):
+        for node in (node for edits in (file.spec.all_edits if file.spec else ()) for node in edits.device_nodes):
+            owner = next((name for start, name in NODE_OWNERS if node.path.startswith(start)), "")
+            major = facts.majors.get(owner)
+            if node.major and major is not None and node.major != major:
+                lines[f"{node.path} is {node.major}:{node.minor} in {file.path}, {owner} has the major {major} in /proc/devices"] = (
+                    file.path
+                )
+    if not lines:
+        return None
+    return Diagnosis(
+        what="a CDI spec has device numbers of an earlier boot or module load: CUDA does not start in containers",
+        evidence=tuple(lines),
+        command="; ".join(["driverctl devices nodes", *(_generate(facts, path) for path in dict.fromkeys(lines.values()))]),
+    )
+
+
+def spec_paths_gone(facts: Facts) -> Diagnosis | None:
+    found = {path: gone for path, gone in facts.gone.items() if gone}
+    if not found:
+        return None
+    lines = [f"{path}: {', '.join(gone[:SHOWN])}{' and more' if len(gone) > SHOWN else ''}" for path, gone in found.items()]
+    return Diagnosis(
+        what="a CDI spec names files of the node that are not there: containers with its devices do not start",
+        evidence=tuple(lines),
+        command="; ".join(_generate(facts, path) for path in found),
+    )
+
+
+def spec_unresolvable(facts: Facts) -> Diagnosis | None:
+    broken = [file for file in facts.specs if file.spec is None]
+    seen: dict[str, SpecFile] = {}
+    twice = []
+    for file in _nvidia(facts):
+        for name in file.names:
+            other = seen.setdefault(name, file)
+            if other is not file and other.folder == file.folder:
+                twice.append((name, other.path, file.path))
+    if not broken and not twice:
+        return None
+    evidence = [f"{file.path}: {'; '.join(file.problems)}" for file in broken]
+    evidence += [f"{name} is in {first} and in {second}" for name, first, second in twice]
+    bad = [*(file.path for file in broken), *dict.fromkeys(second for _, _, second in twice)]
+    return Diagnosis(
+        what="CDI devices cannot be resolved: a spec cannot be read, or two specs of one folder have the same device",
+        evidence=tuple(evidence),
+        command=f"mv {' '.join(map(quote, bad))} /root/; {AGAIN}",
+    )
+
+
+def spec_missing(facts: Facts) -> Diagnosis | None:
+    toolkit = facts.toolkit
+    wanted = toolkit.default_kind or "nvidia.com/gpu"
+    if toolkit.mode != "cdi" or any(file.spec and file.spec.kind == wanted for file in facts.specs):
+        return None
+    kinds = sorted({file.spec.kind for file in facts.specs if file.spec}) or ["none"]
+    mode = " --mode management" if wanted.startswith("management.") else ""
+    name = f"/var/run/cdi/{wanted.replace('/', '-')}.yaml"
+    return Diagnosis(
+        what=f"the toolkit's mode is cdi, and no CDI spec has {wanted}: `unresolvable CDI devices` at every container's start",
+        evidence=(f'{toolkit.config}: mode = "cdi"', f"kinds of specs that are there: {', '.join(kinds)}"),
+        command=f"{AGAIN}{mode} --output {name}",
+    )
+
+
+def links_missing(facts: Facts) -> Diagnosis | None:
+    systemd = [runtime for runtime in facts.runtimes if view.systemd_cgroups(runtime)]
+    if not facts.unlinked or not systemd:
+        return None
+    shown = facts.unlinked[:SHOWN]
+    return Diagnosis(
+        what="devices lack their links in /dev/char, and systemd keeps the control groups: a daemon-reload takes GPUs from containers",
+        evidence=(f"{systemd[0].kind} uses systemd's control groups", *(f"/dev/char has no {name}" for name in shown)),
+        command="driverctl devices links",
+    )
+
+
+def programs_missing(facts: Facts) -> Diagnosis | None:
+    if not facts.missing_programs:
+        return None
+    return Diagnosis(
+        what="handlers refer to programs that are not on the node: containers with them do not start",
+        evidence=tuple(f"{program} is not there" for program in facts.missing_programs),
+        command=f"{INSTALL}, or driverctl runtime revert --strip to take the handlers out",
+    )
+
+
+def wrapper_calls_itself(facts: Facts) -> Diagnosis | None:
+    if not facts.toolkit.own:
+        return None
+    return Diagnosis(
+        what="NVIDIA's runtime has itself as its low-level runtime: container starts hang for ever",
+        evidence=tuple(f"{facts.toolkit.config}: runtimes has {name}" for name in facts.toolkit.own),
+        command=f"{INSTALL} --nvidia-container-runtime.runtimes runc,crun",
+    )
+
+
+def low_level_missing(facts: Facts) -> Diagnosis | None:
+    toolkit = facts.toolkit
+    if not toolkit.low_level or set(toolkit.low_level) != set(toolkit.absent):
+        return None
+    return Diagnosis(
+        what="none of the low-level runtimes of NVIDIA's runtime is on the node",
+        evidence=tuple(f"{toolkit.config}: {name} is not there" for name in toolkit.absent),
+        command=f"{INSTALL}, which takes them from the runtime's own configuration",
+    )
+
+
+def stale_ready(facts: Facts) -> Diagnosis | None:
+    if "toolkit-ready" not in facts.ready:
+        return None
+    why = [] if facts.toolkit.there else [f"{facts.toolkit.folder} is not there"]
+    if "driver-ready" not in facts.ready:
+        why.append("there is no driver-ready beside it")
+    if not why:
+        return None
+    return Diagnosis(
+        what="the file toolkit-ready is left from an earlier start: pods that wait for it start too early",
+        evidence=("/run/nvidia/validations/toolkit-ready is there", *why),
+        command="rm /run/nvidia/validations/toolkit-ready",
+    )
+
+
+def restore_pending(facts: Facts) -> Diagnosis | None:
+    pending = [restore for restore in facts.restores if not restore.watched]
+    if not pending:
+        return None
+    lines = [line for restore in pending for line in (f"{restore.path}: {restore.state}", *restore.log[-SHOWN:])]
+    return Diagnosis(
+        what="a driverctl was killed while it changed the runtime, and the node's own restore is pending or done",
+        evidence=tuple(lines),
+        command="driverctl runtime apply finishes the change, driverctl runtime revert undoes it",
+    )
+
+
+def journal_unfinished(facts: Facts) -> Diagnosis | None:
+    if facts.journal_problem:
+        return Diagnosis(
+            what="driverctl's journal is damaged: a revert cannot be exact",
+            evidence=facts.journal_problem,
+            command="driverctl runtime revert --strip, after the entry was removed",
+        )
+    left = [entry for entry in facts.journal if entry.state == "prepared" or (entry.state == "written" and entry.restore)]
+    if not left or facts.lock_held or facts.restores:
+        return None
+    return Diagnosis(
+        what="a driverctl was killed while it changed the runtime",
+        evidence=tuple(f"the journal says of {entry.config}: {entry.state}" for entry in left),
+        command="driverctl runtime apply finishes the change, driverctl runtime revert undoes it",
+    )
+
+
+def sighup_death(facts: Facts) -> Diagnosis | None:
+    lines = _matching(facts, HANGUP)
+    if not lines:
+        return None
+    return Diagnosis(
+        what="somebody sent containerd SIGHUP, which ends it: it has no reload",
+        evidence=tuple(lines[-SHOWN:]),
+        command="set RUNTIME_RESTART_MODE=systemd for NVIDIA's toolkit, or let driverctl restart the unit: driverctl runtime apply",
+    )
+
+
+def restart_loop(facts: Facts) -> Diagnosis | None:
+    lines = _matching(facts, TOO_QUICK)
+    for line in _matching(facts, COUNTER):
+        found = COUNTER.search(line)
+        if found and RUNTIME_UNIT.match(found[1]) and int(found[2]) >= MANY:
+            lines.append(line)
+    if not lines:
+        return None
+    return Diagnosis(
+        what="the container runtime is restarted again and again",
+        evidence=tuple(lines[-SHOWN:]),
+        command="driverctl runtime revert, then read why it ended: journalctl -u containerd -n 100",
+    )
+
+
+def selinux_denials(facts: Facts) -> Diagnosis | None:
+    lines = _matching(facts, DENIED)
+    if not lines:
+        return None
+    return Diagnosis(
+        what="SELinux keeps containers from NVIDIA's devices or files",
+        evidence=tuple(lines[-SHOWN:]),
+        command="setsebool -P container_use_devices on",
+    )
+
+
+def _matching(facts: Facts, pattern: re.Pattern[str]) -> list[str]:
+    return [f"{source}: {line.strip()}" for source, lines in facts.logs.items() for line in lines if pattern.search(line)]

@@ -1,0 +1,308 @@
+"""`driverctl doctor` on whole nodes: one that runs, and copies of files of ones that did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import UsageError
+from driverforge_node import cli
+from driverforge_node.doctor import gather
+from driverforge_node.doctor.catalogue import examine
+from driverforge_node.host.ports import Host
+from driverforge_node.runtime import journal
+from driverforge_node.runtime import request as asked
+from driverforge_node.runtime.change import System
+from driverforge_node.toolkit import parts
+from support.driverroot import add_device
+from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakehost import FakeNode, fake_node
+
+PROGRAM = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+HANDLER = f"""[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia.options]
+BinaryName = "{PROGRAM}"
+"""
+SPEC = """cdiVersion: 0.5.0
+kind: nvidia.com/gpu
+devices:
+- name: '0'
+  containerEdits:
+    deviceNodes:
+    - {{path: /dev/nvidia-uvm, major: {major}, minor: 0}}
+    mounts:
+    - {{hostPath: /usr/lib/libcuda.so.{driver}, containerPath: /usr/lib/libcuda.so.{driver}}}
+"""
+DEVICES = "Character devices:\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n"
+TOOLKIT = "usr/local/nvidia/toolkit"
+
+
+def dump(folder: Path, files: Mapping[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / "dump" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "dump"
+
+
+def ids(folder: Path, tmp_path: Path) -> list[str]:
+    """What the rules say of a dump; the node that the doctor runs on is a fake one without anything."""
+    node = fake_node(tmp_path / "here", gpu=False)
+    node.places["/dump"] = folder
+    found = examine(gather.of_dump(node.host, "/dump", install_dir="/usr/local/nvidia"))
+    assert node.commands.calls == [], "no program is started"
+    return [one.rule.id for one in found]
+
+
+# what is in a dump -> what the doctor says of it
+DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "nothing": ({}, []),
+    "healthy": (
+        {
+            "etc/containerd/config.toml": ROOT.decode() + HANDLER,
+            f"{TOOLKIT}/nvidia-container-runtime": "",
+            "etc/cdi/nvidia.yaml": SPEC.format(major=511, driver="580.65.06"),
+            "usr/lib/libcuda.so.580.65.06": "",
+            "proc/devices": DEVICES,
+            "sys/module/nvidia/version": "580.65.06\n",
+        },
+        [],
+    ),
+    "nvidia's toolkit on AKS": (
+        {
+            "etc/containerd/config.toml": 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n',
+            "etc/containerd/conf.d/99-nvidia.toml": "version = 4\n",
+        },
+        ["drop-in-version"],
+    ),
+    "docker-ce with a kubelet": (
+        {
+            "etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n',
+            "var/lib/kubelet/config.yaml": 'containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"\n',
+        },
+        ["cri-disabled"],
+    ),
+    "docker-ce without one": ({"etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n', "etc/docker/daemon.json": "{}"}, []),
+    "nvidia-ctk on a bare 1.7": (
+        {
+            "etc/containerd/config.toml": "version = 2\n" + HANDLER,
+            "var/log/syslog": 'x containerd[1]: time="t" level=info msg="starting containerd" revision=abc version=1.7.24\n',
+        },
+        ["runc-missing"],
+    ),
+    "the same on 2.1": (
+        {
+            "etc/containerd/config.toml": "version = 2\n" + HANDLER,
+            "var/log/syslog": 'x containerd[1]: time="t" level=info msg="starting containerd" revision=abc version=2.1.4\n',
+        },
+        [],
+    ),
+    "toolkit 1.18.0": (
+        {"etc/containerd/config.toml": ROOT.decode(), "etc/containerd/config.d/99-nvidia.toml": ROOT.decode() + HANDLER},
+        ["drop-in-not-read"],
+    ),
+    "k3s with a template": (
+        {"var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": ROOT.decode() + HANDLER},
+        ["template-without-base"],
+    ),
+    "a broken file": ({"etc/containerd/config.toml": "version = \n"}, ["config-broken"]),
+    "a broken daemon.json": ({"etc/docker/daemon.json": "{,}"}, ["config-broken"]),
+    "after a driver update and a reboot": (
+        {
+            "etc/cdi/nvidia.yaml": SPEC.format(major=505, driver="550.90.07"),
+            "usr/lib/libcuda.so.580.65.06": "",
+            "proc/devices": DEVICES,
+            "sys/module/nvidia/version": "580.65.06\n",
+        },
+        ["spec-of-other-driver", "spec-with-wrong-major", "spec-paths-gone"],
+    ),
+    "toolkit removed": (
+        {
+            "etc/containerd/config.toml": ROOT.decode() + HANDLER,
+            f"{TOOLKIT}/other": "",
+            "run/nvidia/validations/toolkit-ready": "",
+        },
+        ["programs-missing", "stale-ready"],
+    ),
+    "a toolkit that took its wrapper for runc": (
+        {
+            f"{TOOLKIT}/nvidia-container-runtime": "",
+            f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": f'[nvidia-container-runtime]\nruntimes = ["{PROGRAM}", "runc"]\n',
+        },
+        ["wrapper-calls-itself"],
+    ),
+    "mode cdi, and the spec's folder is empty": (
+        {f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nmode = "cdi"\n'},
+        ["spec-missing"],
+    ),
+    "no runc": (
+        {
+            f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nruntimes = ["runc", "/opt/x/crun"]\n',
+            "usr/bin/containerd": "",
+            "opt/x/README": "",
+        },
+        ["low-level-missing"],
+    ),
+    "two runtimes": (
+        {
+            "etc/containerd/config.toml": ROOT.decode() + HANDLER,
+            "etc/crio/crio.conf": "",
+            "var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/crio/crio.sock"\n',
+        },
+        ["mixed-runtimes"],
+    ),
+    "a rke2 node in a loop": (
+        {
+            "var/log/messages": "rke2[9]: containerd exited: signal: hangup\n"
+            "systemd[1]: rke2-agent.service: Scheduled restart job, restart counter is at 12.\n",
+            "var/log/audit/audit.log": 'type=AVC msg=audit(1): avc:  denied  { map } for path="/dev/nvidiactl" scontext=container_t\n',
+        },
+        ["restart-loop", "sighup-death", "selinux-denials"],
+    ),
+    "killed with a restore armed": (
+        {"var/lib/driverforge/restore/17-ab/armed": "", "var/lib/driverforge/restore/17-ab/restore.sh": "\tif alive 41 7 && [ x ]; then\n"},
+        ["restore-pending"],
+    ),
+    "the restore's owner runs": (
+        {
+            "var/lib/driverforge/restore/17-ab/armed": "",
+            "var/lib/driverforge/restore/17-ab/restore.sh": '\tif alive 41 7 && [ "$(uptime)" -lt 1 ]; then\n',
+            "proc/41/stat": f"41 (driverctl) S {' '.join(['0'] * 18)} 7 0\n",
+        },
+        [],
+    ),
+    "a damaged journal": ({"var/lib/driverforge/journal/x.json": "{"}, ["journal-unfinished"]),
+}
+
+
+@pytest.mark.parametrize("name", DUMPS)
+def test_a_dump(name: str, tmp_path: Path) -> None:
+    files, wanted = DUMPS[name]
+    folder = dump(tmp_path, {"README": "", **files})
+    assert ids(folder, tmp_path) == wanted
+
+
+def test_links_of_a_dump_stay_in_it(tmp_path: Path) -> None:
+    folder = dump(tmp_path, {"run/cdi/nvidia.yaml": SPEC.format(major=505, driver="1.2"), "proc/devices": DEVICES})
+    (folder / "var").mkdir()
+    (folder / "var/run").symlink_to("/run")
+    assert ids(folder, tmp_path) == ["spec-with-wrong-major"]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = fake_node(tmp_path, gpu=False)
+    made.files.write_atomic("/proc/devices", DEVICES.encode())
+    return made
+
+
+def examined(node: FakeNode, daemon: FakeContainerd) -> list[str]:
+    return [one.rule.id for one in examine(gather.of_node(node.host, daemon, install_dir="/usr/local/nvidia"))]
+
+
+def applied(node: FakeNode) -> FakeContainerd:
+    daemon = FakeContainerd(node=node)
+    request = asked.Request(wanted=asked.wanted(), restart_command="restart")
+    for handler in request.wanted.handlers:
+        node.host.node.make_dirs("/usr/local/nvidia/toolkit")
+        node.host.node.write_atomic(handler.binary, b"")
+    parts.apply(System(host=node.host, sockets=daemon, request=request))
+    return daemon
+
+
+def test_a_node_that_we_configured_is_healthy(node: FakeNode) -> None:
+    assert examined(node, applied(node)) == []
+
+
+def test_a_node_whose_file_was_rewritten(node: FakeNode) -> None:
+    daemon = applied(node)
+    node.host.node.write_atomic(CONFIG, ROOT)
+    assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
+
+
+def test_a_node_whose_daemon_was_not_restarted(node: FakeNode) -> None:
+    daemon = applied(node)
+    node.host.node.write_atomic(CONFIG, ROOT)
+    daemon.restart()
+    node.host.node.write_atomic(CONFIG, f'imports = ["{DROP_IN}"]\n'.encode() + ROOT)
+    assert examined(node, daemon) == ["not-in-force"]
+
+
+def test_a_node_whose_daemon_is_down_is_judged_by_its_files(node: FakeNode) -> None:
+    daemon = FakeContainerd(node=node)
+    daemon.down = True
+    node.host.node.make_dirs("/etc/containerd/conf.d")
+    node.host.node.write_atomic(CONFIG, b'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n')
+    node.host.node.write_atomic(DROP_IN, b"version = 4\n")
+    assert examined(node, daemon) == ["drop-in-version"]
+
+
+def test_links_of_devices_that_systemd_needs(node: FakeNode) -> None:
+    daemon = FakeContainerd(node=node)
+    cgroup = b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\nSystemdCgroup = true\n'
+    node.host.node.write_atomic(CONFIG, ROOT + cgroup)
+    for path in ("/dev/nvidia0", "/run/nvidia/driver/dev/nvidiactl"):
+        add_device(node, f"/proc/1/root{path}", 195, 0 if path.endswith("0") else 255)
+    assert examined(node, daemon) == ["links-missing"]
+    node.host.node.make_dirs("/dev/char")
+    for minor, target in ((0, "../nvidia0"), (255, "/run/nvidia/driver/dev/nvidiactl")):
+        node.host.node.symlink(target, f"/dev/char/195:{minor}")
+    assert examined(node, daemon) == []
+
+
+def test_a_change_that_was_killed_and_one_under_way(node: FakeNode) -> None:
+    daemon = applied(node)
+    host = node.host
+    (entry,) = journal.entries(host)
+    journal.write(host, replace(entry, state="prepared"))
+    assert examined(node, daemon) == ["journal-unfinished"]
+    lock = f"{journal.FOLDER}/lock"
+    with host.node.lock(lock, text="1\n"):
+        stamp = host.node.stamp(lock)
+        assert stamp is not None
+        host.node.write_atomic("/proc/locks", f"1: FLOCK  ADVISORY  WRITE 41 08:01:{stamp[1]} 0 EOF\n".encode())
+        assert examined(node, daemon) == []
+
+
+def test_nothing_is_changed_by_a_look(node: FakeNode) -> None:
+    daemon = applied(node)
+    top = Path(node.host.node.real("/"))
+    before = {path: path.lstat().st_mtime_ns for path in top.rglob("*") if path.is_file()}
+    examined(node, daemon)
+    assert {path: path.lstat().st_mtime_ns for path in top.rglob("*") if path.is_file()} == before
+
+
+def command(node: FakeNode, *words: str) -> int:
+    def host() -> Host:
+        return node.host
+
+    return cli.run(["doctor", *words], host)
+
+
+def test_the_command(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node.places["/dump"] = dump(tmp_path, {"etc/containerd/config.toml": "version = \n"})
+    assert command(node, "--root", "/dump", "--json") == 1
+    document = json.loads(capsys.readouterr().out)
+    assert [one["id"] for one in document["found"]] == ["config-broken"]
+    assert any(CONFIG in line for line in document["found"][0]["evidence"])
+    (tmp_path / "dump/etc/containerd/config.toml").write_text(ROOT.decode())
+    assert command(node, "--root", "/dump") == 0
+    assert capsys.readouterr().out.startswith("nothing found: none of ")
+
+
+def test_a_log_from_elsewhere(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    node.places["/dump"] = dump(tmp_path, {"README": ""})
+    node.files.write_atomic("/journal.txt", b"containerd.service: Main process exited, code=killed, status=1/HUP\n")
+    assert command(node, "--root", "/dump", "--log", "/journal.txt") == 1
+    assert "sighup-death" in capsys.readouterr().out
+
+
+def test_files_that_are_not_there_are_told_at_once(node: FakeNode) -> None:
+    with pytest.raises(UsageError) as caught:
+        command(node, "--root", "/nowhere", "--log", "/nothing")
+    assert caught.value.details == ("/nowhere", "/nothing")

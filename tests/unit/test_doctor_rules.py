@@ -1,0 +1,328 @@
+"""Every rule of the doctor: a node on which it speaks, and one beside it on which it is silent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Spec
+from driverforge_node.cdi.specdirs import SpecFile
+from driverforge_node.doctor.catalogue import RULES, as_document, as_text, examine, page
+from driverforge_node.doctor.facts import Facts, Restore, RuntimeFacts, ToolkitFacts
+from driverforge_node.runtime.document import parse
+from driverforge_node.runtime.journal import Entry, File
+from driverforge_node.runtime.model import Supervisor
+
+CONFIG = "/etc/containerd/config.toml"
+DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
+SOCKET = "/run/containerd/containerd.sock"
+CRI = 'plugins."io.containerd.grpc.v1.cri"'
+CRI3 = 'plugins."io.containerd.cri.v1.runtime"'
+PROGRAM = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
+
+
+def handler(name: str = "nvidia", section: str = CRI, kind: str = "io.containerd.runc.v2", program: str = PROGRAM) -> str:
+    type_ = f'runtime_type = "{kind}"\n' if kind else ""
+    table = f"{section}.containerd.runtimes.{name}"
+    return f'[{table}]\n{type_}[{table}.options]\nBinaryName = "{program}"\n'
+
+
+RUNC = f'[{CRI}.containerd.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\n'
+ROOT = "version = 2\n" + RUNC
+GOOD = "version = 2\n" + RUNC + handler()
+
+
+def containerd(root: str, drop_in: str = "", *, loose: str = "", version: tuple[int, ...] = (1, 7, 24), **more: Any) -> RuntimeFacts:
+    documents = {path: parse(text.encode(), path) for path, text in ((CONFIG, root), (DROP_IN, drop_in)) if text}
+    beside = {DROP_IN: parse(loose.encode(), DROP_IN)} if loose else {}
+    return RuntimeFacts(kind="containerd", config=CONFIG, socket=SOCKET, version=version, documents=documents, loose=beside, **more)
+
+
+def docker(document: Mapping[str, object]) -> RuntimeFacts:
+    path = "/etc/docker/daemon.json"
+    return RuntimeFacts(kind="docker", config=path, socket="/run/docker.sock", documents={path: document})
+
+
+def crio(text: str) -> RuntimeFacts:
+    path = "/etc/crio/crio.conf"
+    return RuntimeFacts(kind="crio", config=path, socket="/run/crio/crio.sock", documents={path: parse(text.encode(), path)})
+
+
+def facts(*runtimes: RuntimeFacts, **more: Any) -> Facts:
+    return Facts(live=True, runtimes=runtimes, **{"toolkit": TOOLKIT, **more})
+
+
+def entry(state: str = "in force", restore: str = "") -> Entry:
+    file = File(path=CONFIG, original=b"", written=GOOD.encode(), before=b"")
+    return Entry(
+        kind="containerd", socket=SOCKET, binary="/usr/bin/containerd", config=CONFIG, drop_in=DROP_IN, supervisor=Supervisor(kind=""),
+        handlers=(("nvidia", PROGRAM),), files=(file,), state=state, restore=restore,  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
+def spec(kind: str = "nvidia.com/gpu", *, driver: str = "", nodes: tuple[DeviceNode, ...] = (), path: str = "/etc/cdi/a.yaml") -> SpecFile:
+    hooks = (Hook(name="createContainer", path="/h", args=(f"--host-driver-version={driver}",)),) if driver else ()
+    edits = Edits(device_nodes=nodes, hooks=hooks)
+    return SpecFile(
+        path=path, folder=path.rpartition("/")[0], spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),))
+    )
+
+
+def logs(*lines: str) -> Facts:
+    return facts(logs={"containerd.service": lines})
+
+
+TOOLKIT = ToolkitFacts(folder="/usr/local/nvidia/toolkit", there=True, config="/t/config.toml", mode="auto")
+KUBELET = {"kubelet": True, "kubelet_sockets": (SOCKET,)}
+UVM = DeviceNode(path="/dev/nvidia-uvm", major=511, minor=0)
+SYSTEMD = GOOD + f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
+LOST = containerd(ROOT)
+READ_ONLY = "/etc/containerd"
+
+# rule -> (speaks, silent): every pair differs in the one thing that the rule is about
+CASES: dict[str, list[tuple[Facts, Facts]]] = {
+    "drop-in-version": [
+        (facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))), facts(containerd(ROOT, "version = 2\n", version=(2, 2, 0)))),
+        (facts(containerd(ROOT, "version = 3\n", version=())), facts(containerd("version = 3\n", "version = 2\n", version=()))),
+        (facts(containerd('root = "/x"\n', "version = 2\n")), facts(containerd("", "version = 3\n", version=(2, 2, 0)))),
+    ],
+    "config-broken": [(facts(RuntimeFacts(kind="containerd", config=CONFIG, broken=("line 3",))), facts(containerd(GOOD)))],
+    "cri-disabled": [
+        (
+            facts(containerd('disabled_plugins = ["cri"]\n', version=(1, 6, 33)), **KUBELET),
+            facts(containerd('disabled_plugins = ["cri"]\n', version=(1, 6, 33)), kubelet=True, kubelet_sockets=("/run/crio/crio.sock",)),
+        ),  # docker's own containerd
+        (
+            facts(containerd('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', GOOD)),
+            facts(containerd('version = 2\ndisabled_plugins = ["io.containerd.snapshotter.v1.zfs"]\n', GOOD)),
+        ),
+    ],
+    "runc-missing": [
+        (facts(containerd("version = 2\n", "version = 2\n" + handler())), facts(containerd("version = 2\n", GOOD))),
+        (facts(containerd(ROOT, "version = 2\n" + handler())), facts(containerd(ROOT, "version = 2\n" + handler(), version=(2, 1, 9)))),
+        (
+            facts(containerd("version = 2\n" + handler(), version=())),
+            facts(containerd("version = 3\n" + handler(section=CRI3), version=())),
+        ),
+    ],
+    "default-unknown": [
+        (
+            facts(containerd(ROOT + f'[{CRI}.containerd]\ndefault_runtime_name = "crun"\n')),
+            facts(containerd(ROOT + handler("crun") + f'[{CRI}.containerd]\ndefault_runtime_name = "crun"\n')),
+        ),
+        (
+            facts(docker({"default-runtime": "nvidia"})),
+            facts(docker({"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "/x"}}})),
+        ),
+        (facts(docker({"default-runtime": "gpu"})), facts(docker({"default-runtime": "runc"}))),
+        (facts(crio('[crio.runtime]\ndefault_runtime = "kata"\n')), facts(crio('[crio.runtime]\ndefault_runtime = "crun"\n'))),
+    ],
+    "template-without-base": [
+        (
+            facts(templates={"/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": GOOD}),
+            facts(templates={"/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": '{{ template "base" . }}\n' + GOOD}),
+        ),
+        (
+            facts(templates={"/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "version = 3\n"}),
+            facts(templates={"/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "{{ if .NodeConfig.SELinux }}x{{ end }}\n"}),
+        ),
+    ],
+    "restart-loop": [
+        (
+            logs("systemd[1]: containerd.service: Scheduled restart job, restart counter is at 7."),
+            logs("systemd[1]: containerd.service: Scheduled restart job, restart counter is at 1."),
+        ),
+        (
+            logs("systemd[1]: k3s-agent.service: Start request repeated too quickly."),
+            logs("systemd[1]: getty@tty1.service: Start request repeated too quickly."),
+        ),
+        (
+            logs("systemd[1]: rke2-agent.service: Scheduled restart job, restart counter is at 3."),
+            logs("systemd[1]: cups.service: Scheduled restart job, restart counter is at 30."),
+        ),
+    ],
+    "sighup-death": [
+        (
+            logs("systemd[1]: containerd.service: Main process exited, code=killed, status=1/HUP"),
+            logs("systemd[1]: containerd.service: Main process exited, code=killed, status=9/KILL"),
+        ),
+        (logs('level=error msg="containerd exited: signal: hangup"'), logs("systemd[1]: sshd.service: Main process exited, status=1/HUP")),
+    ],
+    "wrapper-calls-itself": [
+        (
+            facts(toolkit=replace(TOOLKIT, low_level=(PROGRAM, "runc"), own=(PROGRAM,))),
+            facts(toolkit=replace(TOOLKIT, low_level=("runc",))),
+        ),
+    ],
+    "restore-pending": [
+        (facts(restores=(Restore(path="/r/1", state="armed"),)), facts(restores=(Restore(path="/r/1", state="armed", watched=True),))),
+        (facts(restores=(Restore(path="/r/1", state="restored", log=("put back",)),)), facts()),
+    ],
+    "config-version-1": [
+        (
+            facts(containerd("[plugins.cri]\nsandbox_image = 'x'\n"), **KUBELET),
+            facts(containerd("version = 2\n[plugins.cri]\nsandbox_image = 'x'\n"), **KUBELET),
+        ),
+        (
+            facts(containerd('disabled_plugins = ["cri"]\n', loose=handler(section="plugins.cri"))),
+            facts(containerd('disabled_plugins = ["cri"]\n')),
+        ),
+    ],
+    "drop-in-not-read": [
+        (facts(containerd(ROOT, loose=GOOD)), facts(containerd(ROOT, loose=ROOT))),
+        (facts(containerd(ROOT, loose=GOOD)), facts(containerd(GOOD, loose=GOOD))),
+    ],
+    "handler-without-type": [
+        (
+            facts(containerd("version = 3\n" + handler(section=CRI3, kind=""), version=(2, 1, 9))),
+            facts(containerd("version = 3\n" + handler(section=CRI3), version=(2, 1, 9))),
+        ),
+    ],
+    "config-overwritten": [
+        (
+            facts(LOST, journal=(entry(),), rewritten={CONFIG: (CONFIG,)}),
+            facts(containerd(GOOD), journal=(entry(),), rewritten={CONFIG: (CONFIG,)}),
+        ),
+        (
+            facts(LOST, journal=(entry(),), rewritten={CONFIG: (CONFIG,)}),
+            facts(LOST, journal=(entry("written"),), rewritten={CONFIG: (CONFIG,)}),
+        ),
+    ],
+    "journal-unfinished": [
+        (facts(journal=(entry("prepared"),)), facts(journal=(entry("prepared"),), lock_held=True)),
+        (facts(journal=(entry("written", "1-a"),)), facts(journal=(entry("written"),))),  # that one waits for somebody's restart
+        (facts(journal_problem=("it is damaged",)), facts(journal=(entry(),))),
+    ],
+    "not-in-force": [
+        (facts(containerd(GOOD, reported={"runc": ""})), facts(containerd(GOOD, reported={"runc": "", "nvidia": PROGRAM}))),
+        (facts(containerd(GOOD, reported={"nvidia": "/other"})), facts(containerd(GOOD, reported={"nvidia": None}))),
+        (facts(containerd(GOOD, reported={})), facts(containerd(GOOD))),  # nobody was asked
+    ],
+    "mixed-runtimes": [
+        (
+            facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
+            facts(containerd(GOOD), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
+        ),
+        (
+            facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
+            facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}})),
+        ),  # no kubelet: docker alone is meant
+    ],
+    "folder-read-only": [
+        (facts(containerd(ROOT, read_only=READ_ONLY)), facts(containerd(GOOD, read_only=READ_ONLY))),
+    ],
+    "programs-missing": [(facts(missing_programs=(PROGRAM,)), facts())],
+    "low-level-missing": [
+        (
+            facts(toolkit=replace(TOOLKIT, low_level=("runc", "crun"), absent=("runc", "crun"))),
+            facts(toolkit=replace(TOOLKIT, low_level=("runc", "crun"), absent=("crun",))),
+        ),
+    ],
+    "spec-unresolvable": [
+        (facts(specs=(SpecFile(path="/etc/cdi/x.yaml", folder="/etc/cdi", spec=None, problems=("no kind",)),)), facts(specs=(spec(),))),
+        (
+            facts(specs=(spec(), spec(path="/etc/cdi/b.yaml"))),
+            facts(specs=(spec(), spec(path="/var/run/cdi/b.yaml"))),
+        ),  # a later folder wins
+    ],
+    "spec-missing": [
+        (facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="management.nvidia.com/gpu")), facts(toolkit=TOOLKIT)),
+        (
+            facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="management.nvidia.com/gpu"), specs=(spec(),)),
+            facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="nvidia.com/gpu"), specs=(spec(),)),
+        ),
+    ],
+    "spec-of-other-driver": [
+        (facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"), facts(specs=(spec(driver="595.91.07"),), driver="595.91.07")),
+        (facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"), facts(specs=(spec(driver="580.65.06"),))),  # no driver is loaded
+    ],
+    "spec-with-wrong-major": [
+        (facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}), facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 511})),
+        (
+            facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}),
+            facts(specs=(spec(nodes=(replace(UVM, major=0),)),), majors={"nvidia-uvm": 505}),
+        ),  # without numbers, the runtime looks them up
+    ],
+    "spec-paths-gone": [(facts(gone={"/etc/cdi/a.yaml": ("/dev/nvidia3",)}), facts(gone={"/etc/cdi/a.yaml": ()}))],
+    "links-missing": [
+        (facts(containerd(SYSTEMD), unlinked=("195:0 for /dev/nvidia0",)), facts(containerd(GOOD), unlinked=("195:0 for /dev/nvidia0",))),
+        (facts(crio(""), unlinked=("195:0",)), facts(crio('[crio.runtime]\ncgroup_manager = "cgroupfs"\n'), unlinked=("195:0",))),
+        (facts(docker({"exec-opts": ["native.cgroupdriver=systemd"]}), unlinked=("195:0",)), facts(docker({}), unlinked=("195:0",))),
+        (facts(containerd(SYSTEMD), unlinked=("195:0",)), facts(containerd(SYSTEMD))),
+    ],
+    "stale-ready": [
+        (
+            facts(ready=("driver-ready", "toolkit-ready"), toolkit=replace(TOOLKIT, there=False)),
+            facts(ready=("driver-ready", "toolkit-ready")),
+        ),
+        (facts(ready=("toolkit-ready",)), facts(ready=("driver-ready",))),
+    ],
+    "selinux-denials": [
+        (
+            logs('type=AVC msg=audit(1.2:3): avc:  denied  { read } for pid=1 path="/dev/nvidia0" scontext=x'),
+            logs('type=AVC msg=audit(1.2:3): avc:  granted  { read } for pid=1 path="/dev/nvidia0" scontext=x'),
+        ),
+        (
+            logs("avc:  denied  { open } for scontext=container_t tcontext=system_u:object_r:xserver_misc_device_t:s0"),
+            logs("avc:  denied  { open } for scontext=httpd_t tcontext=system_u:object_r:tmp_t:s0"),
+        ),
+    ],
+}
+
+PAIRS = [(name, *pair) for name, pairs in CASES.items() for pair in pairs]
+
+
+def test_every_rule_has_a_case() -> None:
+    assert sorted(CASES) == sorted(rule.id for rule in RULES)
+    assert len({rule.id for rule in RULES}) == len(RULES)
+
+
+@pytest.mark.parametrize(("name", "speaks", "silent"), PAIRS, ids=[name for name, _, _ in PAIRS])
+def test_a_rule_speaks_and_is_silent(name: str, speaks: Facts, silent: Facts) -> None:
+    (rule,) = (rule for rule in RULES if rule.id == name)
+    diagnosis = rule.check(speaks)
+    assert diagnosis is not None
+    assert diagnosis.what
+    assert all(line.strip() for line in diagnosis.evidence)
+    assert diagnosis.evidence
+    assert diagnosis.command
+    assert rule.check(silent) is None
+
+
+def test_a_healthy_node_has_nothing() -> None:
+    healthy = facts(
+        containerd(GOOD, reported={"runc": "", "nvidia": PROGRAM}), **KUBELET, journal=(entry(),), ready=("driver-ready", "toolkit-ready"),
+        specs=(spec(driver="580.65.06", nodes=(UVM,)),), driver="580.65.06", majors={"nvidia-uvm": 511},
+    )  # fmt: skip
+    assert examine(healthy) == ()
+    assert as_text(()) == f"nothing found: none of {len(RULES)} known problems shows on this node"
+
+
+def test_what_is_printed() -> None:
+    found = examine(facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))))
+    assert as_text(found) == (
+        "drop-in-version: a drop-in has a higher version than the root file: containerd 2.2 and later do not start\n"
+        f"  | {CONFIG}: version = 2\n"
+        f"  | {DROP_IN}: version = 4\n"
+        f"  next: mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply\n"
+        "  see:  aicr#1688, aicr#1689, containerd#12891"
+    )
+    document = as_document(found)
+    assert document["found"] == [
+        {
+            "id": "drop-in-version",
+            "what": "a drop-in has a higher version than the root file: containerd 2.2 and later do not start",
+            "evidence": [f"{CONFIG}: version = 2", f"{DROP_IN}: version = 4"],
+            "next": f"mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply",
+            "issues": ["aicr#1688", "aicr#1689", "containerd#12891"],
+        }
+    ]
+
+
+def test_the_page_is_the_tables() -> None:
+    path = Path(__file__).parents[2] / "docs/doctor.md"
+    assert path.read_text(encoding="utf-8") == page(), "run hack/environment-page"
