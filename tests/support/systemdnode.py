@@ -56,14 +56,15 @@ def systemd_node(engine: Engine, base: str, *, mounts: Mapping[str, Path], name:
     binds = [word for path, source in mounts.items() for word in ("--volume", f"{source}:{path}:ro")]
     volumes = [word for path in _VOLUMES for word in ("--volume", path)]
     tmpfs = [word for path in ("/run", "/run/lock", "/tmp") for word in ("--tmpfs", f"{path}:exec")]
-    words = ["--detach", "--privileged", "--cgroupns", "private", "--network", "host", "--hostname", name, *tmpfs, *volumes, *binds]
+    # --rm: an engine that was killed with the test run removes the node when it starts again
+    words = ["--detach", "--rm", "--privileged", "--cgroupns", "private", "--network", "host", "--hostname", name, *tmpfs, *volumes, *binds]
     node = SystemdNode(engine=engine, container=engine.docker("run", *words, _image(engine, base)).stdout.strip())
     try:
         node.run("mount --make-rshared /")
         until(lambda: _started(node), "systemd")
         yield node
     finally:
-        engine.docker("rm", "--force", "--volumes", node.container)
+        engine.docker("rm", "--force", "--volumes", node.container, check=False)  # an error where --rm was faster
 
 
 def _started(node: SystemdNode) -> bool:
