@@ -24,7 +24,7 @@ def bench(work: Path, *arguments: str | Path, **environment: str) -> subprocess.
 def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: Path) -> None:
     told = tmp_path / "samples.json"
     # no unshare and no QEMU on this PATH
-    found = bench(tmp_path, "probe", "init", "plan", "--sizes", "30,60", "--runs", "1", "--json", told, PATH=str(tmp_path))
+    found = bench(tmp_path, "probe", "init", "plan", "--sizes", "32,64", "--runs", "1", "--json", told, PATH=str(tmp_path))
     assert found.returncode == 1
     header, *rows = (line.split("\t") for line in found.stdout.splitlines())
     assert header == ["benchmark", "ours", "against", "ratio", "lowest"]
@@ -41,7 +41,7 @@ def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: P
         assert len(measure["ours"]["samples"]) == len(measure["reference"]["samples"]) == 1
         assert measure["ratio"] > 0
         assert measure["unit"] == "s CPU"
-    assert [measure["ours"]["of"] for measure in measures[:2]] == ["a cell of 60", "driverforge plan, 60 cells"]
+    assert [measure["ours"]["of"] for measure in measures[:2]] == ["a cell of 64", "driverforge plan, 64 cells"]
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
