@@ -37,6 +37,7 @@ PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 umask 022
 here=@HERE@
+reloads=@RELOADS@
 LC_ALL=C
 export LC_ALL
 
@@ -97,7 +98,7 @@ check() { # status 1: nothing is left to do
 	[ -e "$here/firing" ] || return 1
 @PUTS@
 	sync
-	if alive @DAEMON@ && [ @RELOADS@ = no ]; then
+	if alive @DAEMON@ && [ "$reloads" = no ]; then
 		say "the runtime was not restarted yet: nothing more to do"
 	elif restart >>"$here/log" 2>&1; then
 		say "restarted the runtime"
@@ -183,7 +184,7 @@ def script(host: Host, here: str, files: Sequence[File], *, folders: Sequence[st
     values = {
         "HERE": quote(here), "RESTART": "\n".join(f"\t{line}" for line in restart.splitlines()) or "\t:", "PUTS": "\n".join(puts),
         "OWNER": process(host, "self").words(), "DAEMON": daemon.words(), "DEADLINE": str(deadline), "RELOADS": "yes" if reloads else "no",
-        "TIMER": f"{unit(PurePosixPath(here).name)}.timer",
+        "TIMER": quote(f"{unit(PurePosixPath(here).name)}.timer"),
     }  # fmt: skip
     return re.sub("@([A-Z]+)@", lambda found: values[found[1]], TEXT)
 
