@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from driverforge_core.errors import CommandFailed, TemporaryFailure
+from driverforge_core.errors import CommandFailed, TemporaryFailure, UsageError
 from driverforge_node.cdi import stale
 from driverforge_node.cdi.roots import Roots
-from driverforge_node.runtime import journal
+from driverforge_node.runtime import journal, template
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
-from driverforge_node.toolkit import parts
+from driverforge_node.toolkit import parts, settings
 from driverforge_node.toolkit.layout import Layout
 from driverforge_node.watch.decide import Policy
 from driverforge_node.watch.loop import FOLDER, Hands, watch
@@ -325,3 +326,44 @@ def test_stamps_tell_a_change_of_any_file_that_counts(bench: Bench) -> None:
         after = eyes.fingerprint()
         assert after != before, path
         before = after
+
+
+def test_a_template_that_loses_our_section_is_told_before_the_file_is_made_of_it(bench: Bench) -> None:
+    path, host = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl", bench.node.host
+    section = f"{template.BEGIN}\n{template.END}\n".encode()
+    (entry,) = journal.entries(host)
+    file = journal.File(path=path, original=None, written=section, before=None)
+    journal.write(host, replace(entry, files=(*entry.files, file)))
+    bench.write(path, section)
+    bench.run(Policy(), 120, {65: lambda: bench.write(path, b'{{ template "base" . }}\n')})
+    assert bench.whats(60) == []
+    assert bench.whats(120) == ["config-rewritten"]
+
+
+def test_the_settings_of_the_toolkit_make_the_same_watch(bench: Bench) -> None:
+    node = bench.node
+    with_driver(bench)
+    flags = {"driver_root": DRIVER_ROOT, "driver_root_ctr_path": DRIVER_ROOT, "cdi_enabled": "true", "create_device_nodes": "none"}
+    wanted = settings.parse({**flags, "reapply": "true", "reapply_window": "Mon 14:50-15:00; Sat 01:00-02:00", "watch_interval": "5"}, {})
+    made = parts.parts_of(node.host, bench.daemon, wanted)
+    node.clock.stop_at = node.clock.time + 90
+    waits: list[float] = []
+    kept: list[dict[str, Any]] = []
+
+    def waited(now: float) -> None:
+        waits.append(now)
+        kept.append(json.loads(node.text(STATUS))["watch"] if node.text(STATUS) else {})
+        if len(waits) == 3:
+            node.files.remove(SPEC)
+            bench.write(CONFIG, KUBESPRAY)
+
+    node.clock.on_wait = waited
+    assert made.watch() == "SIGTERM"
+    assert waits[2] - waits[1] == 5
+    assert "kind: management.nvidia.com/gpu" in node.text(SPEC), "written anew, as the toolkit writes it"
+    assert kept[-1]["reapply_at"] == 1_790_001_000 + 20 * 60
+
+
+def test_a_wrong_window_is_told_before_anything_is_done(bench: Bench) -> None:
+    with pytest.raises(UsageError, match="maintenance window"):
+        parts.parts_of(bench.node.host, bench.daemon, settings.parse({"reapply_window": "sometimes"}, {}))

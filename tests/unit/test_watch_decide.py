@@ -45,6 +45,7 @@ CHANGED = {CONFIG: "changed", DROP_IN: "as written"}
         (runtime(files={CONFIG: "gone"}, stated={}), "config-rewritten", f"{CONFIG} is gone"),
         (runtime(stated={"nvidia": "/usr/bin/other"}), "config-rewritten", "containerd would be without nvidia after its next restart"),
         (runtime(files=CHANGED, stated=None, refusal=("line 3: what?",)), "config-rewritten", "line 3: what?"),
+        (runtime(files={"/t.tmpl": "changed"}, stripped=("/t.tmpl",)), "config-rewritten", "when its root file is made again"),
         (runtime(files=CHANGED), "config-edited", f"{CONFIG} was changed by somebody else"),
         (runtime(shadowed=("x: 1 -> 2",)), "drop-in-shadows", "x: 1 -> 2"),
         (runtime(reported={"runc": ""}), "handlers-not-in-force", "the running containerd does not have nvidia"),

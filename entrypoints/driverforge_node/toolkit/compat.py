@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-DRIVERCTL = ("toolkit", "runtime", "cdi", "devices", "--version", "--help", "-h")
+DRIVERCTL = ("toolkit", "runtime", "cdi", "devices", "doctor", "--version", "--help", "-h")
 
 
 def translate(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:

@@ -34,6 +34,7 @@ class RuntimeSeen:
     reported: Mapping[str, str | None] | None  # None: nobody answers
     silence: tuple[str, ...] = ()
     shadowed: tuple[str, ...] = ()  # settings of other files that our drop-in's copy hides, a line each
+    stripped: tuple[str, ...] = ()  # templates of its root file (k3s, rke2) that lost our section
     missing: tuple[str, ...] = ()  # programs of our handlers that are not on the node
     unfinished: str = ""  # why the journal's change is not a finished one
 
@@ -135,6 +136,9 @@ def _files(runtime: RuntimeSeen) -> Iterator[Finding]:
     lost = [name for name, program in runtime.handlers.items() if runtime.stated.get(name) != program]
     if lost:
         evidence = (*told, f"{runtime.kind} would be without {', '.join(lost)} after its next restart")
+        yield Finding(what="config-rewritten", subject=runtime.config, evidence=evidence, remedy="driverctl runtime apply")
+    elif runtime.stripped:
+        evidence = (*told, f"{runtime.kind} is without our handlers when its root file is made again")
         yield Finding(what="config-rewritten", subject=runtime.config, evidence=evidence, remedy="driverctl runtime apply")
     elif others:
         remedy = "nothing: our handlers are still in it; a revert keeps the edit"

@@ -10,7 +10,7 @@ from driverforge_node.cdi import specdirs, stale, verify
 from driverforge_node.cdi.roots import Roots
 from driverforge_node.host.ports import Files
 from driverforge_node.runtime import daemon as daemons
-from driverforge_node.runtime import journal, restore, sources
+from driverforge_node.runtime import journal, restore, sources, template
 from driverforge_node.runtime.backends import BACKENDS
 from driverforge_node.runtime.change import System
 from driverforge_node.runtime.effective import effective
@@ -21,6 +21,7 @@ from driverforge_node.watch.shadow import shadowed
 
 DRIVER_MODULE = "/sys/module/nvidia"
 NS = 1_000_000_000
+SECTION = template.BEGIN.encode()
 Problems = dict[str, tuple[str, ...]]
 
 
@@ -92,7 +93,8 @@ class Eyes:
         node = self.targets.system.host.node
         if entry.restore and node.exists(f"{restore.FOLDER}/{entry.restore}/armed"):
             return None
-        states = {file.path: _state(file, sources.contents(node, file.path)) for file in entry.files}
+        now = {file.path: sources.contents(node, file.path) for file in entry.files}
+        states = {file.path: _state(file, now[file.path]) for file in entry.files}
         known = self._daemon_says(entry)
         self._known[entry.config] = known
         drop_in_is_ours = states.get(entry.drop_in) == "as written"
@@ -101,6 +103,7 @@ class Eyes:
             kind=entry.kind, config=entry.config, handlers=dict(entry.handlers), files=states,
             stated=known.stated, refusal=known.refusal, reported=reported, silence=silence,
             shadowed=shadowed(known.daemon, known.files, dict(entry.handlers)) if drop_in_is_ours and known.stated is not None else (),
+            stripped=tuple(file.path for file in entry.files if _has_section(file.written) and not _has_section(now[file.path])),
             missing=tuple(dict.fromkeys(program for _, program in entry.handlers if not node.exists(program))),
             unfinished=_unfinished(entry),
         )  # fmt: skip
@@ -167,6 +170,10 @@ def _state(file: journal.File, now: bytes | None) -> FileState:
     if now == file.written:
         return "as written"
     return "gone" if now is None else "changed"
+
+
+def _has_section(data: bytes | None) -> bool:
+    return SECTION in (data or b"")
 
 
 def _unfinished(entry: journal.Entry) -> str:
