@@ -12,11 +12,9 @@ from driverforge_build.lock import LockedPackage
 from driverforge_build.render import templates
 from driverforge_build.render.entry import Entry
 from driverforge_build.render.library import library_files
-from driverforge_build.render.spec import ImageSpec
+from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitSpec
 from driverforge_core.errors import StorageFailed
-
-AnyImage = ImageSpec | ToolkitSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

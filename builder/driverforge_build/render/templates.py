@@ -6,10 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driverforge_build.render.spec import ImageSpec
+from driverforge_build.render.toolkit import ToolkitSpec
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-    from driverforge_build.render.context import AnyImage
+AnyImage = ImageSpec | ToolkitSpec
 
 
 @cache
