@@ -138,7 +138,3 @@ def _expression(part: str) -> str:
 def changed(files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> set[str]:
     """Paths whose bytes differ."""
     return {path for path in {*files, *disk} if files.get(path) != disk.get(path)}
-
-
-def unchanged(paths: Sequence[str], files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> bool:
-    return not changed(files, disk) & set(paths)
