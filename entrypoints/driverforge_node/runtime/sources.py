@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.host.ports import Files, Host
