@@ -117,7 +117,7 @@ def test_trees_go_and_copies_come_whole(tmp_path: Path) -> None:
     assert Path("/etc/group").exists()
     assert files.list_dir("/a") == ()
     assert files.size("/a") is None
-    assert files.free_bytes("/not/yet/there") == files.free_bytes("/")
+    assert files.free_bytes("/not/yet/there") > 0  # of the parent; how many changes while others write
 
 
 LOCKER = """
