@@ -67,6 +67,13 @@ def test_options_are_written_as_toml() -> None:
         patched(None, NAME, Wanted(handlers=WANTED.handlers, options={"x": {}}), version=3)
 
 
+def test_annotations_are_handed_to_the_program() -> None:
+    wanted = Wanted(handlers=WANTED.handlers, annotations=("cdi.k8s.io/*", 'a"b'))
+    runtime = lookup(made(patched(None, NAME, wanted, version=3)), (*CRI_V3, "containerd", "runtimes", "nvidia-cdi"))
+    assert isinstance(runtime, dict)
+    assert runtime["container_annotations"] == ["cdi.k8s.io/*", 'a"b']
+
+
 @pytest.mark.parametrize(
     ("before", "wanted", "says"),
     [

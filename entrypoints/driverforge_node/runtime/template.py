@@ -22,7 +22,7 @@ _SECTION = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}\r?\n?", re.D
 
 
 def patched(data: bytes | None, name: str, wanted: Wanted, *, version: int, present: Collection[str] = ()) -> bytes:
-    """The template with `wanted`'s handlers; `version` is that of the configuration which it makes.
+    """The template with `wanted`'s handlers; `version` is that of the configuration which it makes. CDI stays as the base has it.
 
     `present` are runtimes that the base brings without us: k3s finds NVIDIA's programs itself, and a table that is there twice keeps
     containerd from starting. Raises Unsupported where there is no correct result, InputError for a file that is no text.
@@ -48,7 +48,8 @@ def patched(data: bytes | None, name: str, wanted: Wanted, *, version: int, pres
     options = {**cgroup, **{key: _value(value, key) for key, value in wanted.options.items()}}
     lines = [BEGIN]
     for handler in missing:
-        lines += _tables(handler.name, {"runtime_type": _value(wanted.runtime_type, "")}, version)
+        annotations = {"container_annotations": _value(list(wanted.annotations), "")} if wanted.annotations else {}
+        lines += _tables(handler.name, {"runtime_type": _value(wanted.runtime_type, ""), **annotations}, version)
         lines += _tables(handler.name, {"BinaryName": _value(handler.binary, ""), **options}, version, ".options")
     newline = "\r\n" if "\r\n" in rest else "\n"
     joint = "" if not rest or rest.endswith("\n") else newline
