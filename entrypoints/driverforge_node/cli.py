@@ -86,7 +86,15 @@ def main() -> None:
         from driverforge_node.probe import main as probe
 
         sys.exit(probe(argv[1:]))
+    _show_every_name()
     sys.exit(_status(sys.argv[0].rsplit("/", 1)[-1], argv))
+
+
+def _show_every_name() -> None:
+    """A name of a file or in a file need not be Unicode text; it is shown with escapes then."""
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None and hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _status(program: str, argv: Sequence[str]) -> int:

@@ -6,6 +6,7 @@ Field names follow the CDI specification; a field that has its default is left o
 # ruff: noqa: RUF009 - `_key` makes a dataclass field
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, cast
@@ -16,20 +17,25 @@ Reader = Callable[[object, str, list[str]], Any]
 
 def _text(raw: object, where: str, problems: list[str]) -> str:
     if not isinstance(raw, str):
-        problems.append(f"{where}: {raw!r} is no text; put it in quotes")
-    return str(raw)
+        problems.append(f"{where}: {reprlib.repr(raw)} is no text; put it in quotes")
+        return ""
+    if not raw.isascii() and any("\ud800" <= letter <= "\udfff" for letter in raw):
+        problems.append(f"{where}: {raw!a} has half of a character, which no file can hold")
+    if "\0" in raw:
+        problems.append(f"{where}: {raw!a} has a zero byte, which no name or path can hold")
+    return raw
 
 
 def _number(raw: object, where: str, problems: list[str]) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int):
-        problems.append(f"{where}: {raw!r} is no whole number")
+        problems.append(f"{where}: {reprlib.repr(raw)} is no whole number")
         return 0
     return raw
 
 
 def _flag(raw: object, where: str, problems: list[str]) -> bool:
     if not isinstance(raw, bool):
-        problems.append(f"{where}: {raw!r} is neither true nor false")
+        problems.append(f"{where}: {reprlib.repr(raw)} is neither true nor false")
     return raw is True
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, InputError
 from driverforge_node.cdi import document
 from driverforge_node.cdi.spec import Spec
 from driverforge_node.host.ports import Files
@@ -42,5 +42,7 @@ def load_file(files: Files, path: str, folder: str = "") -> SpecFile:
         return SpecFile(path=path, folder=folder, spec=document.read(files.read_text(path), path))
     except FileNotFoundError:
         return SpecFile(path=path, folder=folder, spec=None, problems=(f"{path}: there is no such file",))
+    except InputError as error:
+        return SpecFile(path=path, folder=folder, spec=None, problems=error.details)
     except DriverforgeError as error:
-        return SpecFile(path=path, folder=folder, spec=None, problems=error.details or (f"{path}: {error.brief}",))
+        return SpecFile(path=path, folder=folder, spec=None, problems=(f"{path}: {', '.join((error.brief, *error.details))}",))

@@ -91,7 +91,7 @@ def generate(args: argparse.Namespace, host: Host) -> int:
 
     request = request_of(args, host)
     spec = make_spec(host, request, PyNvml)
-    output = _value(args, host, "output")
+    output = _file(_value(args, host, "output"))
     form = _value(args, host, "format") or document.format_of(output)
     comments = stale.comments(stale.observe(host, request.roots))
     if not output:
@@ -197,22 +197,27 @@ def transform(args: argparse.Namespace, host: Host) -> int:
     from driverforge_node.cdi.generate import write_spec
     from driverforge_node.cdi.transform import container_moved, host_moved
 
-    spec = _read_spec(args.input, host)
+    spec, output = _read_spec(args.input, host), _file(args.output)
     moved = (host_moved if args.relative_to == "host" else container_moved)(spec, args.source, args.target)
-    form = document.format_of(args.input if args.output == "-" else args.output)
-    if args.output == "-":
+    form = document.format_of(output or args.input)
+    if not output:
         print(document.write(moved, form), end="")
         return 0
-    wrote = write_spec(host.files, args.output, moved, form)
-    print(f"wrote {args.output}" if wrote else "nothing to do")
+    wrote = write_spec(host.files, output, moved, form)
+    print(f"wrote {output}" if wrote else "nothing to do")
     return 0
+
+
+def _file(output: str) -> str:
+    """The file to write, '' for standard output."""
+    return "" if output in ("-", "/dev/stdout") else output
 
 
 def _read_spec(path: str, host: Host) -> Spec:
     from driverforge_core.errors import InputError
     from driverforge_node.cdi import document
 
-    if path == "-":
+    if path in ("-", "/dev/stdin"):
         return document.read(sys.stdin.read(), "standard input")
     try:
         return document.read(host.files.read_text(path), path)

@@ -96,7 +96,7 @@ def device_majors(text: str) -> dict[str, int]:
     """The character devices of /proc/devices whose name starts with 'nvidia'; the block devices come after them."""
     characters = text.partition("Block devices:")[0]
     pairs = [line.split() for line in characters.splitlines()]
-    return {pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and pair[0].isdigit() and pair[1].startswith("nvidia")}
+    return {pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and pair[0].isdecimal() and pair[1].startswith("nvidia")}
 
 
 def loaded_type(version: str) -> str:

@@ -10,7 +10,7 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from typing import BinaryIO
 
 from driverforge_core.errors import NotPermitted, StorageFailed
 from driverforge_node.host.ports import Metadata
@@ -18,6 +18,7 @@ from driverforge_node.host.ports import Metadata
 MAX_LINKS = 40
 SELINUX = "security.selinux"
 AT_FDCWD = -100  # fcntl.h
+KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a character device", stat.S_IFBLK: "a block device"}
 RENAME_EXCHANGE = 2  # linux/fs.h
 
 
@@ -43,6 +44,8 @@ def reported(doing: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise failure(error, doing) from error
+    except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
+        raise StorageFailed(f"failed {doing}", details=[str(error)], resolution="correct the name") from error
 
 
 class RootedFiles:
@@ -65,7 +68,7 @@ class RootedFiles:
 
     def resolve(self, path: str) -> str:
         """Follow links component by component: under /proc/1/root the kernel would take an absolute one from our own root."""
-        todo = [part for part in path.split("/") if part not in ("", ".")][::-1]
+        todo = [part for part in self._absolute(path).split("/") if part not in ("", ".")][::-1]
         done = ""
         links = 0
         while todo:
@@ -76,7 +79,7 @@ class RootedFiles:
             here = f"{done}/{part}"
             try:
                 target = os.readlink(self._outside(here))
-            except OSError:
+            except (OSError, ValueError):
                 done = here
                 continue
             links += 1
@@ -87,32 +90,47 @@ class RootedFiles:
             todo.extend(p for p in target.split("/")[::-1] if p not in ("", "."))
         return done or "/"
 
+    def _absolute(self, path: str) -> str:
+        """A relative path is one of our own working folder; under another root there is none."""
+        return path if path.startswith("/") or self._prefix else f"{os.getcwd()}/{path}"
+
     def real(self, path: str) -> str:
         """The path to hand to the kernel."""
         return self._outside(self.resolve(path)) if self._prefix else path
 
     def _unresolved_leaf(self, path: str) -> str:
-        parent, _, name = path.rstrip("/").rpartition("/")
+        parent, _, name = self._absolute(path).rstrip("/").rpartition("/")
         return f"{self.real(parent or '/').rstrip('/')}/{name}"
 
+    def _stat(self, path: str) -> os.stat_result | None:
+        """None where nothing is: links in a circle and names that no file can have lead to nothing."""
+        try:
+            return os.stat(self.real(path))
+        except (OSError, ValueError, StorageFailed):
+            return None
+
     def exists(self, path: str) -> bool:
-        return os.path.exists(self.real(path))
+        return self._stat(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return Path(self.real(path)).is_dir()
+        found = self._stat(path)
+        return found is not None and stat.S_ISDIR(found.st_mode)
 
     def is_link(self, path: str) -> bool:
-        return os.path.islink(self._unresolved_leaf(path))
+        try:
+            return os.path.islink(self._unresolved_leaf(path))
+        except StorageFailed:
+            return False
 
     def read_text(self, path: str) -> str:
         return self.read_bytes(path).decode("utf-8", "replace")
 
     def read_bytes(self, path: str) -> bytes:
-        with reported(f"reading {path}"):
-            return Path(self.real(path)).read_bytes()
+        with reported(f"reading {path}"), _opened(self.real(path), path) as file:
+            return file.read()
 
     def read_part(self, path: str, offset: int, size: int) -> bytes:
-        with reported(f"reading {path}"), open(self.real(path), "rb") as file:
+        with reported(f"reading {path}"), _opened(self.real(path), path) as file:
             file.seek(offset)
             return file.read(size)
 
@@ -125,7 +143,7 @@ class RootedFiles:
     def list_dir(self, path: str) -> tuple[str, ...]:
         try:
             return tuple(sorted(os.listdir(self.real(path))))
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, ValueError):
             return ()
         except OSError as error:
             raise failure(error, f"listing {path}") from error
@@ -134,6 +152,7 @@ class RootedFiles:
         target = self._outside(self.resolve(path))
         parent = os.path.dirname(target)
         with reported(f"writing {path}"):
+            _check_regular(target, path)
             handle, temporary = tempfile.mkstemp(prefix=".driverforge-", dir=parent)
             try:
                 with os.fdopen(handle, "wb") as out:
@@ -217,9 +236,8 @@ class RootedFiles:
                 os.rename(f"{theirs}.driverforge-old", ours)
 
     def metadata(self, path: str) -> Metadata | None:
-        try:
-            found = os.stat(self.real(path))
-        except OSError:
+        found = self._stat(path)
+        if found is None:
             return None
         label = ""
         with suppress(OSError):
@@ -239,40 +257,32 @@ class RootedFiles:
         return bool(os.statvfs(self.real(path)).f_flag & os.ST_RDONLY)
 
     def identity(self, path: str) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.real(path))
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino
+        found = self._stat(path)
+        return None if found is None else (found.st_dev, found.st_ino)
 
     def size(self, path: str) -> int | None:
-        try:
-            return os.stat(self.real(path)).st_size
-        except OSError:
-            return None
+        found = self._stat(path)
+        return None if found is None else found.st_size
 
     def stamp(self, path: str) -> tuple[int, int, int, int] | None:
-        try:
-            found = os.stat(self.real(path))
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+        found = self._stat(path)
+        return None if found is None else (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
     def device_number(self, path: str) -> tuple[int, int] | None:
-        try:
-            found = os.stat(self.real(path))
-        except OSError:
-            return None
-        return (os.major(found.st_rdev), os.minor(found.st_rdev)) if stat.S_ISCHR(found.st_mode) else None
+        found = self._stat(path)
+        return (os.major(found.st_rdev), os.minor(found.st_rdev)) if found and stat.S_ISCHR(found.st_mode) else None
 
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         if self.device_number(path) == (major, minor):
             return
         with reported(f"making the device {path}"):
+            leaf = self._unresolved_leaf(path)
+            temporary = f"{leaf}.driverforge-new"
             with suppress(FileNotFoundError):
-                os.unlink(self._unresolved_leaf(path))
-            os.mknod(self.real(path), stat.S_IFCHR | 0o666, os.makedev(major, minor))
-            os.chmod(self.real(path), 0o666)  # noqa: S103  as nvidia-modprobe makes it; the umask took from mknod's mode
+                os.unlink(temporary)
+            os.mknod(temporary, stat.S_IFCHR | 0o666, os.makedev(major, minor))
+            os.chmod(temporary, 0o666)  # noqa: S103  as nvidia-modprobe makes it; the umask took from mknod's mode
+            os.replace(temporary, leaf)
 
     def free_bytes(self, path: str) -> int:
         here = self.real(path)
@@ -311,6 +321,32 @@ class RootedFiles:
             if self.identity(path) == (found.st_dev, found.st_ino):
                 return handle
             os.close(handle)
+
+
+@contextmanager
+def _opened(real: str, path: str) -> Iterator[BinaryIO]:
+    """A regular file, open for reading. A FIFO would keep us waiting for ever, a device may have no end."""
+    handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        _check_mode(os.fstat(handle).st_mode, path)
+        yield file
+
+
+def _check_regular(target: str, path: str) -> None:
+    """Raises StorageFailed for something that a new file must not take the place of, as /dev/null."""
+    with suppress(FileNotFoundError):
+        _check_mode(os.stat(target).st_mode, path)
+
+
+def _check_mode(mode: int, path: str) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise StorageFailed(
+            f"{path} is no regular file",
+            details=[f"it is {KINDS.get(stat.S_IFMT(mode), 'something else')}"],
+            resolution="give a file, or remove it",
+        )
 
 
 def _like_before(handle: int, target: str, mode: int | None) -> None:
