@@ -30,7 +30,7 @@ _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way to the modules: `before` is not counted, `made` names a file that is there when it is done."""
+    """A way to the modules: `before` is not counted, `made` is a pattern of what is there when it is done."""
 
     of: str
     command: str
@@ -53,7 +53,7 @@ _WAYS = {
     "dkms": Way(
         of="dkms add, dkms build",
         command="dkms add $source; dkms build -m nvidia-current-open -v $version -k $release",
-        made="/var/lib/dkms/nvidia-current-open/$version/$release/x86_64/module/nvidia.ko",
+        made="/var/lib/dkms/nvidia-current-open/$version/$release/x86_64/module/*.ko*",  # Debian's dkms.conf gives them other names
     ),
 }
 # the inner shell's `times` has its own time and that of its children, and nothing of what came before
@@ -64,7 +64,7 @@ export release={release} type={type} version={version} source=/usr/src/nvidia-{v
 start=$(date +%s.%N)
 sh -ec '{{ {command}; }} >/bench/log 2>&1; times' || {{ tail -n 60 /bench/log /var/lib/dkms/*/*/build/make.log; exit 1; }}
 echo "wall $start $(date +%s.%N)"
-test -e {made}
+ls {made} >/dev/null
 """
 _CLOCK = re.compile(r"(\d+)m([\d.]+)s")
 
