@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from driverforge_core.errors import StorageFailed
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.ports import Metadata
 
@@ -19,6 +20,7 @@ class Fuse:
     """Burns at every change that is made to the node; `changes` is how many more it lets through, None is any number."""
 
     changes: int | None = None
+    refused: frozenset[str] = frozenset()  # paths that cannot be written, as a file that is a mount point
 
     def burn(self) -> None:
         if self.changes is not None:
@@ -43,6 +45,8 @@ class FakeFiles(RootedFiles):
     def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         """Without the fsyncs: nothing here outlives the test, and they are most of its time."""
         self.fuse.burn()
+        if path in self.fuse.refused:
+            raise StorageFailed(f"failed writing {path}", details=["Device or resource busy (errno EBUSY)"])
         target = Path(self._outside(self.resolve(path)))
         temporary = target.with_name(f".{target.name}.new")
         temporary.write_bytes(data)

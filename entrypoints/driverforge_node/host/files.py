@@ -151,6 +151,10 @@ class RootedFiles:
     def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         target = self._outside(self.resolve(path))
         parent = os.path.dirname(target)
+        if not os.path.isdir(parent):
+            raise StorageFailed(
+                f"failed writing {path}", details=[f"there is no folder {parent}"], resolution="make it, or repair the link"
+            )
         with reported(f"writing {path}"):
             _check_regular(target, path)
             handle, temporary = tempfile.mkstemp(prefix=".driverforge-", dir=parent)

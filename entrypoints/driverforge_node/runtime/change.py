@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 
 from driverforge_core.errors import CommandFailed, DriverforgeError, Unavailable, Unsupported
 from driverforge_node import log
 from driverforge_node.host.ports import Host, Metadata
-from driverforge_node.runtime import cri, discover, journal, restore
+from driverforge_node.runtime import cri, discover, journal, restore, sources
 from driverforge_node.runtime.daemon import enter
 from driverforge_node.runtime.model import Activation, Daemon
 from driverforge_node.runtime.ports import Sockets
@@ -239,8 +240,14 @@ def _restored(plan: Plan, system: System, error: DriverforgeError, entry: journa
     host, kind = system.host, plan.daemon.kind
     details = [error.brief, *error.details, *(last_words(plan, system) if active else ())]
     problems: list[str] = []
-    _try(problems, lambda: _put_back(plan, host))
-    alive = not active or (not problems and _try(problems, lambda: _again(plan, system)))
+    _put_back(plan, host, problems)
+    if problems:  # the journal keeps the old bytes, and the restore stays armed: the node may be able to what we are not
+        return CommandFailed(
+            "the change failed, and not all of the old files could be put back",
+            details=[*details, *problems],
+            resolution="make these files writable, then `driverctl runtime revert`: the journal has the old bytes",
+        )
+    alive = not active or _try(problems, lambda: _again(plan, system))
     if entry.restore:
         _try(problems, lambda: restore.disarm(host, entry.restore))
     if alive:
@@ -267,12 +274,18 @@ def _try(problems: list[str], step: Callable[[], None]) -> bool:
     return True
 
 
-def _put_back(plan: Plan, host: Host) -> None:
+def _put_back(plan: Plan, host: Host, problems: list[str]) -> None:
+    """The old bytes of every file that has others; what stands in the way of one does not keep the next from coming back."""
     for file in reversed(plan.writes):
-        put(host, file.path, file.before, file.metadata)
+        _try(problems, partial(_put_file_back, host, file))
     for folder in reversed(plan.entry.folders):
         if host.node.is_dir(folder) and not host.node.list_dir(folder):
-            host.node.remove_tree(folder)
+            _try(problems, partial(host.node.remove_tree, folder))
+
+
+def _put_file_back(host: Host, file: journal.File) -> None:
+    if sources.contents(host.node, file.path) != file.before:
+        put(host, file.path, file.before, file.metadata)
 
 
 def _journal_back(plan: Plan, host: Host) -> None:

@@ -42,7 +42,7 @@ def _containerd(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], d
     else:
         with copies(host) as folder:
             copier = _Copier(host=host, daemon=daemon, files=files, disk=disk, folder=folder, cwd=sources.working_folder(host, daemon))
-            copy = copier.copied(daemon.config) or daemon.config
+            copy = copier.copied().get(daemon.config, daemon.config)
             shown = _run(host, daemon, "--config", copy, "config", "dump")
     seen = parse(_accepted(shown, daemon).encode(), "containerd's effective configuration")
     seen[sources.IMPORTS] = sources.patterns(daemon, daemon.config, root)  # the dump names the copies
@@ -60,24 +60,42 @@ class _Copier:
     folder: str
     cwd: str
 
-    def copied(self, path: str, above: tuple[str, ...] = ()) -> str | None:
-        """The name of a copy of `path` that imports copies of what is changed; None where neither it nor what it imports is."""
-        data = self.files.get(path)
-        missing = data is None
-        if missing and path != self.daemon.config:
-            return None
-        names = sources.imported(self.host.node, self.daemon, path, self.files, self.cwd)
-        copied = {name: self.copied(name, (*above, path)) for name in names if name not in (*above, path)}
-        gone = set(sources.imported(self.host.node, self.daemon, path, self.disk, self.cwd)) - set(names)  # read where it is, it has them
-        if data == self.disk.get(path) and not any(copied.values()) and not gone and not missing:
-            return None
-        if data is None:
-            data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)  # what the daemon makes of no file
-        if names or sources.patterns(self.daemon, path, data):
-            data = edit(data, [Change(path=(sources.IMPORTS,), value=[copy or name for name, copy in copied.items()])], path)
-        place = f"{self.folder}/{len(self.host.node.list_dir(self.folder))}-{path.rpartition('/')[2]}"
-        self.host.node.write_atomic(place, data, mode=0o600)
-        return place
+    def copied(self) -> dict[str, str]:
+        """Copies of what is changed, and of all that imports a copy, by the paths that they stand for."""
+        imports = self._imports()
+        places: dict[str, str] = {}
+        todo = [path for path, names in imports.items() if self._differs(path, names)]
+        while todo:
+            path = todo.pop()
+            if path not in places:
+                places[path] = f"{self.folder}/{len(places)}-{path.rpartition('/')[2]}"
+                todo += [importer for importer, names in imports.items() if path in names]
+        for path, place in places.items():
+            data = self.files.get(path)
+            if data is None:
+                data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)  # what the daemon makes of no file
+            names = [places.get(name, name) for name in imports[path] if name != path]
+            if names or sources.patterns(self.daemon, path, data):
+                data = edit(data, [Change(path=(sources.IMPORTS,), value=names)], path)
+            self.host.node.write_atomic(place, data, mode=0o600)
+        return places
+
+    def _imports(self) -> dict[str, list[str]]:
+        """What each file imports that the daemon reads; the root file is one of them, even where it is not there."""
+        found: dict[str, list[str]] = {}
+        todo = [self.daemon.config]
+        while todo:
+            path = todo.pop()
+            if path not in found and (path == self.daemon.config or self.files.get(path) is not None):
+                found[path] = sources.imported(self.host.node, self.daemon, path, self.files, self.cwd)
+                todo += found[path]
+        return found
+
+    def _differs(self, path: str, names: list[str]) -> bool:
+        """Whether the daemon would read something else there; an import of a file that goes away would still find it."""
+        if self.files.get(path) is None or self.files[path] != self.disk.get(path):
+            return True
+        return bool(set(sources.imported(self.host.node, self.daemon, path, self.disk, self.cwd)) - set(names))
 
 
 def _crio(host: Host, daemon: Daemon, files: Mapping[str, bytes | None]) -> dict[str, object]:

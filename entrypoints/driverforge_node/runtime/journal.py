@@ -120,7 +120,7 @@ def _read(host: Host, name: str) -> Entry | None:
         if data["schema"] != SCHEMA:
             raise ValueError(f"schema {data['schema']}")
         return _entry(data)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, f"{type(error).__name__}: {error}", "the runtime's configuration") from error
 
 

@@ -81,8 +81,10 @@ put() { # NUMBER PATH MODE OWNER LABEL
 	draft=${2%/*}/.driverforge-restore
 	if cp "$here/old.$1" "$draft" && chmod "$3" "$draft" && chown "$4" "$draft"; then
 		[ -z "$5" ] || chcon "$5" "$draft" 2>/dev/null || :
-		mv -f "$draft" "$2" && say "put $2 back"
+		mv -f "$draft" "$2" && say "put $2 back" && return 0
 	fi
+	rm -f "$draft"
+	say "could not put $2 back"
 }
 
 restart() {

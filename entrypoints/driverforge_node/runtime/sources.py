@@ -104,7 +104,7 @@ def normal(path: str) -> str:
 def matching(node: Files, pattern: str, files: Mapping[str, bytes | None]) -> list[str]:
     """Paths that a pattern matches (Go's filepath.Glob: * does not match '/'), sorted; `files` adds and takes away (None)."""
     found = {path for path in _on_disk(node, pattern) if files.get(path, b"") is not None}
-    expression = re.compile("/".join(_expression(part) for part in pattern.split("/")))
+    expression = _compiled("/".join(_expression(part) for part in pattern.split("/")), pattern)
     found |= {path for path, data in files.items() if data is not None and expression.fullmatch(path)}
     return sorted(found)
 
@@ -113,11 +113,20 @@ def _on_disk(node: Files, pattern: str) -> set[str]:
     paths = [""]
     for part in pattern.strip("/").split("/"):
         if re.search(r"[*?\[]", part):
-            expression = re.compile(_expression(part))
+            expression = _compiled(_expression(part), pattern)
             paths = [f"{path}/{name}" for path in paths for name in node.list_dir(path or "/") if expression.fullmatch(name)]
         else:
             paths = [f"{path}/{part}" for path in paths]
     return {path for path in paths if node.exists(path) and not node.is_dir(path)}
+
+
+def _compiled(expression: str, pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(expression)
+    except re.error as error:
+        raise InputError(
+            f"the import {pattern!r} is no pattern", details=[str(error)], resolution="correct it; nothing was changed"
+        ) from error
 
 
 def _expression(part: str) -> str:

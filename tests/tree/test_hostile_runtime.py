@@ -1,0 +1,110 @@
+"""A runtime's files that nobody meant for driverctl: what a change leaves when a file of it cannot be written or put back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import CommandFailed, InputError, StorageFailed
+from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.ports import Host
+from driverforge_node.runtime import change, configure, journal
+from driverforge_node.runtime import request as asked
+from driverforge_node.runtime.change import System
+from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakefiles import FakeFiles
+from support.fakehost import NODE, FakeNode, fake_node
+
+FOREIGN = b"version = 2\n# somebody's\n"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    return fake_node(tmp_path, gpu=False)
+
+
+@pytest.fixture
+def daemon(node: FakeNode) -> FakeContainerd:
+    return FakeContainerd(node=node)
+
+
+def apply(daemon: FakeContainerd, host: Host | None = None) -> None:
+    system = System(host=host or daemon.node.host, sockets=daemon, request=asked.Request(wanted=asked.wanted(), restart_command="restart"))
+    change.carry_out(configure.apply_plan(system), system)
+
+
+def entry(daemon: FakeContainerd) -> journal.Entry | None:
+    return journal.read(daemon.node.host, "containerd", CONFIG)
+
+
+def test_a_file_that_cannot_be_written_takes_back_the_one_before_it(daemon: FakeContainerd) -> None:
+    """A root file that is a mount point (EBUSY): the drop-in was written by then, and is in force where something imports it."""
+    node = daemon.node.host.node
+    daemon.node.files.fuse.refused = frozenset({CONFIG})
+    with pytest.raises(CommandFailed, match="the old files are back") as caught:
+        apply(daemon)
+    assert not node.exists(DROP_IN)
+    assert node.read_bytes(CONFIG) == ROOT
+    assert entry(daemon) is None
+    assert len([line for line in caught.value.details if "EBUSY" in line]) == 1
+
+
+class Once(FakeFiles):
+    """A file system that turns read-only after the first write of the drop-in."""
+
+    def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+        super().write_atomic(path, data, mode=mode)
+        if path == DROP_IN:
+            self.fuse.refused = frozenset({DROP_IN, CONFIG})
+
+
+def test_old_bytes_that_cannot_be_put_back_stay_in_the_journal_and_nobody_claims_otherwise(daemon: FakeContainerd) -> None:
+    node = daemon.node.host.node
+    node.make_dirs(DROP_IN.rpartition("/")[0])
+    node.write_atomic(DROP_IN, FOREIGN)
+    host = replace(daemon.node.host, node=Once(daemon.node.places, daemon.node.files.fuse, NODE))
+    with pytest.raises(CommandFailed, match="not all of the old files could be put back"):
+        apply(daemon, host)
+    kept = entry(daemon)
+    assert kept is not None
+    assert {file.path: file.before for file in kept.files}[DROP_IN] == FOREIGN
+
+
+def test_a_link_into_a_folder_that_is_not_there_is_no_file_to_write(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nowhere/x")
+    with pytest.raises(StorageFailed) as caught:
+        RootedFiles().write_atomic(str(tmp_path / "link"), b"x")
+    assert caught.value.details == (f"there is no folder {tmp_path}/nowhere",)
+
+
+def test_files_that_all_import_one_another_are_read_once_each(daemon: FakeContainerd) -> None:
+    """Twelve of them can be walked along in 12! ways."""
+    node = daemon.node.host.node
+    imports = b'imports = ["/etc/containerd/conf.d/*.toml"]\n'
+    node.make_dirs(DROP_IN.rpartition("/")[0])
+    node.write_atomic(CONFIG, imports + ROOT)
+    for number in range(12):
+        node.write_atomic(f"/etc/containerd/conf.d/{number}.toml", b"version = 2\n" + imports)
+    daemon.restart()
+    apply(daemon)
+    assert node.exists(DROP_IN)
+
+
+def test_an_import_that_is_no_pattern_is_refused(daemon: FakeContainerd) -> None:
+    daemon.node.host.node.write_atomic(CONFIG, b'imports = ["/etc/containerd/[z-a]*.toml"]\n' + ROOT)
+    with pytest.raises(InputError, match="is no pattern"):
+        apply(daemon)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", json.dumps({"schema": 99}), json.dumps({"schema": 2, "files": [1]})])
+def test_a_damaged_journal_is_one_error_with_the_way_out(daemon: FakeContainerd, text: str) -> None:
+    node = daemon.node.host.node
+    node.make_dirs(journal.FOLDER)
+    node.write_atomic(journal.place("containerd", CONFIG), text.encode())
+    with pytest.raises(InputError, match="is damaged") as caught:
+        apply(daemon)
+    assert "remove the journal entry" in caught.value.resolution
+    assert node.read_bytes(CONFIG) == ROOT
