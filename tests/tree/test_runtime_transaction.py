@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import NotPermitted, Unavailable, Unsupported, UsageError
-from driverforge_node.commands.runtime import exclusive
 from driverforge_node.host.ports import Host
 from driverforge_node.runtime import change, configure, discover, journal, restore
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
+from driverforge_node.runtime.lock import exclusive
 from driverforge_node.runtime.ports import Connection
 from support.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakefiles import FakeFiles, Killed

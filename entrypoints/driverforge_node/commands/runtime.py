@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -65,6 +63,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
             _print(report.of_plan(plan, system), report.plan_text(plan, system), as_json=args.json)
         return 0
     from driverforge_node.runtime import change, configure, report
+    from driverforge_node.runtime.lock import exclusive
 
     with exclusive(host):
         configure.settle(system)
@@ -72,7 +71,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
         if plan is None:
             return 0
         if args.action == "apply":
-            warn_missing(host, plan)
+            report.warn_missing(host, plan)
         for note in plan.notes:
             print(note)
         change.carry_out(plan, system)
@@ -177,33 +176,3 @@ def require_toolkit_half() -> None:
             details=[f"Python {sys.version.split()[0]} has no {', '.join(missing)}"],
             resolution="use an image whose Python is 3.11 or newer (pip install 'driverforge[toolkit]' outside of images)",
         )
-
-
-@contextmanager
-def exclusive(host: Host) -> Iterator[None]:
-    """Raises TemporaryFailure when another instance works on this node's runtime, NotPermitted on a node that cannot be written."""
-    from driverforge_core.errors import NotPermitted, TemporaryFailure
-    from driverforge_node.runtime.journal import FOLDER
-
-    try:
-        host.node.make_dirs(FOLDER, mode=0o700)
-    except NotPermitted as error:
-        raise NotPermitted(
-            f"{FOLDER} of the node cannot be written, and no file is changed without a journal of it",
-            details=[error.brief, *error.details],
-            resolution="where the node's root is read-only (Talos, Bottlerocket), put the handlers into its own machine configuration",
-        ) from error
-    with host.node.lock(f"{FOLDER}/lock", text="driverctl runtime\n") as ours:
-        if not ours:
-            raise TemporaryFailure(
-                "another driverctl changes this node's runtime now", resolution="wait for it to end, then run this again"
-            )
-        yield
-
-
-def warn_missing(host: Host, plan: Plan) -> None:
-    from driverforge_node import log
-
-    missing = [program for _, program in plan.present if not host.node.exists(program)]
-    if missing:
-        log.warning("programs of handlers are not on the node yet; containers with them will not start", missing=",".join(missing))

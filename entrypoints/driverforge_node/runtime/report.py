@@ -6,6 +6,8 @@ import difflib
 from typing import Any
 
 from driverforge_core.errors import DriverforgeError
+from driverforge_node import log
+from driverforge_node.host.ports import Host
 from driverforge_node.runtime import discover, journal
 from driverforge_node.runtime.change import Plan, System, restart_words
 from driverforge_node.runtime.configure import foreign_handlers, observe
@@ -70,6 +72,13 @@ def summary(plan: Plan, system: System) -> str:
     else:
         done.append(f"{'reloaded' if plan.activation == 'reload' else 'restarted'} {plan.daemon.kind}")
     return ", ".join(done)
+
+
+def warn_missing(host: Host, plan: Plan) -> None:
+    """Say which programs of the handlers are not there."""
+    missing = [program for _, program in plan.present if not host.node.exists(program)]
+    if missing:
+        log.warning("programs of handlers are not on the node yet; containers with them will not start", missing=",".join(missing))
 
 
 def state(system: System) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from driverforge_core.errors import DriverforgeError, InputError
 from driverforge_node import log
 from driverforge_node.cdi.generate import generate_management
 from driverforge_node.cdi.roots import Roots, read, view
-from driverforge_node.commands import runtime as command
 from driverforge_node.devices import nodes
 from driverforge_node.driver.observe import device_majors
 from driverforge_node.host.ports import Host
@@ -17,6 +16,7 @@ from driverforge_node.runtime import change, configure, discover, hook, report
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import Plan, System
 from driverforge_node.runtime.effective import effective
+from driverforge_node.runtime.lock import exclusive
 from driverforge_node.runtime.ports import Sockets
 from driverforge_node.toolkit.layout import Layout
 from driverforge_node.toolkit.lifetime import Parts
@@ -107,15 +107,15 @@ def write_cdi(host: Host, settings: Settings, layout: Layout) -> None:
 
 
 def apply(system: System) -> None:
-    with command.exclusive(system.host):
+    with exclusive(system.host):
         configure.settle(system)
         plan = configure.apply_plan(system)
-        command.warn_missing(system.host, plan)
+        report.warn_missing(system.host, plan)
         _carry_out(plan, system)
 
 
 def revert(system: System) -> None:
-    with command.exclusive(system.host):
+    with exclusive(system.host):
         configure.settle(system)
         plan = configure.revert_plan(system)
         if plan is None:
