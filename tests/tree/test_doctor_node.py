@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import UsageError
+from driverforge_core.errors import NotPermitted, UsageError
 from driverforge_node import cli
 from driverforge_node.doctor import gather
 from driverforge_node.doctor.catalogue import examine
@@ -293,6 +293,15 @@ def test_the_command(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixtu
     (tmp_path / "dump/etc/containerd/config.toml").write_text(ROOT.decode())
     assert command(node, "--root", "/dump") == 0
     assert capsys.readouterr().out.startswith("nothing found: none of ")
+
+
+def test_without_root_nothing_is_judged(node: FakeNode, tmp_path: Path) -> None:
+    """An unreadable journal is not a damaged one, and a socket that may not be opened is no runtime that is down."""
+    node.places["/dump"] = dump(tmp_path, {"README": ""})
+    node.processes.user = 1000
+    with pytest.raises(NotPermitted, match="looking at a node needs root"):
+        command(node)
+    assert command(node, "--root", "/dump") == 0
 
 
 def test_a_log_from_elsewhere(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Spec
 from driverforge_node.cdi.specdirs import SpecFile
-from driverforge_node.doctor.catalogue import RULES, as_document, as_text, examine, page
+from driverforge_node.doctor.catalogue import RULES, as_document, as_text, examine, looked_at, page
 from driverforge_node.doctor.facts import Facts, Restore, RuntimeFacts, ToolkitFacts
 from driverforge_node.runtime.document import parse
 from driverforge_node.runtime.journal import Entry, File
@@ -295,23 +295,57 @@ def test_a_rule_speaks_and_is_silent(name: str, speaks: Facts, silent: Facts) ->
 
 def test_a_healthy_node_has_nothing() -> None:
     healthy = facts(
-        containerd(GOOD, reported={"runc": "", "nvidia": PROGRAM}), **KUBELET, journal=(entry(),), ready=("driver-ready", "toolkit-ready"),
+        containerd(GOOD, runs=True, reported={"runc": "", "nvidia": PROGRAM}), **KUBELET,
+        journal=(entry(),), ready=("driver-ready", "toolkit-ready"),
         specs=(spec(driver="580.65.06", nodes=(UVM,)),), driver="580.65.06", majors={"nvidia-uvm": 511},
     )  # fmt: skip
     assert examine(healthy) == ()
-    assert as_text(()) == f"nothing found: none of {len(RULES)} known problems shows on this node"
+    assert as_text((), healthy) == (
+        f"nothing found: none of {len(RULES)} known problems shows on this node\n\n"
+        f"looked at: containerd ({CONFIG}: answers); a kubelet; 1 CDI spec file; driver 580.65.06; {TOOLKIT.folder}"
+    )
+
+
+def test_what_there_was_to_look_at_is_said() -> None:
+    bare = facts(toolkit=ToolkitFacts(folder="/usr/local/nvidia/toolkit"))
+    assert looked_at(bare) == (
+        "no container runtime: neither a process nor its files",
+        "no kubelet",
+        "0 CDI spec files",
+        "no loaded driver",
+        "no toolkit in /usr/local/nvidia/toolkit",
+    )
+    assert looked_at(facts(containerd(GOOD)))[0] == f"containerd ({CONFIG}: does not run)"
+    assert looked_at(facts(containerd(GOOD, runs=True)))[0] == f"containerd ({CONFIG}: runs, serves no pods)"
+    assert looked_at(replace(facts(containerd(GOOD)), live=False))[0] == f"containerd ({CONFIG})"
+
+
+def test_a_name_that_keeps_containerd_from_starting_is_told_without_a_kubelet() -> None:
+    (found,) = examine(facts(containerd('version = 2\ndisabled_plugins = ["cri"]\n', version=())))
+    assert found.rule.id == "cri-disabled"
+    assert found.diagnosis.what.startswith("containerd does not start: ")
+    assert examine(facts(containerd('disabled_plugins = ["cri"]\n', version=()))) == (), "docker's own file, on a node for docker"
+
+
+def test_one_cause_has_one_cure() -> None:
+    """containerd 1.x takes no notice of a file of a later version: neither its table of runtimes nor its handlers count."""
+    drop_in = "version = 3\n" + handler(section=CRI3)
+    old = containerd("version = 2\n", drop_in, version=(1, 6, 20), reported={"runc": ""}, runs=True)
+    assert [one.rule.id for one in examine(facts(old))] == ["drop-in-version"]
 
 
 def test_what_is_printed() -> None:
-    found = examine(facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))))
-    assert as_text(found) == (
+    broken = facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0)))
+    found = examine(broken)
+    assert as_text(found, broken).partition("\n\n")[0] == (
         "drop-in-version: a drop-in has a higher version than the root file: containerd 2.2 and later do not start\n"
         f"  | {CONFIG}: version = 2\n"
         f"  | {DROP_IN}: version = 4\n"
         f"  next: mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply\n"
         "  see:  aicr#1688, aicr#1689, containerd#12891"
     )
-    document = as_document(found)
+    document = as_document(found, broken)
+    assert document["looked_at"] == list(looked_at(broken))
     assert document["found"] == [
         {
             "id": "drop-in-version",

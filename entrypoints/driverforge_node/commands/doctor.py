@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, host: Host) -> int:
     """Exit status 0: nothing found; 1: something was."""
-    from driverforge_core.errors import UsageError
+    from driverforge_core.errors import NotPermitted, UsageError
     from driverforge_node.commands.runtime import require_toolkit_half
 
     require_toolkit_half()
@@ -30,6 +30,13 @@ def run(args: argparse.Namespace, host: Host) -> int:
     missing = [path for path in (args.root, *args.log) if path and not host.files.exists(path)]
     if missing:
         raise UsageError("there is no such file", details=missing, resolution="name a folder with --root, files with --log")
+    user = host.processes.effective_user()
+    if user != 0 and not args.root:
+        raise NotPermitted(
+            "looking at a node needs root",
+            details=[f"effective user id {user}"],
+            resolution="run it with sudo, or in a privileged pod with hostPID; for a copy of a node's files that you may read: --root DIR",
+        )
     folder = (args.toolkit_install_dir or host.environ.get("TOOLKIT_INSTALL_DIR") or "/usr/local/nvidia").rstrip("/")
     if args.root:
         facts = gather.of_dump(host, args.root, install_dir=folder, logs=args.log)
@@ -39,7 +46,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
     if args.json:
         import json
 
-        print(json.dumps(catalogue.as_document(found), indent=2))
+        print(json.dumps(catalogue.as_document(found, facts), indent=2))
     else:
-        print(catalogue.as_text(found))
+        print(catalogue.as_text(found, facts))
     return 1 if found else 0

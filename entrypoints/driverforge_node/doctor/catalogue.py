@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from driverforge_node.doctor import rules_node as node
 from driverforge_node.doctor import rules_runtime as runtime
-from driverforge_node.doctor.facts import Diagnosis, Facts
+from driverforge_node.doctor.facts import Diagnosis, Facts, RuntimeFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,29 @@ def examine(facts: Facts) -> tuple[Found, ...]:
     return tuple(Found(rule=rule, diagnosis=diagnosis) for rule, diagnosis in diagnoses if diagnosis)
 
 
-def as_text(found: tuple[Found, ...]) -> str:
+def looked_at(facts: Facts) -> tuple[str, ...]:
+    """What there was to judge: that nothing was found says little of a node on which nothing is."""
+    runtimes = tuple(f"{runtime.kind} ({runtime.config}{_life(runtime) if facts.live else ''})" for runtime in facts.runtimes)
+    return (
+        *(runtimes or ("no container runtime: neither a process nor its files",)),
+        "a kubelet" if facts.kubelet else "no kubelet",
+        f"{len(facts.specs)} CDI spec file{'' if len(facts.specs) == 1 else 's'}",
+        f"driver {facts.driver}" if facts.driver else "no loaded driver",
+        facts.toolkit.folder if facts.toolkit.there else f"no toolkit in {facts.toolkit.folder}",
+    )
+
+
+def _life(runtime: RuntimeFacts) -> str:
+    if not runtime.runs:
+        return ": does not run"
+    return ": runs, serves no pods" if runtime.reported is None else ": answers"
+
+
+def as_text(found: tuple[Found, ...], facts: Facts) -> str:
+    return f"{_findings(found)}\n\nlooked at: {'; '.join(looked_at(facts))}"
+
+
+def _findings(found: tuple[Found, ...]) -> str:
     if not found:
         return f"nothing found: none of {len(RULES)} known problems shows on this node"
     parts = []
@@ -114,11 +136,12 @@ def as_text(found: tuple[Found, ...]) -> str:
     return "\n\n".join(parts)
 
 
-def as_document(found: tuple[Found, ...]) -> dict[str, object]:
+def as_document(found: tuple[Found, ...], facts: Facts) -> dict[str, object]:
     """For --json; keys stay."""
     return {
         "schema": 1,
         "rules": len(RULES),
+        "looked_at": list(looked_at(facts)),
         "found": [
             {
                 "id": one.rule.id, "what": one.diagnosis.what, "evidence": list(one.diagnosis.evidence),
@@ -139,7 +162,8 @@ def page() -> str:
         "    driverctl doctor --json",
         "",
         "Looks for known problems of the container runtime, CDI specs and the toolkit. Each that shows is printed with its",
-        "evidence and the next command; nothing is changed. Exit status 0: nothing found; 1: something was; others: the look failed.",
+        "evidence and the next command; nothing is changed. The last line says what there was to look at: a runtime that does not run",
+        "is named there. Exit status 0: nothing found; 1: something was; others: the look failed (77: it needs root).",
         "",
         "Of a dump, the files count that are at their places below DIR: `etc/containerd`, `etc/crio`, `etc/docker`, `etc/cdi`,",
         "`var/run/cdi`, `var/lib/rancher`, `var/lib/kubelet`, `var/lib/driverforge`, `usr/local/nvidia`, `run/nvidia`, `proc/devices`,",

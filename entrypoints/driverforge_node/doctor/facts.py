@@ -24,6 +24,7 @@ class RuntimeFacts:
     documents: Mapping[str, Document] = field(default_factory=dict)  # the files that it reads, in its order
     loose: Mapping[str, Document] = field(default_factory=dict)  # files of its drop-in folders that it does not read
     broken: tuple[str, ...] = ()  # why its files cannot be read, in our words or in those of its own program
+    runs: bool = False  # its process was seen
     reported: Handlers | None = None  # of the running process
     unit: str = ""
     supervisor: str = ""  # 'k3s', 'rke2', …

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, NotPermitted
 from driverforge_node.cdi import specdirs
 from driverforge_node.cdi.roots import read
 from driverforge_node.doctor import gather_runtime, view
@@ -99,6 +99,8 @@ def _judged(node: Files, path: str, *, live: bool) -> bool:
 def _journal(host: Host) -> tuple[tuple[journal.Entry, ...], tuple[str, ...]]:
     try:
         return journal.entries(host), ()
+    except NotPermitted:
+        raise  # it may be whole
     except DriverforgeError as error:
         return (), (error.brief, *error.details)
 

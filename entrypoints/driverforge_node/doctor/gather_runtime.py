@@ -94,7 +94,7 @@ def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
 
 
 def _asked(host: Host, sockets: Sockets, daemon: Daemon) -> RuntimeFacts:
-    facts = _by_files(host, daemon)
+    facts = replace(_by_files(host, daemon), runs=True)
     with suppress(DriverforgeError):  # it serves no pods, or is about to end: other rules say why
         facts = replace(facts, reported=discover.status(host, sockets, daemon).handlers)
     if facts.broken:

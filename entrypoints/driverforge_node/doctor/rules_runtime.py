@@ -6,7 +6,7 @@ import re
 from shlex import quote
 
 from driverforge_node.doctor import view
-from driverforge_node.doctor.facts import Diagnosis, Facts, RuntimeFacts
+from driverforge_node.doctor.facts import Diagnosis, Document, Facts, RuntimeFacts
 from driverforge_node.runtime.containerd import CRI_NAMES, RUNTIMES, VERSIONLESS, cri
 from driverforge_node.runtime.document import dotted, lookup
 from driverforge_node.runtime.nvidia import is_nvidia
@@ -39,7 +39,7 @@ def drop_in_version(facts: Facts) -> Diagnosis | None:
     for runtime in _containerds(facts):
         root = runtime.documents.get(runtime.config, {})
         version = root.get("version", 1 if root else None)
-        higher = [path for path, document in runtime.documents.items() if _higher(document.get("version"), version)]
+        higher = _higher_files(runtime)
         if higher:
             refused = not runtime.version or runtime.version >= REFUSES_HIGHER
             effect = "containerd 2.2 and later do not start" if refused else "containerd 2.1 and older lose settings of the root file"
@@ -53,6 +53,17 @@ def drop_in_version(facts: Facts) -> Diagnosis | None:
     return None
 
 
+def _higher_files(runtime: RuntimeFacts) -> list[str]:
+    root = runtime.documents.get(runtime.config, {})
+    version = root.get("version", 1 if root else None)
+    return [path for path, document in runtime.documents.items() if _higher(document.get("version"), version)]
+
+
+def _unread(runtime: RuntimeFacts) -> bool:
+    """Whether a containerd 1.x takes no notice of a file, for its keys are of a later version: what it says is not in force."""
+    return runtime.kind == "containerd" and () < runtime.version < view.KEEPS_BUILT_IN and bool(_higher_files(runtime))
+
+
 def _higher(version: object, than: object) -> bool:
     return isinstance(version, int) and isinstance(than, int) and version > than
 
@@ -62,14 +73,23 @@ def cri_disabled(facts: Facts) -> Diagnosis | None:
         for path, document in runtime.documents.items():
             disabled = document.get("disabled_plugins")
             names = [name for name in disabled if name in CRI_NAMES] if isinstance(disabled, list) else []
-            if names and (_serves_kubelet(facts, runtime) or _mentions_nvidia(runtime)):
+            refused = _refuses_bare_names(document, names)
+            if names and (refused or _serves_kubelet(facts, runtime) or _mentions_nvidia(runtime)):
                 edits = " ".join(f"-e 's/\"{re.escape(name)}\" *,? *//'" for name in names)
                 return Diagnosis(
-                    what="containerd's CRI plugin is disabled: no kubelet can use it, and NVIDIA's handlers have no effect",
+                    what="containerd does not start: a version 2 file has to name the plugins in full that it disables"
+                    if refused
+                    else "containerd's CRI plugin is disabled: no kubelet can use it, and NVIDIA's handlers have no effect",
                     evidence=(f"{path}: disabled_plugins = {disabled}",),
                     command=f"sed -i -E {edits} {quote(path)} && systemctl restart {runtime.service} && {APPLY}",
                 )
     return None
+
+
+def _refuses_bare_names(document: Document, names: list[str]) -> bool:
+    """`invalid disabled plugin URI "cri" expect io.containerd.x.vx`: who adds `version = 2` to docker's file gets that."""
+    version = document.get("version")
+    return isinstance(version, int) and version > 1 and "cri" in names
 
 
 def _mentions_nvidia(runtime: RuntimeFacts) -> bool:
@@ -106,7 +126,7 @@ def drop_in_not_read(facts: Facts) -> Diagnosis | None:
 def runc_missing(facts: Facts) -> Diagnosis | None:
     for runtime in _containerds(facts):
         names = view.handlers(runtime)
-        if not names or "runc" in names or view.keeps_built_in(runtime):
+        if not names or "runc" in names or view.keeps_built_in(runtime) or _unread(runtime):
             continue
         default = view.default(runtime) or "runc"
         path = view.winner(runtime)
@@ -196,7 +216,7 @@ def config_overwritten(facts: Facts) -> Diagnosis | None:
 
 def not_in_force(facts: Facts) -> Diagnosis | None:
     for runtime in facts.runtimes:
-        if runtime.reported is None or runtime.broken:
+        if runtime.reported is None or runtime.broken or _unread(runtime):
             continue
         stated = {name: program for name, program in view.handlers(runtime).items() if is_nvidia(name, program)}
         missing = [name for name, program in stated.items() if runtime.reported.get(name, "") not in (program, None)]
