@@ -168,6 +168,12 @@ def test_a_connection_that_ends_at_once() -> None:
         cri.call(Gone(server=Server({"Version": (b"", OK)})), "Version", b"")
 
 
+def test_a_cri_plugin_that_is_not_loaded_has_a_next_step() -> None:
+    with pytest.raises(Unavailable, match="its CRI plugin is not loaded") as caught:
+        cri.call(Peer(server=Server({"Version": (b"", {"grpc-status": "12", "grpc-message": "unknown service"})})), "Version", b"")
+    assert "driverctl doctor" in caught.value.resolution
+
+
 def test_a_status_without_info_has_no_handlers() -> None:
     assert cri.handlers(part(1, b"")) == ({}, "")
 

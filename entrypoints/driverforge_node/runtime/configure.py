@@ -84,7 +84,6 @@ def apply_plan(system: System) -> Plan:
     host, wanted = system.host, system.request.wanted
     daemon = discover.choose(host, system.sockets, system.request)
     seen = observe(system, daemon)
-    status = system.status(daemon)
     clean = effective(host, daemon, seen.clean, seen.disk)
     planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
     then_read, now_read = managed.next_start(
@@ -93,6 +92,7 @@ def apply_plan(system: System) -> Plan:
     now = clean if now_read == seen.clean else effective(host, daemon, now_read, seen.disk)
     after = now if then_read == now_read else effective(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
+    status = system.status(daemon)  # after the files: they say why it serves no pods
     activation, why = _activation(seen, now, after)
     missing = [handler.name for handler in wanted.handlers if not change.reports(status, handler.name, handler.binary)]
     if activation == "none" and missing:
@@ -139,7 +139,8 @@ def check_effective(edit: Backend, daemon: Daemon, views: tuple[Mapping[str, obj
         raise Unsupported(
             f"refused: {daemon.kind} would not see the handler {gone[0].name}",
             details=[f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}" for handler in gone],
-            resolution="nothing was changed; another file of its configuration wins over ours: put all of it into one file",
+            resolution="nothing was changed; another file of its configuration wins over ours (put all of it into one file), "
+            "or ours has a higher version than the root file (driverctl doctor says so)",
         )
 
 

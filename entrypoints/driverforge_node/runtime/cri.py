@@ -16,7 +16,7 @@ import h2.connection
 import h2.events
 import h2.exceptions
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import InputError, Unavailable
 from driverforge_node.runtime.ports import Connection, Sockets
 from driverforge_node.runtime.protobuf import messages, texts
 
@@ -39,6 +39,13 @@ class RuntimeStatus:
 
 def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatus:
     """Ask the runtime behind the socket `path`. Raises Unavailable with what it said (not there, no CRI service, broken answer)."""
+    try:
+        return _status(sockets, path, timeout)
+    except InputError as error:
+        raise Unavailable("the runtime's answer cannot be read", details=[error.brief]) from error
+
+
+def _status(sockets: Sockets, path: str, timeout: float) -> RuntimeStatus:
     with sockets.connect(path, timeout=timeout) as connection:
         pid = connection.peer_pid()
         about = call(connection, "Version", b"")
@@ -103,7 +110,7 @@ def call(connection: Connection, method: str, message: bytes) -> bytes:
         while not answer.ended and (data := connection.receive(CHUNK)):
             answer.take(protocol, data)
             connection.send(protocol.data_to_send())
-    except h2.exceptions.ProtocolError as error:
+    except (h2.exceptions.ProtocolError, UnicodeDecodeError) as error:
         raise Unavailable(f"the runtime does not speak gRPC: {error}") from error
     return _message(answer, method)
 
@@ -112,8 +119,14 @@ def _message(answer: _Call, method: str) -> bytes:
     code = answer.headers.get("grpc-status")
     if code != "0":
         said = unquote(answer.headers.get("grpc-message", "")) or "the connection ended without an answer"
-        hint = " (its CRI plugin is not loaded)" if code == UNIMPLEMENTED else ""
-        raise Unavailable(f"the runtime does not answer {method}{hint}", details=[f"gRPC status {code or 'none'}: {said}"])
+        unloaded = code == UNIMPLEMENTED
+        raise Unavailable(
+            f"the runtime does not answer {method}{' (its CRI plugin is not loaded)' if unloaded else ''}",
+            details=[f"gRPC status {code or 'none'}: {said}"],
+            resolution="driverctl doctor looks for the usual causes; containerd's log has its own: journalctl -u containerd | grep cri"
+            if unloaded
+            else "",
+        )
     if len(answer.body) < 5 or answer.body[0] != 0:
         raise Unavailable(f"the runtime's answer to {method} is cut off or compressed")
     (size,) = struct.unpack(">I", answer.body[1:5])

@@ -213,5 +213,6 @@ def not_running(socket: str, *details: str) -> Unavailable:
     return Unavailable(
         f"no container runtime answers at {socket}",
         details=details,
-        resolution="start it (systemctl start containerd), or give its socket with --socket; driverctl changed nothing",
+        resolution="start it (systemctl start containerd), or give its socket with --socket; what keeps it down: "
+        "journalctl -u containerd, driverctl doctor; driverctl changed nothing",
     )
