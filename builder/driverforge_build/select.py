@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from heapq import nlargest
@@ -48,6 +49,11 @@ def select(cells: Iterable[CellT], *, select: Sequence[str] = (), skip: Sequence
 
 def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
     close = near_ids(glob, keys)
+    if glob.startswith("toolkit") and not any(key.startswith("toolkit") for key in keys):
+        return UsageError(
+            f"--select {glob}: the container toolkit's images have no verdict, for nothing of them is looked for in repositories",
+            resolution=f"driverforge generate --select {shlex.quote(glob)}   (or build, push)",
+        )
     if not keys:
         return UsageError(f"--select {glob} matches no cell: there are none", resolution="look at `driverforge matrix show`")
     return UsageError(

@@ -11,7 +11,7 @@ TYPE_CHECKING = False  # type checkers take it as true; typing itself costs the 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
-    from typing import NoReturn, Protocol
+    from typing import Any, NoReturn, Protocol
 
     from driverforge_core.errors import DriverforgeError
     from driverforge_node.host.ports import Host
@@ -54,6 +54,13 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
             raise UsageError(f"{self.prog}: {message}", details=[self.format_usage()], resolution=f"{self.prog} --help")
+
+        def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+            """What a subcommand does not know is its own error, with its own usage: the parser above would show the wrong one."""
+            found, unknown = super().parse_known_args(args, namespace)
+            if unknown:
+                self.error(f"unrecognized arguments: {' '.join(unknown)}")
+            return found, unknown
 
     parser = Parser(prog="driverctl", description="Put the NVIDIA driver of this image onto the node, and configure its container runtime.")
     parser.add_argument("--version", action="version", version=f"driverctl {__version__}")

@@ -99,6 +99,13 @@ def test_list_names_devices_and_files_and_what_cannot_be_read(node: FakeNode, ca
     assert said.err.startswith("/etc/cdi/b.yaml:1: ")
 
 
+def test_a_node_without_specs_is_said_to_have_none(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cdi(node, "list", "--spec-dir", "/srv/cdi") == 0
+    assert capsys.readouterr().err == "there are no spec files in /srv/cdi\n"
+    assert cdi(node, "verify") == 0
+    assert capsys.readouterr().out == "nothing to verify: there are no spec files in /etc/cdi and /var/run/cdi\n"
+
+
 def test_verify_exits_1_and_says_what_to_do(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     write_tree(node, FIXTURE.read_text(), base=NODE)
     node.files.make_dirs(f"{NODE}/etc/cdi")

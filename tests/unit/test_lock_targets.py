@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driverforge_build.discover.targets import may_match, wanted_targets
 from driverforge_core.errors import Unsupported, UsageError
-from support.sampledebian import sample_matrix
+from support.sampledebian import MATRIX, sample_matrix
 
 texts = st.text("ab-1", max_size=8)
 globs = st.text("ab-1*?", max_size=8)
@@ -43,6 +43,16 @@ def test_a_glob_that_may_match_has_an_end_that_does(glob: str, beginning: str) -
 def test_targets(select: tuple[str, ...], skip: tuple[str, ...], expected: list[str]) -> None:
     found = wanted_targets(sample_matrix(), select=select, skip=skip)
     assert [f"{row.id}-{arch}" for row, arch in found] == expected
+
+
+def test_a_toolkit_image_needs_the_packages_of_its_system() -> None:
+    """`generate --select 'toolkit-*'` without a lock names this command."""
+    matrix = sample_matrix(MATRIX + 'toolkits:\n- {id: "1.20.1", system: debian12, archs: [amd64]}\n')
+    for select in (("toolkit-*",), ("toolkit-*-amd64",), ("toolkit-1.20.1-amd64",)):
+        assert [f"{row.id}-{arch}" for row, arch in wanted_targets(matrix, select=select, skip=())] == ["debian12-amd64"]
+    for select, skip in ((("toolkit-*-arm64",), ()), (("toolkit-*",), ("toolkit-*-amd64",))):
+        with pytest.raises(UsageError, match="leaves nothing"):
+            wanted_targets(matrix, select=select, skip=skip)
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,12 @@ def test_a_glob_without_a_match_names_near_ids() -> None:
     assert caught.value.details[0] == "near: debian12-amd64-535.261.03-jit"
 
 
+def test_a_toolkit_image_has_no_verdict() -> None:
+    with pytest.raises(UsageError, match="have no verdict") as caught:
+        select(CELLS, select=["toolkit-*"])
+    assert "driverforge generate --select 'toolkit-*'" in caught.value.resolution
+
+
 def test_skipping_everything_is_said() -> None:
     with pytest.raises(UsageError, match=r"--skip \* leaves none of 8 cells"):
         select(CELLS, select=["rocky9-*"], skip=["*"])

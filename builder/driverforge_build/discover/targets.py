@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from driverforge_build.matrix.expand import driver_archs
-from driverforge_build.matrix.globs import expand_braces
+from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
 from driverforge_core.cell import JIT
 from driverforge_core.errors import Unsupported, UsageError
@@ -23,11 +23,13 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
 
     Raises UsageError where no target fits, Unsupported where discovery cannot read the repositories of any that does.
     """
+    toolkits = _systems_of_toolkits(matrix, select, skip)
     fitting = [
         (row, arch)
         for row in matrix.rows
         for arch in row.archs
-        if any(
+        if (row.id, arch) in toolkits
+        or any(
             _wanted(f"{row.id}-{arch}-{driver.version}-", select, skip)
             for driver in row.drivers
             if arch in driver_archs(matrix, row, driver)
@@ -48,6 +50,14 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
             resolution="select cells of Debian",
         )
     return found
+
+
+def _systems_of_toolkits(matrix: Matrix, select: Sequence[str], skip: Sequence[str]) -> set[tuple[str, str]]:
+    """Whose packages the container toolkit's images need that `select` names: their Python."""
+    wanted = glob_set(tuple(glob for glob in select if glob.startswith("toolkit")))
+    unwanted = glob_set(tuple(skip))
+    keys = {f"toolkit-{row.id}-{arch}": (row.system, arch) for row in matrix.toolkits for arch in row.archs}
+    return {target for key, target in keys.items() if wanted(key) and not unwanted(key)}
 
 
 def may_match(glob: str, beginning: str) -> bool:

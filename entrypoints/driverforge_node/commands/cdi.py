@@ -167,7 +167,11 @@ def list_devices(args: argparse.Namespace, host: Host) -> int:
     """NAME and FILE, as runtimes would resolve them: a name in a later folder hides the same one in an earlier."""
     from driverforge_node.cdi import specdirs
 
-    for file in specdirs.load(host.node, args.spec_dir or specdirs.FOLDERS):
+    folders = args.spec_dir or specdirs.FOLDERS
+    specs = specdirs.load(host.node, folders)
+    if not specs:
+        print(f"there are no spec files in {' and '.join(folders)}", file=sys.stderr)
+    for file in specs:
         for name in file.names:
             print(f"{name}\t{file.path}")
         for problem in file.problems:
@@ -179,10 +183,14 @@ def verify(args: argparse.Namespace, host: Host) -> int:
     from driverforge_node.cdi import specdirs
     from driverforge_node.cdi.verify import verify as findings_of
 
+    folders = args.spec_dir or specdirs.FOLDERS
     if args.file:
         specs = tuple(specdirs.load_file(host.node, path, path.rpartition("/")[0]) for path in args.file)
     else:
-        specs = specdirs.load(host.node, args.spec_dir or specdirs.FOLDERS)
+        specs = specdirs.load(host.node, folders)
+    if not specs:
+        print(f"nothing to verify: there are no spec files in {' and '.join(folders)}")
+        return 0
     findings = findings_of(host, specs)
     for finding in findings:
         print(finding.line())

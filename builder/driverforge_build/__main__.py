@@ -1,0 +1,33 @@
+"""`driverforge`, also where only the toolkit half was installed: without the extra `build` there is no click to say so."""
+
+from __future__ import annotations
+
+import sys
+from importlib.util import find_spec
+
+from driverforge_core.errors import Unsupported
+
+PACKAGES = ("click", "jinja2", "yaml")
+
+
+def missing_packages() -> Unsupported | None:
+    """What this installation lacks; None where `driverforge` can run."""
+    missing = [name for name in PACKAGES if find_spec(name) is None]
+    if not missing:
+        return None
+    return Unsupported(
+        "this installation has no builder", details=[f"Python has no {', '.join(missing)}"], resolution="pip install 'driverforge[build]'"
+    )
+
+
+def main() -> None:
+    if lacking := missing_packages():
+        print(lacking.render(), file=sys.stderr)
+        sys.exit(lacking.exit_code)
+    from driverforge_build.cli import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,38 @@
+"""What both programs say of a command line or an installation that cannot work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from driverforge_core.errors import UsageError
+from driverforge_node.cli import run
+from driverforge_node.host.real import real_host
+
+
+@pytest.mark.parametrize(
+    ("words", "program"),
+    [
+        (("runtime", "plan", "--sokcet", "x"), "driverctl runtime"),
+        (("cdi", "list", "--spec-dri", "x"), "driverctl cdi list"),
+        (("devices", "links", "--plan"), "driverctl devices"),
+        (("doctor", "here"), "driverctl doctor"),
+    ],
+)
+def test_an_unknown_option_is_told_by_the_command_that_lacks_it(words: tuple[str, ...], program: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        run([*words, "--nonsense"], real_host)
+    assert caught.value.brief.startswith(f"{program}: unrecognized arguments: ")
+    assert caught.value.brief.endswith("--nonsense")
+    assert caught.value.details[0].startswith(f"usage: {program} ")
+    assert caught.value.resolution == f"{program} --help"
+
+
+def test_an_installation_without_the_builder_says_what_to_install() -> None:
+    hide = "import sys; sys.modules['click'] = None; sys.argv = ['driverforge']"
+    script = f"{hide}; from driverforge_build.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 78
+    assert done.stderr == ("error: this installation has no builder\n  | Python has no click\n  next: pip install 'driverforge[build]'\n")
