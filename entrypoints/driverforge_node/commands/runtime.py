@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--executable-path", dest="binary", metavar="FILE", default="", help="its program ($RUNTIME_EXECUTABLE_PATH)")
     where.add_argument("--restart-mode", choices=("signal", "systemd", "none"), default="",
         help="how it is restarted; 'none' writes and leaves it to you ($RUNTIME_RESTART_MODE)")  # fmt: skip
-    where.add_argument("--restart-command", metavar="SH", default="", help=SH)
+    where.add_argument("--restart-command", metavar="SH", default="", help=f"{SH} ($TOOLKIT_RESTART_COMMAND)")
     what = parser.add_argument_group("what it gets")
     what.add_argument("--toolkit-dir", metavar="DIR", default="",
-        help="folder on the node with nvidia-container-runtime; default: /usr/local/nvidia/toolkit")  # fmt: skip
+        help="the node's folder with nvidia-container-runtime ($TOOLKIT_INSTALL_DIR/toolkit); /usr/local/nvidia/toolkit")  # fmt: skip
     what.add_argument("--runtime-name", metavar="NAME", default="", help="another name for the handler nvidia ($NVIDIA_RUNTIME_NAME)")
     _switch(what, "--default", "make it the default handler, or give that up; without: leave it as it is ($NVIDIA_RUNTIME_SET_AS_DEFAULT)")
     _switch(what, "--cdi", "switch the runtime's own CDI support on ($RUNTIME_ENABLE_CDI)")
@@ -127,32 +127,33 @@ def _print(data: dict[str, Any], text: str, *, as_json: bool) -> None:
 def request_of(args: argparse.Namespace, host: Host) -> Request:
     """Options first, then the environment. Raises UsageError, InputError, Unsupported."""
     from driverforge_core.errors import UsageError
+    from driverforge_node.runtime import environment
     from driverforge_node.runtime import request as asked
     from driverforge_node.runtime.model import RUNC
 
-    environment = asked.from_environment(host)
+    said = asked.from_environment(host)
     values, given = {}, {}
-    for name in ("runtime", "socket", "config", "drop_in", "binary", "restart_mode"):
+    for name in ("runtime", "socket", "config", "drop_in", "binary", "restart_mode", "restart_command"):
         option = getattr(args, name)
-        values[name], given[name] = (option, f"--{name.replace('_', '-')}") if option else environment.get(name, ("", ""))
+        values[name], given[name] = (option, f"--{name.replace('_', '-')}") if option else said.get(name, ("", ""))
     if values["runtime"] not in ("", *asked.KINDS) or values["restart_mode"] not in ("", *asked.MODES):
         raise UsageError(
             f"RUNTIME={values['runtime']}, RUNTIME_RESTART_MODE={values['restart_mode']}: not both of these are known",
             details=[f"RUNTIME is one of {', '.join(asked.KINDS)}", f"RUNTIME_RESTART_MODE is one of {', '.join(asked.MODES)}"],
             resolution="correct the environment; nothing was changed",
         )
-    installed = host.environ.get("TOOLKIT_INSTALL_DIR")
-    folder = args.toolkit_dir or (f"{installed}/toolkit" if installed else asked.TOOLKIT)
+    _, installed = asked.first(host.environ, environment.INSTALL_DIRS)
+    folder = args.toolkit_dir or (f"{installed.rstrip('/')}/toolkit" if installed else asked.TOOLKIT)
     wanted = asked.wanted(
         folder=folder,
-        name=args.runtime_name or asked.first(host.environ, asked.NAMES)[1] or "nvidia",
-        default=_flag(args.default, host, asked.DEFAULTS),
-        cdi=bool(_flag(args.cdi, host, asked.CDI)),
-        prefixes=[prefix for prefix in host.environ.get(asked.PREFIXES, "").split(",") if prefix],
-        runtime_type=host.environ.get("CONTAINERD_RUNTIME_TYPE") or RUNC,
-        override=args.runtime_config_override or asked.first(host.environ, asked.OVERRIDES)[1],
+        name=args.runtime_name or asked.first(host.environ, environment.NAMES)[1] or "nvidia",
+        default=_flag(args.default, host, environment.DEFAULTS),
+        cdi=bool(_flag(args.cdi, host, (*environment.CDI_IN_RUNTIME, *environment.CDI_ENABLED))),
+        prefixes=[prefix for prefix in asked.first(host.environ, environment.PREFIXES)[1].split(",") if prefix],
+        runtime_type=asked.first(host.environ, environment.TYPES)[1] or RUNC,
+        override=args.runtime_config_override or asked.first(host.environ, environment.OVERRIDES)[1],
     )
-    return asked.Request(wanted=wanted, restart_command=args.restart_command, given=given, **values)
+    return asked.Request(wanted=wanted, given=given, **values)
 
 
 def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool | None:

@@ -15,6 +15,7 @@ from typing import Literal
 from driverforge_core.errors import InputError, Unsupported, UsageError
 from driverforge_node.host.mounts import parse_mountinfo
 from driverforge_node.host.ports import Files, Host
+from driverforge_node.runtime import environment
 from driverforge_node.runtime.model import RUNC, Kind, Wanted
 from driverforge_node.runtime.mountmap import covering, translated
 from driverforge_node.runtime.nvidia import nvidia_handlers
@@ -23,17 +24,6 @@ RestartMode = Literal["", "signal", "systemd", "none"]
 TOOLKIT = "/usr/local/nvidia/toolkit"
 KINDS: tuple[Kind, ...] = ("containerd", "crio", "docker")
 MODES: tuple[RestartMode, ...] = ("signal", "systemd", "none")
-# field -> variables, the first one that is set wins; those of one kind count only for it (DOCKER_CONFIG is the docker client's, too)
-PATHS = {
-    "socket": ("RUNTIME_SOCKET", "CONTAINERD_SOCKET", "DOCKER_SOCKET", "CRIO_SOCKET"),
-    "config": ("RUNTIME_CONFIG", "CONTAINERD_CONFIG", "DOCKER_CONFIG", "CRIO_CONFIG"),
-    "drop_in": ("RUNTIME_DROP_IN_CONFIG",),
-}
-NAMES = ("NVIDIA_RUNTIME_NAME", "CONTAINERD_RUNTIME_CLASS", "DOCKER_RUNTIME_NAME")
-DEFAULTS = ("NVIDIA_RUNTIME_SET_AS_DEFAULT", "CONTAINERD_SET_AS_DEFAULT", "DOCKER_SET_AS_DEFAULT")
-CDI = ("RUNTIME_ENABLE_CDI", "CDI_ENABLED", "ENABLE_CDI")
-OVERRIDES = ("RUNTIME_CONFIG_OVERRIDE", "CONTAINERD_RUNTIME_CONFIG_OVERRIDE")
-PREFIXES = "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_ANNOTATION_PREFIXES"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,15 +126,15 @@ def from_environment(host: Host) -> dict[str, tuple[str, str]]:
         )
     runtime = environ.get("RUNTIME", "")
     found = {"runtime": (runtime, "RUNTIME")} if runtime else {}
-    for name, variables in PATHS.items():
+    for name, variables in environment.PATHS.items():
         variable, value = first(environ, [v for v in variables if _counts(v, runtime)])
         if value and not (variable == "DOCKER_CONFIG" and host.files.is_dir(value)):
             found[name] = (node_path(host, value), variable)
-    if outside := environ.get("RUNTIME_DROP_IN_CONFIG_HOST_PATH"):
-        found["drop_in"] = (outside, "RUNTIME_DROP_IN_CONFIG_HOST_PATH")
     for name, variables in (
-        ("binary", ("RUNTIME_EXECUTABLE_PATH",)),
-        ("restart_mode", ("RUNTIME_RESTART_MODE", "CONTAINERD_RESTART_MODE")),
+        ("drop_in", environment.DROP_IN_OUTSIDE),
+        ("binary", environment.BINARY),
+        ("restart_mode", environment.RESTART_MODES),
+        ("restart_command", environment.RESTART_COMMANDS),
     ):
         variable, value = first(environ, variables)
         if value:

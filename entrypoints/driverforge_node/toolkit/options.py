@@ -8,7 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from driverforge_node.runtime import environment
+
 Kind = Literal["text", "bool", "list"]
+Names = str | tuple[str, ...]  # separated by blanks, or a tuple
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,19 +31,23 @@ class Option:
     empty: bool = False
 
 
-def _option(name: str, flags: str, variables: str, meaning: str, *, default: str = "", allowed: str = "", empty: bool = False) -> Option:
+def _words(text: Names) -> tuple[str, ...]:
+    return tuple(text.split()) if isinstance(text, str) else text
+
+
+def _option(name: str, flags: str, variables: Names, meaning: str, *, default: str = "", allowed: str = "", empty: bool = False) -> Option:
     return Option(
-        name=name, flags=tuple(flags.split()), variables=tuple(variables.split()), meaning=meaning,
+        name=name, flags=tuple(flags.split()), variables=_words(variables), meaning=meaning,
         default=default, allowed=tuple(allowed.split()), empty=empty,
     )  # fmt: skip
 
 
-def _flag(name: str, flags: str, variables: str, meaning: str, *, default: str = "false") -> Option:
-    return Option(name=name, flags=tuple(flags.split()), variables=tuple(variables.split()), meaning=meaning, kind="bool", default=default)
+def _flag(name: str, flags: str, variables: Names, meaning: str, *, default: str = "false") -> Option:
+    return Option(name=name, flags=tuple(flags.split()), variables=_words(variables), meaning=meaning, kind="bool", default=default)
 
 
-def _list(name: str, flags: str, variables: str, meaning: str, *, default: str = "") -> Option:
-    return Option(name=name, flags=tuple(flags.split()), variables=tuple(variables.split()), meaning=meaning, kind="list", default=default)
+def _list(name: str, flags: str, variables: Names, meaning: str, *, default: str = "") -> Option:
+    return Option(name=name, flags=tuple(flags.split()), variables=_words(variables), meaning=meaning, kind="list", default=default)
 
 
 _KEY = "config.toml's key of that name, where it is set."
@@ -58,7 +65,7 @@ LIFE = (
 )  # fmt: skip
 
 INSTALL = (
-    _option("install_dir", "--toolkit-install-dir --root", "TOOLKIT_INSTALL_DIR ROOT",
+    _option("install_dir", "--toolkit-install-dir --root", environment.INSTALL_DIRS,
         "Folder of the node for the toolkit: releases go to `releases/`, `toolkit` is the link to the one in force. "
         "It has the same path in the container and on the node.", default="/usr/local/nvidia"),
     _option("source_root", "--toolkit-source-root", "TOOLKIT_SOURCE_ROOT",
@@ -83,7 +90,7 @@ CONFIG = (
         "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", _KEY),
     _list("cdi_annotation_prefixes",
         "--nvidia-container-runtime.modes.cdi.annotation-prefixes --nvidia-container-runtime-modes.cdi.annotation-prefixes",
-        "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_ANNOTATION_PREFIXES",
+        environment.PREFIXES,
         "config.toml's key of that name, where it is set; containerd is told to hand annotations with these prefixes to the handlers."),
     _list("low_level_runtimes", "--nvidia-container-runtime.runtimes", "NVIDIA_CONTAINER_RUNTIME_RUNTIMES",
         "Low-level runtimes. Not set: what the runtime's configuration has, then `runc`, `crun`. Our own wrappers are left out."),
@@ -97,7 +104,7 @@ CONFIG = (
 )  # fmt: skip
 
 CDI = (
-    _flag("cdi_enabled", "--cdi-enabled --enable-cdi", "CDI_ENABLED ENABLE_CDI", "Write the CDI specification for management containers."),
+    _flag("cdi_enabled", "--cdi-enabled --enable-cdi", environment.CDI_ENABLED, "Write the CDI specification for management containers."),
     _option("cdi_output_dir", "--cdi-output-dir", "CDI_OUTPUT_DIR", "Folder for it. An empty value is an error.", default="/var/run/cdi",
         empty=True),
     _option("cdi_kind", "--cdi-kind", "CDI_KIND", "Its vendor and class.", default="management.nvidia.com/gpu"),
@@ -110,31 +117,31 @@ RUNTIME = (
     _option("runtime", "--runtime -r", "RUNTIME", "The container runtime. Not set: the one that is found on the node.",
         allowed="containerd crio docker"),
     _flag("no_runtime_config", "--no-runtime-config", "NO_RUNTIME_CONFIG", "Leave the runtime alone: install only."),
-    _option("config", "--config", "RUNTIME_CONFIG CONTAINERD_CONFIG DOCKER_CONFIG CRIO_CONFIG",
+    _option("config", "--config", environment.PATHS["config"],
         "Its configuration file. Not set: the one that the running daemon uses."),
-    _option("drop_in", "--drop-in-config", "RUNTIME_DROP_IN_CONFIG", "The file that is ours beside it; docker has none."),
-    _option("drop_in_host_path", "--drop-in-config-host-path", "RUNTIME_DROP_IN_CONFIG_HOST_PATH", "The same file as the node calls it."),
-    _option("executable_path", "--executable-path", "RUNTIME_EXECUTABLE_PATH", "The daemon's program on the node. Not set: the process's."),
-    _option("socket", "--socket", "RUNTIME_SOCKET CONTAINERD_SOCKET DOCKER_SOCKET CRIO_SOCKET", "Its socket."),
-    _option("restart_mode", "--restart-mode", "RUNTIME_RESTART_MODE CONTAINERD_RESTART_MODE",
+    _option("drop_in", "--drop-in-config", environment.PATHS["drop_in"], "The file that is ours beside it; docker has none."),
+    _option("drop_in_host_path", "--drop-in-config-host-path", environment.DROP_IN_OUTSIDE, "The same file as the node calls it."),
+    _option("executable_path", "--executable-path", environment.BINARY, "The daemon's program on the node. Not set: the process's."),
+    _option("socket", "--socket", environment.PATHS["socket"], "Its socket."),
+    _option("restart_mode", "--restart-mode", environment.RESTART_MODES,
         "How it comes to see a change. Not set: what its supervisor really supports.", allowed="signal systemd none"),
-    _option("restart_command", "--restart-command", "TOOLKIT_RESTART_COMMAND",
+    _option("restart_command", "--restart-command", environment.RESTART_COMMANDS,
         "What restarts it, as sh, where nothing that driverctl knows runs it; runs on the node."),
-    _flag("enable_cdi_in_runtime", "--enable-cdi-in-runtime", "RUNTIME_ENABLE_CDI", "Switch the runtime's own CDI support on. Not set: as "
-        "`CDI_ENABLED`.", default=""),
+    _flag("enable_cdi_in_runtime", "--enable-cdi-in-runtime", environment.CDI_IN_RUNTIME,
+        "Switch the runtime's own CDI support on. Not set: as `CDI_ENABLED`.", default=""),
     _option("host_root", "--host-root", "HOST_ROOT_MOUNT", "Accepted: the node's root is found at /host, or behind process 1.",
         default="/host", empty=True),
     _option("runtime_name", "--runtime-name --nvidia-runtime-name --runtime-class",
-        "NVIDIA_RUNTIME_NAME CONTAINERD_RUNTIME_CLASS DOCKER_RUNTIME_NAME", "Name of the first handler.", default="nvidia"),
-    _flag("set_as_default", "--set-as-default", "NVIDIA_RUNTIME_SET_AS_DEFAULT CONTAINERD_SET_AS_DEFAULT DOCKER_SET_AS_DEFAULT",
+        environment.NAMES, "Name of the first handler.", default="nvidia"),
+    _flag("set_as_default", "--set-as-default", environment.DEFAULTS,
         "Make that handler the default one.", default="true"),
     _list("config_sources", "--config-source --config-sources", "RUNTIME_CONFIG_SOURCES RUNTIME_CONFIG_SOURCE",
         "Accepted: both the files and the daemon's own answer are always read.", default="command,file"),
     _flag("use_legacy_config", "--use-legacy-config", "CONTAINERD_USE_LEGACY_CONFIG",
         "Refused: containerd's configuration of version 1 is not written."),
-    _option("runtime_type", "--runtime-type", "CONTAINERD_RUNTIME_TYPE", "containerd: type of a handler whose template has none.",
+    _option("runtime_type", "--runtime-type", environment.TYPES, "containerd: type of a handler whose template has none.",
         default="io.containerd.runc.v2"),
-    _option("config_override", "--runtime-config-override", "RUNTIME_CONFIG_OVERRIDE CONTAINERD_RUNTIME_CONFIG_OVERRIDE",
+    _option("config_override", "--runtime-config-override", environment.OVERRIDES,
         'Further settings of the handlers, as JSON: `{"options": {"SystemdCgroup": true}}`.', default="{}"),
     _option("hooks_dir", "--hooks-dir", "CRIO_HOOKS_DIR", "CRI-O's folder for OCI hooks.", default="/usr/share/containers/oci/hooks.d"),
     _option("hook_filename", "--hook-filename", "CRIO_HOOK_FILENAME", "The hook's file in it.", default="oci-nvidia-hook.json"),
