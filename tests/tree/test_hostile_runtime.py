@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+import h2.config
+import h2.connection
+import h2.events
 import pytest
 
-from driverforge_core.errors import CommandFailed, InputError, StorageFailed
+from driverforge_core.errors import CommandFailed, InputError, StorageFailed, Unavailable
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.ports import Host
-from driverforge_node.runtime import change, configure, journal
+from driverforge_node.host.sockets import UnixSockets
+from driverforge_node.runtime import change, configure, cri, journal
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
 from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
@@ -108,3 +117,62 @@ def test_a_damaged_journal_is_one_error_with_the_way_out(daemon: FakeContainerd,
         apply(daemon)
     assert "remove the journal entry" in caught.value.resolution
     assert node.read_bytes(CONFIG) == ROOT
+
+
+@contextmanager
+def server(folder: Path, conversation: Callable[[socket.socket], None]) -> Iterator[str]:
+    """A socket whose first two callers get `conversation`."""
+    path = str(folder / "x.sock")
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+
+        def serve() -> None:
+            for _ in range(2):
+                with suppress(OSError), listening.accept()[0] as connection:
+                    conversation(connection)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield path
+        listening.shutdown(socket.SHUT_RDWR)
+    thread.join(5)
+
+
+def drip(connection: socket.socket) -> None:
+    """HTTP/2 pings, more often than any timeout, for as long as somebody listens."""
+    connection.sendall(b"\0\0\0\4\0\0\0\0\0")
+    while True:
+        connection.sendall(b"\0\0\x08\x06\0\0\0\0\0" + bytes(8))
+        time.sleep(0.01)
+
+
+def answer(headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[socket.socket], None]:
+    def conversation(connection: socket.socket) -> None:
+        protocol = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
+        protocol.initiate_connection()
+        while data := connection.recv(65536):
+            for event in protocol.receive_data(data):
+                if isinstance(event, h2.events.StreamEnded):
+                    protocol.send_headers(event.stream_id, [(b":status", b"200"), *headers])
+                    protocol.send_data(event.stream_id, b"\0" + len(body).to_bytes(4, "big") + body)
+                    protocol.send_headers(event.stream_id, [(b"grpc-status", b"0")], end_stream=True)
+            connection.sendall(protocol.data_to_send())
+
+    return conversation
+
+
+@pytest.mark.parametrize(
+    "conversation",
+    [
+        pytest.param(drip, id="never ends"),
+        pytest.param(lambda connection: connection.sendall(bytes(range(256)) * 20), id="garbage"),
+        pytest.param(lambda connection: None, id="hangs up"),
+        pytest.param(lambda connection: connection.recv(1) and time.sleep(0.5), id="silent"),
+        pytest.param(answer([], b"\xff" * 40), id="broken message"),
+        pytest.param(answer([(b"grpc-message", b"\xff\xfe")], b""), id="header that is no text"),
+    ],
+)
+def test_whatever_a_socket_says_is_an_answer_in_time_or_unavailable(conversation: Callable[[socket.socket], None], tmp_path: Path) -> None:
+    with server(tmp_path, conversation) as path, pytest.raises(Unavailable):
+        cri.status(UnixSockets(), path, timeout=0.2)

@@ -82,7 +82,7 @@ def test_an_atomic_write_keeps_the_mode_and_leaves_no_temporary_file(tmp_path: P
     assert (tmp_path / "secret").stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "fresh").stat().st_mode & 0o777 == 0o644
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fresh", "secret"]
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(StorageFailed, match="failed writing /missing/file"):
         files.write_atomic("/missing/file", b"")
 
 

@@ -5,19 +5,23 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from driverforge_core.errors import TemporaryFailure, Unavailable
 
+CONVERSATION = 4  # timeouts
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 class UnixConnection:
     """The `Connection` port of runtime/ports.py over a connected socket."""
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, timeout: float) -> None:
         self._socket = connected
+        self._timeout = timeout
+        self._end = time.monotonic() + CONVERSATION * timeout
         self._sender = 0
 
     def peer_pid(self) -> int:
@@ -35,6 +39,10 @@ class UnixConnection:
             raise Unavailable("the other side closed the connection", details=[str(error)]) from error
 
     def receive(self, size: int) -> bytes:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TemporaryFailure("no end of the answer in time")
+        self._socket.settimeout(min(self._timeout, left))
         try:
             data, ancillary, _flags, _address = self._socket.recvmsg(size, socket.CMSG_SPACE(PEER.size))
         except TimeoutError as error:
@@ -56,7 +64,7 @@ class UnixSockets:
             connected.settimeout(timeout)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             _connect(connected, path)
-            yield UnixConnection(connected)
+            yield UnixConnection(connected, timeout)
 
 
 def _connect(connected: socket.socket, path: str) -> None:

@@ -24,4 +24,7 @@ class Connection(Protocol):
 
 class Sockets(Protocol):
     def connect(self, path: str, *, timeout: float) -> AbstractContextManager[Connection]:
-        """Connect to the socket at `path` (as our own process sees it); `timeout` is in seconds, for each operation. Raises Unavailable."""
+        """Connect to the socket at `path` (as our own process sees it); `timeout` is in seconds, for each operation.
+
+        A whole conversation may take four times as long: one that sends a byte now and then would keep us for ever. Raises Unavailable.
+        """
