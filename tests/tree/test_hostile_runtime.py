@@ -16,7 +16,8 @@ import h2.connection
 import h2.events
 import pytest
 
-from driverforge_core.errors import CommandFailed, InputError, StorageFailed, Unavailable
+from driverforge_core.errors import CommandFailed, InputError, StorageFailed, Unavailable, UsageError
+from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.ports import Host
 from driverforge_node.host.sockets import UnixSockets
@@ -176,3 +177,10 @@ def answer(headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[socket.
 def test_whatever_a_socket_says_is_an_answer_in_time_or_unavailable(conversation: Callable[[socket.socket], None], tmp_path: Path) -> None:
     with server(tmp_path, conversation) as path, pytest.raises(Unavailable):
         cri.status(UnixSockets(), path, timeout=0.2)
+
+
+def test_paths_on_the_node_are_absolute(daemon: FakeContainerd) -> None:
+    words = ["runtime", "apply", "--config", "config.toml", "--drop-in", "/ok", "--toolkit-dir", "toolkit"]
+    with pytest.raises(UsageError, match="is absolute") as caught:
+        run(words, lambda: daemon.node.host)
+    assert caught.value.details == ("--config: 'config.toml'", "--toolkit-dir: 'toolkit'")

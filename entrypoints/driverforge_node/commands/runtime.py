@@ -144,6 +144,9 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         )
     _, installed = asked.first(host.environ, environment.INSTALL_DIRS)
     folder = args.toolkit_dir or (f"{installed.rstrip('/')}/toolkit" if installed else asked.TOOLKIT)
+    _require_absolute(
+        {**{name: (values[name], given[name]) for name in ("socket", "config", "drop_in")}, "folder": (folder, "--toolkit-dir")}
+    )
     wanted = asked.wanted(
         folder=folder,
         name=args.runtime_name or asked.first(host.environ, environment.NAMES)[1] or "nvidia",
@@ -154,6 +157,15 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         override=args.runtime_config_override or asked.first(host.environ, environment.OVERRIDES)[1],
     )
     return asked.Request(wanted=wanted, given=given, **values)
+
+
+def _require_absolute(paths: dict[str, tuple[str, str]]) -> None:
+    """Raises UsageError: they are the node's, which has no working folder, and stay in the journal and in the runtime's files."""
+    from driverforge_core.errors import UsageError
+
+    wrong = [f"{origin}: {path!a}" for path, origin in paths.values() if path and (not path.startswith("/") or not path.isprintable())]
+    if wrong:
+        raise UsageError("a path on the node is absolute", details=wrong, resolution="write it whole, from /; nothing was changed")
 
 
 def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool | None:

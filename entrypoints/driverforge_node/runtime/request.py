@@ -8,6 +8,7 @@ An option names paths of the node. A variable names paths of the pod, as the ope
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -56,8 +57,8 @@ def wanted(
 
     Raises UsageError for a wrong name, InputError for a wrong `override`.
     """
-    if not name or "/" in name or name != name.strip():
-        raise UsageError(f"{name!r} is no name for a runtime handler", resolution="give a name as 'nvidia'")
+    if not name or "/" in name or not name.isprintable() or name.split() != [name]:
+        raise UsageError(f"{name!a} is no name for a runtime handler", resolution="give a name as 'nvidia'")
     more = _override(override)
     patterns = (*(f"{prefix}*" for prefix in prefixes), *more.annotations)
     return Wanted(
@@ -85,7 +86,8 @@ def _override(text: str) -> Override:
     """
     try:
         data = json.loads(text or "{}")
-    except ValueError as error:
+        text.encode()
+    except (ValueError, RecursionError) as error:
         raise InputError("RUNTIME_CONFIG_OVERRIDE is not JSON", details=[str(error)], resolution="write a JSON object as '{}'") from error
     if not isinstance(data, dict):
         raise InputError("RUNTIME_CONFIG_OVERRIDE is no JSON object", resolution="write a JSON object as '{}'")
@@ -94,11 +96,29 @@ def _override(text: str) -> Override:
     wrong = [f"options: an object, not {options!r}"] if not isinstance(options, dict) else []
     if not isinstance(annotations, list) or not all(isinstance(pattern, str) for pattern in annotations):
         wrong.append(f"container_annotations: a list of texts, not {annotations!r}")
-    if not isinstance(runtime_type, str):
+    if not isinstance(runtime_type, str) or _unfit(runtime_type, depth=0):
         wrong.append(f"runtime_type: a text, not {runtime_type!r}")
+    if isinstance(options, dict):
+        wrong += [f"{name}: {why}" for name, value in {**data, **options}.items() if (why := _unfit(value, depth=0))]
     if wrong:
         raise InputError("RUNTIME_CONFIG_OVERRIDE cannot be applied", details=wrong, resolution="correct the value; nothing was changed")
     return Override(options={**data, **options}, annotations=tuple(annotations), runtime_type=runtime_type)
+
+
+def _unfit(value: object, *, depth: int) -> str:
+    """Why no runtime's file can have a value, '' where it can."""
+    if value is None:
+        return "null, which TOML does not have; leave the key out"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{value!r} is no number that a file can have"
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return "a number of more than 64 bits"
+    if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
+        return f"{value!a} has half of a character"
+    if depth > 20:
+        return "nested too deep"
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return next((why for item in inner if (why := _unfit(item, depth=depth + 1))), "")
 
 
 def truth(text: str, name: str) -> bool:

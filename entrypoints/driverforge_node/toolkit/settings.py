@@ -14,6 +14,10 @@ TRUE = ("1", "t", "T", "TRUE", "true", "True")  # as Go's strconv.ParseBool
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 PID_NAME = "toolkit.pid"
 KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")  # CDI spec: vendor/class
+PATHS = (
+    "pid_file", "install_dir", "source_root", "driver_root", "driver_root_ctr_path", "dev_root", "dev_root_ctr_path", "cdi_output_dir",
+    "config", "drop_in", "drop_in_host_path", "socket", "hooks_dir",
+)  # fmt: skip
 OWNERS = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}  # beginnings of variables that belong to one runtime
 
 
@@ -142,12 +146,14 @@ def _problems(settings: Settings) -> list[str]:
         found.append(f"--cdi-kind={settings.cdi_kind!r}: write VENDOR/CLASS, as management.nvidia.com/gpu")
     if not settings.runtime_name or "/" in settings.runtime_name or settings.runtime_name.split() != [settings.runtime_name]:
         found.append(f"--runtime-name={settings.runtime_name!r}: write a handler's name, as nvidia")
-    if not settings.watch_interval.isdigit() or int(settings.watch_interval) < 1:
-        found.append(f"--watch-interval={settings.watch_interval!r}: write a number of seconds, 1 or more")
-    for name in ("install_dir", "driver_root", "driver_root_ctr_path", "pid_file"):
-        path = getattr(settings, name)
-        if not path.startswith("/") or "\n" in path:
-            found.append(f"--{name.replace('_', '-')}={path!r}: write an absolute path")
+    if not re.fullmatch(r"0*[1-9][0-9]{0,4}", settings.watch_interval, re.ASCII):
+        found.append(f"--watch-interval={settings.watch_interval!r}: write a number of seconds, 1 to 99999")
+    for option in OPTIONS:
+        path = getattr(settings, option.name)
+        if option.name in PATHS and path and (not path.startswith("/") or "\n" in path or "\0" in path):
+            found.append(f"{option.flags[0]}={path!r}: write an absolute path")
+    if "/" in settings.hook_filename:
+        found.append(f"--hook-filename={settings.hook_filename!r}: write the name of a file, without its folder")
     return found
 
 
