@@ -219,6 +219,16 @@ def test_docker_is_chosen_where_nothing_serves_pods(tmp_path: Path) -> None:
     assert why.startswith("chosen: none serves pods (/run/containerd/containerd.sock: the runtime does not answer Version")
 
 
+def test_the_files_say_why_a_containerd_serves_no_pods(tmp_path: Path) -> None:
+    """Its CRI answers nothing, and that is the lesser news."""
+    bench = Bench.make(tmp_path)
+    bench.node.host.node.write_atomic(CONFIG, b'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+    silent = Sockets(containerd=bench.daemon, listener=0, docker=0, cri=False)
+    system = System(host=bench.node.host, sockets=silent, request=asked.Request(wanted=asked.wanted()))
+    with pytest.raises(Unsupported, match="disables the CRI plugin"):
+        configure.apply_plan(system)
+
+
 def second_containerd(bench: Bench) -> Sockets:
     """k3s's beside the system's own."""
     files, socket = bench.node.host.node, "/run/k3s/containerd/containerd.sock"
