@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, Unavailable, Unsupported
+from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure, Unavailable, Unsupported
 from driverforge_node import log
 from driverforge_node.host.ports import Host, Metadata
 from driverforge_node.runtime import cri, discover, journal, restore, sources
@@ -115,16 +115,19 @@ def carry_out(plan: Plan, system: System) -> None:
     guarded = active and bool(plan.writes) and plan.daemon.pid != 0
     entry = replace(plan.entry, state="prepared", restore=restore.new_name(host) if guarded else "")
     journal.write(host, entry)
+    begun: list[journal.File] = []
     try:
         if guarded:
             _arm(plan, system, entry)
         for file in plan.writes:
+            check_unchanged(host, file)
+            begun.append(file)
             put(host, file.path, file.written, file.metadata)
             log.info("wrote" if file.written is not None else "removed", file=file.path)
         entry = replace(entry, state="written")
         journal.write(host, entry)
     except DriverforgeError as error:
-        raise _restored(plan, system, error, entry, active=False) from error
+        raise _restored(plan, system, error, entry, begun, active=False) from error
     try:
         if active:
             activate(plan, system)
@@ -132,8 +135,16 @@ def carry_out(plan: Plan, system: System) -> None:
         if guarded:
             restore.disarm(host, entry.restore)
     except DriverforgeError as error:
-        raise _restored(plan, system, error, entry, active=active) from error
+        raise _restored(plan, system, error, entry, begun, active=active) from error
     _finish(plan, system, replace(entry, restore=""), active=active)
+
+
+def check_unchanged(host: Host, file: journal.File) -> None:
+    """Raises TemporaryFailure for a file that is not what the plan was made from."""
+    if sources.contents(host.node, file.path) != file.before:
+        raise TemporaryFailure(
+            f"{file.path} was changed by somebody else just now", resolution="run this again: it is planned anew, with that change in it"
+        )
 
 
 def _arm(plan: Plan, system: System, entry: journal.Entry) -> None:
@@ -235,12 +246,15 @@ def reports(status: cri.RuntimeStatus, name: str, program: str) -> bool:
     return name in status.handlers and status.handlers[name] in (program, None)
 
 
-def _restored(plan: Plan, system: System, error: DriverforgeError, entry: journal.Entry, *, active: bool) -> DriverforgeError:
-    """Put the old files in force again; the error to raise, with the daemon's own log lines."""
+def _restored(
+    plan: Plan, system: System, error: DriverforgeError, entry: journal.Entry, begun: Sequence[journal.File], *, active: bool
+) -> DriverforgeError:
+    """Put the old files in force again, those that were `begun`; the error to raise, with the daemon's own log lines."""
     host, kind = system.host, plan.daemon.kind
     details = [error.brief, *error.details, *(last_words(plan, system) if active else ())]
     problems: list[str] = []
-    _put_back(plan, host, problems)
+    left = _put_back(plan, host, begun, problems)
+    details += [f"{path} was changed by somebody else meanwhile, and stays so" for path in left]
     if problems:  # the journal keeps the old bytes, and the restore stays armed: the node may be able to what we are not
         return CommandFailed(
             "the change failed, and not all of the old files could be put back",
@@ -251,18 +265,25 @@ def _restored(plan: Plan, system: System, error: DriverforgeError, entry: journa
     if entry.restore:
         _try(problems, lambda: restore.disarm(host, entry.restore))
     if alive:
-        _try(problems, lambda: _journal_back(plan, host))
+        if not left:  # else a revert needs it, to take ours out of their file
+            _try(problems, lambda: _journal_back(plan, host))
         said = "the old configuration is in force again" if active else "the old files are back"
         return CommandFailed(
             f"{kind} did not accept the change; {said}" if active else f"the change was not made; {said}",
             details=[*details, *problems],
-            resolution=error.resolution or f"see {kind}'s own message above; the node is as it was",
+            resolution=error.resolution or _next_step(kind, left),
         )
     return CommandFailed(
         f"{kind} did not accept the change, and does not answer with the old configuration either",
         details=[*details, *problems],
         resolution=f"the old files are back; look at journalctl -u {system.unit(plan.daemon) or kind} and start it",
     )
+
+
+def _next_step(kind: str, left: Sequence[str]) -> str:
+    if left:
+        return "`driverctl runtime apply` plans it anew with their changes, `driverctl runtime revert` takes ours out of these files"
+    return f"see {kind}'s own message above; the node is as it was"
 
 
 def _try(problems: list[str], step: Callable[[], None]) -> bool:
@@ -274,17 +295,25 @@ def _try(problems: list[str], step: Callable[[], None]) -> bool:
     return True
 
 
-def _put_back(plan: Plan, host: Host, problems: list[str]) -> None:
-    """The old bytes of every file that has others; what stands in the way of one does not keep the next from coming back."""
-    for file in reversed(plan.writes):
-        _try(problems, partial(_put_file_back, host, file))
+def _put_back(plan: Plan, host: Host, begun: Sequence[journal.File], problems: list[str]) -> list[str]:
+    """The old bytes of every file that has ours; what stands in the way of one does not keep the next from coming back.
+
+    Paths that have neither the old bytes nor ours: somebody else's, which stay.
+    """
+    left: list[str] = []
+    for file in reversed(begun):
+        _try(problems, partial(_put_file_back, host, file, left))
     for folder in reversed(plan.entry.folders):
         if host.node.is_dir(folder) and not host.node.list_dir(folder):
             _try(problems, partial(host.node.remove_tree, folder))
+    return left
 
 
-def _put_file_back(host: Host, file: journal.File) -> None:
-    if sources.contents(host.node, file.path) != file.before:
+def _put_file_back(host: Host, file: journal.File, left: list[str]) -> None:
+    current = sources.contents(host.node, file.path)
+    if current not in (file.before, file.written):
+        left.append(file.path)
+    elif current != file.before:
         put(host, file.path, file.before, file.metadata)
 
 

@@ -1,0 +1,86 @@
+"""Somebody else edits a file of the runtime while driverctl changes it: that edit is never lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import CommandFailed
+from driverforge_node.runtime import change, configure, journal, restore
+from driverforge_node.runtime import request as asked
+from driverforge_node.runtime.change import System
+from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakehost import FakeNode, fake_node
+
+THEIRS = ROOT + b"\n# written by the site's configuration management\n"
+
+
+@dataclass
+class Broken(FakeContainerd):
+    """Somebody edits a file while it starts with our handlers, and it does not come up then."""
+
+    edit: Callable[[], None] | None = None
+
+    def restart(self) -> None:
+        super().restart()
+        self.down = self.edit is not None
+        if self.edit is not None:
+            self.edit()
+            self.edit = None
+
+
+@dataclass
+class Bench:
+    node: FakeNode
+    daemon: Broken
+
+    @property
+    def system(self) -> System:
+        return System(
+            host=self.node.host, sockets=self.daemon, request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0)
+        )
+
+    def write(self, path: str, data: bytes) -> None:
+        self.node.host.node.write_atomic(path, data)
+
+    def read(self, path: str) -> bytes | None:
+        node = self.node.host.node
+        return node.read_bytes(path) if node.exists(path) else None
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    node = fake_node(tmp_path, gpu=False)
+    return Bench(node=node, daemon=Broken(node=node))
+
+
+def test_an_edit_between_plan_and_write_stays_and_nothing_is_changed(bench: Bench) -> None:
+    plan = configure.apply_plan(bench.system)
+    bench.write(CONFIG, THEIRS)
+    with pytest.raises(CommandFailed, match="the change was not made") as caught:
+        change.carry_out(plan, bench.system)
+    assert f"{CONFIG} was changed by somebody else just now" in caught.value.details
+    assert "again" in caught.value.resolution
+    assert (bench.read(CONFIG), bench.read(DROP_IN), bench.daemon.starts) == (THEIRS, None, 1)
+    assert journal.entries(bench.node.host) == ()
+    assert not bench.node.host.node.list_dir(restore.FOLDER)
+    change.carry_out(configure.apply_plan(bench.system), bench.system)
+    assert b"configuration management" in (bench.read(CONFIG) or b"")
+
+
+def test_an_edit_while_the_daemon_does_not_come_back_stays_and_a_revert_takes_only_ours(bench: Bench) -> None:
+    edited = b'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\noom_score = 7\n'
+    bench.daemon.edit = lambda: bench.write(CONFIG, edited)
+    with pytest.raises(CommandFailed, match="did not accept the change") as caught:
+        change.carry_out(configure.apply_plan(bench.system), bench.system)
+    assert f"{CONFIG} was changed by somebody else meanwhile, and stays so" in caught.value.details
+    assert "driverctl runtime revert" in caught.value.resolution
+    assert (bench.read(CONFIG), bench.read(DROP_IN)) == (edited, None)
+    plan = configure.revert_plan(bench.system)
+    assert plan is not None
+    change.carry_out(plan, bench.system)
+    assert bench.read(CONFIG) == b"version = 2\noom_score = 7\n"
+    assert journal.entries(bench.node.host) == ()
