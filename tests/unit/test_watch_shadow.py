@@ -48,10 +48,18 @@ def test_what_is_outside_of_the_section_is_not_hidden() -> None:
     assert look(f"oom_score = 5\n{RUNC}", RUNC) == ()
 
 
-def test_a_containerd_that_merges_keys_hides_nothing() -> None:
+def test_a_containerd_that_merges_keys_hides_only_what_the_copy_has_too() -> None:
     root = f"{RUNC}[{CRI}]\nsandbox_image = 'new'\n"
     assert look(root, RUNC, daemon=replace(DAEMON, version=(2, 1, 4))) == ()
     assert look(root, RUNC, daemon=replace(DAEMON, version=(2, 0, 4))) != ()
+
+
+def test_a_full_copy_that_was_written_for_1_7_still_hides_edits_after_an_upgrade_to_2_1() -> None:
+    before, after = (f"[{CRI}]\nsandbox_image = '{name}'\n" for name in ("old", "new"))
+    upgraded = replace(DAEMON, version=(2, 1, 4))
+    assert look(after + RUNC, before + RUNC, daemon=upgraded) == (f"{CONFIG}: sandbox_image: 'new' -> 'old' in {DROP_IN}, which counts",)
+    migrated = (after + RUNC).replace("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
+    assert look(f"version = 3\n{migrated}", f"version = 2\n{before}{RUNC}", daemon=upgraded) != ()
 
 
 def test_the_last_of_the_other_files_is_the_one_to_compare_with() -> None:

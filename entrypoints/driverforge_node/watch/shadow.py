@@ -1,6 +1,7 @@
-"""Settings that a containerd before 2.1 does not see any more because our drop-in has a copy of the CRI section from before. Pure.
+"""Settings that containerd does not see any more because our drop-in has a copy of the CRI section from before. Pure.
 
-Such a containerd takes the whole section of the last file that has any of it; an edit of the root file's section comes to nothing.
+One before 2.1 takes the whole section of the last file that has any of it; an edit of the root file's section comes to nothing. A later
+one merges key by key: an edit of what the copy has, too, comes to nothing, until an apply after the upgrade makes the drop-in small.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from driverforge_node.runtime.model import Daemon
 
 def shadowed(daemon: Daemon, files: Mapping[str, bytes | None], ours: Collection[str]) -> tuple[str, ...]:
     """A line for each setting; `files` are in the daemon's order, `ours` our handlers' names. Raises InputError for a broken file."""
-    if daemon.kind != "containerd" or not daemon.version or daemon.version >= MERGES_KEYS or not files.get(daemon.drop_in):
+    if daemon.kind != "containerd" or not daemon.version or not files.get(daemon.drop_in):
         return ()
     documents = {path: parse(data or b"", path) for path, data in files.items()}
     copy = documents.pop(daemon.drop_in, {})
@@ -23,10 +24,12 @@ def shadowed(daemon: Daemon, files: Mapping[str, bytes | None], ours: Collection
     if not having or lookup(copy, cri(copy)) is REMOVED:
         return ()
     section = _section(documents[having[-1]])
+    merges = daemon.version >= MERGES_KEYS
     hidden = [
         describe(path, value, lookup(_section(copy), path))
         for path, value in leaves(section)
         if not _ours(path, ours) and not same(value, lookup(_section(copy), path))
+        if not (merges and lookup(_section(copy), path) is REMOVED)
     ]
     return tuple(f"{having[-1]}: {line} in {daemon.drop_in}, which counts" for line in hidden)
 
