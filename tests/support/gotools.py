@@ -25,7 +25,10 @@ _LINK = f"-s -w -extldflags=-Wl,-z,lazy -X {MODULE}/internal/info.version={VERSI
 
 
 def programs() -> Path:
-    """A folder with GO_PROGRAMS, from the cache; two minutes of two processors where it has none. Raises Unavailable without Go or a compiler."""
+    """A folder with GO_PROGRAMS, from the cache; two minutes of two processors where it has none.
+
+    Raises Unavailable without Go or a compiler.
+    """
     if gone := missing("go", "cc"):
         raise Unavailable(
             f"no {' and no '.join(gone)} here to compile NVIDIA's toolkit {VERSION}", resolution="install Go 1.25 or newer and a C compiler"
