@@ -21,7 +21,7 @@ from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.ports import Host
 from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import change, configure, cri, journal
+from driverforge_node.runtime import change, configure, cri, journal, restore
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
 from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
@@ -184,3 +184,13 @@ def test_paths_on_the_node_are_absolute(daemon: FakeContainerd) -> None:
     with pytest.raises(UsageError, match="is absolute") as caught:
         run(words, lambda: daemon.node.host)
     assert caught.value.details == ("--config: 'config.toml'", "--toolkit-dir: 'toolkit'")
+
+
+def test_a_restore_that_a_reboot_cut_off_is_waited_for_once(daemon: FakeContainerd) -> None:
+    host = daemon.node.host
+    host.node.make_dirs(f"{restore.FOLDER}/old")
+    host.node.write_atomic(f"{restore.FOLDER}/old/firing", b"")
+    host.node.write_atomic(f"{restore.FOLDER}/stray", b"")
+    assert restore.settle(host, "old") == ("it was cut off; driverctl goes on from the journal",)
+    assert restore.settle(host, "stray") == ()
+    assert host.node.list_dir(restore.FOLDER) == ("stray",)

@@ -226,6 +226,8 @@ def disarm(host: Host, name: str) -> None:
 def settle(host: Host, name: str, *, patience: float = 120.0) -> tuple[str, ...]:
     """After a process that made a change has died: take its restore back, or wait for the end of it. What it did, a line each."""
     here = f"{FOLDER}/{name}"
+    if not host.node.is_dir(here):
+        return ()
     with suppress(Unavailable):
         disarm(host, name)
         return ()
@@ -234,8 +236,9 @@ def settle(host: Host, name: str, *, patience: float = 120.0) -> tuple[str, ...]
         host.clock.pause(0.25)
     done = said(host, name)
     _stop_timer(host, name)
-    if host.node.exists(f"{here}/restored"):
-        host.node.remove_tree(here)
+    if host.node.exists(f"{here}/firing"):  # the node went down meanwhile: nobody will end it, and the journal has the same bytes
+        done.append("it was cut off; driverctl goes on from the journal")
+    host.node.remove_tree(here)
     return tuple(done)
 
 

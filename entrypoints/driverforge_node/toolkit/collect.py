@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
 from driverforge_node.driver.use import describe
-from driverforge_node.host.ports import Holder, Host
+from driverforge_node.host.ports import Files, Holder, Host
 from driverforge_node.toolkit.layout import Layout
 
 
@@ -48,10 +49,18 @@ def collect(host: Host, layout: Layout) -> tuple[str, ...]:
     for release in found:
         if release.needed:
             continue
-        if host.node.is_link(layout.release(release.name)):
-            host.node.remove(layout.release(release.name))
-        else:
-            host.node.remove_tree(layout.release(release.name))
+        try:
+            _remove(host.node, layout.release(release.name))
+        except DriverforgeError as error:  # a mount in it, an immutable file: no reason to keep the others, or not to start
+            log.warning("a release of the toolkit stays", release=release.name, why=", ".join((error.brief, *error.details)))
+            continue
         log.info("removed a release of the toolkit that nothing uses", release=release.name)
         gone.append(release.name)
     return tuple(gone)
+
+
+def _remove(node: Files, path: str) -> None:
+    if node.is_link(path):
+        node.remove(path)
+    else:
+        node.remove_tree(path)

@@ -64,7 +64,7 @@ def install(host: Host, wanted: Wanted) -> Installed:
     libraries = source.find(host.files, wanted.source)
     plan = source.plan(wanted.source, libraries, folder=layout.toolkit, default_runtime=wanted.default_runtime)
     files = {name: host.files.metadata(path) for path, name in plan.copies}
-    modes = {name: 0o755 if found is None else found.mode for name, found in files.items()}
+    modes = {name: 0o755 if found is None else found.mode & 0o777 for name, found in files.items()}
     release = release_name(host.files, plan, modes)
     folder = layout.release(release)
     before = layout.current(node)

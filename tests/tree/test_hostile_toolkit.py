@@ -1,0 +1,74 @@
+"""Sources and releases of the toolkit that are not what they should be."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import DriverforgeError, StorageFailed
+from driverforge_node.toolkit import collect
+from driverforge_node.toolkit.install import install
+from driverforge_node.toolkit.layout import Layout
+from driverforge_node.toolkit.settings import parse
+from driverforge_node.toolkit.wanted import wanted
+from support.fakefiles import FakeFiles
+from support.fakehost import NODE, FakeNode, fake_node
+from support.toolkitsource import write_source
+
+BASE = "/usr/local/nvidia"
+BIN = "/artifacts/deb/usr/bin"
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = fake_node(tmp_path, gpu=False)
+    write_source(Path(made.files.real("/artifacts/deb")))
+    return made
+
+
+def installed(node: FakeNode) -> None:
+    install(node.host, wanted(node.host, parse({}, {})))
+
+
+def test_no_program_of_an_image_becomes_setuid_on_the_node(node: FakeNode) -> None:
+    Path(node.files.real(f"{BIN}/nvidia-container-cli")).chmod(0o4755)
+    installed(node)
+    for name in ("nvidia-container-cli", "nvidia-container-cli.real"):
+        found = node.host.node.metadata(f"{BASE}/toolkit/{name}")
+        assert found is not None
+        assert found.mode == 0o755
+
+
+@pytest.mark.parametrize("kind", ["fifo", "folder"])
+def test_something_else_in_the_place_of_a_program_installs_nothing(node: FakeNode, kind: str) -> None:
+    place = Path(node.files.real(f"{BIN}/nvidia-ctk"))
+    place.unlink()
+    if kind == "fifo":
+        os.mkfifo(place)
+    else:
+        place.mkdir()
+    with pytest.raises(DriverforgeError):
+        installed(node)
+    assert not node.host.node.exists(f"{BASE}/toolkit")
+
+
+class Busy(FakeFiles):
+    """Something is mounted in one of the releases."""
+
+    def remove_tree(self, path: str) -> None:
+        if path.endswith("/a-busy"):
+            raise StorageFailed(f"failed removing {path}", details=["a mount point is in the way (errno EBUSY)"])
+        super().remove_tree(path)
+
+
+def test_a_release_that_cannot_be_removed_keeps_no_other(node: FakeNode) -> None:
+    """`toolkit run` collects after each installation: it has to start all the same."""
+    installed(node)
+    host = node.host
+    for name in ("a-busy", "old"):
+        host.node.make_dirs(f"{BASE}/releases/{name}")
+    busy = replace(host, node=Busy(node.places, node.files.fuse, NODE))
+    assert collect.collect(busy, Layout(install_dir=BASE)) == ("old",)
