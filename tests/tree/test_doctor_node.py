@@ -304,6 +304,18 @@ def test_without_root_nothing_is_judged(node: FakeNode, tmp_path: Path) -> None:
     assert command(node, "--root", "/dump") == 0
 
 
+def test_the_toolkit_is_looked_for_where_the_operator_installed_it(
+    node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = "home/kubernetes/bin/nvidia"
+    config = f'[nvidia-container-runtime]\nruntimes = ["/{folder}/toolkit/nvidia-container-runtime"]\n'
+    node.places["/dump"] = dump(tmp_path, {f"{folder}/toolkit/.config/nvidia-container-runtime/config.toml": config})
+    assert command(node, "--root", "/dump") == 0
+    node.environ["ROOT"] = f"/{folder}"
+    assert command(node, "--root", "/dump") == 1
+    assert "wrapper-calls-itself" in capsys.readouterr().out
+
+
 def test_a_log_from_elsewhere(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node.places["/dump"] = dump(tmp_path, {"README": ""})
     node.files.write_atomic("/journal.txt", b"containerd.service: Main process exited, code=killed, status=1/HUP\n")

@@ -26,6 +26,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
     require_toolkit_half()
     from driverforge_node.doctor import catalogue, gather
     from driverforge_node.host.sockets import UnixSockets
+    from driverforge_node.runtime import environment
 
     missing = [path for path in (args.root, *args.log) if path and not host.files.exists(path)]
     if missing:
@@ -37,7 +38,8 @@ def run(args: argparse.Namespace, host: Host) -> int:
             details=[f"effective user id {user}"],
             resolution="run it with sudo, or in a privileged pod with hostPID; for a copy of a node's files that you may read: --root DIR",
         )
-    folder = (args.toolkit_install_dir or host.environ.get("TOOLKIT_INSTALL_DIR") or "/usr/local/nvidia").rstrip("/")
+    said = next((host.environ[name] for name in environment.INSTALL_DIRS if host.environ.get(name)), "/usr/local/nvidia")
+    folder = (args.toolkit_install_dir or said).rstrip("/")
     if args.root:
         facts = gather.of_dump(host, args.root, install_dir=folder, logs=args.log)
     else:
