@@ -165,6 +165,20 @@ def test_shellcheck_finds_nothing(tmp_path: Path, dead: Process) -> None:
     run(str(SHELLCHECK), "--severity=warning", case.here / restore.SCRIPT)
 
 
+def test_one_that_a_reboot_ended_in_the_middle_is_waited_for_once(tmp_path: Path) -> None:
+    node = fake_node(tmp_path)
+    here = f"{restore.FOLDER}/1-a"
+    node.host.node.make_dirs(here)
+    for name in ("firing", "log"):
+        node.host.node.write_atomic(f"{here}/{name}", b"put /etc/x back\n")
+    assert restore.settle(node.host, "1-a")[0] == "put /etc/x back"
+    begun = node.host.clock.monotonic()
+    assert begun >= 120
+    assert restore.settle(node.host, "1-a") == ()
+    assert node.host.clock.monotonic() == begun
+    assert not node.host.node.exists(here)
+
+
 # --- the journal
 
 ENTRY = Entry(
