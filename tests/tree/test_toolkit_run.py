@@ -114,6 +114,18 @@ def test_what_a_stop_undoes(node: FakeNode, flags: dict[str, str], marker: bool,
     assert ("apply while starting" in recorder.calls) == ("no_runtime_config" not in flags)
 
 
+def test_an_uninstall_is_of_one_pod_and_not_of_the_next_ones(node: FakeNode) -> None:
+    node.files.make_dirs(FOLDER)
+    node.files.write_atomic(f"{FOLDER}/{UNINSTALL}", b"")
+    with pytest.raises(CommandFailed, match="revert failed"):
+        serve(node.host, settings(), Recorder(node, fails="revert").parts)
+    node.clock.stop_at = node.clock.time + 10
+    recorder = Recorder(node)
+    serve(node.host, settings(), recorder.parts)
+    assert "revert while stopping" in recorder.calls, "what failed is tried again"
+    serve_again(node)
+
+
 def test_no_daemon_ends_at_once_and_undoes_nothing(node: FakeNode) -> None:
     node.clock.stop_at = None
     recorder = Recorder(node)

@@ -72,6 +72,7 @@ def _serve(host: Host, settings: Settings, parts: Parts) -> None:
     state.write(host, settings, phase="stopping", release=done.release)
     if reverts(host, settings):
         parts.revert()
+        host.files.remove(marker(settings))  # or the next installation would be undone at the first replacement of its pod
 
 
 def _stay(host: Host, parts: Parts) -> str:
@@ -89,8 +90,12 @@ def reverts(host: Host, settings: Settings) -> bool:
     """Whether this stop undoes the change of the runtime's configuration."""
     if settings.no_runtime_config or settings.revert_on == "never":
         return False
-    marker = f"{settings.pid_file.rpartition('/')[0]}/{UNINSTALL}"
-    return settings.revert_on == "stop" or host.files.exists(marker)
+    return settings.revert_on == "stop" or host.files.exists(marker(settings))
+
+
+def marker(settings: Settings) -> str:
+    """The file by which a stop is an uninstall."""
+    return f"{settings.pid_file.rpartition('/')[0]}/{UNINSTALL}"
 
 
 def _stopped(host: Host) -> bool:
