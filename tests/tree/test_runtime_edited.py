@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from driverforge_core.errors import CommandFailed
 from driverforge_node.runtime import change, configure, journal, restore
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
+from driverforge_node.runtime.containerd import default_of
 from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakehost import FakeNode, fake_node
 
@@ -84,3 +85,22 @@ def test_an_edit_while_the_daemon_does_not_come_back_stays_and_a_revert_takes_on
     change.carry_out(plan, bench.system)
     assert bench.read(CONFIG) == b"version = 2\noom_score = 7\n"
     assert journal.entries(bench.node.host) == ()
+
+
+@pytest.mark.parametrize("theirs", [None, "runc"])
+def test_an_apply_that_says_nothing_of_the_default_leaves_it(bench: Bench, theirs: str | None) -> None:
+    system = bench.system
+    asks = replace(system, request=replace(system.request, wanted=asked.wanted(default=True)))
+    change.carry_out(configure.apply_plan(asks), asks)
+    if theirs is not None:
+        bench.write(
+            DROP_IN, (bench.read(DROP_IN) or b"").replace(b'default_runtime_name = "nvidia"', f'default_runtime_name = "{theirs}"'.encode())
+        )
+        bench.daemon.restart()
+    starts = bench.daemon.starts
+    change.carry_out(configure.apply_plan(system), system)
+    assert default_of(bench.daemon.reads(CONFIG)) == (theirs or "nvidia")
+    assert bench.daemon.starts == starts
+    gives_up = replace(system, request=replace(system.request, wanted=asked.wanted(default=False)))
+    change.carry_out(configure.apply_plan(gives_up), gives_up)
+    assert default_of(bench.daemon.running) == "runc"

@@ -81,9 +81,10 @@ def apply_plan(system: System) -> Plan:
 
     Raises Unsupported, InputError, Unavailable, CommandFailed.
     """
-    host, wanted = system.host, system.request.wanted
+    host = system.host
     daemon = discover.choose(host, system.sockets, system.request)
     seen = observe(system, daemon)
+    wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective(host, daemon, seen.clean, seen.disk)
     planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
     then_read, now_read = managed.next_start(
@@ -101,7 +102,7 @@ def apply_plan(system: System) -> Plan:
     files = {path: planned[path] for path in ours}
     return Plan(
         daemon=daemon,
-        entry=entry_of(host, seen, files, wanted.handlers),
+        entry=entry_of(host, seen, files, wanted),
         effective=lines(now, after),
         activation=activation,
         why=why,
@@ -109,6 +110,19 @@ def apply_plan(system: System) -> Plan:
         default=wanted.default,
         notes=seen.kept,
     )
+
+
+def _default(system: System, seen: Observed) -> str:
+    """The default handler to write: the wanted one; where nothing is said of it, the one that we made it before and that still is it."""
+    wanted, ours = system.request.wanted, seen.entry.default if seen.entry else ""
+    if wanted.default or wanted.release_default or not ours:
+        return wanted.default
+    try:
+        if system.status(seen.daemon).default != ours:
+            return ""
+    except DriverforgeError:
+        return ""  # the files shall say first why it does not answer
+    return ours if ours in (handler.name for handler in wanted.handlers) else wanted.handlers[0].name
 
 
 def _activation(seen: Observed, now: Mapping[str, object], after: Mapping[str, object]) -> tuple[Activation, str]:
@@ -149,14 +163,15 @@ def lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[st
     return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
 
 
-def entry_of(host: Host, seen: Observed, files: Mapping[str, bytes | None], handlers: Sequence[Handler]) -> journal.Entry:
+def entry_of(host: Host, seen: Observed, files: Mapping[str, bytes | None], wanted: Wanted | None = None) -> journal.Entry:
     """The journal's entry of a change that makes `files`. What only the earlier change wrote is written back."""
     daemon, earlier = seen.daemon, seen.entry
     every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
     changed = {path: data for path, data in every.items() if not data == seen.disk[path] == seen.base[path]}
     return journal.Entry(
         kind=daemon.kind, socket=daemon.socket, binary=daemon.binary, config=daemon.config, drop_in=daemon.drop_in,
-        supervisor=daemon.supervisor, handlers=tuple((handler.name, handler.binary) for handler in handlers),
+        supervisor=daemon.supervisor, handlers=tuple((handler.name, handler.binary) for handler in (wanted.handlers if wanted else ())),
+        default=wanted.default if wanted else "",
         files=tuple(
             journal.File(
                 path=path, original=seen.base[path], written=data, before=seen.disk[path],
@@ -202,7 +217,7 @@ def revert_plan(system: System) -> Plan | None:
     if activation == "none" and any(name in there for name in absent):
         activation, why = _again(daemon), "the running daemon still has our handlers"
     return Plan(
-        daemon=daemon, entry=entry_of(host, seen, {}, ()), effective=lines(now, after),
+        daemon=daemon, entry=entry_of(host, seen, {}), effective=lines(now, after),
         activation=activation, why=why, absent=absent, keep=False, notes=seen.kept,
     )  # fmt: skip
 
@@ -230,7 +245,7 @@ def _rescue_plan(system: System, error: Unavailable) -> Plan:
     daemon = fitting[0].daemon()
     seen = observe(system, daemon)
     return Plan(
-        daemon=daemon, entry=entry_of(system.host, seen, {}, ()), effective=(), activation="restart",
+        daemon=daemon, entry=entry_of(system.host, seen, {}), effective=(), activation="restart",
         why="it does not run", keep=False, notes=seen.kept,
     )  # fmt: skip
 
@@ -257,7 +272,7 @@ def strip_plan(system: System) -> Plan | None:
     stripped = replace(seen, base=planned)
     files = {path: data for path, data in planned.items() if data != seen.disk[path]}
     return Plan(
-        daemon=daemon, entry=entry_of(host, stripped, files, ()), effective=lines(now, after),
+        daemon=daemon, entry=entry_of(host, stripped, files), effective=lines(now, after),
         activation=seen.edit.activation(now, after), why="the effective configuration changes", keep=False,
         absent=tuple(name for name in found if name not in left), notes=tuple(f"{name} is still there" for name in left),
     )  # fmt: skip

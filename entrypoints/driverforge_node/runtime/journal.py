@@ -46,6 +46,7 @@ class Entry:
     handlers: tuple[tuple[str, str], ...]  # (name, program) of ours; () for a revert under way
     files: tuple[File, ...]
     state: State
+    default: str = ""  # the handler that we made the default one
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
     earlier: Entry | None = None  # what was in force before, until this is
@@ -151,6 +152,7 @@ def _entry(data: dict[str, Any]) -> Entry:
         handlers=tuple((str(name), str(program)) for name, program in data["handlers"]),
         files=tuple(_file(file) for file in data["files"]),
         state=_state(data["state"]),
+        default=str(data.get("default", "")),
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
         earlier=_entry(data["earlier"]) if data["earlier"] else None,
