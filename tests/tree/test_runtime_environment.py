@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_core.errors import UsageError
 from driverforge_node.cli import build_parser
 from driverforge_node.commands.runtime import request_of
 from driverforge_node.runtime.request import Request
@@ -55,3 +56,12 @@ def both(tmp_path: Path, environ: dict[str, str]) -> tuple[Request, Request]:
 def test_both_commands_read_the_same_of_one_environment(tmp_path: Path, environ: dict[str, str]) -> None:
     alone, beside = both(tmp_path, environ)
     assert alone == beside
+
+
+def test_patience_is_asked_for_in_seconds(tmp_path: Path) -> None:
+    host = fake_node(tmp_path, gpu=False).host
+    parser = build_parser("runtime")
+    assert request_of(parser.parse_args(["runtime", "apply", "--patience", "90"]), host).patience == 90
+    for wrong in ("0", "-1", "900", "nan", "soon"):
+        with pytest.raises(UsageError, match="--patience"):
+            parser.parse_args(["runtime", "apply", f"--patience={wrong}"])

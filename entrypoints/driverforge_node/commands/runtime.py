@@ -30,6 +30,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     where.add_argument("--restart-mode", choices=("signal", "systemd", "none"), default="",
         help="how it is restarted; 'none' writes and leaves it to you ($RUNTIME_RESTART_MODE)")  # fmt: skip
     where.add_argument("--restart-command", metavar="SH", default="", help=f"{SH} ($TOOLKIT_RESTART_COMMAND)")
+    where.add_argument("--patience", type=seconds, metavar="SECONDS", default=0.0,
+        help="how long a restarted runtime may take to answer before the old configuration is put back; 60, longer for distributions")  # fmt: skip
     what = parser.add_argument_group("what it gets")
     what.add_argument("--toolkit-dir", metavar="DIR", default="",
         help="the node's folder with nvidia-container-runtime ($TOOLKIT_INSTALL_DIR/toolkit); /usr/local/nvidia/toolkit")  # fmt: skip
@@ -38,6 +40,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _switch(what, "--cdi", "switch the runtime's own CDI support on ($RUNTIME_ENABLE_CDI)")
     what.add_argument("--runtime-config-override", metavar="JSON", default="",
         help='more for each handler, as {"options": {"SystemdCgroup": true}} ($RUNTIME_CONFIG_OVERRIDE)')  # fmt: skip
+
+
+def seconds(text: str) -> float:
+    """A time to wait, up to the limit of the node's own restore. Raises ValueError, as argparse wants it."""
+    from driverforge_node.runtime.restore import PATIENCE
+
+    if not 0 < (value := float(text)) < PATIENCE:
+        raise ValueError(text)
+    return value
 
 
 def _switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
@@ -156,7 +167,7 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         runtime_type=asked.first(host.environ, environment.TYPES)[1] or RUNC,
         override=args.runtime_config_override or asked.first(host.environ, environment.OVERRIDES)[1],
     )
-    return asked.Request(wanted=wanted, given=given, **values)
+    return asked.Request(wanted=wanted, given=given, patience=args.patience, **values)
 
 
 def _require_absolute(paths: dict[str, tuple[str, str]]) -> None:
