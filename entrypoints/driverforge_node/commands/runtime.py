@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how it is restarted; 'none' writes and leaves it to you ($RUNTIME_RESTART_MODE)")  # fmt: skip
     where.add_argument("--restart-command", metavar="SH", default="", help=f"{SH} ($TOOLKIT_RESTART_COMMAND)")
     where.add_argument("--patience", type=seconds, metavar="SECONDS", default=0.0,
-        help="how long a restarted runtime may take to answer before the old configuration is put back; 60, longer for distributions")  # fmt: skip
+        help="how long a restarted runtime may take to answer before the old files are put back; 60, longer for k3s")  # fmt: skip
     what = parser.add_argument_group("what it gets")
     what.add_argument("--toolkit-dir", metavar="DIR", default="",
         help="the node's folder with nvidia-container-runtime ($TOOLKIT_INSTALL_DIR/toolkit); /usr/local/nvidia/toolkit")  # fmt: skip
