@@ -115,14 +115,12 @@ def apply_plan(system: System) -> Plan:
 def _default(system: System, seen: Observed) -> str:
     """The default handler to write: the wanted one; where nothing is said of it, the one that we made it before and that still is it."""
     wanted, ours = system.request.wanted, seen.entry.default if seen.entry else ""
-    if wanted.default or wanted.release_default or not ours:
+    if wanted.default or wanted.release_default or ours not in (handler.name for handler in wanted.handlers):
         return wanted.default
     try:
-        if system.status(seen.daemon).default != ours:
-            return ""
+        return ours if system.status(seen.daemon).default == ours else ""
     except DriverforgeError:
         return ""  # the files shall say first why it does not answer
-    return ours if ours in (handler.name for handler in wanted.handlers) else wanted.handlers[0].name
 
 
 def _activation(seen: Observed, now: Mapping[str, object], after: Mapping[str, object]) -> tuple[Activation, str]:
