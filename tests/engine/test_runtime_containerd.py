@@ -21,7 +21,7 @@ from driverforge_node.cli import run as driverctl
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
 from driverforge_node.runtime import change, configure, journal, request
-from support.process import missing
+from support.process import missing, run, until
 from support.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.skipping import provided
 
@@ -131,6 +131,24 @@ def test_restart_mode_none_writes_and_says_that_it_is_not_in_force(node: Runtime
     assert (node.drop_in.exists(), node.restarts(), set(node.handlers())) == (True, 0, {"runc"})
     node.driverctl("apply")
     assert (node.restarts(), set(node.handlers())) == (1, {"runc", *NAMES})
+
+
+def test_a_restart_that_somebody_else_made_is_known(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.start(DEBIAN)
+    untouched = node.snapshot()
+    node.driverctl("apply", "--restart-mode", "none")
+    node.driverctl("revert")
+    assert (node.snapshot(), node.restarts()) == (untouched, 0), "containerd has read nothing of ours"
+
+    node.driverctl("apply", "--restart-mode", "none")
+    run(node.home / "restart")
+    until(lambda: set(node.handlers()) == {"runc", *NAMES} if node.answers() else False, "containerd", timeout=60, log=node.log)
+    capsys.readouterr()
+    node.driverctl("apply", "--restart-mode", "none")
+    assert "not in force" not in capsys.readouterr().out
+    marks = node.marks()
+    node.driverctl("apply")
+    assert (node.restarts(), node.marks()) == (1, marks)
 
 
 def test_a_daemon_that_does_not_come_back_gets_its_old_files_and_is_started_again(node: RuntimeNode) -> None:

@@ -33,8 +33,18 @@ class Observed:
 
     @property
     def settled(self) -> bool:
-        """Whether the running daemon has what the journal says."""
-        return self.entry is None or self.entry.state == "in force"
+        """Whether the running daemon has what the journal says: also where somebody restarted it since (restart mode none)."""
+        entry = self.entry
+        return entry is None or entry.state == "in force" or (entry.state == "written" and entry.pid not in (0, self.daemon.pid))
+
+    @property
+    def never_read(self) -> bool:
+        """Whether the running daemon has read none of our files: the change was cut off before it was told of them."""
+        entry = self.entry
+        if entry is None or entry.earlier is not None or not entry.pid or entry.pid != self.daemon.pid:
+            return False
+        # one that reloads may have done so with the same PID
+        return entry.state == "prepared" or (entry.state == "written" and self.daemon.kind == "containerd")
 
 
 def settle(system: System) -> None:
@@ -177,7 +187,7 @@ def entry_of(host: Host, seen: Observed, files: Mapping[str, bytes | None], want
             )
             for path, data in changed.items()
         ),
-        state="prepared", folders=_folders(host, earlier, list(changed)), earlier=earlier,
+        state="prepared", pid=daemon.pid, folders=_folders(host, earlier, list(changed)), earlier=earlier,
     )  # fmt: skip
 
 
@@ -211,6 +221,8 @@ def revert_plan(system: System) -> Plan | None:
     after = now if seen.clean == seen.disk else effective(host, daemon, seen.clean, seen.disk)
     absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
     activation, why = _activation(seen, now, after)
+    if seen.never_read:
+        activation, why = "none", "the running daemon never read our files"
     there = _reported(system, daemon)
     if activation == "none" and any(name in there for name in absent):
         activation, why = _again(daemon), "the running daemon still has our handlers"

@@ -46,6 +46,7 @@ class Entry:
     handlers: tuple[tuple[str, str], ...]  # (name, program) of ours; () for a revert under way
     files: tuple[File, ...]
     state: State
+    pid: int = 0  # of the daemon when the change began; one with another PID has read the files since they were written
     default: str = ""  # the handler that we made the default one
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
@@ -152,6 +153,7 @@ def _entry(data: dict[str, Any]) -> Entry:
         handlers=tuple((str(name), str(program)) for name, program in data["handlers"]),
         files=tuple(_file(file) for file in data["files"]),
         state=_state(data["state"]),
+        pid=int(data.get("pid", 0)),
         default=str(data.get("default", "")),
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
