@@ -67,7 +67,7 @@ def image_of(node: FakeNode, driver: str) -> None:
 
 
 @given(runs=RUNS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=settings.default.max_examples // 4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(runs: list[tuple[str, str, str, int, bool]]) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         node, fresh = fake_node(Path(name) / "node"), fake_node(Path(name) / "fresh")

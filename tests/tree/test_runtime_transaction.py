@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driverforge_core.errors import NotPermitted, Unavailable, Unsupported, UsageError
@@ -90,6 +90,7 @@ RUNS = st.lists(
 
 
 @given(runs=RUNS)
+@settings(max_examples=settings.default.max_examples // 4)  # a run of these costs as much as four of others
 def test_after_any_number_of_kills_an_apply_and_a_revert_give_what_they_give_on_a_new_node(runs: list[tuple[str, str, int]]) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         bench, fresh = Bench.make(Path(name) / "node"), Bench.make(Path(name) / "fresh")
