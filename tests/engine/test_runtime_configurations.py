@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from driverforge_core.errors import DriverforgeError
-from support import cripods
+from support import containerd, cripods, engine
 from support.configurations import CONTAINERD, DOCKER, Configuration
 from support.process import missing, run
 from support.runtimenode import NAMES, RuntimeNode, open_node, round_trip
@@ -58,7 +58,7 @@ def node(daemon: str) -> Iterator[RuntimeNode]:
 def toolkit(node: RuntimeNode) -> dict[str, str]:
     """Handlers and their programs: fakes of NVIDIA's that hand on to runc."""
     folder = node.home / "toolkit"
-    cripods.fake_toolkit(folder, node.prefix / "usr/sbin/runc", node.home / "calls", PROGRAMS)
+    cripods.fake_toolkit(folder, containerd.programs() / "usr/sbin/runc", node.home / "calls", PROGRAMS)
     node.options += ["--toolkit-dir", str(folder)]
     return dict(zip(NAMES, (str(folder / program) for program in PROGRAMS), strict=True))
 
@@ -86,6 +86,16 @@ def a_pod_runs(node: RuntimeNode) -> None:
     assert "nvidia-container-runtime.cdi " in (node.home / "calls").read_text()
 
 
+def a_container_runs(node: RuntimeNode) -> None:
+    """The same through docker."""
+    client = [engine.unpacked("sid") / "usr/bin/docker", "--host", f"unix://{node.socket}"]
+    run("tar", "-C", cripods.busybox(), "-cf", node.home / "root.tar", "bin/busybox")
+    run(*client, "import", node.home / "root.tar", "busybox")
+    words = ["run", "--rm", "--network", "none", "--runtime", "nvidia-cdi", "busybox", "/bin/busybox", "sh", "-c", "exit 7"]
+    assert run(*client, *words, check=False).status == 7
+    assert "nvidia-container-runtime.cdi " in (node.home / "calls").read_text()
+
+
 @pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in (*CONTAINERD, *DOCKER) if not c.refused)))
 def test_it_is_changed_and_nothing_else_and_comes_back(node: RuntimeNode, toolkit: dict[str, str], configuration: Configuration) -> None:
     root = prepare(node, configuration)
@@ -95,7 +105,7 @@ def test_it_is_changed_and_nothing_else_and_comes_back(node: RuntimeNode, toolki
     if root is not None:
         node.write(root)
         node.config.chmod(configuration.mode)
-    round_trip(node, root, programs=toolkit, meanwhile=lambda: a_pod_runs(node) if node.kind == "containerd" else None)
+    round_trip(node, root, programs=toolkit, meanwhile=lambda: (a_pod_runs if node.kind == "containerd" else a_container_runs)(node))
 
 
 @pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in CONTAINERD if c.refused)))

@@ -43,11 +43,17 @@ def fake_toolkit(folder: Path, runc: Path, log: Path, names: tuple[str, ...]) ->
         (folder / name).chmod(0o755)
 
 
+def busybox() -> Path:
+    """A folder with bin/busybox, which needs nothing else."""
+    archive = aptfetch.archive()
+    return archive.unpacked([archive.newest("busybox-static", suite="bookworm")])
+
+
 def image_archive(target: Path) -> Path:
     """An image of busybox alone, which stays until it is stopped."""
-    archive = aptfetch.archive()
-    busybox = archive.unpacked([archive.newest("busybox-static", suite="bookworm")]) / "bin/busybox"
-    ociarchive.write(target, [{"bin/busybox": busybox}], config={"Cmd": ["/bin/busybox", "sleep", "1000000"], "Env": ["PATH=/bin"]})
+    ociarchive.write(
+        target, [{"bin/busybox": busybox() / "bin/busybox"}], config={"Cmd": ["/bin/busybox", "sleep", "1000000"], "Env": ["PATH=/bin"]}
+    )
     return target
 
 
