@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_node.watch.decide import HOLD, HOLD_FAILED, NOTICE, Announce, Past, Policy, Reapply, Regenerate, decide
+from driverforge_node.watch.decide import HOLD, HOLD_FAILED, NOTICE, Announce, Past, Policy, Reapply, Regenerate, decide, evidence_of
 from driverforge_node.watch.findings import Findings, Installed, RuntimeSeen, Seen, SpecSeen, What, accepted, findings
 from driverforge_node.watch.window import parse
 
@@ -122,8 +122,10 @@ LATER = NOON + NOTICE
         (DRIFT, Policy(reapply=True), Past(announced=NOON), LATER, [Reapply]),
         (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD + 1), LATER, []),  # two tools that overwrite each other
         (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD), LATER, [Reapply]),
-        (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD, failed=True), LATER, []),
-        (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD_FAILED, failed=True), LATER, [Reapply]),
+        (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD, failed=evidence_of(DRIFT)), LATER, []),
+        (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD_FAILED, failed=evidence_of(DRIFT)), LATER, [Reapply]),
+        # somebody has repaired what the daemon refused; something else is wrong now
+        (DRIFT, Policy(reapply=True), Past(announced=NOON, tried=LATER - HOLD, failed=("line 3: what?",)), LATER, [Reapply]),
         (look(runtime(files=CHANGED)), Policy(reapply=True), Past(announced=NOON), LATER, []),  # an edit that leaves our part alone
         (look(runtime(reported=None)), Policy(reapply=True), Past(announced=NOON), LATER, []),  # a daemon that is down is a person's
         (STALE, Policy(), Past(), NOON, [Regenerate]),

@@ -9,7 +9,7 @@ from driverforge_node.watch.window import Window, is_open, next_open
 
 NOTICE = 60.0  # seconds between the announcement of a re-apply and the re-apply
 HOLD = 3600.0  # no second one before: two tools that overwrite each other shall not restart the runtime in turn
-HOLD_FAILED = 86400.0  # nor sooner than this after one that failed
+HOLD_FAILED = 86400.0  # nor sooner than this after one that failed, while the same is wrong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Past:
 
     announced: float | None = None
     tried: float | None = None
-    failed: bool = False
+    failed: tuple[str, ...] = ()  # what was wrong when a re-apply failed; () after one that did not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ def decide(findings: Findings, policy: Policy, past: Past, now: float, *, driver
     drift = tuple(f"{finding.what} {finding.subject}" for finding in findings if finding.cure == "apply")
     if not drift or not policy.reapply:
         return tuple(actions)
-    due = max(now, earliest(past, policy, now))
+    due = max(now, earliest(past, policy, now, evidence_of(findings)))
     if past.announced is None:
         actions.append(Announce(at=next_open(policy.windows, max(due, now + NOTICE)), why=drift))
     elif due <= now and now >= past.announced + NOTICE and is_open(policy.windows, now):
@@ -70,8 +70,13 @@ def decide(findings: Findings, policy: Policy, past: Past, now: float, *, driver
     return tuple(actions)
 
 
-def earliest(past: Past, policy: Policy, now: float) -> float:
+def evidence_of(findings: Findings) -> tuple[str, ...]:
+    """What is wrong with the configuration, in words: others when somebody changes it."""
+    return tuple(line for finding in findings if finding.cure == "apply" for line in (finding.what, finding.subject, *finding.evidence))
+
+
+def earliest(past: Past, policy: Policy, now: float, evidence: tuple[str, ...]) -> float:
     """Not before this, for what happened before; the window is another matter."""
     if not policy.reapply or past.tried is None:
         return now
-    return past.tried + (HOLD_FAILED if past.failed else HOLD)
+    return past.tried + (HOLD_FAILED if past.failed and past.failed == evidence else HOLD)

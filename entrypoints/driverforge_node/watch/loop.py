@@ -9,7 +9,7 @@ from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_node import log
 from driverforge_node.host.ports import Host
 from driverforge_node.watch import report
-from driverforge_node.watch.decide import Announce, Past, Policy, Reapply, Regenerate, decide
+from driverforge_node.watch.decide import Announce, Past, Policy, Reapply, Regenerate, decide, evidence_of
 from driverforge_node.watch.findings import Findings, Installed, Seen, accepted, findings
 from driverforge_node.watch.observe import Eyes, Targets
 
@@ -142,7 +142,8 @@ def _reapplied(host: Host, hands: Hands, state: State, action: Reapply) -> State
     now = host.clock.now()
     event = report.Event(time=now, reason=reason, subject="runtime", text=text)
     account = state.account.counted("reapplies_total", result).told(event)
-    return replace(state, past=Past(tried=now, failed=result == "failed"), account=account, reapply_at=None)
+    failed = evidence_of(state.findings) if result == "failed" else ()
+    return replace(state, past=Past(tried=now, failed=failed), account=account, reapply_at=None)
 
 
 def tell(host: Host, state: State, folder: str, *, changed: bool, pace: _Pace) -> None:
