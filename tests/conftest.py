@@ -1,4 +1,4 @@
-"""What all tiers share: long tests only on request, and the interpreter's share of the tests.
+"""What all tiers share: long tests only on request, an error's evidence in its report, and the interpreter's share of the tests.
 
 The driver half of a node runs on Python 3.10; builder and toolkit half need 3.11. On 3.10 a test module is collected only if
 nothing that it imports belongs to them.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from driverforge_core.errors import DriverforgeError
 from support.oldpython import needs_newer_python
 
 FULL = "DRIVERFORGE_FULL"
@@ -33,6 +35,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if mark := item.get_closest_marker("full"):
                 why = mark.kwargs.get("reason", "long")
                 item.add_marker(pytest.mark.skip(reason=f"{why}: hack/test --full runs it"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    # a traceback shows an exception's first line only: no output of the program that failed
+    if call.excinfo and isinstance(call.excinfo.value, DriverforgeError):
+        report.sections.append(("the whole error", call.excinfo.value.render()))
+    return report
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

@@ -97,7 +97,7 @@ def node(
         answer = api.apply(document)
         assert answer.ok, answer.message
     base, folder = debian_base(engine), tmp_path_factory.mktemp("node")
-    with kube_node(engine, base, api, kubelet, folder, name=f"node-{request.param}", images=images, suite=request.param) as made:
+    with kube_node(engine, base, api, kubelet, folder, name=f"node-{request.param}", images=images.values(), suite=request.param) as made:
         made.machine.put("/usr/local/bin/grep", GREP)
         made.machine.run("chmod +x /usr/local/bin/grep")
         made.label(toolkitpod.daemonset()["spec"]["template"]["spec"]["nodeSelector"])

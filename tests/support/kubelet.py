@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -182,18 +182,18 @@ def _condition(body: Mapping[str, Any], kind: str) -> bool:
 
 @contextmanager
 def kube_node(
-    engine: Engine, base: str, api: Api, kubelet: Path, folder: Path, *, name: str, images: Mapping[str, Path], suite: str = "bookworm"
+    engine: Engine, base: str, api: Api, kubelet: Path, folder: Path, *, name: str, images: Iterable[Path], suite: str = "bookworm"
 ) -> Iterator[KubeNode]:
     """Start a Debian 12 node with a kubelet and the containerd of `suite`, one of SUITES; yields when it is Ready.
 
-    `name` is one that `api` knows a token for. `images` maps a name to an OCI or docker archive; `PAUSE` and `BUSYBOX` are there.
+    `name` is one that `api` knows a token for. `images` are archives that name their image; `PAUSE` and `BUSYBOX` are there.
     The machine's share of the bench is in `folder`.
     """
     share = folder / "share"
     share.mkdir()
-    archives = {**_small_images(share), **images}
-    inside = {reference: f"/bench/image-{number}.tar" for number, reference in enumerate(archives)}
-    mounts = {"/bench/kubelet": kubelet, **{inside[name]: file for name, file in archives.items()}, **_containerd(suite)}
+    archives = [*_small_images(share), *images]
+    inside = {f"/bench/image-{number}.tar": archive for number, archive in enumerate(archives)}
+    mounts = {"/bench/kubelet": kubelet, **inside, **_containerd(suite)}
     with systemd_node(engine, base, mounts=mounts, name=name) as machine:
         node = KubeNode(name=name, machine=machine, api=api, configuration=_CONTAINERD[suite])
         _spare_the_kernel(machine)
@@ -203,8 +203,10 @@ def kube_node(
             machine.put(f"/usr/lib/cni/{plugin}", _PLUGIN)
             machine.run(f"chmod +x /usr/lib/cni/{plugin}")
         machine.run("systemctl restart containerd")
-        for reference, archive in inside.items():
-            machine.run(f"{CTR} images import --index-name {reference} {archive}")
+        for archive in inside:
+            # each names itself: a second name for its index would be the same one, and ctr 1.6 unpacks an index that a garbage
+            # collection may take away as soon as the name has moved on
+            machine.run(f"{CTR} images import {archive}")
         _start_kubelet(node)
         try:
             node.until_ready()
@@ -222,18 +224,17 @@ def _containerd(suite: str) -> dict[str, Path]:
     return {f"/usr/bin/{name}": prefix / "usr/bin" / name for name in ("containerd", "containerd-shim-runc-v2", "ctr")}
 
 
-def _small_images(folder: Path) -> dict[str, Path]:
+def _small_images(folder: Path) -> list[Path]:
     """Two images with nothing but a static busybox: one that waits for its end, and one to run commands in."""
     archive = aptfetch.archive()
     busybox = archive.unpacked([archive.newest("busybox-static", suite="bookworm")]) / "bin/busybox"
     layer = {"bin/busybox": busybox, "bin/sh": busybox}
     environment = ["PATH=/bin"]
     entrypoints = {"pause": (PAUSE, ["/bin/busybox", "sleep", "infinity"]), "busybox": (BUSYBOX, ["/bin/sh"])}
-    made = {}
-    for name, (reference, entrypoint) in entrypoints.items():
-        made[reference] = folder / f"{name}.tar"
-        ociarchive.write(made[reference], [layer], config={"Entrypoint": entrypoint, "Env": environment})
-    return made
+    made = {folder / f"{name}.tar": about for name, about in entrypoints.items()}
+    for file, (reference, entrypoint) in made.items():
+        ociarchive.write(file, [layer], config={"Entrypoint": entrypoint, "Env": environment}, name=reference)
+    return list(made)
 
 
 def _spare_the_kernel(machine: SystemdNode) -> None:

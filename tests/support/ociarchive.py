@@ -16,8 +16,11 @@ Layer = Mapping[str, bytes | Path]
 """Files of a layer by path; an executable one starts with `#!` or has the bit set where it comes from. `.wh.NAME` removes NAME."""
 
 
-def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | None = None) -> str:
-    """Write an image; `config` is the part that `docker inspect` shows as Config. Returns the manifest's digest."""
+def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | None = None, name: str = "") -> str:
+    """Write an image; `config` is the part that `docker inspect` shows as Config, and an importer calls it `name`.
+
+    Returns the manifest's digest.
+    """
     blobs: dict[str, bytes] = {}
     descriptors, diff_ids = [], []
     for layer in layers:
@@ -35,7 +38,8 @@ def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | 
     top = _add(blobs, json.dumps(manifest).encode(), "application/vnd.oci.image.manifest.v1+json")
     files: dict[str, bytes | Path] = {f"blobs/sha256/{digest.partition(':')[2]}": data for digest, data in blobs.items()}
     files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
-    files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [top]}).encode()
+    listed = {**top, "annotations": {"io.containerd.image.name": name}} if name else top
+    files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [listed]}).encode()
     target.write_bytes(_tar(files))
     return str(top["digest"])
 
