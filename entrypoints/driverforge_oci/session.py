@@ -53,8 +53,9 @@ class Session:
         url = urllib.parse.urljoin(f"{self.base(reference.host)}/v2/{reference.repository}/", path)
         wanted = scopes or (scope(reference, "pull"),)
         request = Request(method=method, url=url, headers=headers or {}, body=body)
+        known = self._challenges.get(reference.host)
         response = self._send(request, reference, wanted)
-        if response.status == 401 and self._is_home(url, reference.host) and self._learn(response, reference.host):
+        if response.status == 401 and self._is_home(url, reference.host) and self._learn(response, reference.host, known):
             self._tokens.pop((reference.host, wanted), None)
             response.body.close()
             response = self._send(request, reference, wanted)
@@ -99,15 +100,19 @@ class Session:
         if challenge.scheme == "basic":
             return login.basic if login else ""
         key = (reference.host, scopes)
-        if key not in self._tokens:
+        token = self._tokens.get(key)
+        if token is None:
             plain = self.base(reference.host).startswith("http://")
-            self._tokens[key] = fetch_token(self._transport, challenge, scopes, login, plain_http=plain)
-        return f"Bearer {self._tokens[key]}"
+            token = self._tokens[key] = fetch_token(self._transport, challenge, scopes, login, plain_http=plain)
+        return f"Bearer {token}"
 
-    def _learn(self, response: Response, host: str) -> bool:
-        """Remember how a registry wants to be asked; False where a further attempt would change nothing."""
+    def _learn(self, response: Response, host: str, known: Challenge | None) -> bool:
+        """Remember how a registry wants to be asked; False where a further attempt would change nothing.
+
+        `known` is the challenge before the request that it answers was sent: another thread may have learned it since.
+        """
         challenge = parse_challenge(response.headers.get("www-authenticate", ""))
-        if challenge is None or (challenge.scheme == "basic" and self._challenges.get(host) == challenge):
+        if challenge is None or (challenge.scheme == "basic" and known == challenge):
             return False
         self._challenges[host] = challenge
         return True

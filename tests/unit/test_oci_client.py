@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -249,6 +251,23 @@ def test_a_wrong_login_is_refused_and_makes_presence_unknown(auth: str) -> None:
     assert isinstance(presence(_client(registry, wrong), IMAGE), Unknown)
     assert isinstance(presence(_client(registry), IMAGE), Unknown)
     assert isinstance(presence(_client(registry, {HOST: LOGIN}), IMAGE), Present)
+
+
+@pytest.mark.parametrize("auth", ["basic", "bearer"])
+def test_threads_that_learn_of_the_login_at_the_same_time_are_all_let_in(auth: str) -> None:
+    threads = 8
+    everybody = threading.Barrier(threads, timeout=60)
+
+    def together(request: Request) -> Response | None:
+        if not request.url.startswith(TOKEN_SERVICE) and "Authorization" not in request.headers:
+            everybody.wait()
+        return None
+
+    registry = MemoryRegistry(auth=auth, login=LOGIN, trouble=together)
+    digest = _image(registry, "1")
+    client = _client(registry, {HOST: LOGIN})
+    with ThreadPoolExecutor(threads) as pool:
+        assert list(pool.map(lambda _: presence(client, IMAGE), range(threads))) == [Present(digest)] * threads
 
 
 def test_a_token_service_in_trouble_makes_presence_unknown() -> None:
