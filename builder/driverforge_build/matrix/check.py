@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TypeVar
 
 from driverforge_build.matrix.globs import Predicate, matching
@@ -166,7 +167,7 @@ def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem
             _driver_in_branch(driver, branch, line_say)
             if not _offered(row.id, branch, branches.names.like):
                 line_say("branch", f"branch {branch.id} is not offered for {row.id}; see `systems` of its row in `branches`")
-    _same_cells(row, say)
+    _same_version(row, node, problems)
 
 
 def _rows_of(node: Table, key: str) -> Iterator[Table]:
@@ -270,10 +271,14 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _same_cells(row: OsRow, say: _Say) -> None:
-    seen: dict[tuple[str, str], str] = {}
-    for driver in row.drivers:
-        for variant in driver.variants:
-            other = seen.setdefault((driver.version, variant), driver.id)
-            if other != driver.id:
-                say("drivers", f"drivers {other} and {driver.id} both make {variant} cells of {driver.version}; keep one")
+def _same_version(row: OsRow, node: Table, problems: list[Problem]) -> None:
+    """A driver version has one set of pins in the lock, and cells of one version share stages: two rows would mix their images."""
+    items = [(driver, item.mark) for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True)]
+    for (one, first), (two, second) in combinations(items, 2):
+        shared = sorted(set(one.archs or row.archs) & set(two.archs or row.archs))
+        if one.version != two.version or not shared:
+            continue
+        mark, other = (first, second) if second.file != node.mark.file else (second, first)  # a site's own row, rather than a shipped one
+        where = f"line {other.line}" if other.file == mark.file else str(other)
+        text = f"systems {row.id}: drivers {one.id} and {two.id} are both {one.version} on {', '.join(shared)} (the other in {where})"
+        problems.append(Problem(mark=mark, text=f"{text}; keep one, or give one another version or `archs:`"))

@@ -290,7 +290,7 @@ class DriverRow(Row):
 
     id: RowId = Field(description="Name within the OS; by custom the branch.")
     branch: BranchNumber
-    version: Version = Field(description="Full version, e.g. 550.163.01.")
+    version: Version = Field(description="Full version, e.g. 550.163.01; two rows of an OS may share one only on different `archs`.")
     payload: PayloadKind
     variants: Variants = Field(default=("jit", "precompiled"), description="Which images are made.")
     module_types: ModuleTypes
