@@ -35,15 +35,17 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 class Recorder:
-    """Parts that note when they were called, and what the node looked like then."""
+    """Parts that note when they were called, and what the node looked like then; nothing is restarted."""
 
     def __init__(self, node: FakeNode, *, fails: str = "") -> None:
         self.node = node
         self.fails = fails
         self.calls: list[str] = []
-        self.parts = Parts(
-            low_level=self.low_level, cdi=self.part("cdi"), apply=self.part("apply"), revert=self.part("revert"), watch=self.watch
-        )
+        self.parts = Parts(low_level=self.low_level, cdi=self.part("cdi"), apply=self.apply, revert=self.part("revert"), watch=self.watch)
+
+    def apply(self) -> bool:
+        self.part("apply")()
+        return False
 
     def low_level(self) -> list[str]:
         self.calls.append("low level")

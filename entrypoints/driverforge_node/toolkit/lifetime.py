@@ -15,6 +15,7 @@ from driverforge_node.toolkit.wanted import layout_of, wanted
 
 UNINSTALL = "uninstall"  # a file beside the PID file: the pod's end is the toolkit's
 FOREVER = 3600.0
+SETTLING = 5.0  # seconds after a restart of the runtime in which it may still end our own pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +24,7 @@ class Parts:
 
     low_level: Callable[[], Sequence[str]]  # low-level runtimes that the runtime's configuration names
     cdi: Callable[[], None]
-    apply: Callable[[], None]
+    apply: Callable[[], bool]  # whether the runtime was restarted for it
     revert: Callable[[], None]
     watch: Callable[[], str]  # until a stop signal: its name; raises TemporaryFailure where another watch runs
 
@@ -61,10 +62,11 @@ def _serve(host: Host, settings: Settings, parts: Parts) -> None:
             parts.cdi()
     if _stopped(host):
         return
+    restarted = False
     if not settings.no_runtime_config:
         with log.step("runtime"):
-            parts.apply()
-    if settings.no_daemon:
+            restarted = parts.apply()
+    if settings.no_daemon or _ended_by_the_restart(host, settings, restarted=restarted):
         return
     state.write(host, settings, phase="ready", release=done.release)
     signal = _stay(host, parts)
@@ -73,6 +75,21 @@ def _serve(host: Host, settings: Settings, parts: Parts) -> None:
     if reverts(host, settings):
         parts.revert()
         host.files.remove(marker(settings))  # or the next installation would be undone at the first replacement of its pod
+
+
+def _ended_by_the_restart(host: Host, settings: Settings, *, restarted: bool) -> bool:
+    """Whether a stop came with our own change: it undoes nothing, or the next pod would change it again, for ever.
+
+    containerd 1.6.9 to 1.6.11 end the sandboxes that they find at their start, ours too (gpu-operator#456, toolkit#39).
+    """
+    if restarted:
+        for _ in host.clock.ticks(timeout=SETTLING, interval=SETTLING):
+            pass
+    signal = host.clock.wait(0)
+    if not signal or host.files.exists(marker(settings)):
+        return False
+    log.warning("stopped while the runtime was configured: that stays, or the next pod would restart the runtime again", signal=signal)
+    return True
 
 
 def _stay(host: Host, parts: Parts) -> str:

@@ -106,12 +106,14 @@ def write_cdi(host: Host, settings: Settings, layout: Layout) -> None:
     )  # fmt: skip
 
 
-def apply(system: System) -> None:
+def apply(system: System) -> bool:
+    """Whether the runtime was restarted."""
     with exclusive(system.host):
         configure.settle(system)
         plan = configure.apply_plan(system)
         report.warn_missing(system.host, plan)
         _carry_out(plan, system)
+    return plan.activation == "restart" and system.request.restart_mode != "none"
 
 
 def revert(system: System) -> None:
@@ -131,17 +133,18 @@ def _carry_out(plan: Plan, system: System) -> None:
     log.info(report.summary(plan, system))
 
 
-def put_hook(host: Host, settings: Settings, layout: Layout) -> None:
-    """CRI-O's legacy OCI hook; it watches the folder, so that nothing is restarted. Raises InputError for another's hook of that name."""
+def put_hook(host: Host, settings: Settings, layout: Layout) -> bool:
+    """CRI-O's legacy OCI hook. CRI-O watches the folder: False, nothing was restarted. Raises InputError for another's of that name."""
     path = asked.node_path(host, f"{settings.hooks_dir.rstrip('/')}/{settings.hook_filename}")
     wanted, current = hook.rendered(f"{layout.toolkit}/nvidia-container-runtime-hook"), _hook(host, path)
     if current == wanted:
-        return
+        return False
     if hook.stripped(current, path) is not None:
         raise InputError(f"{path} is a hook of somebody else", resolution="move it, or give another --hook-filename; nothing was changed")
     host.node.make_dirs(path.rpartition("/")[0])
     host.node.write_atomic(path, wanted)
     log.warning("wrote the OCI hook; CRI-O's handlers (CRIO_CONFIG_MODE=config) are what upstream recommends", file=path)
+    return False
 
 
 def remove_hook(host: Host, settings: Settings, layout: Layout) -> None:

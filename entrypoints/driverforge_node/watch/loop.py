@@ -23,7 +23,7 @@ LOCK = "watch.lock"
 class Hands:
     """What a watch can do; each raises what its own command raises. `regenerate` writes the spec of `Targets.spec`."""
 
-    apply: Callable[[], None]
+    apply: Callable[[], object]
     regenerate: Callable[[], None]
 
 

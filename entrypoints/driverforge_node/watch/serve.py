@@ -21,7 +21,7 @@ def policy_of(settings: Settings) -> Policy:
     return Policy(reapply=settings.reapply and not settings.no_runtime_config, windows=windows, regenerate=settings.cdi_enabled)
 
 
-def serve(system: System, settings: Settings, roots: Roots, *, apply: Callable[[], None], regenerate: Callable[[], None]) -> str:
+def serve(system: System, settings: Settings, roots: Roots, *, apply: Callable[[], object], regenerate: Callable[[], None]) -> str:
     """Until a stop signal; its name. Raises TemporaryFailure where another watch runs, UsageError."""
     spec = f"{settings.cdi_output_dir.rstrip('/')}/{file_name(settings.cdi_kind)}" if settings.cdi_enabled else ""
     targets = Targets(system=system, layout=layout_of(settings), roots=roots, spec=spec)
