@@ -63,6 +63,8 @@ def run(argv: list[str]) -> int:
         _drop_stdout()
         return 141  # as a program that SIGPIPE ended: whoever read our output has gone
     except OSError as error:
+        if error.errno is None:  # a library's own error that is an OSError by descent: no file of ours
+            raise
         _drop_stdout()
         what = error.filename or "standard output"
         failed = StorageFailed(f"{what}: {error.strerror}", resolution="free some space, or give another place; then run this again")

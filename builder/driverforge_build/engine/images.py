@@ -15,35 +15,56 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _client() -> Iterator[DockerClient]:
+    """A client of the engine; what goes wrong with it is told as ours, whatever kind of error the SDK makes of it.
+
+    Raises Unavailable (no engine, or it went away), CommandFailed (it refused, or a credential helper failed).
+    """
     import docker
-    from docker.errors import DockerException
+    from docker.errors import APIError, DockerException, StreamParseError
+    from requests import RequestException
+    from urllib3.exceptions import HTTPError
 
     try:
         client = docker.from_env()
-    except DockerException as error:
+    except (DockerException, RequestException) as error:
         raise Unavailable(
             "no docker engine answers", details=[str(error)], resolution="start it, or set DOCKER_HOST to one that runs"
         ) from error
     try:
         yield client
+    except APIError as error:
+        raise CommandFailed(
+            "the docker engine failed", details=[str(error)], resolution="see the engine's own log; then the same command again"
+        ) from error
+    except DockerException as error:  # nothing was asked of the engine yet: config.json, or a program that it names
+        raise CommandFailed(
+            "docker's credentials cannot be read",
+            details=[str(error)],
+            resolution="install the helper that `credsStore` or `credHelpers` in docker's config.json names, or take it out there",
+        ) from error
+    except (RequestException, HTTPError, StreamParseError) as error:
+        raise Unavailable(
+            "the docker engine stopped answering", details=[str(error)], resolution="see whether it still runs; then the same command again"
+        ) from error
     finally:
         client.close()
 
 
 def inspect(reference: str) -> BuiltImage | None:
-    """The image of that name in the store; None when there is none."""
+    """The image of that name in the store; None when there is none. Raises Unavailable, CommandFailed."""
     from docker.errors import ImageNotFound
 
     with _client() as client:
         try:
             image = client.images.get(reference)
+            history = image.history()
         except ImageNotFound:
             return None
         return BuiltImage(
             reference=reference,
             id=str(image.id),
             size=int(image.attrs["Size"]),
-            layers=layers_of(image.attrs["RootFS"].get("Layers") or [], image.history()),
+            layers=layers_of(image.attrs["RootFS"].get("Layers") or [], history),
             labels=dict(image.labels or {}),
         )
 
@@ -62,7 +83,7 @@ def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Lay
 def push(reference: str, remote: str, progress: Progress) -> None:
     """Tag an image with a registry's name and push it.
 
-    Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said).
+    Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said), Unavailable.
     """
     repository, _, tag = remote.rpartition(":")
     problem = ""

@@ -1,0 +1,103 @@
+"""What the docker engine's API may answer beside what was hoped for: the SDK's errors become ours, and cost one cell, not the run."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from driverforge_build.engine.buildx import Buildx
+from driverforge_build.engine.ports import BuildJob
+from driverforge_build.engine.runner import Result, build_all
+from driverforge_core.errors import CommandFailed, Unavailable
+from support.mockpath import MockPath
+
+IMAGE = {"Id": "sha256:1", "Size": 1, "RootFS": {}, "Config": {"Labels": {}}}
+Answer = Callable[[str], tuple[int, object]]  # path -> status, document; status 0 hangs up
+
+
+@contextmanager
+def engine_api(answer: Answer) -> Iterator[str]:
+    """An engine's API on the loopback, as DOCKER_HOST names it."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def reply(self) -> None:
+            status, document = (200, {"ApiVersion": "1.45"}) if self.path == "/version" else answer(self.path)
+            if not status:
+                self.close_connection = True
+                return
+            body = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = reply  # noqa: N815 -- http.server's names
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        try:
+            yield f"tcp://127.0.0.1:{http.server_port}"
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+@pytest.fixture(autouse=True)
+def empty_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
+    return tmp_path / "config.json"
+
+
+def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mock = MockPath(tmp_path / "bin")
+    mock.add("docker")
+    monkeypatch.setenv("PATH", f"{mock.folder}:/usr/bin:/bin")
+    jobs = [
+        BuildJob(
+            cell=name,
+            group=name,
+            target=name,
+            bake_file=tmp_path / "docker-bake.json",
+            reference=f"localhost/driver:{name}",
+            log=tmp_path / f"{name}.log",
+            network="default",
+        )
+        for name in ("bad", "good")
+    ]
+
+    def answer(path: str) -> tuple[int, object]:
+        return (500, {"message": "the store is broken"}) if "bad" in path else (404, {"message": "no such image"})
+
+    with engine_api(answer) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        bad, good = build_all(Buildx(), jobs, workers=1, keep_going=True, told=lambda *_: None)
+    assert (bad.result, good.result) == (Result.FAILED, Result.BUILT)
+    assert isinstance(bad.error, CommandFailed)
+    assert "the store is broken" in bad.error.details[0]
+
+
+def test_a_credential_helper_that_is_not_installed_is_named(empty_configuration: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty_configuration.write_text(json.dumps({"credsStore": "not-installed"}))
+    with engine_api(lambda path: (201, {}) if "/tag" in path else (200, IMAGE)) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.warns(UserWarning, match="not installed"), pytest.raises(CommandFailed, match="credentials") as caught:
+            Buildx().push("localhost/driver:1", "registry.site/driver:1", lambda _: None)
+    assert "docker-credential-not-installed" in caught.value.details[0]
+
+
+def test_an_engine_that_hangs_up_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with engine_api(lambda _: (0, None)) as host:
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(Unavailable, match="stopped answering"):
+            Buildx().inspect("localhost/driver:1")
