@@ -274,6 +274,17 @@ def test_a_machines_configuration_is_read_from_its_root(tmp_path: Path, key: Sig
     assert machine.trusted == (etc / "apt/trusted.gpg.d/site.gpg",)
 
 
+def test_the_distributions_own_file_goes_before_what_vendors_put_beside_it(tmp_path: Path) -> None:
+    parts = tmp_path / "etc/apt/sources.list.d"
+    parts.mkdir(parents=True)
+    (tmp_path / "etc/os-release").write_text("ID=debian\nVERSION_CODENAME=bookworm\n")
+    (parts / "a-vendor.list").write_text("deb https://vendor.site/apt bookworm main\n")
+    (parts / "debian.sources").write_text("Types: deb\nURIs: http://near.site/debian\nSuites: bookworm\nComponents: main contrib\n")
+    found = read_machine(tmp_path).find("debian", "bookworm", "bookworm-backports", "main")
+    assert found is not None
+    assert (found.uri, found.components) == ("http://near.site/debian", ("main", "contrib"))
+
+
 def test_a_machine_without_apt(tmp_path: Path) -> None:
     assert read_machine(tmp_path).sources == ()
 

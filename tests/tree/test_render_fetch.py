@@ -6,6 +6,7 @@ The package manager is a stand-in for all but Debian's address rules; tests/engi
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -166,3 +167,24 @@ def test_the_mirror_of_a_suite_is_what_apt_is_configured_with(tmp_path: Path, co
     script = f". {manager}; mirror_in {suite} {tmp_path}/repositories"
     done = subprocess.run(["sh", "-ec", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == address
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt-get here")
+@pytest.mark.parametrize(
+    "vendor", ["https://vendor.site/debian bookworm stable", "https://vendor.site/apt bookworm main", "http://third.site/cuda ./"]
+)
+def test_a_vendors_repository_in_the_base_is_not_the_distributions(tmp_path: Path, vendor: str) -> None:
+    parts = tmp_path / "etc/sources.list.d"
+    parts.mkdir(parents=True)
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    (parts / "debian.sources").write_text(
+        "Types: deb\nURIs: http://deb.site/debian\nSuites: bookworm bookworm-updates\nComponents: main contrib\n"
+    )
+    (parts / "vendor.list").write_text(f"deb {vendor}\n")
+    settings = {"Dir::Etc": "etc", "Dir::Cache": "cache", "Dir::State::Lists": "lists"}
+    config = tmp_path / "apt.conf"
+    config.write_text("".join(f'{name} "{tmp_path / folder}";\n' for name, folder in settings.items()))
+    script = f". {resources.templates()}/debian/manager; repositories >{tmp_path}/found; mirror_in bookworm {tmp_path}/found"
+    environment = {"PATH": os.environ["PATH"], "APT_CONFIG": str(config)}
+    done = subprocess.run(["sh", "-ec", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "http://deb.site/debian"

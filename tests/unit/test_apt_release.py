@@ -91,17 +91,17 @@ deb cdrom:[Debian]/ bookworm main
 def test_deb822_sources() -> None:
     keyring = (Path("/usr/share/keyrings/debian-archive-keyring.gpg"),)
     assert parse_sources(DEB822) == [
-        AptSource(uri="http://mirror.site/debian", suite="bookworm", signed_by=keyring),
-        AptSource(uri="http://mirror.site/debian", suite="bookworm-updates", signed_by=keyring),
-        AptSource(uri="http://mirror.site/debian-security", suite="bookworm-security"),
+        AptSource(uri="http://mirror.site/debian", suite="bookworm", components=("main",), signed_by=keyring),
+        AptSource(uri="http://mirror.site/debian", suite="bookworm-updates", components=("main",), signed_by=keyring),
+        AptSource(uri="http://mirror.site/debian-security", suite="bookworm-security", components=("main",)),
     ]
 
 
 def test_one_line_sources() -> None:
     first, second, *_ = parse_list(ONE_LINE, Path("/root"))
     keys = (Path("/root/etc/apt/keyrings/a.gpg"), Path("/root/etc/apt/keyrings/b.gpg"))
-    assert first == AptSource(uri="http://mirror.site/debian", suite="bookworm", signed_by=keys)
-    assert second == AptSource(uri="http://security.site/debian-security", suite="stable-security")
+    assert first == AptSource(uri="http://mirror.site/debian", suite="bookworm", components=("main", "contrib"), signed_by=keys)
+    assert second == AptSource(uri="http://security.site/debian-security", suite="stable-security", components=("main",))
 
 
 def test_a_malformed_file_is_skipped() -> None:
@@ -124,20 +124,29 @@ def machine(text: str = DEB822, distribution: str = "debian") -> Machine:
     ],
 )
 def test_where_a_suite_is_by_the_machines_own_configuration(codename: str, suite: str, expected: str) -> None:
-    source = machine().find("debian", codename, suite)
+    source = machine().find("debian", codename, suite, "main")
     assert source is not None
     assert source.uri == expected
 
 
 def test_stable_is_a_name_too() -> None:
-    source = machine(DEB822.replace("bookworm", "oldstable")).find("debian", "bookworm", "bookworm-security")
+    source = machine(DEB822.replace("bookworm", "oldstable")).find("debian", "bookworm", "bookworm-security", "main")
     assert source is not None
     assert source.uri.endswith("debian-security")
 
 
 @pytest.mark.parametrize("distribution", ["ubuntu", "rhel", ""])
 def test_another_distributions_configuration_says_nothing(distribution: str) -> None:
-    assert machine(distribution=distribution).find("debian", "bookworm", "bookworm") is None
+    assert machine(distribution=distribution).find("debian", "bookworm", "bookworm", "main") is None
+
+
+@pytest.mark.parametrize("vendor", ["https://docker.site/debian bookworm stable", "https://browser.site/deb stable main"])
+@pytest.mark.parametrize("suite", ["bookworm", "bookworm-backports", "trixie"])
+def test_a_vendors_repository_that_calls_itself_like_a_suite_is_not_the_distributions(vendor: str, suite: str) -> None:
+    sources = (*parse_list(f"deb {vendor}"), *parse_sources(DEB822))
+    source = Machine(id="debian", codename="bookworm", sources=sources).find("debian", suite.partition("-")[0], suite, "main")
+    assert source is not None
+    assert source.uri == "http://mirror.site/debian"
 
 
 ROW = sample_matrix().rows[0]

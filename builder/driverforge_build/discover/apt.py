@@ -71,7 +71,7 @@ def locate(row: OsRow, repository: Repository, *, mirrors: Mapping[str, str], ma
 
     Raises Unavailable where nothing says where the suite is, or who may sign it.
     """
-    source = machine.find(OsId.parse(row.id).id, row.codename, repository.id)
+    source = machine.find(OsId.parse(row.id).id, row.codename, repository.id, repository.components[0])
     given = mirrors.get(row.id) or row.mirror or ""
     exact = mirrors.get(f"{row.id}/{repository.id}", "")
     uri = exact or (_neighbour(given, row, repository) if given else (source.uri if source else ""))

@@ -16,7 +16,7 @@ from driverforge_core.errors import InputError
 from driverforge_core.osid import parse_os_release
 
 _ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<components>[^#]*)")
-_ALIASES = frozenset({"stable", "oldstable", "oldoldstable", "testing"})
+_ALIASES = ("stable", "oldstable", "oldoldstable", "testing")
 _MAIN_ARCHIVE = ("", "-updates", "-backports", "-proposed-updates", "-backports-sloppy")
 
 
@@ -26,6 +26,7 @@ class AptSource:
 
     uri: str
     suite: str
+    components: tuple[str, ...] = ()
     signed_by: tuple[Path, ...] = ()
 
 
@@ -38,20 +39,20 @@ class Machine:
     sources: tuple[AptSource, ...] = ()
     trusted: tuple[Path, ...] = ()
 
-    def find(self, distribution: str, codename: str, suite: str) -> AptSource | None:
+    def find(self, distribution: str, codename: str, suite: str, component: str) -> AptSource | None:
         """Where this machine's configuration would look for a suite of its own distribution, of its own release or of another.
 
         `suite` is e.g. 'trixie-security' and `codename` 'trixie'. The archive of '-security' is another one than that of the rest.
+        Vendors name suites after the distribution's ('bookworm stable', 'stable main'): a source without the component, which is
+        'main' for Debian and Ubuntu, is not the distribution's, and code names go before 'stable' and its like.
         """
         if distribution != self.id or not suite.startswith(codename):
             return None
         kind = suite.removeprefix(codename)
         kinds = [kind, *_MAIN_ARCHIVE] if kind in _MAIN_ARCHIVE else [kind]
-        for wanted in kinds:
-            for source in self.sources:
-                if source.suite.rstrip("/") in {f"{base}{wanted}" for base in (codename, self.codename, *_ALIASES)}:
-                    return source
-        return None
+        names = [f"{base}{wanted}" for wanted in kinds for base in (codename, self.codename, *_ALIASES)]
+        fitting = [source for source in self.sources if component in source.components]
+        return next((source for name in names for source in fitting if source.suite == name), None)
 
 
 def read_machine(root: Path = Path("/")) -> Machine:
@@ -59,10 +60,7 @@ def read_machine(root: Path = Path("/")) -> Machine:
     release = root / "etc/os-release"
     system = parse_os_release(release.read_text(encoding="utf-8")) if release.is_file() else None
     apt = root / "etc/apt"
-    lists = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]
-    found = [source for path in lists if path.is_file() for source in parse_list(_text(path), root)]
-    for path in sorted((apt / "sources.list.d").glob("*.sources")):
-        found += parse_sources(_text(path), root)
+    found = [source for path in _source_files(apt, system.id if system else "") for source in _read_file(path, root)]
     keys = [apt / "trusted.gpg", *sorted((apt / "trusted.gpg.d").glob("*.gpg")), *sorted((apt / "trusted.gpg.d").glob("*.asc"))]
     return Machine(
         id=system.id if system else "",
@@ -72,6 +70,17 @@ def read_machine(root: Path = Path("/")) -> Machine:
     )
 
 
+def _source_files(apt: Path, distribution: str) -> list[Path]:
+    """apt's files in its own order, except that the distribution's own (debian.sources) goes before what vendors put beside it."""
+    parts = sorted(path for path in (apt / "sources.list.d").glob("*") if path.suffix in (".list", ".sources"))
+    parts.sort(key=lambda path: path.name != f"{distribution}.sources")
+    return [path for path in (apt / "sources.list", *parts) if path.is_file()]
+
+
+def _read_file(path: Path, root: Path) -> list[AptSource]:
+    return (parse_sources if path.suffix == ".sources" else parse_list)(_text(path), root)
+
+
 def parse_list(text: str, root: Path = Path("/")) -> list[AptSource]:
     """One-line style: `deb [signed-by=KEY] URI SUITE COMPONENT...`; deb-src lines say nothing about packages."""
     found = []
@@ -79,7 +88,14 @@ def parse_list(text: str, root: Path = Path("/")) -> list[AptSource]:
         if matched := _ONE_LINE.match(line.strip()):
             options = dict(option.partition("=")[::2] for option in (matched["options"] or "").split())
             keys = options.get("signed-by", "").replace(",", " ")
-            found.append(AptSource(uri=_address(matched["uri"], root), suite=matched["suite"], signed_by=_keys(keys, root)))
+            found.append(
+                AptSource(
+                    uri=_address(matched["uri"], root),
+                    suite=matched["suite"].rstrip("/"),
+                    components=tuple(matched["components"].split()),
+                    signed_by=_keys(keys, root),
+                )
+            )
     return found
 
 
@@ -96,9 +112,11 @@ def _stanza_sources(stanza: dict[str, str], root: Path) -> Iterator[AptSource]:
     if stanza.get("enabled", "yes").lower() in ("no", "false", "0") or "deb" not in stanza.get("types", "").split():
         return
     signed = stanza.get("signed-by", "")
+    keys = () if "BEGIN PGP" in signed else _keys(signed, root)
+    components = tuple(stanza.get("components", "").split())
     for uri in stanza.get("uris", "").split():
         for suite in stanza.get("suites", "").split():
-            yield AptSource(uri=_address(uri, root), suite=suite, signed_by=() if "BEGIN PGP" in signed else _keys(signed, root))
+            yield AptSource(uri=_address(uri, root), suite=suite.rstrip("/"), components=components, signed_by=keys)
 
 
 def _keys(text: str, root: Path) -> tuple[Path, ...]:
