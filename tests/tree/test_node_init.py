@@ -26,7 +26,7 @@ from driverforge_node.commands import init, load, unload
 from driverforge_node.commands import status as status_command
 from driverforge_node.driver import paths
 from driverforge_node.driver.facts import Wanted
-from driverforge_node.driver.loop import Stopped, drive
+from driverforge_node.driver.loop import Declined, drive
 from driverforge_node.driver.observe import observe
 from driverforge_node.driver.session import exclusive, gate_for, wanted_state
 from support.fakefiles import FakeFiles
@@ -318,7 +318,7 @@ def test_plan_prints_what_is_decidable_and_changes_nothing(
 def test_confirm_asks_before_each_step_and_no_stops_there(node: FakeNode) -> None:
     wanted = wanted_state(node.host, "serve")
     out = StringIO()
-    with pytest.raises(Stopped, match="not confirmed"):
+    with pytest.raises(Declined, match="not confirmed"):
         drive(node.host, wanted, gate=gate_for(node.host, confirm=True, answers=StringIO("y\n\nn\n"), out=out))
     assert [line.partition(":")[0] for line in out.getvalue().splitlines()] == ["step 1", "step 2", "step 3"]
     assert node.kernel.calls == []

@@ -11,7 +11,7 @@ from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
 from driverforge_node.driver import paths, status
 from driverforge_node.driver.facts import Facts, Wanted
-from driverforge_node.driver.loop import Stopped, drive, roll_back
+from driverforge_node.driver.loop import drive, roll_back
 from driverforge_node.driver.observe import observe
 from driverforge_node.driver.plan import Blocked, next_steps
 from driverforge_node.driver.session import exclusive, gate_for, print_plan, wanted_state
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
         try:
             done = drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
         except DriverforgeError as error:
-            if isinstance(error, Stopped) or host.clock.wait(0):  # a signal also ends a compilation, as a failure of the compiler
+            if host.clock.wait(0):  # between two steps, or within a compilation, where it reads as a failure of the compiler
                 log.warning(error.brief)
                 return stop(host, wanted)
             left = roll_back(host, wanted, before)

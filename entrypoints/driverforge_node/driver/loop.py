@@ -21,7 +21,11 @@ Gate = Callable[[int, s.Step], None]
 
 
 class Stopped(TemporaryFailure):
-    """A stop signal came, or a person said no, before the node was as wanted."""
+    """A stop signal came before the node was as wanted."""
+
+
+class Declined(TemporaryFailure):
+    """A person said no to a step."""
 
 
 def no_gate(_number: int, _step: s.Step) -> None:

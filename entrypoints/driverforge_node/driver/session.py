@@ -14,7 +14,7 @@ from driverforge_core.names import NVIDIA_MODULES
 from driverforge_node import settings as settings_
 from driverforge_node.driver import paths
 from driverforge_node.driver.facts import Wanted
-from driverforge_node.driver.loop import Gate, Stopped
+from driverforge_node.driver.loop import Declined, Gate, Stopped
 from driverforge_node.driver.observe import observe, read, read_image
 from driverforge_node.driver.plan import Blocked, Done, next_steps
 from driverforge_node.driver.steps import Step
@@ -83,18 +83,25 @@ def print_plan(host: Host, wanted: Wanted, out: TextIO) -> int:
     return 0
 
 
-def gate_for(host: Host, *, confirm: bool, answers: TextIO = sys.stdin, out: TextIO = sys.stdout) -> Gate:
-    """A gate that lets a stop signal end the run between two steps and, with `confirm`, asks before each one."""
+def gate_for(host: Host, *, confirm: bool, answers: TextIO | None = None, out: TextIO | None = None) -> Gate:
+    """A gate that lets a stop signal end the run between two steps and, with `confirm`, asks before each one.
+
+    It asks on standard output and input unless other files are given. Raises Stopped, Declined.
+    """
 
     def gate(number: int, step: Step) -> None:
-        if signal := host.clock.wait(0):
-            raise Stopped(f"stopped by {signal} before: {step.describe()}")
+        heed_signal(step)
         if not confirm:
             return
-        print(f"step {number}: {step.describe()} [Y/n]", file=out, flush=True)
-        answer = answers.readline()
+        print(f"step {number}: {step.describe()} [Y/n]", file=out or sys.stdout, flush=True)
+        answer = (answers or sys.stdin).readline()
+        heed_signal(step)  # one that came while the question was open
         if answer.strip().lower() not in ("", "y", "yes") or not answer:
-            raise Stopped(f"not confirmed: {step.describe()}")
+            raise Declined(f"not confirmed: {step.describe()}", resolution="start again and say yes, or leave out --confirm")
+
+    def heed_signal(step: Step) -> None:
+        if signal := host.clock.wait(0):
+            raise Stopped(f"stopped by {signal} before: {step.describe()}")
 
     return gate
 
