@@ -50,6 +50,7 @@ class RuntimeNode:
     prefix: Path
     options: list[str] = field(default_factory=list)  # more for each driverctl
     folder: str = "etc"  # of the configuration, in `home`: a distribution is told by its folders
+    default: bool = False  # started without a configuration file's name: its own mount namespace has `etc` where it looks for one
 
     @property
     def etc(self) -> Path:
@@ -88,16 +89,24 @@ class RuntimeNode:
         self.program.write_text(f'#!/bin/sh\nPATH={containerd.search_path(self.prefix)} {library}exec {real} "$@"\n')
         self.program.chmod(0o755)
 
-    def arguments(self, config: Path) -> str:
+    @property
+    def usual(self) -> Path:
+        """Where it looks for its configuration by itself."""
+        return Path("/etc", self.kind)
+
+    def arguments(self) -> str:
         if self.kind == "docker":
             places = f"-H unix://{self.socket} --data-root {self.home}/data --exec-root {self.home}/exec -p {self.home}/docker.pid"
-            return f"{places} --config-file {config} --bridge none --iptables=false --ip6tables=false --ip-forward=false"
-        return f"--root {self.home}/root --state {self.home}/state --address {self.socket} --config {config}"
+            named = "" if self.default else f"--config-file {self.config} "
+            return f"{places} {named}--bridge none --iptables=false --ip6tables=false --ip-forward=false"
+        named = "" if self.default else f" --config {self.config}"
+        return f"--root {self.home}/root --state {self.home}/state --address {self.socket}{named}"
 
-    def write_restart(self, *, config: Path | None = None, after: str = "") -> str:
+    def write_restart(self, *, after: str = "") -> str:
         """The command that stops and starts the daemon; `after` runs in between."""
         script = self.home / "restart"
         net = "--net " if self.kind == "docker" else ""
+        entered = f'sh -c \'mount --bind {self.etc} {self.usual} && exec "$0" "$@"\' ' if self.default else ""
         script.write_text(
             f"""#!/bin/sh
 if old=$(cat {self.home}/pid 2>/dev/null); then
@@ -107,7 +116,7 @@ fi
 echo restart >>{self.home}/restarts
 rm -f {self.home}/docker.pid
 {after}
-setsid unshare --mount {net}--propagation private {self.program} {self.arguments(config or self.config)} >>{self.log} 2>&1 </dev/null &
+setsid unshare --mount {net}--propagation private {entered}{self.program} {self.arguments()} >>{self.log} 2>&1 </dev/null &
 echo $! >{self.home}/pid
 """
         )
@@ -123,14 +132,14 @@ echo $! >{self.home}/pid
             target.write_bytes(data.encode() if isinstance(data, str) else data)
 
     def start(self, root: str | bytes | None, extra: Mapping[str, str | bytes] | None = None) -> None:
-        """Write the files and start the daemon. Without a root file it starts with another one: its default is this machine's."""
+        """Write the files and start the daemon; without a root file it is not told of any, since it would not start without that."""
         self.write(root, extra)
-        other = self.home / "other"
-        other.write_text("{}" if self.kind == "docker" else "version = 2\n")
-        run(self.write_restart(config=None if self.config.exists() else other))
+        self.default = not self.config.exists()
+        if self.default:
+            self.usual.mkdir(exist_ok=True)
+        run(self.write_restart())
         until(lambda: self.answers() is not None, self.kind, timeout=60, log=self.log)
         (self.home / "restarts").unlink()
-        self.write_restart()
 
     def answers(self) -> cri.RuntimeStatus | None:
         try:
@@ -180,7 +189,10 @@ echo $! >{self.home}/pid
         if self.kind == "docker":
             data: dict[str, Any] = json.loads(self.config.read_bytes() or b"{}") if self.config.exists() else {}
             return data
-        config = self.config if self.config.exists() else self.home / "other"
+        config = self.config
+        if not config.exists():
+            config = self.home / "empty"
+            config.write_text("version = 2\n")
         return tomllib.loads(run(self.program, "--config", config, "config", "dump", cwd=Path("/")).stdout)
 
     def stop(self) -> None:
@@ -199,6 +211,7 @@ def open_node(kind: str, suite: str, *, folder: str = "etc") -> Iterator[Runtime
     home = Path(tempfile.mkdtemp(prefix="df-rt-", dir="/tmp"))
     node = RuntimeNode(home=home, kind=kind, prefix=prefix, folder=folder)
     with cache.locked(cache.root() / "runtime-node.lock"):  # driverctl takes one at a time, and settles what a killed one left
+        made = not node.usual.exists()
         try:
             node.prepare()
             yield node
@@ -206,6 +219,8 @@ def open_node(kind: str, suite: str, *, folder: str = "etc") -> Iterator[Runtime
             node.stop()
             node.journal.unlink(missing_ok=True)
             remove(home)
+            if made and node.usual.exists():
+                node.usual.rmdir()
 
 
 def remove(folder: Path) -> None:
@@ -249,18 +264,15 @@ def round_trip(
     `programs` are the handlers' (where `node.options` names another folder), `meanwhile` is done while they are in force.
     """
     node.start(root, extra)
-    named = [] if node.config.exists() else ["--config", str(node.config)]
     before, view, files = node.handlers(), node.effective(), node.snapshot()
-    node.driverctl("apply", *named)
+    node.driverctl("apply")
     assert node.handlers() == {**before, **programs}
     assert unrelated(view, node.effective()) == {}
     meanwhile()
     marks, restarts = node.marks(), node.restarts()
-    node.driverctl("apply", *named)
+    node.driverctl("apply")
     assert (node.marks(), node.restarts()) == (marks, restarts)
-    if root is None:
-        node.write_restart(config=node.home / "other")
-    node.driverctl("revert", *named)
+    node.driverctl("revert")
     assert node.snapshot() == files
     assert node.handlers() == before
     assert not node.journal.exists()

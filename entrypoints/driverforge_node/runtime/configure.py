@@ -10,7 +10,7 @@ from driverforge_node import log
 from driverforge_node.host.ports import Host, Metadata
 from driverforge_node.runtime import change, discover, journal, managed, restore, sources
 from driverforge_node.runtime.change import Plan, System
-from driverforge_node.runtime.daemon import not_running
+from driverforge_node.runtime.daemon import check_config, not_running
 from driverforge_node.runtime.difference import describe, differing
 from driverforge_node.runtime.document import Path, dotted
 from driverforge_node.runtime.effective import clear, effective
@@ -57,10 +57,13 @@ def settle(system: System) -> None:
 
 
 def observe(system: System, daemon: Daemon) -> Observed:
-    """Raises InputError for broken files."""
-    host, disk = system.host, sources.read(system.host, daemon)
-    edit = managed.backend(daemon, disk.get(daemon.config), host.node)
+    """Raises InputError for broken files, Unsupported for those of another daemon."""
+    host = system.host
     entry = journal.read(host, daemon.kind, daemon.config)
+    if entry is None:  # what we once wrote can be taken back, also where the daemon reads another file by now
+        check_config(host, daemon, system.request)
+    disk = sources.read(host, daemon)
+    edit = managed.backend(daemon, disk.get(daemon.config), host.node)
     written = tuple(file.path for file in entry.files) if entry else ()
     for path in (*edit.paths(daemon), *written):
         if path not in disk:
@@ -93,6 +96,7 @@ def apply_plan(system: System) -> Plan:
     """
     host = system.host
     daemon = discover.choose(host, system.sockets, system.request)
+    check_config(host, daemon, system.request)
     seen = observe(system, daemon)
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective(host, daemon, seen.clean, seen.disk)

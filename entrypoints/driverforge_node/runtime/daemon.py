@@ -24,6 +24,7 @@ CONFIG: dict[Kind, str] = {
 CONFIG_OPTIONS: dict[Kind, tuple[str, ...]] = {
     "containerd": ("-c", "--config", "-config"), "crio": ("-c", "--config"), "docker": ("--config-file",),
 }  # fmt: skip
+TEMPLATES = ("config.toml.tmpl", "config-v3.toml.tmpl", "containerd-template.toml")  # of k3s, rke2 and microk8s
 DROP_IN = "99-nvidia.toml"
 VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
@@ -137,14 +138,71 @@ def argument(command: Sequence[str], names: Sequence[str]) -> str:
 
 def _config(host: Host, process: Process, request: Request) -> tuple[str, str]:
     """The root file as the node calls it, and how it was found."""
-    if request.config:
+    folder, _, name = request.config.rpartition("/")
+    if request.config and name not in TEMPLATES:
         return request.config, request.given.get("config", "given")
-    named = argument(process.command, CONFIG_OPTIONS[process.kind])
-    path = named or CONFIG[process.kind]
+    own, how = own_config(host, process.pid, process.kind, process.command)
+    if not request.config:
+        return own, how
+    if _one_file(host.node, own.rpartition("/")[0], folder):  # NVIDIA's and Canonical's instructions name the template
+        return own, f"{how}; it is made of {request.config}"
+    return request.config, request.given.get("config", "given")
+
+
+def own_config(host: Host, pid: int, kind: Kind, command: Sequence[str]) -> tuple[str, str]:
+    """The root file that a running daemon reads at its start, as the node calls it, and how it was found. Raises as `node_name`."""
+    named = argument(command, CONFIG_OPTIONS[kind])
+    path = named or CONFIG[kind]
     if not path.startswith("/"):
-        path = f"{host.node.resolve(f'/proc/{process.pid}/cwd').rstrip('/')}/{path}"
-    how = f"{CONFIG_OPTIONS[process.kind][-1]} of its command line" if named else "its built-in default"
-    return node_name(host, process.pid, path), how
+        path = f"{host.node.resolve(f'/proc/{pid}/cwd').rstrip('/')}/{path}"
+    return node_name(host, pid, path), f"{CONFIG_OPTIONS[kind][-1]} of its command line" if named else "its built-in default"
+
+
+def check_config(host: Host, daemon: Daemon, request: Request) -> None:
+    """Raises Unsupported where the configuration that was given is another file than the one that the daemon reads at its start.
+
+    CRI-O's root file is never written, so that what it is called does no harm. Where nobody can tell what a daemon reads, the user knows.
+    """
+    if not request.config or not daemon.pid or daemon.kind == "crio":
+        return
+    command = arguments(host, daemon.pid)
+    if daemon.kind == "docker" and not argument(command, CONFIG_OPTIONS["docker"]) and _rootless(host, daemon.pid):
+        return  # its built-in default is in the user's home folder
+    try:
+        own, how = own_config(host, daemon.pid, daemon.kind, command)
+    except Unsupported:
+        return
+    if _one_file(host.node, own, daemon.config):
+        return
+    origin = request.given.get("config") or "RUNTIME_CONFIG or --config"
+    folder = own.rpartition("/")[0]
+    raise Unsupported(
+        f"the {daemon.kind} at {daemon.socket} does not read {daemon.config}",
+        details=[f"PID {daemon.pid} reads {own} ({how})", f"{origin} says {daemon.config}"],
+        resolution=f"unset {origin}, or have it name {own} (in a pod: mount the node's {folder} where the variable says); "
+        "if another runtime is meant, give its socket with --socket or RUNTIME_SOCKET; nothing was changed",
+    )
+
+
+def _one_file(node: Files, first: str, second: str) -> bool:
+    """Whether two paths are one file, also one that is yet to be made, by links or by mounts."""
+    paths = [node.resolve(path) for path in (first, second)]
+    if paths[0] == paths[1]:
+        return True
+    names = [path.rpartition("/") for path in paths]
+    there = [node.identity(path) for path in paths]
+    folders = [node.identity(folder or "/") for folder, _, _ in names]
+    if there[0] is not None or there[1] is not None:
+        return there[0] == there[1]
+    return folders[0] is not None and folders[0] == folders[1] and names[0][2] == names[1][2]
+
+
+def _rootless(host: Host, pid: int) -> bool:
+    """Whether RootlessKit started it, as docker itself tells (pkg/rootless)."""
+    try:
+        return any(word.startswith("ROOTLESSKIT_STATE_DIR=") for word in host.node.read_text(f"/proc/{pid}/environ").split("\0"))
+    except FileNotFoundError:
+        return False
 
 
 def node_name(host: Host, pid: int, path: str) -> str:

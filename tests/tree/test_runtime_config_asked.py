@@ -1,0 +1,114 @@
+"""The configuration file that somebody names, beside the one that the daemon reads: on a fake node, whose containerd has a real folder."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import Unsupported
+from driverforge_node.runtime import change, configure, report
+from driverforge_node.runtime import request as asked
+from driverforge_node.runtime.change import System
+from driverforge_node.runtime.daemon import check_config
+from support.fakecontainerd import BINARY, CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakehost import fake_node
+
+KOPS = "/etc/containerd/config-kops.toml"
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> FakeContainerd:
+    return FakeContainerd(node=fake_node(tmp_path, gpu=False))
+
+
+def system(daemon: FakeContainerd, config: str, **more: str) -> System:
+    request = asked.Request(
+        wanted=asked.wanted(), config=config, drop_in=DROP_IN, restart_command="restart", given={"config": "RUNTIME_CONFIG"}
+    )
+    return System(host=daemon.node.host, sockets=daemon, request=replace(request, **more))  # type: ignore[arg-type]
+
+
+def started_with(daemon: FakeContainerd, *words: str) -> None:
+    daemon.node.host.node.write_atomic(f"/proc/{daemon.pid}/cmdline", "\0".join((BINARY, *words, "")).encode())
+
+
+@pytest.mark.parametrize("config", [CONFIG, "/etc/containerd/yet-to-be-made.toml"])
+def test_a_file_that_the_daemon_does_not_read_is_refused_before_anything_is_done(daemon: FakeContainerd, config: str) -> None:
+    """As kOps starts it, with the RUNTIME_CONFIG that the operator sets."""
+    daemon.node.host.node.write_atomic(KOPS, ROOT)
+    started_with(daemon, "-c", KOPS)
+    with pytest.raises(Unsupported, match=f"does not read {config}") as caught:
+        configure.apply_plan(system(daemon, config))
+    assert list(caught.value.details) == [f"PID {daemon.pid} reads {KOPS} (-config of its command line)", f"RUNTIME_CONFIG says {config}"]
+    assert f"have it name {KOPS}" in caught.value.resolution
+    for look in (configure.revert_plan, configure.strip_plan, report.state):
+        with pytest.raises(Unsupported, match="does not read"):
+            look(system(daemon, config))
+    assert daemon.starts == 1
+
+
+def test_a_default_that_is_not_the_named_file_is_refused_too(daemon: FakeContainerd) -> None:
+    with pytest.raises(Unsupported, match="does not read") as caught:
+        configure.apply_plan(system(daemon, KOPS))
+    assert f"PID {daemon.pid} reads {CONFIG} (its built-in default)" in caught.value.details
+
+
+@pytest.mark.parametrize("link", ["file", "folder", "folder of a file to be"])
+def test_another_name_of_the_same_file_is_taken(daemon: FakeContainerd, link: str) -> None:
+    node = daemon.node.host.node
+    if link == "file":
+        node.symlink(CONFIG, KOPS)
+        config = KOPS
+    else:
+        node.symlink("/etc/containerd", "/etc/other")
+        config = "/etc/other/config.toml"
+    if link == "folder of a file to be":
+        node.remove(CONFIG)
+    assert configure.apply_plan(system(daemon, config)).daemon.config == config
+
+
+def test_what_was_written_to_a_file_is_taken_back_when_the_daemon_reads_another_one_by_now(daemon: FakeContainerd) -> None:
+    asks, node = system(daemon, CONFIG), daemon.node.host.node
+    change.carry_out(configure.apply_plan(asks), asks)
+    node.write_atomic(KOPS, ROOT)
+    started_with(daemon, "-c", KOPS)
+    with pytest.raises(Unsupported, match="does not read"):
+        configure.apply_plan(asks)
+    plan = configure.revert_plan(asks)
+    assert plan is not None
+    change.carry_out(plan, asks)
+    assert (node.read_bytes(CONFIG), node.exists(DROP_IN)) == (ROOT, False)
+
+
+@pytest.mark.parametrize("name", ["config.toml.tmpl", "config-v3.toml.tmpl", "containerd-template.toml"])
+def test_a_template_stands_for_the_file_that_is_made_of_it(daemon: FakeContainerd, name: str) -> None:
+    plan = configure.apply_plan(system(daemon, f"/etc/containerd/{name}"))
+    assert plan.daemon.config == CONFIG
+    assert f"configuration: {CONFIG} (its built-in default; it is made of /etc/containerd/{name})" in plan.daemon.evidence
+    with pytest.raises(Unsupported, match="does not read"):
+        configure.apply_plan(system(daemon, f"/elsewhere/{name}"))
+
+
+def test_a_daemon_whose_files_we_do_not_see_is_believed_of_the_user(daemon: FakeContainerd) -> None:
+    node = daemon.node.host.node
+    started_with(daemon, "-c", KOPS)
+    node.make_dirs("/proc/1/ns")
+    node.symlink("mnt:[1]", "/proc/1/ns/mnt")
+    node.symlink("mnt:[2]", f"/proc/{daemon.pid}/ns/mnt")
+    node.write_atomic("/proc/1/mountinfo", b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    node.write_atomic(f"/proc/{daemon.pid}/mountinfo", b"21 1 0:77 / / rw - overlay overlay rw\n")
+    assert configure.apply_plan(system(daemon, CONFIG)).daemon.config == CONFIG
+    node.write_atomic(f"/proc/{daemon.pid}/mountinfo", b"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n")
+    with pytest.raises(Unsupported, match="does not read"):
+        configure.apply_plan(system(daemon, CONFIG))
+
+
+def test_a_rootless_docker_has_its_file_in_the_users_home(daemon: FakeContainerd) -> None:
+    docker = replace(daemon.daemon, kind="docker", config="/home/user/.config/docker/daemon.json")
+    request = system(daemon, docker.config).request
+    with pytest.raises(Unsupported, match="does not read"):
+        check_config(daemon.node.host, docker, request)
+    daemon.node.host.node.write_atomic(f"/proc/{daemon.pid}/environ", b"HOME=/home/user\0ROOTLESSKIT_STATE_DIR=/run/user/1000/x\0")
+    check_config(daemon.node.host, docker, request)
