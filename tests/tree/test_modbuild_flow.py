@@ -188,6 +188,14 @@ def test_headers_missing(bench: Bench) -> None:
     assert "precompiled modules" in error.resolution
 
 
+def test_a_package_that_the_mirror_names_only_as_a_dependency_is_missing(bench: Bench, mirror: Archive) -> None:
+    """apt-cache show then ends with status 0 and prints nothing."""
+    archive = Archive(bench.folder / "debian", mirror.key)
+    archive.publish("bookworm", {"main": PACKAGES[:2]})
+    (bench.folder / "apt/sources.list").write_text(f"deb [signed-by={mirror.key.keyring}] {archive.url} bookworm main\n")
+    assert bench.refused(Unsupported).brief == "headers missing: the mirror has no linux-kbuild-6.1"
+
+
 def test_mirror_unreachable(bench: Bench, mirror: Archive) -> None:
     apt = bench.folder / "apt"
     with served(mirror.folder) as server:

@@ -78,6 +78,14 @@ def test_a_kernel_that_the_mirror_dropped_is_named_with_what_to_do() -> None:
     assert "precompiled" in caught.value.resolution
 
 
+def test_a_name_that_apt_knows_only_from_a_relation_is_missing_or_the_mirrors_fault() -> None:
+    known = {**KNOWN, "show linux-kbuild-6.1": (0, "", "")}
+    with pytest.raises(Unsupported, match="headers missing: the mirror has no linux-kbuild-6.1"):
+        download(Answers(known))
+    with pytest.raises(Unavailable, match="mirror unreachable"):
+        download(Answers({"update": (0, "", UNREACHABLE), **known}))
+
+
 def test_no_package_after_a_failed_update_is_the_mirrors_fault() -> None:
     with pytest.raises(Unavailable) as caught:
         download(Answers({"apt-get -o": (0, "", UNREACHABLE), "apt-cache": (100, "", "E: No packages found\n")}))

@@ -57,10 +57,11 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
         if name in wanted:
             continue
         shown = _run(access, "apt-cache", "--no-all-versions", "show", f"{name}={version}" if version else name)
-        if not shown.ok:
+        # status 0 without a stanza: apt knows the name only from another package's relation
+        stanza = next(deb822.parse(shown.stdout), None) if shown.ok else None
+        if stanza is None:
             # old lists may still know a package, so a failed update alone is no reason to stop
             raise mirror_unreachable([update]) if stale else headers_missing([name], [shown])
-        stanza = next(deb822.parse(shown.stdout))
         wanted[name] = version or stanza["Version"]
         todo.extend(relations(stanza.get("Depends", "")))
     fetched = _run(access, "apt-get", "-q", "download", *(f"{name}={version}" for name, version in wanted.items()), cwd=into)
