@@ -80,7 +80,7 @@ def test_a_kernel_that_the_mirror_dropped_is_named_with_what_to_do() -> None:
 
 def test_a_name_that_apt_knows_only_from_a_relation_is_missing_or_the_mirrors_fault() -> None:
     known = {**KNOWN, "show linux-kbuild-6.1": (0, "", "")}
-    with pytest.raises(Unsupported, match="headers missing: the mirror has no linux-kbuild-6.1"):
+    with pytest.raises(Unsupported, match="the mirror has no linux-kbuild"):
         download(Answers(known))
     with pytest.raises(Unavailable, match="mirror unreachable"):
         download(Answers({"update": (0, "", UNREACHABLE), **known}))
