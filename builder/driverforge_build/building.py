@@ -10,6 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from driverforge_build import knowledge
+from driverforge_build.advice import Given
 from driverforge_build.engine.ports import BuildJob, Engine
 from driverforge_build.engine.runner import CellReport, Told, build_all
 from driverforge_build.matrix import Cell, OsRow
@@ -45,6 +46,10 @@ class BuildRequest:
     network: str = ""
     no_cache: bool = False
 
+    @property
+    def given(self) -> Given:
+        return Given(matrix=self.matrix, lock=self.lock, bases=self.bases, artifacts=self.artifacts)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -69,13 +74,13 @@ def prepare(request: BuildRequest) -> Prepared:
     oses = {cell.os.id for cell in cells} | {cell.row.system for cell in wanted}
     check_named("--base", request.bases, oses)
     check_named("--mirror", request.mirrors, oses)
+    given = request.given
     plan = known.plan(cells)
     due = plan.to_build()
     check_mirrors(request.mirrors, due)
-    given = toolkit_contexts(wanted, known.matrix, known.lock, artifacts=request.artifacts, bases=request.bases, lock_path=request.lock)
     return Prepared(
         plan=plan,
-        contexts=(*contexts_of(due, known.lock, bases=request.bases, lock_path=request.lock), *given),
+        contexts=(*contexts_of(due, known.lock, given=given), *toolkit_contexts(wanted, known.matrix, known.lock, given=given)),
         mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in oses), **request.mirrors},
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from driverforge_build import lock as locks
 from driverforge_build import plan as plans
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.plan import Plan, Published
@@ -49,5 +50,5 @@ def read(
         from driverforge_build.published import published_images  # it brings HTTP and templates along
 
         published = published_images(registry, lock, bases)
-    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), lock_option=locks.option(lock_path))
+    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), given=Given(matrix=matrix_path, lock=lock_path))
     return Knowledge(matrix=matrix, lock=lock, judge=judge, published=published)

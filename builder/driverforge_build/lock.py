@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from driverforge_build.advice import LOCK_FILE, Given
 from driverforge_core.errors import InputError
 
 SCHEMA = 1
@@ -30,7 +30,7 @@ ROLES = ("firmware", "source", "tools", "toolchain", "userspace")
 kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the kernel's build programs link), each are
 whole together with `tools`."""
 
-FILE = Path("driverforge.lock.json")
+FILE = LOCK_FILE
 _WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
 _LINE = 320  # one package on one line: a path, a digest, a suite
 
@@ -136,10 +136,10 @@ def load(path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), 
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        same = _same(matrix, select, skip)
+        command = Given(matrix=matrix, lock=path).command("lock", select=select, skip=skip)
         raise InputError(
             f"there is no lock file {path}",
-            resolution=f"driverforge lock{same}{option(path)}   (finds kernels and packages in signed repositories and pins them)",
+            resolution=f"{command}   (finds kernels and packages in signed repositories and pins them)",
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
@@ -152,19 +152,8 @@ def load(path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), 
     return parse(text, name=str(path))
 
 
-def _same(matrix: Path | None, select: Sequence[str], skip: Sequence[str]) -> str:
-    given = [("--matrix", str(matrix))] if matrix else []
-    given += [("--select", glob) for glob in select] + [("--skip", glob) for glob in skip]
-    return "".join(f" {name} {shlex.quote(value)}" for name, value in given)
-
-
 def _again(name: object) -> str:
     return f"take the file from version control, or write it anew: driverforge lock --lock {name}"
-
-
-def option(path: Path) -> str:
-    """What a command must say so that it means the same lock file: '' for the default one, else ' --lock FILE'."""
-    return "" if path == FILE else f" --lock {path}"
 
 
 def parse(text: str, *, name: str = "driverforge.lock.json") -> Lock:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import Cell
 from driverforge_build.plan import Published
@@ -32,7 +33,7 @@ def published_images(registry: str, lock: Lock, bases: Mapping[str, str]) -> Pub
     client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
 
     def published(cell: Cell) -> tuple[str, Presence]:
-        (image,) = image_specs((cell,), lock, bases=bases)
+        (image,) = image_specs((cell,), lock, given=Given(bases=bases))
         context = context_of(image, resources.templates())
         reference = repository.with_tag(immutable_tag_of(context))
         return str(reference), made_from(client, reference, context.inputs, f"linux/{cell.arch}")

@@ -13,11 +13,13 @@ End of life is a warning, never a verdict.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from datetime import date
 from enum import Enum
 
+from driverforge_build.advice import Given
 from driverforge_build.discover import can_discover
 from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
@@ -62,11 +64,11 @@ class Verdict:
 class Judge:
     """Verdicts for the cells of one matrix and lock. What the headers say to a driver is decided once for all flavours that share them."""
 
-    def __init__(self, matrix: Matrix, lock: Lock, *, today: date, lock_option: str = "") -> None:
+    def __init__(self, matrix: Matrix, lock: Lock, *, today: date, given: Given | None = None) -> None:
         self._matrix = matrix
         self._lock = lock
         self._month = f"{today:%Y-%m}"
-        self._lock_option = lock_option
+        self._given = given or Given()
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
         self._by_headers: dict[tuple[object, ...], Verdict | None] = {}
         self._warnings: dict[str, str] = {}
@@ -79,6 +81,9 @@ class Judge:
 
     def _target(self, cell: Cell) -> TargetLock | None:
         return self._lock.target(cell.os.id, cell.arch)
+
+    def _lock_again(self, cell: Cell) -> str:
+        return self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-*",))
 
     def _refused(self, cell: Cell) -> Verdict | None:
         if cell.excluded is not None:
@@ -100,7 +105,7 @@ class Judge:
                 state=State.UNKNOWN,
                 reason=f"this version cannot read the repositories of {cell.os.name} yet, so nothing is pinned",
             )
-        again = f"driverforge lock{self._lock_option} --select '{cell.os.id}-{cell.arch}-*'"
+        again = self._lock_again(cell)
         if target is None:
             return Verdict(state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again)
         if target.synthetic:
@@ -121,7 +126,7 @@ class Judge:
         return Verdict(
             state=State.UNKNOWN,
             reason=f"NVIDIA's archive {cell.driver.version} has no sha256 for {cell.arch} in the matrix",
-            run=f"curl -fsSL {url} | sha256sum   (then `sha256: {{{cell.arch}: DIGEST}}` in the driver's row, {where})",
+            run=f"curl -fsSL {shlex.quote(url)} | sha256sum   (then `sha256: {{{cell.arch}: DIGEST}}` in the driver's row, {where})",
         )
 
     def _of_kernel(self, cell: Cell) -> Verdict | None:
@@ -147,7 +152,7 @@ class Judge:
                 return Verdict(
                     state=State.UNKNOWN,
                     reason=f"the lock has no answer to probe {row.id}, which the matrix has gained since",
-                    run=f"driverforge lock{self._lock_option} --select '{cell.os.id}-{cell.arch}-*'",
+                    run=self._lock_again(cell),
                 )
             if facts[asked].breaks:
                 return self._broken(cell, row, facts[asked], kernel, looked_into=target.header_facts)

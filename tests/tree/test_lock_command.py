@@ -239,7 +239,7 @@ def test_a_mirror_of_an_os_that_the_matrix_has_not(site: Site, stray: str) -> No
 def test_plan_without_a_lock_names_the_command(site: Site) -> None:
     status, told = site.run("plan", "--select", "debian12-*")
     assert status == 65
-    assert f"driverforge lock --matrix {site.folder / 'site.yaml'} --select 'debian12-*' --lock {site.lock}" in told
+    assert f"driverforge lock --matrix {site.folder / 'site.yaml'} --lock {site.lock} --select 'debian12-*'" in told
 
 
 @pytest.mark.parametrize(("status", "verdict", "exit_status"), [(403, "unknown", 75), (404, "build", 0)])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
 from driverforge_build.matrix.model import Exclusion
@@ -31,7 +33,7 @@ VENDOR = CELLS["ubuntu24.04-amd64-580.173.02-6.8.0-106-generic"]
 
 
 def context(cell: Cell, lock: Lock = LOCK, base: str = "") -> Context:
-    (image,) = image_specs([cell], lock, bases={cell.os.id: base} if base else {})
+    (image,) = image_specs([cell], lock, given=Given(bases={cell.os.id: base} if base else {}))
     return context_of(image, resources.templates())
 
 
@@ -73,9 +75,9 @@ def test_every_cell_of_the_matrix_renders_from_a_complete_lock(cell: Cell) -> No
 )
 def test_a_download_without_a_pin_refuses_with_the_command_that_pins_it(lock: Lock, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        image_specs([PRECOMPILED], lock, lock_path="site.lock.json")
+        image_specs([PRECOMPILED], lock, given=Given(matrix=Path("my site.yaml"), lock=Path("site.lock.json")))
     assert f"{PRECOMPILED.key}: {said}" in caught.value.details
-    assert caught.value.resolution == f"driverforge lock --lock site.lock.json --select '{PRECOMPILED.key}'"
+    assert caught.value.resolution == f"driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select {PRECOMPILED.key}"
     assert caught.value.exit_code == 65
 
 
@@ -93,7 +95,7 @@ def test_a_runfile_without_sha256_refuses_and_names_the_key_of_the_matrix() -> N
     assert caught.value.resolution == "add the archive's sha256 to the driver's row of your matrix"
     with pytest.raises(InputError) as caught:
         image_specs([bare], Lock())
-    assert caught.value.resolution.startswith(f"driverforge lock --select '{bare.key}'; add the archive's sha256")
+    assert caught.value.resolution.startswith(f"driverforge lock --select {bare.key}; add the archive's sha256")
 
 
 def test_payload_image_is_refused_with_a_sentence() -> None:

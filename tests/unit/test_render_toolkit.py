@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.load import parse_matrix
@@ -39,7 +40,7 @@ def pinned(artifacts: Path) -> Matrix:
 
 
 def specs(matrix: Matrix, given: dict[str, str], *, select: str = "toolkit-*-amd64", lock: Lock = LOCK) -> tuple[ToolkitSpec, ...]:
-    return toolkit_specs(toolkit_cells(matrix, select=[select]), matrix, lock, artifacts=given, bases={})
+    return toolkit_specs(toolkit_cells(matrix, select=[select]), matrix, lock, given=Given(artifacts=given))
 
 
 def context(artifacts: Path) -> Context:
@@ -124,6 +125,14 @@ def test_all_that_is_missing_is_told_at_once(artifacts: Path, tmp_path: Path) ->
     assert "NVIDIA's files are not part of driverforge" in told
     assert "has neither deb/usr/bin/nvidia-ctk nor rpm/usr/bin/nvidia-ctk" in told
     assert "driverforge lock --select 'debian12-amd64-*'" in caught.value.resolution
+
+
+def test_a_system_that_the_sites_keep_leaves_out_is_told_as_that(artifacts: Path) -> None:
+    site = parse_matrix(b"extends: builtin\nkeep: {systems: [ubuntu22.04]}\n", name="site.yaml")
+    with pytest.raises(InputError) as caught:
+        specs(replace(site, toolkits=pinned(artifacts).toolkits), {"amd64": str(artifacts)})
+    assert caught.value.details == ("toolkit-1.20.1-amd64: your matrix leaves out debian12, which has Python for it",)
+    assert caught.value.resolution == "let `keep:` in your matrix keep debian12 with one driver"
 
 
 def test_other_files_than_the_pinned_ones_are_refused(artifacts: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import date
+from pathlib import Path
 
 import pytest
 
+from driverforge_build.advice import Given
 from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.plan import all_cells
@@ -95,6 +97,13 @@ def test_a_question_that_the_lock_was_not_asked() -> None:
     told = verdict(BROKEN, matrix=sample_matrix(MATRIX.replace("arguments: 4", "arguments: 5")))
     assert told.state is State.UNKNOWN
     assert told.run == "driverforge lock --select 'debian12-amd64-*'"
+
+
+def test_the_command_to_run_names_the_matrix_and_the_lock_that_were_read() -> None:
+    given = Given(matrix=Path("my site.yaml"), lock=Path("site.lock.json"), bases={"debian12": "registry.site/debian:12"})
+    matrix, lock = sample_matrix(), sample_lock(drivers={})
+    told = Judge(matrix, lock, today=TODAY, given=given).verdict(cells(matrix, sample_lock())[BUILDABLE])
+    assert told.run == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select 'debian12-amd64-*'"
 
 
 def test_a_header_that_cannot_say_does_not_block() -> None:

@@ -45,6 +45,7 @@ def command(
     which needs --toolkit-artifacts. To build: cd DIR && docker buildx bake.
     """
     from driverforge_build import lock as locks
+    from driverforge_build.advice import Given
     from driverforge_build.matrix import load_matrix
     from driverforge_build.plan import all_cells
     from driverforge_build.render.bake import target_name
@@ -59,8 +60,9 @@ def command(
     cells = renderable(found, lock, named=bool(drivers))
     wanted = toolkit_cells(matrix, select=toolkits, skip=skip)
     check_named("--base", bases, {cell.os.id for cell in cells} | {cell.row.system for cell in wanted})
-    contexts = contexts_of(cells, lock, bases=bases, lock_path=lock_path)
-    contexts += toolkit_contexts(wanted, matrix, lock, artifacts=artifacts, bases=bases, lock_path=lock_path)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    contexts = contexts_of(cells, lock, given=given)
+    contexts += toolkit_contexts(wanted, matrix, lock, given=given)
     if not plan_only:
         write_all(contexts, output, vcs_ref=vcs_ref)
     if as_json:

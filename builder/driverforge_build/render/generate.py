@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.render.bake import bake_text
@@ -22,19 +23,16 @@ def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[Cell,
     return tuple(cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch)))
 
 
-def contexts_of(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str], lock_path: Path) -> tuple[Context, ...]:
+def contexts_of(cells: Iterable[Cell], lock: Lock, *, given: Given) -> tuple[Context, ...]:
     """The contexts of cells. Raises InputError where a download has no pin."""
     folder = resources.templates()
-    return tuple(context_of(image, folder) for image in image_specs(cells, lock, bases=bases, lock_path=str(lock_path)))
+    return tuple(context_of(image, folder) for image in image_specs(cells, lock, given=given))
 
 
-def toolkit_contexts(
-    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, artifacts: Mapping[str, str], bases: Mapping[str, str], lock_path: Path
-) -> tuple[Context, ...]:
+def toolkit_contexts(cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given) -> tuple[Context, ...]:
     """The contexts of toolkit images. Raises InputError where NVIDIA's files, or a pin, are missing."""
     folder = resources.templates()
-    specs = toolkit_specs(cells, matrix, lock, artifacts=artifacts, bases=bases, lock_path=str(lock_path))
-    return tuple(context_of(image, folder) for image in specs)
+    return tuple(context_of(image, folder) for image in toolkit_specs(cells, matrix, lock, given=given))
 
 
 def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "", network: str = "") -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock, LockedKernel, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
 from driverforge_build.matrix.model import filled
@@ -112,11 +113,12 @@ class ImageSpec:
         return str(precompiled_tag(version, facts.kernels[0], facts.os))
 
 
-def image_specs(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str] | None = None, lock_path: str = "") -> tuple[ImageSpec, ...]:
-    """The images of `cells`. `bases` maps OS keys to base images of the site.
+def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None) -> tuple[ImageSpec, ...]:
+    """The images of `cells`; `given` has the site's base images, and what the command must say that pins what is missing.
 
     Raises InputError with every cell that has downloads without a pin, and the command that pins them.
     """
+    asked = given or Given()
     specs: list[ImageSpec] = []
     unpinned: dict[str, list[str]] = {}
     for cell in cells:
@@ -124,21 +126,21 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, bases: Mapping[str, str] |
         if missing:
             unpinned[cell.key] = missing
         else:
-            specs.append(_spec(cell, lock, (bases or {}).get(cell.os.id, cell.os.base)))
+            specs.append(_spec(cell, lock, asked.bases.get(cell.os.id, cell.os.base)))
     if unpinned:
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
             details=[f"{cell}: {problem}" for cell, problems in unpinned.items() for problem in problems],
-            resolution=_how_to_pin(unpinned, lock_path),
+            resolution=_how_to_pin(unpinned, asked),
         )
     return tuple(specs)
 
 
-def _how_to_pin(unpinned: Mapping[str, list[str]], lock_path: str) -> str:
+def _how_to_pin(unpinned: Mapping[str, list[str]], given: Given) -> str:
     lockable = [cell for cell, problems in unpinned.items() if any(_NO_SHA256 not in problem for problem in problems)]
-    command = "driverforge lock" + (f" --lock {lock_path}" if lock_path else "") + "".join(f" --select '{cell}'" for cell in lockable)
     by_hand = any(_NO_SHA256 in problem for problems in unpinned.values() for problem in problems)
-    return "; ".join([command] * bool(lockable) + ["add the archive's sha256 to the driver's row of your matrix"] * by_hand)
+    steps = [given.command("lock", select=lockable)] if lockable else []
+    return "; ".join(steps + ["add the archive's sha256 to the driver's row of your matrix"] * by_hand)
 
 
 def missing_pins(cell: Cell, lock: Lock) -> list[str]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from driverforge_build.advice import Given
 from driverforge_build.lock import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Matrix, OsRow, Toolkit
 from driverforge_build.matrix.model import Arch
@@ -101,22 +102,23 @@ def toolkit_cells(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str] 
     return select_cells([ToolkitCell(row=row, arch=arch) for row in matrix.toolkits for arch in row.archs], select=select, skip=skip)
 
 
-def toolkit_specs(
-    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, artifacts: Mapping[str, str], bases: Mapping[str, str], lock_path: str = ""
-) -> tuple[ToolkitSpec, ...]:
-    """The images of `cells`; `artifacts` maps architectures to folders. Raises InputError with everything that is missing or not pinned."""
+def toolkit_specs(cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given) -> tuple[ToolkitSpec, ...]:
+    """The images of `cells`. Raises InputError with everything that is missing or not pinned."""
     specs, problems, steps = [], [], []
     for cell in cells:
         row, target = matrix.row(cell.row.system), lock.target(cell.row.system, cell.arch)
-        if target is None or row is None:
+        if row is None:
+            problems.append(f"{cell.key}: your matrix leaves out {cell.row.system}, which has Python for it")
+            steps.append(f"let `keep:` in {given.matrix or 'your matrix'} keep {cell.row.system} with one driver")
+        elif target is None:
             problems.append(f"{cell.key}: the lock does not know {cell.row.system}-{cell.arch}, which has Python for it")
-            steps.append(f"driverforge lock --select '{cell.row.system}-{cell.arch}-*'" + (f" --lock {lock_path}" if lock_path else ""))
-        files, problem, step = _artifacts(cell, artifacts.get(cell.arch, ""))
+            steps.append(given.command("lock", select=(f"{cell.row.system}-{cell.arch}-*",)))
+        files, problem, step = _artifacts(cell, given.artifacts.get(cell.arch, ""))
         if problem:
             problems.append(f"{cell.key}: {problem}")
             steps.append(step)
         if target and row and not problem:
-            specs.append(_spec(cell, row, target, files, bases))
+            specs.append(_spec(cell, row, target, files, given.bases))
     if problems:
         raise InputError("toolkit images cannot be made; nothing was written", details=problems, resolution="; ".join(dict.fromkeys(steps)))
     return tuple(specs)

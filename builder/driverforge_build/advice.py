@@ -1,0 +1,36 @@
+"""Commands that we print for the user to run: they name the inputs that the user's own command named, quoted for a shell."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+LOCK_FILE = Path("driverforge.lock.json")
+"""Which lock file a command means that names none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """The inputs of the command that runs now. `bases` maps OSes to images, `artifacts` architectures to folders."""
+
+    matrix: Path | None = None
+    lock: Path = LOCK_FILE
+    bases: Mapping[str, str] = field(default_factory=dict)
+    artifacts: Mapping[str, str] = field(default_factory=dict)
+
+    def command(self, name: Literal["lock", "build", "push"], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> str:
+        """The command line of another command with the same inputs, as far as that command has them."""
+        words = ["driverforge", name]
+        if self.matrix is not None:
+            words += ["--matrix", str(self.matrix)]
+        if self.lock != LOCK_FILE:
+            words += ["--lock", str(self.lock)]
+        if name != "lock":
+            words += [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
+            words += [word for key, value in self.artifacts.items() for word in ("--toolkit-artifacts", f"{key}={value}")]
+        words += [word for glob in select for word in ("--select", glob)]
+        words += [word for glob in skip for word in ("--skip", glob)]
+        return shlex.join(words)
