@@ -51,6 +51,14 @@ def test_a_missing_file_is_named(node: FakeNode) -> None:
     assert lines(node) == ["/usr/bin/nvidia-smi is not there; write it anew: driverctl cdi generate"]
 
 
+def test_a_spec_of_another_tool_is_not_for_our_generator(node: FakeNode) -> None:
+    path = "/etc/cdi/intel.com-gpu.yaml"
+    text = "cdiVersion: 0.5.0\nkind: intel.com/gpu\ndevices: [{name: a, containerEdits: {deviceNodes: [{path: /dev/dri/card7}]}}]\n"
+    node.files.make_dirs(f"{NODE}/etc/cdi")
+    node.files.write_atomic(f"{NODE}{path}", text.encode())
+    assert lines(node, "/etc/cdi") == [f"{path}: /dev/dri/card7 is not there; let the tool that wrote it write it again"]
+
+
 def test_a_device_with_other_numbers_is_named(node: FakeNode) -> None:
     """nvidia-uvm gets its major from the kernel at each load."""
     add_device(node, f"{NODE}/dev/nvidia-uvm", 236, 0)

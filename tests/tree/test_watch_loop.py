@@ -284,7 +284,9 @@ devices:
 """
     bench.run(Policy(), 120, {5: lambda: bench.write("/etc/cdi/nvidia.yaml", text.encode())})
     (found,) = bench.seen[120][0]["findings"]
-    assert (found["what"], found["subject"], found["remedy"]) == ("spec-stale", "/etc/cdi/nvidia.yaml", "driverctl cdi generate")
+    assert (found["what"], found["subject"], found["remedy"]) == (
+        "spec-stale", "/etc/cdi/nvidia.yaml", "driverctl cdi generate --output /etc/cdi/nvidia.yaml",
+    )  # fmt: skip
     assert node.host.node.read_text("/etc/cdi/nvidia.yaml") == text
 
 

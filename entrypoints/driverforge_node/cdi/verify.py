@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from driverforge_node.cdi import remedy
 from driverforge_node.cdi.roots import read
 from driverforge_node.cdi.rules import broken_rules
 from driverforge_node.cdi.spec import DeviceNode, Hook
@@ -13,7 +14,6 @@ from driverforge_node.cdi.stale import driver_version
 from driverforge_node.driver.observe import device_majors
 from driverforge_node.host.ports import Files, Host
 
-_AGAIN = "write it anew: driverctl cdi generate"
 # /proc/devices' names for the beginnings of node names, the longest first
 _OWNERS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("/dev/nvidia-caps-imex-channels/", ("nvidia-caps-imex-channels",)),
@@ -52,31 +52,33 @@ def _file_findings(files: Files, file: SpecFile, majors: Mapping[str, int], load
             where, _, what = problem.partition(": ")
             yield Finding(path=where, text=what, advice="correct or remove it: runtimes skip it")
         return
+    again = f"write it anew: {remedy.AGAIN}" if remedy.is_ours(file.spec.kind) else remedy.OTHERS
     for problem in broken_rules(file.spec):
-        yield Finding(path=file.path, text=problem, advice=_AGAIN)
+        yield Finding(path=file.path, text=problem, advice=again)
     version = driver_version(file.spec)
     if version and loaded and version != loaded:
-        yield Finding(path=file.path, text=f"it is for driver {version}, loaded is {loaded}", advice=_AGAIN)
+        yield Finding(path=file.path, text=f"it is for driver {version}, loaded is {loaded}", advice=again)
     for edits in file.spec.all_edits:
         for node in edits.device_nodes:
-            yield from _node_findings(files, file.path, node, majors)
+            yield from _node_findings(files, file.path, node, majors, again)
         for mount in edits.mounts:
             if not files.exists(mount.host_path):
-                yield Finding(path=file.path, text=f"{mount.host_path} is not there", advice=_AGAIN)
+                yield Finding(path=file.path, text=f"{mount.host_path} is not there", advice=again)
         for hook in edits.hooks:
             yield from _hook_findings(files, file.path, hook)
 
 
-def _node_findings(files: Files, path: str, node: DeviceNode, majors: Mapping[str, int]) -> Iterator[Finding]:
+def _node_findings(files: Files, path: str, node: DeviceNode, majors: Mapping[str, int], again: str) -> Iterator[Finding]:
     where = node.host_path or node.path
     now = files.device_number(where)
     stated = (node.major, node.minor)
     if now is None:
         what = "is no character device" if files.exists(where) else "is not there"
-        yield Finding(path=path, text=f"{where} {what}", advice="make it (driverctl devices nodes), or write the spec anew")
+        advice = "make it (driverctl devices nodes), or write the spec anew" if node.path.startswith("/dev/nvidia") else again
+        yield Finding(path=path, text=f"{where} {what}", advice=advice)
         return
     if stated not in ((0, 0), now):
-        yield Finding(path=path, text=f"{where} is {_number(now)}, the spec says {_number(stated)}", advice=_AGAIN)
+        yield Finding(path=path, text=f"{where} is {_number(now)}, the spec says {_number(stated)}", advice=again)
     owners = next((names for start, names in _OWNERS if node.path.startswith(start)), ())
     registered = [majors[name] for name in owners if name in majors]
     if owners and not registered:

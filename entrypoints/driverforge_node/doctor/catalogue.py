@@ -164,6 +164,7 @@ def page() -> str:
         "Looks for known problems of the container runtime, CDI specs and the toolkit. Each that shows is printed with its",
         "evidence and the next command; nothing is changed. The last line says what there was to look at: a runtime that does not run",
         "is named there. Exit status 0: nothing found; 1: something was; others: the look failed (77: it needs root).",
+        "CDI specs of kinds that `driverctl cdi generate` does not write are left to the tool that wrote them.",
         "",
         "Of a dump, the files count that are at their places below DIR: `etc/containerd`, `etc/crio`, `etc/docker`, `etc/cdi`,",
         "`var/run/cdi`, `var/lib/rancher`, `var/lib/kubelet`, `var/lib/driverforge`, `usr/local/nvidia`, `run/nvidia`, `proc/devices`,",

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from shlex import quote
 
+from driverforge_core.errors import InputError
+from driverforge_node.cdi import remedy
 from driverforge_node.cdi.specdirs import SpecFile
 from driverforge_node.cdi.stale import driver_version
 from driverforge_node.doctor import view
 from driverforge_node.doctor.facts import Diagnosis, Facts
 
-AGAIN = "driverctl cdi generate"
 INSTALL = "driverctl toolkit install"
 MANY = 3  # restarts of one unit that are no coincidence
 HANGUP = re.compile(
@@ -32,11 +33,10 @@ def _nvidia(facts: Facts) -> Iterator[SpecFile]:
             yield file
 
 
-def _generate(facts: Facts, path: str) -> str:
-    """The command that writes a spec anew, at its place."""
-    kind = next((file.spec.kind for file in facts.specs if file.path == path and file.spec), "")
-    mode = " --mode management" if kind.startswith("management.") else ""
-    return f"{AGAIN}{mode} --output {quote(path)}"
+def _rewrite(facts: Facts, paths: Iterable[str]) -> list[str]:
+    """What writes each of these specs anew, at its place."""
+    kinds = {file.path: file.spec.kind for file in facts.specs if file.spec}
+    return [remedy.rewrite(kinds.get(path, ""), path) for path in dict.fromkeys(paths)]
 
 
 def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
@@ -47,7 +47,7 @@ def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
     return Diagnosis(
         what="a CDI spec is of another driver version than the one that is loaded: containers get libraries that do not fit",
         evidence=(f"loaded: {facts.driver}", *(f"{path}: {version}" for path, version in wrong.items())),
-        command="; ".join(_generate(facts, path) for path in wrong),
+        command="; ".join(_rewrite(facts, wrong)),
     )
 
 
@@ -66,7 +66,7 @@ def spec_with_wrong_major(facts: Facts) -> Diagnosis | None:
     return Diagnosis(
         what="a CDI spec has device numbers of an earlier boot or module load: CUDA does not start in containers",
         evidence=tuple(lines),
-        command="; ".join(["driverctl devices nodes", *(_generate(facts, path) for path in dict.fromkeys(lines.values()))]),
+        command="; ".join(["driverctl devices nodes", *_rewrite(facts, lines.values())]),
     )
 
 
@@ -78,7 +78,7 @@ def spec_paths_gone(facts: Facts) -> Diagnosis | None:
     return Diagnosis(
         what="a CDI spec names files of the node that are not there: containers with its devices do not start",
         evidence=tuple(lines),
-        command="; ".join(_generate(facts, path) for path in found),
+        command="; ".join(_rewrite(facts, found)),
     )
 
 
@@ -99,7 +99,7 @@ def spec_unresolvable(facts: Facts) -> Diagnosis | None:
     return Diagnosis(
         what="CDI devices cannot be resolved: a spec cannot be read, or two specs of one folder have the same device",
         evidence=tuple(evidence),
-        command=f"mv {' '.join(map(quote, bad))} /root/; {AGAIN}",
+        command="; ".join([f"mv {' '.join(map(quote, bad))} /root/", *(remedy.rewrite_unreadable(file.path) for file in broken)]),
     )
 
 
@@ -109,12 +109,14 @@ def spec_missing(facts: Facts) -> Diagnosis | None:
     if toolkit.mode != "cdi" or any(file.spec and file.spec.kind == wanted for file in facts.specs):
         return None
     kinds = sorted({file.spec.kind for file in facts.specs if file.spec}) or ["none"]
-    mode = " --mode management" if wanted.startswith("management.") else ""
-    name = f"/var/run/cdi/{wanted.replace('/', '-')}.yaml"
+    try:
+        command = remedy.write(wanted, "/var/run/cdi")
+    except InputError:
+        command = f"write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into {toolkit.config}, as nvidia.com/gpu"
     return Diagnosis(
         what=f"the toolkit's mode is cdi, and no CDI spec has {wanted}: `unresolvable CDI devices` at every container's start",
         evidence=(f'{toolkit.config}: mode = "cdi"', f"kinds of specs that are there: {', '.join(kinds)}"),
-        command=f"{AGAIN}{mode} --output {name}",
+        command=command,
     )
 
 

@@ -51,6 +51,7 @@ class SpecSeen:
     managed: bool
     written: float  # seconds since the epoch, 0 where it is not there
     reasons: tuple[str, ...] = ()  # why it does not describe the node any more
+    remedy: str = "the watch writes it anew once the driver is there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +167,7 @@ def _process(runtime: RuntimeSeen) -> Iterator[Finding]:
 def _specs(seen: Seen) -> Iterator[Finding]:
     for spec in seen.specs:
         if spec.reasons:
-            remedy = "the watch writes it anew once the driver is there" if spec.managed else "driverctl cdi generate"
-            yield Finding(what="spec-stale", subject=spec.path, evidence=spec.reasons, remedy=remedy)
+            yield Finding(what="spec-stale", subject=spec.path, evidence=spec.reasons, remedy=spec.remedy)
 
 
 def _installed(now: Installed, before: Installed) -> Iterator[Finding]:

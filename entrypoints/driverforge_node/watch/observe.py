@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_core.errors import DriverforgeError, InputError
-from driverforge_node.cdi import specdirs, stale, verify
+from driverforge_node.cdi import remedy, specdirs, stale, verify
 from driverforge_node.cdi.roots import Roots
 from driverforge_node.host.ports import Files
 from driverforge_node.runtime import daemon as daemons
@@ -149,7 +149,8 @@ class Eyes:
             for file in others:
                 if file.spec and file.spec.kind.partition("/")[0].endswith("nvidia.com"):
                     lines = tuple(found.line() for found in verify.verify(host, [file]) if not found.note)
-                    specs.append(SpecSeen(path=file.path, managed=False, written=_written(host.node, file.path), reasons=lines))
+                    again, written = remedy.rewrite(file.spec.kind, file.path), _written(host.node, file.path)
+                    specs.append(SpecSeen(path=file.path, managed=False, written=written, reasons=lines, remedy=again))
         except DriverforgeError as error:
             problems["CDI"] = _lines(error)
             return (), Installed()

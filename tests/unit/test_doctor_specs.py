@@ -1,0 +1,112 @@
+"""The doctor's cure for CDI specs: our generator for its own kinds, at their place; every other file is its writer's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from driverforge_node.cdi.generate import MODES, default_kind
+from driverforge_node.cdi.remedy import rewrite
+from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Spec
+from driverforge_node.cdi.specdirs import SpecFile
+from driverforge_node.doctor import rules_node
+from driverforge_node.doctor.facts import Diagnosis, Facts, ToolkitFacts
+
+MANAGEMENT = "/var/run/cdi/management.acme.com-gpu.yaml"
+PLUGIN = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
+OURS = {
+    "/etc/cdi/nvidia.yaml": ("nvidia.com/gpu", "driverctl cdi generate --output /etc/cdi/nvidia.yaml"),
+    "/var/run/cdi/management.nvidia.com-gpu.yaml": (
+        "management.nvidia.com/gpu",
+        "driverctl cdi generate --mode management --output /var/run/cdi/management.nvidia.com-gpu.yaml",
+    ),
+    "/etc/cdi/nvidia.com-gds.yaml": ("nvidia.com/gds", "driverctl cdi generate --mode gds --output /etc/cdi/nvidia.com-gds.yaml"),
+    "/etc/cdi/c h.yaml": ("nvidia.com/imex-channel", "driverctl cdi generate --mode imex --output '/etc/cdi/c h.yaml'"),
+}
+OTHERS = {
+    "/etc/cdi/intel.com-gpu.yaml": "intel.com/gpu",
+    PLUGIN: "k8s.device-plugin.nvidia.com/gpu",
+    "/etc/cdi/tegra.yaml": "nvidia.com/pva",
+}
+
+
+def facts(kinds: dict[str, str]) -> Facts:
+    """A node with these specs (path -> kind), all of them of an earlier driver and an earlier boot."""
+    hook = Hook(name="createContainer", path="/h", args=("--host-driver-version=550.1.1",))
+    edits = Edits(device_nodes=(DeviceNode(path="/dev/nvidia-uvm", major=505, minor=0),), hooks=(hook,))
+    specs = tuple(
+        SpecFile(path=path, folder=path.rpartition("/")[0], spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),)))
+        for path, kind in kinds.items()
+    )
+    return Facts(
+        live=True, toolkit=ToolkitFacts(folder="/t"), specs=specs, driver="580.1.1", majors={"nvidia-uvm": 511},
+        gone=dict.fromkeys(kinds, ("/dev/nvidia3",)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", [rules_node.spec_paths_gone, rules_node.spec_of_other_driver, rules_node.spec_with_wrong_major])
+def test_a_spec_of_another_tool_is_never_overwritten(rule: Callable[[Facts], Diagnosis | None]) -> None:
+    kinds = OTHERS if rule is rules_node.spec_paths_gone else {PLUGIN: OTHERS[PLUGIN]}
+    found = rule(facts(kinds))
+    assert found is not None
+    assert "generate" not in found.command
+    for path in kinds:
+        assert f"let the tool that wrote it write it again: {path}" in found.command.split("; ")
+
+
+@pytest.mark.parametrize("path", OURS)
+def test_a_spec_of_ours_is_written_in_its_mode_at_its_place(path: str) -> None:
+    kind, command = OURS[path]
+    found = rules_node.spec_paths_gone(facts({path: kind, **OTHERS}))
+    assert found is not None
+    assert found.command.split("; ")[0] == command
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_kind_of_the_generator_is_known(mode: str) -> None:
+    wanted = "" if mode in ("auto", "nvml", "static") else f" --mode {mode}"
+    assert rewrite(default_kind(mode), "/x.yaml") == f"driverctl cdi generate{wanted} --output /x.yaml"
+
+
+@pytest.mark.parametrize(
+    ("path", "then"),
+    [
+        ("/etc/cdi/intel.com-gpu.yaml", "let the tool that wrote it write it again: /etc/cdi/intel.com-gpu.yaml"),
+        ("/etc/cdi/nvidia.com-gds.json", "driverctl cdi generate --mode gds --output /etc/cdi/nvidia.com-gds.json"),
+    ],
+)
+def test_what_cannot_be_read_is_moved_away_and_written_by_who_has_that_name(path: str, then: str) -> None:
+    broken = SpecFile(path=path, folder="/etc/cdi", spec=None, problems=("no kind",))
+    found = rules_node.spec_unresolvable(Facts(live=True, toolkit=ToolkitFacts(folder="/t"), specs=(broken,)))
+    assert found is not None
+    assert found.command == f"mv {path} /root/; {then}"
+
+
+def test_of_two_specs_with_one_device_one_stays() -> None:
+    found = rules_node.spec_unresolvable(facts({"/etc/cdi/a.yaml": "nvidia.com/gpu", "/etc/cdi/b.yaml": "nvidia.com/gpu"}))
+    assert found is not None
+    assert found.command == "mv /etc/cdi/b.yaml /root/"
+
+
+@pytest.mark.parametrize(
+    ("kind", "command"),
+    [
+        ("", "driverctl cdi generate --output /var/run/cdi/nvidia.com-gpu.yaml"),
+        (
+            "management.nvidia.com/gpu",
+            "driverctl cdi generate --mode management --output /var/run/cdi/management.nvidia.com-gpu.yaml",
+        ),
+        ("acme.com/gpu", "driverctl cdi generate --vendor acme.com --class gpu --output /var/run/cdi/acme.com-gpu.yaml"),
+        (
+            "management.acme.com/gpu",
+            f"driverctl cdi generate --mode management --vendor management.acme.com --class gpu --output {MANAGEMENT}",
+        ),
+        ("gpu", "write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into /c.toml, as nvidia.com/gpu"),
+    ],
+)
+def test_the_kind_that_is_asked_for_is_the_one_that_is_written(kind: str, command: str) -> None:
+    toolkit = ToolkitFacts(folder="/t", mode="cdi", config="/c.toml", default_kind=kind)
+    found = rules_node.spec_missing(Facts(live=True, toolkit=toolkit))
+    assert found is not None
+    assert found.command == command
