@@ -244,7 +244,8 @@ class Services(Protocol):
     def main_pid(self, unit: str) -> int:
         """PID of the unit's main process, 0 when it is not running."""
 
-    def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]: ...
+    def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
+        """The end of the unit's log; empty where it cannot be read. Never raises: it is evidence beside something else."""
 
 
 class Clock(Protocol):

@@ -251,9 +251,12 @@ def _restored(
 ) -> DriverforgeError:
     """Put the old files in force again, those that were `begun`; the error to raise, with the daemon's own log lines."""
     host, kind = system.host, plan.daemon.kind
-    details = [error.brief, *error.details, *(last_words(plan, system) if active else ())]
     problems: list[str] = []
     left = _put_back(plan, host, begun, problems)
+    words: list[str] = []  # evidence, which must not stand in the way of the files
+    if active:
+        _try(words, lambda: words.extend(last_words(plan, system)))
+    details = [error.brief, *error.details, *words]
     details += [f"{path} was changed by somebody else meanwhile, and stays so" for path in left]
     if problems:  # the journal keeps the old bytes, and the restore stays armed: the node may be able to what we are not
         return CommandFailed(
