@@ -125,3 +125,56 @@ def test_a_daemon_that_does_not_end_stops_the_reload_before_anything_is_unloaded
     with pytest.raises(CommandFailed, match="did not end within"):
         drive(node.host, replace(wanted, digest="another"))
     assert node.kernel.calls == []
+
+
+def test_a_stop_signal_while_a_daemon_forks_away_does_not_make_it_a_user(node: FakeNode) -> None:
+    forked = FakeProcess(pid=9003, command="nvidia-persistenced", holds=("/dev/nvidiactl",))
+
+    def start() -> int:
+        """The signal comes, then the daemon opens the device, and its PID file is the last that it does."""
+        begin = node.clock.stop_at = node.clock.time
+
+        def go_on(now: float) -> None:
+            if now >= begin + 0.5:
+                node.processes.add(forked)
+            if now >= begin + 1:
+                node.files.write_atomic(PERSISTENCED.pid_file, b"9003\n")
+                node.clock.on_wait = lambda _: None
+
+        node.files.make_dirs(PERSISTENCED.pid_file.rpartition("/")[0])
+        node.clock.on_wait = go_on
+        return 9002
+
+    node.commands.daemons["nvidia-persistenced"] = start
+    assert init.run(arguments(), node.host) == 0
+    assert node.processes.terminated == [9003]
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+
+
+def test_no_daemon_is_started_after_a_stop_signal(node: FakeNode) -> None:
+    daemon = Persistenced(node)
+
+    def stop_when_ready(now: float) -> None:
+        if node.text(paths.DAEMONS_STATUS) == "Ready\n":
+            node.clock.stop_at = now
+
+    node.clock.on_wait = stop_when_ready
+    assert init.run(arguments(), node.host) == 0
+    assert daemon.starts == 0
+
+
+def test_a_daemon_that_cannot_be_started_is_reported_and_not_fatal(node: FakeNode) -> None:
+    problems: list[str] = []
+
+    def refused() -> int:
+        raise CommandFailed("cannot start nvidia-persistenced: Read-only file system")
+
+    def look(_: float) -> None:
+        if (status := node.text(paths.STATUS)) and (daemons := json.loads(status)["daemons"]):
+            problems.append(daemons[0]["problem"])
+
+    node.commands.daemons["nvidia-persistenced"] = refused
+    node.clock.on_wait = look
+    assert init.run(arguments(), node.host) == 0
+    assert problems[-1] == "cannot start nvidia-persistenced: Read-only file system"
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]

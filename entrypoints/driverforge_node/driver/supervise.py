@@ -9,12 +9,14 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
 from driverforge_node.driver import paths
 from driverforge_node.driver.observe import read
 from driverforge_node.host.ports import Host
 
 START_TIMEOUT = 10.0  # seconds for a daemon to be there
+START_POLL = 0.1
 STEADY = 120.0  # seconds after which a daemon counts as healthy again
 MAX_DELAY = 60.0
 CHECK_EVERY = 5.0
@@ -86,10 +88,16 @@ def check(host: Host, daemon: Supervised) -> Supervised:
 
 
 def start(host: Host, daemon: Supervised) -> Supervised:
-    """Start it and wait until it is there: in the foreground, or in the background with its PID in a file."""
-    program = daemon.program
-    child = host.commands.spawn(program.argv, log=program.log)
-    for elapsed in host.clock.ticks(timeout=START_TIMEOUT, interval=0.1):
+    """Start it and wait until it is there: in the foreground, or in the background with its PID in a file.
+
+    A stop signal does not cut this short: a daemon that forked away and has not written its PID yet would be a foreign user to our stop.
+    """
+    program, begin = daemon.program, host.clock.monotonic()
+    try:
+        child = host.commands.spawn(program.argv, log=program.log)
+    except DriverforgeError as error:
+        return ended(daemon, begin, error.brief)
+    while (elapsed := host.clock.monotonic() - begin) < START_TIMEOUT:
         status = host.processes.reap().get(child)
         pid = pid_in_file(host, program)
         if pid:
@@ -98,6 +106,7 @@ def start(host: Host, daemon: Supervised) -> Supervised:
             return ended(daemon, host.clock.monotonic(), f"exit status {status}: {last_line(host, program)}")
         if elapsed >= START_TIMEOUT / 5 and host.processes.alive(child):
             return running(host, daemon, child)
+        host.clock.pause(START_POLL)
     return ended(daemon, host.clock.monotonic(), f"not running {START_TIMEOUT:g} s after its start: {last_line(host, program)}")
 
 
@@ -122,7 +131,8 @@ def supervise(host: Host, changed: Callable[[tuple[Supervised, ...]], None]) -> 
     host.processes.become_subreaper()
     daemons = present(host)
     reported = None
-    while True:
+    signal = host.clock.wait(0)  # one that came before ready: nothing is started any more
+    while signal is None:
         host.processes.reap()
         daemons = tuple(check(host, daemon) for daemon in daemons)
         if daemons != reported:
@@ -132,5 +142,5 @@ def supervise(host: Host, changed: Callable[[tuple[Supervised, ...]], None]) -> 
             note(host, daemons)
             changed(daemons)
             reported = daemons
-        if signal := host.clock.wait(CHECK_EVERY):
-            return signal
+        signal = host.clock.wait(CHECK_EVERY)
+    return signal
