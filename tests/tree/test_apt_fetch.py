@@ -221,6 +221,22 @@ def test_an_address_of_an_unknown_kind(tmp_path: Path) -> None:
         Fetcher(Cache(tmp_path)).document("ftp://mirror.site/debian")
 
 
+@pytest.mark.parametrize("address", ["http://mirror:abc/debian", "http://mirror.site/\x7f"])
+def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
+    with pytest.raises(InputError) as told:
+        Server(lambda _: sent(b"one")).fetcher(tmp_path).document(address)
+    assert address in told.value.brief
+    assert "http://" in told.value.resolution
+
+
+def test_redirects_without_end(tmp_path: Path) -> None:
+    server = Server(lambda request: httpx2.Response(302, headers={"location": str(request.url)}))
+    with pytest.raises(Unavailable, match=r"mirror\.site answers with no file") as told:
+        server.fetcher(tmp_path).document(URL)
+    assert any(line.startswith("TooManyRedirects") for line in told.value.details)
+    assert "--mirror" in told.value.resolution
+
+
 def test_file_addresses(tmp_path: Path) -> None:
     (tmp_path / "a b").write_bytes(b"content")
     fetcher = Fetcher(Cache(tmp_path / "cache"))

@@ -33,6 +33,7 @@ ATTEMPTS = 4
 _TIMEOUT_S = 30.0
 _CHUNK = 1 << 18
 _ONLINE = "run once without --offline"
+_GIVE_ADDRESS = "give an http://, https:// or file:// address"
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -179,10 +180,16 @@ class Fetcher:
             try:
                 with client.stream("GET", url, headers=headers) as response:
                     yield response
-            except httpx2.UnsupportedProtocol as error:
-                raise InputError(f"{shown(url)}: {error}", resolution="give an http://, https:// or file:// address") from error
+            except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
+                raise InputError(f"{shown(url)}: {error}", resolution=_GIVE_ADDRESS) from error
             except httpx2.TransportError as error:
                 raise _no_answer(url, error) from error
+            except httpx2.RequestError as error:
+                raise Unavailable(
+                    f"{_host(url)} answers with no file",
+                    details=[shown(url), f"{type(error).__name__}: {error}"],
+                    resolution="check the address given with --mirror: a proxy or the mirror's redirects may be at fault",
+                ) from error
 
     def _retried(self, call: Callable[[], _T]) -> _T:
         """The call, again after a growing pause while its failure is one that passes."""
@@ -302,7 +309,7 @@ def _check_address(url: str) -> None:
     try:
         urlsplit(url)
     except ValueError as error:
-        raise InputError(f"{url!r} is no address: {error}", resolution="give an http://, https:// or file:// address") from error
+        raise InputError(f"{url!r} is no address: {error}", resolution=_GIVE_ADDRESS) from error
 
 
 def _local(url: str) -> Path | None:
