@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from driverforge_build.advice import Given
 from driverforge_build.engine.ports import Engine, Progress
 from driverforge_build.published import INPUTS
 from driverforge_build.render.bake import immutable_tag_of, local_reference, repository_of
@@ -17,6 +18,9 @@ from driverforge_oci.client import OCI_INDEX, Descriptor, Manifest, RegistryClie
 from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound
+
+SAME_AS_BUILD = "push takes the same --matrix, --lock, --base and --toolkit-artifacts as build"
+"""For the tag is made from all of these."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,13 +42,23 @@ def alias_tag_of(context: Context) -> str:
 
 
 def push_all(
-    contexts: Iterable[Context], registry: str, engine: Engine, client: RegistryClient, *, keep_going: bool, progress: Progress
+    contexts: Iterable[Context],
+    registry: str,
+    engine: Engine,
+    client: RegistryClient,
+    *,
+    given: Given,
+    keep_going: bool,
+    progress: Progress,
 ) -> tuple[list[PushReport], dict[str, DriverforgeError]]:
-    """Push images one after the other: what became of each, and the errors by cell. Stops at the first one unless `keep_going`."""
+    """Push images one after the other: what became of each, and the errors by cell. Stops at the first one unless `keep_going`.
+
+    `given` is what this command was told, for the advice about images that are not there.
+    """
     reports: list[PushReport] = []
     errors: dict[str, DriverforgeError] = {}
     for context in contexts:
-        outcome = _attempt(context, registry, engine, client, progress)
+        outcome = _attempt(context, registry, engine, client, given=given, progress=progress)
         if isinstance(outcome, PushReport):
             reports.append(outcome)
         else:
@@ -54,14 +68,16 @@ def push_all(
     return reports, errors
 
 
-def _attempt(context: Context, registry: str, engine: Engine, client: RegistryClient, progress: Progress) -> PushReport | DriverforgeError:
+def _attempt(
+    context: Context, registry: str, engine: Engine, client: RegistryClient, *, given: Given, progress: Progress
+) -> PushReport | DriverforgeError:
     try:
-        return push_image(context, registry, engine, client, progress)
+        return push_image(context, registry, engine, client, given=given, progress=progress)
     except DriverforgeError as error:
         return error
 
 
-def push_image(context: Context, registry: str, engine: Engine, client: RegistryClient, progress: Progress) -> PushReport:
+def push_image(context: Context, registry: str, engine: Engine, client: RegistryClient, *, given: Given, progress: Progress) -> PushReport:
     """Push one image unless the registry has it, and let the alias stand for it.
 
     Raises UsageError (not built), InputError (the immutable tag is taken by other content), TemporaryFailure (the registry does not say).
@@ -71,7 +87,7 @@ def push_image(context: Context, registry: str, engine: Engine, client: Registry
     platform = f"linux/{context.image.arch}"
     sent = not _is_there(client, remote, context, platform)
     if sent:
-        _check_built(engine, context)
+        _check_built(engine, context, given)
         progress(f"pushing {remote}")
         engine.push(local_reference(context), str(remote), progress)
     image = client.resolve(remote, platform)
@@ -108,18 +124,19 @@ def _is_there(client: RegistryClient, remote: Reference, context: Context, platf
     return True
 
 
-def _check_built(engine: Engine, context: Context) -> None:
+def _check_built(engine: Engine, context: Context, given: Given) -> None:
     local = local_reference(context)
     image = engine.inspect(local)
+    if image is not None and image.labels.get(INPUTS) == context.inputs:
+        return
+    build = f"give push what build was given; or build it: {given.command('build', select=(context.image.id,))}"
     if image is None:
         raise UsageError(
-            f"{context.image.id} is not built: the engine has no {local}", resolution=f"driverforge build --select '{context.image.id}'"
+            f"{context.image.id} is not built from what this command names: the engine has no {local}",
+            details=[SAME_AS_BUILD],
+            resolution=build,
         )
-    if image.labels.get(INPUTS) != context.inputs:
-        raise InputError(
-            f"{local} was not built from what matrix, lock and templates say now",
-            resolution=f"driverforge build --select '{context.image.id}'",
-        )
+    raise InputError(f"{local} was not built from what matrix, lock and templates say now", details=[SAME_AS_BUILD], resolution=build)
 
 
 def move_alias(client: RegistryClient, alias: Reference, image: Manifest, platform: str) -> tuple[str, bool]:

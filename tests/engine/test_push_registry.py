@@ -12,6 +12,7 @@ import pytest
 
 from driverforge_build import lock as locks
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.matrix import load_matrix
 from driverforge_build.publishing import PushReport, alias_tag_of, push_image
@@ -78,7 +79,7 @@ def client() -> RegistryClient:
 
 
 def push(made: Context, registry: str, buildx: Buildx) -> PushReport:
-    return push_image(made, f"{registry}/site", buildx, client(), lambda _: None)
+    return push_image(made, f"{registry}/site", buildx, client(), given=Given(), progress=lambda _: None)
 
 
 def test_two_kernels_images_arrive_with_their_labels_and_share_their_layers(

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.engine.ports import BuiltImage
 from driverforge_build.matrix import load_matrix
 from driverforge_build.publishing import alias_tag_of, move_alias, push_all, push_image
@@ -27,10 +29,11 @@ from support.synthetic import all_cells, synthetic_lock
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
 CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
+GIVEN = Given(matrix=Path("site.yaml"), bases={"debian12": "registry.site/debian:12"})
 
 
-def context(key: str) -> Context:
-    (image,) = image_specs([CELLS[key]], LOCK)
+def context(key: str, given: Given | None = None) -> Context:
+    (image,) = image_specs([CELLS[key]], LOCK, given=given)
     return context_of(image, resources.templates())
 
 
@@ -52,7 +55,7 @@ def client(engine: FakeEngine) -> RegistryClient:
 
 
 def push(engine: FakeEngine, made: Context = JIT) -> object:
-    return push_image(made, HOST, engine, client(engine), lambda _: None)
+    return push_image(made, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +73,7 @@ def test_alias_is_the_tag_that_the_operator_asks_for(key: str, alias: str) -> No
 
 def test_push_writes_the_immutable_tag_and_lets_the_alias_stand_for_it() -> None:
     engine = built(PRECOMPILED)
-    report = push_image(PRECOMPILED, HOST, engine, client(engine), lambda _: None)
+    report = push_image(PRECOMPILED, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
     assert engine.pushed == [f"{HOST}/driver:{immutable_tag_of(PRECOMPILED)}"]
     assert (report.sent, report.moved) == (True, True)
     assert report.alias == f"{HOST}/driver:535-6.1.0-50-cloud-amd64-debian12"
@@ -85,7 +88,7 @@ def test_what_the_registry_has_is_not_sent_again() -> None:
     engine = built(JIT)
     push(engine)
     engine.images.clear()  # the second time not even the engine needs it
-    again = push_image(JIT, HOST, engine, client(engine), lambda _: None)
+    again = push_image(JIT, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
     assert len(engine.pushed) == 1
     assert (again.sent, again.moved) == (False, False)
 
@@ -114,7 +117,17 @@ def test_a_registry_that_does_not_say_gets_nothing(status: int) -> None:
 def test_an_image_that_is_not_built_names_the_command() -> None:
     with pytest.raises(UsageError, match="is not built") as caught:
         push(built())
-    assert caught.value.resolution == "driverforge build --select 'debian12-amd64-535.261.03-jit'"
+    assert caught.value.details == ("push takes the same --matrix, --lock, --base and --toolkit-artifacts as build",)
+    assert caught.value.resolution.endswith(
+        "driverforge build --matrix site.yaml --base debian12=registry.site/debian:12 --select debian12-amd64-535.261.03-jit"
+    )
+
+
+def test_an_image_built_on_another_base_is_not_found_and_the_option_is_named() -> None:
+    engine = built(JIT)
+    with pytest.raises(UsageError, match="is not built") as caught:
+        push(engine, context(JIT.image.id, Given(bases={"debian12": "registry.site/debian:12"})))
+    assert "--base" in caught.value.details[0]
 
 
 def test_an_image_built_from_something_else_is_refused() -> None:
@@ -154,7 +167,9 @@ def test_alias_that_is_a_plain_image_becomes_an_index_with_both() -> None:
 @pytest.mark.parametrize(("keep_going", "pushed"), [(False, 0), (True, 1)])
 def test_keep_going_pushes_the_others(keep_going: bool, pushed: int) -> None:
     engine = built(PRECOMPILED)
-    reports, errors = push_all([JIT, PRECOMPILED], HOST, engine, client(engine), keep_going=keep_going, progress=lambda _: None)
+    reports, errors = push_all(
+        [JIT, PRECOMPILED], HOST, engine, client(engine), given=GIVEN, keep_going=keep_going, progress=lambda _: None
+    )
     assert len(reports) == pushed
     assert list(errors) == [JIT.image.id]
     assert isinstance(errors[JIT.image.id], DriverforgeError)

@@ -44,21 +44,21 @@ def command(
     """Push the selected cells' images: an immutable tag, and the moving tag of NVIDIA's grammar, which then stands for it.
 
     An immutable tag is written once. What the registry has is not sent again. Without --select: every image that the engine has.
+    The tag is made from all that went in: give the --matrix, --lock, --base and --toolkit-artifacts that `build` was given.
 
     Exit status: 0; 1 where a cell that --select names in full cannot be had, or an image failed under --keep-going.
     """
     from driverforge_build.building import BuildRequest, exit_status, prepare
     from driverforge_build.engine.buildx import Buildx
-    from driverforge_build.publishing import alias_tag_of, push_all
+    from driverforge_build.publishing import SAME_AS_BUILD, alias_tag_of, push_all
     from driverforge_build.render.bake import immutable_tag_of, local_reference, repository_of
     from driverforge_oci.auth import load_credentials
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    prepared = prepare(
-        BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases, artifacts=artifacts)
-    )
+    request = BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases, artifacts=artifacts)
+    prepared = prepare(request)
     contexts = prepared.contexts
     for row in prepared.plan.rows:
         if row.key in select and row.verdict.state.value in {"blocked", "unknown"}:
@@ -81,7 +81,15 @@ def command(
     if not select:
         contexts = tuple(context for context in contexts if engine.inspect(local_reference(context)))
     client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
-    reports, errors = push_all(contexts, registry, engine, client, keep_going=keep_going, progress=lambda text: click.echo(text, err=True))
+    reports, errors = push_all(
+        contexts,
+        registry,
+        engine,
+        client,
+        given=request.given,
+        keep_going=keep_going,
+        progress=lambda text: click.echo(text, err=True),
+    )
     if as_json:
         failed = {cell: error.document() for cell, error in errors.items()}
         click.echo(json.dumps({"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1))
@@ -92,5 +100,5 @@ def command(
         for error in errors.values():
             click.echo(error.render(), err=True)
         if not (reports or errors):
-            click.echo("nothing to push: the engine has none of these images")
+            click.echo(f"nothing to push: the engine has none of these images; {SAME_AS_BUILD}")
     return max((1 if keep_going else error.exit_code for error in errors.values()), default=impossible)
