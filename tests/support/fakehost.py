@@ -297,7 +297,7 @@ class FakeServices:
     def __init__(self) -> None:
         self.restarted: list[str] = []
 
-    def restart(self, unit: str) -> None:
+    def restart(self, unit: str, *, timeout: float) -> None:
         self.restarted.append(unit)
 
     def main_pid(self, unit: str) -> int:

@@ -89,9 +89,9 @@ class KillableServices:
     real: Services
     fuse: Fuse
 
-    def restart(self, unit: str) -> None:
+    def restart(self, unit: str, *, timeout: float) -> None:
         self.fuse.burn(f"restart {unit}")
-        self.real.restart(unit)
+        self.real.restart(unit, timeout=timeout)
 
     def main_pid(self, unit: str) -> int:
         return self.real.main_pid(unit)

@@ -394,7 +394,7 @@ def test_services_are_reached_through_pid_1s_mounts() -> None:
     services = SystemdServices(commands, ("nsenter", "--target", "1", "--mount", "--"))
     assert services.main_pid("containerd") == 77
     assert services.last_log_lines("containerd", 2) == ("a", "b")
-    services.restart("containerd")
+    services.restart("containerd", timeout=180)
     assert commands.calls[-1] == ("nsenter", "--target", "1", "--mount", "--", "systemctl", "restart", "containerd")
 
 

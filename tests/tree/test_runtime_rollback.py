@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +13,11 @@ from driverforge_node.host.services import SystemdServices
 from driverforge_node.runtime import change, configure, journal, restore
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
+from driverforge_node.runtime.model import Supervisor
 from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakehost import FakeNode, FakeServices, fake_node
+
+UPTIME = 100  # of the fake node
 
 
 class Systemd(FakeServices):
@@ -24,9 +27,16 @@ class Systemd(FakeServices):
         super().__init__()
         self.daemon = daemon
         self.asked: list[bool] = []  # whether our drop-in was there when somebody asked for the log
+        self.timeouts: list[float] = []
+        self.left: list[int] = []  # seconds until the node's own restore takes driverctl for hung, by the script that it carries out
 
-    def restart(self, unit: str) -> None:
-        super().restart(unit)
+    def restart(self, unit: str, *, timeout: float) -> None:
+        super().restart(unit, timeout=timeout)
+        self.timeouts.append(timeout)
+        node = self.daemon.node.host.node
+        for name in node.list_dir(restore.FOLDER):
+            deadline = node.read_text(f"{restore.FOLDER}/{name}/{restore.SCRIPT}").partition("-lt ")[2].partition(" ")[0]
+            self.left.append(int(deadline) - UPTIME)
         self.daemon.restart()
         self.daemon.down = self.daemon.node.host.node.exists(DROP_IN)
 
@@ -61,6 +71,22 @@ def test_the_old_files_are_back_before_anybody_asks_for_the_log(bench: Bench) ->
     assert (files.read_bytes(CONFIG), files.exists(DROP_IN), bench.daemon.down) == (ROOT, False, False)
     assert bench.systemd.restarted == ["containerd.service"] * 2
     assert (journal.entries(bench.node.host), files.list_dir(restore.FOLDER)) == ((), ())
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked_for", "restart", "answer"), [("systemd", 0.0, 180, 60), ("rke2", 0.0, 300, 300), ("k3s", 600.0, 600, 600)]
+)
+def test_a_unit_that_starts_slowly_has_its_time_and_so_has_the_rollback(
+    bench: Bench, kind: str, asked_for: float, restart: int, answer: int
+) -> None:
+    """k3s and rke2 tell systemd at the end of their start that they are up; the node does not take us for hung before all of it is over."""
+    system = replace(bench.system, request=replace(bench.system.request, patience=asked_for))
+    plan = configure.apply_plan(system)
+    plan = replace(plan, daemon=replace(plan.daemon, supervisor=Supervisor(kind=kind, unit="x.service")))
+    with pytest.raises(CommandFailed, match="the old configuration is in force again"):
+        change.carry_out(plan, system)
+    assert bench.systemd.timeouts == [restart, restart]
+    assert min(bench.systemd.left) > 2 * (restart + answer)
 
 
 def test_a_log_that_cannot_be_read_is_an_empty_one(tmp_path: Path) -> None:

@@ -43,10 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """A time to wait, up to the limit of the node's own restore. Raises ValueError, as argparse wants it."""
-    from driverforge_node.runtime.restore import PATIENCE
-
-    if not 0 < (value := float(text)) < PATIENCE:
+    """A time to wait, under a quarter of an hour. Raises ValueError, as argparse wants it."""
+    if not 0 < (value := float(text)) < 900:
         raise ValueError(text)
     return value
 

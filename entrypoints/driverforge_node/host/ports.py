@@ -240,7 +240,12 @@ class Processes(Protocol):
 
 
 class Services(Protocol):
-    def restart(self, unit: str) -> None: ...
+    def restart(self, unit: str, *, timeout: float) -> None:
+        """Returns when the unit is up, as it tells systemd (Type=notify: k3s and rke2 after their control plane), or `timeout` s later.
+
+        Raises CommandFailed, TemporaryFailure (the time is over; systemd goes on with it).
+        """
+
     def main_pid(self, unit: str) -> int:
         """PID of the unit's main process, 0 when it is not running."""
 

@@ -13,8 +13,8 @@ class SystemdServices:
         self._commands = commands
         self._enter = enter
 
-    def restart(self, unit: str) -> None:
-        self._commands.run([*self._enter, "systemctl", "restart", unit], timeout=180)
+    def restart(self, unit: str, *, timeout: float) -> None:
+        self._commands.run([*self._enter, "systemctl", "restart", unit], timeout=timeout)
 
     def main_pid(self, unit: str) -> int:
         result = self._commands.run([*self._enter, "systemctl", "show", "--property=MainPID", "--value", unit], check=False, timeout=30)

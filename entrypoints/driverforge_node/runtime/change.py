@@ -18,6 +18,8 @@ from driverforge_node.runtime.supervisor import SLOW
 
 LOG_LINES = 15
 PATIENCE = 60.0  # containerd needs about one second
+RESTART = 180.0  # systemd gives a unit 90 seconds to stop and 90 to start
+BESIDE = 120  # seconds of a change and of its rollback for all that is no restart and no waiting for an answer
 INTERVAL = 0.25
 UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": "docker.service"}
 
@@ -35,6 +37,14 @@ class System:
 
     def patience(self, daemon: Daemon) -> float:
         return self.request.patience or SLOW.get(daemon.supervisor.kind, PATIENCE)
+
+    def restart_timeout(self, daemon: Daemon) -> float:
+        """Seconds for the restart command itself: that of a Type=notify unit takes as long as the daemon's start does."""
+        return max(RESTART, self.patience(daemon))
+
+    def deadline(self, daemon: Daemon) -> int:
+        """Seconds until the node takes us for hung: more than a change, its proof, the restart of a rollback and the wait for that take."""
+        return int(2 * (self.restart_timeout(daemon) + self.patience(daemon))) + BESIDE
 
     def unit(self, daemon: Daemon) -> str:
         asked = UNITS[daemon.kind] if self.request.restart_mode == "systemd" else ""
@@ -150,7 +160,7 @@ def check_unchanged(host: Host, file: journal.File) -> None:
 def _arm(plan: Plan, system: System, entry: journal.Entry) -> None:
     restore.arm(
         system.host, entry.restore, plan.writes, folders=entry.folders, daemon=plan.daemon.pid,
-        restart=restart_shell(plan, system), reloads=plan.activation == "reload",
+        restart=restart_shell(plan, system), reloads=plan.activation == "reload", patience=system.deadline(plan.daemon),
     )  # fmt: skip
 
 
@@ -189,11 +199,11 @@ def restart_shell(plan: Plan, system: System) -> str:
 
 def activate(plan: Plan, system: System) -> None:
     """Have the daemon see its files, the way that it really supports."""
-    host, unit = system.host, system.unit(plan.daemon)
+    host, unit, timeout = system.host, system.unit(plan.daemon), system.restart_timeout(plan.daemon)
     if plan.activation == "restart" and system.request.restart_command:
-        host.commands.run([*enter(host), "sh", "-c", system.request.restart_command], timeout=180)
+        host.commands.run([*enter(host), "sh", "-c", system.request.restart_command], timeout=timeout)
     elif plan.activation == "restart" and unit:
-        host.services.restart(unit)
+        host.services.restart(unit, timeout=timeout)
     else:
         host.commands.run(["sh", "-c", f"kill -HUP {plan.daemon.pid}"], timeout=30)
     log.info("reloaded" if plan.activation == "reload" else "restarted", runtime=plan.daemon.kind, unit=unit)

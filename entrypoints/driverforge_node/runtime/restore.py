@@ -26,7 +26,7 @@ from driverforge_node.runtime.journal import File
 
 FOLDER = "/var/lib/driverforge/restore"
 SYSTEMD = "/run/systemd/system"
-PATIENCE = 900  # seconds for a change as a whole; a process that needs longer hangs
+PATIENCE = 900  # seconds for a change as a whole; a process that needs longer hangs. A daemon that starts slowly gets more
 EVERY = 2  # seconds between two looks
 SCRIPT = "restore.sh"
 
@@ -152,8 +152,10 @@ def new_name(host: Host) -> str:
     return f"{int(host.clock.now())}-{secrets.token_hex(4)}"
 
 
-def arm(host: Host, name: str, files: Sequence[File], *, folders: Sequence[str], daemon: int, restart: str, reloads: bool) -> None:
-    """Make the node restore `files` if we die; `restart` is a shell command.
+def arm(
+    host: Host, name: str, files: Sequence[File], *, folders: Sequence[str], daemon: int, restart: str, reloads: bool, patience: int
+) -> None:  # fmt: skip
+    """Make the node restore `files` if we die, or have not disarmed it `patience` seconds later; `restart` is a shell command.
 
     Raises Unavailable or CommandFailed when nobody on the node would carry it out; nothing is left then.
     """
@@ -163,7 +165,7 @@ def arm(host: Host, name: str, files: Sequence[File], *, folders: Sequence[str],
         for prefix, data in (("old", file.before), ("new", file.written)):
             if data is not None:
                 host.node.write_atomic(f"{here}/{prefix}.{number}", data, mode=0o600)
-    text = script(host, here, files, folders=folders, daemon=process(host, daemon), restart=restart, reloads=reloads)
+    text = script(host, here, files, folders=folders, daemon=process(host, daemon), restart=restart, reloads=reloads, patience=patience)
     host.node.write_atomic(f"{here}/{SCRIPT}", text.encode(), mode=0o700)
     host.node.write_atomic(f"{here}/armed", b"", mode=0o600)
     try:
@@ -173,7 +175,10 @@ def arm(host: Host, name: str, files: Sequence[File], *, folders: Sequence[str],
         raise
 
 
-def script(host: Host, here: str, files: Sequence[File], *, folders: Sequence[str], daemon: Process, restart: str, reloads: bool) -> str:
+def script(
+    host: Host, here: str, files: Sequence[File], *, folders: Sequence[str], daemon: Process, restart: str, reloads: bool,
+    patience: int = PATIENCE,
+) -> str:  # fmt: skip
     """The script's text."""
     puts = []
     for number, file in enumerate(files):
@@ -182,7 +187,7 @@ def script(host: Host, here: str, files: Sequence[File], *, folders: Sequence[st
         mode, label = (f"{metadata.mode:o}", metadata.label) if metadata else ("644", "")
         puts.append(f"\tput {number} {quote(host.node.resolve(file.path))} {mode} {owner} {quote(label)}")
     puts += [f"\trmdir {quote(folder)} 2>/dev/null || :" for folder in reversed(folders)]
-    deadline = int(float(host.node.read_text("/proc/uptime").split()[0])) + PATIENCE
+    deadline = int(float(host.node.read_text("/proc/uptime").split()[0])) + max(patience, PATIENCE)
     values = {
         "HERE": quote(here), "RESTART": "\n".join(f"\t{line}" for line in restart.splitlines()) or "\t:", "PUTS": "\n".join(puts),
         "OWNER": process(host, "self").words(), "DAEMON": daemon.words(), "DEADLINE": str(deadline), "RELOADS": "yes" if reloads else "no",
