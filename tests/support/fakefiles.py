@@ -39,7 +39,9 @@ class FakeFiles(RootedFiles):
 
     def _outside(self, path: str) -> str:
         whole = (self.root.rstrip("/") + path).rstrip("/") or "/"
-        place = max((p for p in self.places if whole == p or whole.startswith(p.rstrip("/") + "/")), key=len)
+        place = whole
+        while place not in self.places and place != "/":
+            place = place.rpartition("/")[0] or "/"
         return str(self.places[place]) + whole[len(place.rstrip("/")) :]
 
     def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
