@@ -89,7 +89,8 @@ class ModuleSet:
     """The modules of one (driver, module type, kernel release, architecture, compiler).
 
     `modules` maps file names ('nvidia-uvm.ko') to 'sha256:<hex>' of the files as they are there, after stripping and signing;
-    `compiler` is the first line of the compiler's --version; `signer` is '' for unsigned modules.
+    `compiler` is the first line of the compiler's --version; `signer` is '' for unsigned modules; `network` is the 'sha256:<hex>' of the
+    network driver's Module.symvers that nvidia-peermem was compiled against, '' where that was the kernel's own.
     """
 
     driver: DriverVersion
@@ -99,6 +100,7 @@ class ModuleSet:
     compiler: str
     modules: Mapping[str, str]
     signer: str
+    network: str = ""
 
     @property
     def directory(self) -> str:
@@ -115,6 +117,7 @@ class ModuleSet:
         arch = read.text("arch", choices=ARCHITECTURES)
         compiler = read.text("compiler")
         signer = read.text("signer")
+        network = read.text("network", default="")
         modules = read.mapping("modules")
         for name, digest in modules.items():
             if not _MODULE.fullmatch(name) or not _DIGEST.fullmatch(digest):
@@ -122,7 +125,10 @@ class ModuleSet:
         read.finish()
         assert driver is not None
         assert kernel is not None
-        return cls(driver=driver, module_type=module_type, kernel=kernel, arch=arch, compiler=compiler, modules=modules, signer=signer)
+        return cls(
+            driver=driver, module_type=module_type, kernel=kernel, arch=arch, compiler=compiler, modules=modules, signer=signer,
+            network=network,
+        )  # fmt: skip
 
     def to_json(self) -> str:
         return canonical(
@@ -135,6 +141,7 @@ class ModuleSet:
                 "compiler": self.compiler,
                 "modules": dict(self.modules),
                 "signer": self.signer,
+                **({"network": self.network} if self.network else {}),
             }
         )
 

@@ -53,14 +53,16 @@ VARIABLES: tuple[Variable, ...] = (
     ),
     Variable(
         name="GPU_DIRECT_RDMA_ENABLED",
-        meaning="Also load `nvidia-peermem`, after the modules of the network driver.",
+        meaning="Also load `nvidia-peermem`, on nodes with a network device of PCI vendor 15b3 and InfiniBand in the kernel. Where it is "
+        "compiled on the node, it is compiled against the network driver's build files. That it cannot be loaded is a warning.",
         default="false",
         allowed=BOOLEAN,
     ),
     Variable(
         name="USE_HOST_MOFED",
-        meaning="The network driver (MOFED) is installed on the host, not in a container. Read together with `GPU_DIRECT_RDMA_ENABLED`; "
-        "the driver uses whichever InfiniBand modules are loaded.",
+        meaning="The network driver (MOFED, DOCA) is installed on the host, not in a container. Read together with "
+        "`GPU_DIRECT_RDMA_ENABLED`: its build files are then also looked for in `/usr/src/ofa_kernel` of the host, not only in "
+        "`/run/mellanox/drivers/usr/src/ofa_kernel`.",
         default="false",
         allowed=BOOLEAN,
     ),

@@ -165,17 +165,6 @@ def test_a_failing_rmmod_is_an_error_and_nothing_is_loaded_over_the_old_driver(n
     assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"
 
 
-def test_peermem_goes_before_the_module_it_depends_on(node: FakeNode) -> None:
-    """D3: RHEL's script removes nvidia before nvidia-peermem."""
-    node.environ["GPU_DIRECT_RDMA_ENABLED"] = "true"
-    ready(node)
-    assert "nvidia_peermem" in node.kernel.loaded_modules
-    node.kernel.calls.clear()
-    unload.run(arguments(), node.host)
-    assert node.kernel.calls.index("remove nvidia_peermem") < node.kernel.calls.index("remove nvidia")
-    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
-
-
 @pytest.mark.parametrize("command", [init.run, load.run, unload.run])
 def test_a_second_instance_leaves_all_files_alone(node: FakeNode, command: Callable[[argparse.Namespace, object], int]) -> None:
     """D6: upstream's second start truncates the first one's PID file."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,8 @@ MODULES = ModuleSet(
 def test_facts_and_module_sets_round_trip() -> None:
     assert ImageFacts.from_json(FACTS.to_json()) == FACTS
     assert ModuleSet.from_json(MODULES.to_json()) == MODULES
+    against = replace(MODULES, network="sha256:" + "c" * 64)
+    assert ModuleSet.from_json(against.to_json()) == against
     assert MODULES.directory == "/opt/lib/modules/6.12.94+deb13-cloud-amd64/open"
 
 

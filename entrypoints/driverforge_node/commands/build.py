@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from driverforge_core.image import ImageFacts
     from driverforge_node.driver.build import BuildRequest
+    from driverforge_node.driver.facts import BuildFiles
     from driverforge_node.host.ports import Host
 
 
@@ -55,18 +56,32 @@ def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
     epoch = host.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch and not epoch.isdigit():
         raise UsageError(f"SOURCE_DATE_EPOCH={epoch}: give seconds since 1970")
+    kernel = KernelRelease.parse(args.kernel or host.modules.release())
     return BuildRequest(
         image=image,
         release=parse_os_release(host.files.read_text("/etc/os-release")),
-        kernel=KernelRelease.parse(args.kernel or host.modules.release()),
+        kernel=kernel,
         module_types=tuple(dict.fromkeys(args.module_type or image.sources)),
         jobs=args.jobs or processors(host),
+        network=network_files(host, str(kernel)),
         headers=absolute(args.headers) if args.headers else "",
         output=absolute(args.output),
         work=absolute(args.work_dir) if args.work_dir else WORK,
         logs=absolute(f"{args.work_dir}/logs") if args.work_dir else LOGS,
         epoch=int(epoch) if epoch else None,
     )
+
+
+def network_files(host: Host, release: str) -> BuildFiles | None:
+    """What nvidia-peermem is compiled against where the environment asks for it. Raises InputError for a variable's bad value."""
+    from driverforge_node import settings as settings_
+    from driverforge_node.driver import network
+    from driverforge_node.driver.observe import pci_devices
+
+    settings = settings_.parse(host.environ)
+    if not settings.gpu_direct_rdma:
+        return None
+    return network.look(host, release, pci_devices(host.files), on_host=settings.host_mofed).build_files
 
 
 def absolute(path: str) -> str:

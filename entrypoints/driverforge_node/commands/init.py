@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
 
 from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
@@ -13,7 +12,7 @@ from driverforge_node.driver import paths, status
 from driverforge_node.driver.facts import Facts, Wanted
 from driverforge_node.driver.loop import drive, roll_back
 from driverforge_node.driver.observe import observe
-from driverforge_node.driver.plan import Blocked, next_steps
+from driverforge_node.driver.plan import Blocked, Done, next_steps
 from driverforge_node.driver.session import exclusive, gate_for, print_plan, wanted_state
 from driverforge_node.driver.stop import stop
 from driverforge_node.driver.supervise import Supervised, supervise
@@ -49,11 +48,11 @@ def run(args: argparse.Namespace, host: Host) -> int:
             left = roll_back(host, wanted, before)
             error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
             raise
-        serve(host, wanted, pid, done.reasons)
+        serve(host, wanted, pid, done)
         return stop(host, wanted)
 
 
-def serve(host: Host, wanted: Wanted, pid: int, reasons: Sequence[str]) -> None:
+def serve(host: Host, wanted: Wanted, pid: int, done: Done) -> None:
     """From ready to the stop signal."""
     facts: Facts = observe(host, wanted)
     log.info("ready", driver=wanted.driver, type=facts.loaded_type, kernel=facts.release, root=paths.ROOT)
@@ -61,7 +60,7 @@ def serve(host: Host, wanted: Wanted, pid: int, reasons: Sequence[str]) -> None:
         log.warning("the host does not see the driver's root", fix="mount /run/nvidia with Bidirectional propagation")
 
     def changed(daemons: tuple[Supervised, ...]) -> None:
-        status.write(host, phase="ready", pid=pid, facts=facts, wanted=wanted, reasons=reasons, daemons=daemons)
+        status.write(host, phase="ready", pid=pid, facts=facts, wanted=wanted, done=done, daemons=daemons)
 
     signal = supervise(host, changed)
     log.info("stopping", signal=signal)

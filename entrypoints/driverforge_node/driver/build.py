@@ -15,7 +15,8 @@ from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
 from driverforge_node import log
-from driverforge_node.driver import build_cache, build_compile, build_headers, build_probes, build_publish
+from driverforge_node.driver import build_cache, build_compile, build_headers, build_probes, build_publish, network
+from driverforge_node.driver.facts import BuildFiles
 from driverforge_node.host.ports import Host
 
 WORK = "/var/tmp/driverforge"  # noqa: S108 -- a folder of our own with room for 1.5 GiB, which /tmp (often in memory) has not
@@ -35,11 +36,17 @@ class BuildRequest:
     kernel: KernelRelease
     module_types: tuple[str, ...]
     jobs: int
+    network: BuildFiles | None = None  # the network driver's, that nvidia-peermem is compiled against
     headers: str = ""  # folder with the header packages; '' to fetch them
     output: str = "/"
     work: str = WORK
     logs: str = LOGS
     epoch: int | None = None  # SOURCE_DATE_EPOCH: the time that published files carry, in seconds
+
+    @property
+    def built_against(self) -> str:
+        """The identity of the network driver's build files, '' without them."""
+        return self.network.identity if self.network else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +66,10 @@ def steps(request: BuildRequest) -> tuple[str, ...]:
         f"compile {request.image.sources[kind]} ({kind}) with make -j{request.jobs} in {folder}/{kind}, unless the node's cache has it"
         for kind in request.module_types
     ]
+    against = (f"compile nvidia-peermem against the network driver in {request.network.folder}",) if request.network else ()
     places = ", ".join(f"{build_publish.folder(request.output, request.kernel)}/{kind}" for kind in request.module_types)
     return (
-        f"{get} in {folder}", "check header probes, compiler and free space", *compiles,
+        f"{get} in {folder}", "check header probes, compiler and free space", *compiles, *against,
         "strip debug information, check the vermagic of each module", f"publish {places}", f"remove {folder}",
     )  # fmt: skip
 
@@ -90,11 +98,14 @@ def build(host: Host, request: BuildRequest) -> tuple[BuiltSet, ...]:
             headers = build_headers.prepare(host, request.release, request.kernel, given=request.headers, folder=folder)
         build_probes.check(host.files, headers.tree, request.image, request.module_types, request.kernel)
         compiler = build_compile.check_compiler(host.commands, headers.compiler, request.kernel)
+        if request.network:
+            network.link(host, request.network, str(request.kernel))
         staged = []
         for kind in request.module_types:
             key = build_cache.Key(
-                driver=str(request.image.driver), module_type=kind, kernel=str(request.kernel), headers=headers.version, compiler=compiler
-            )
+                driver=str(request.image.driver), module_type=kind, kernel=str(request.kernel), headers=headers.version, compiler=compiler,
+                network=request.built_against,
+            )  # fmt: skip
             stage = f"{folder}/stage-{kind}"
             if build_cache.restore(host, key, stage):
                 log.info("took modules from the node's cache", module_type=kind)
@@ -127,7 +138,9 @@ def _compile(
         work = build_compile.compile_modules(
             host, headers, source=source, work=f"{folder}/{kind}", jobs=request.jobs, log_path=log_path, epoch=request.epoch
         )
-    build_publish.stage_modules(host, work, stage, image=request.image, module_type=kind, kernel=request.kernel, compiler=compiler)
+    build_publish.stage_modules(
+        host, work, stage, image=request.image, module_type=kind, kernel=request.kernel, compiler=compiler, network=request.built_against
+    )
     host.files.remove_tree(work)
 
 

@@ -1,7 +1,7 @@
 """The node's cache of module sets: what was compiled once on a node is not compiled again after a pod's restart.
 
 One entry a (driver, kernel release, module type): `<driver>/<release>/<type>/`. Its description is written last, so an entry without one is
-none; header package versions and compiler are kept beside it and must agree.
+none; header package versions, compiler and network driver are kept beside it and must agree.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Key:
     kernel: str
     headers: str  # names and versions of all header packages
     compiler: str
+    network: str  # identity of the network driver's build files, '' without them
 
     @property
     def folder(self) -> str:
@@ -42,7 +43,7 @@ def reachable(host: Host) -> bool:
 def restore(host: Host, key: Key, stage: str) -> bool:
     """Copy the entry for `key` into the folder `stage`.
 
-    False where there is none, it is damaged, or it was made with other headers or another compiler.
+    False where there is none, it is damaged, or it was made with other headers, another compiler or another network driver.
     """
     node = host.node
     if not reachable(host) or not node.exists(f"{key.folder}/{MODULE_SET_NAME}") or not node.exists(f"{key.folder}/{KEY}"):

@@ -18,7 +18,7 @@ def folder(output: str, kernel: KernelRelease) -> str:
 
 
 def stage_modules(
-    host: Host, work: str, stage: str, *, image: ImageFacts, module_type: str, kernel: KernelRelease, compiler: str
+    host: Host, work: str, stage: str, *, image: ImageFacts, module_type: str, kernel: KernelRelease, compiler: str, network: str
 ) -> ModuleSet:
     """Strip each module of `work` into the folder `stage`, check it, and describe the set.
 
@@ -39,8 +39,9 @@ def stage_modules(
     if not digests:
         raise CommandFailed("the sources hold none of NVIDIA's modules", details=[f"looked in {work}"])
     modules = ModuleSet(
-        driver=image.driver, module_type=module_type, kernel=kernel, arch=image.arch, compiler=compiler, modules=digests, signer=""
-    )
+        driver=image.driver, module_type=module_type, kernel=kernel, arch=image.arch, compiler=compiler, modules=digests, signer="",
+        network=network,
+    )  # fmt: skip
     host.files.write_atomic(f"{stage}/{MODULE_SET_NAME}", modules.to_json().encode())
     return modules
 

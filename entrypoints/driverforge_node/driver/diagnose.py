@@ -41,6 +41,13 @@ def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
             details=error.details,
             resolution="check `lspci -d 10de:` and whether this driver branch and module type support the GPU (KERNEL_MODULE_TYPE)",
         )
+    if says("module compiled without IB peer memory symbols"):
+        return Unsupported(
+            f"{brief}: it was compiled without the peer memory functions of a network driver",
+            details=error.details,
+            resolution="install MOFED (or DOCA) first, with USE_HOST_MOFED=true where it is on the host, and use an image that compiles "
+            "on the node (tag <driver>-<os>); or let applications use DMA-BUF, which needs no nvidia-peermem",
+        )
     if says("Unknown symbol"):
         return Unsupported(
             f"{brief}: the kernel lacks symbols that it needs",

@@ -40,6 +40,23 @@ class Daemon:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BuildFiles:
+    """A network driver's files that modules are compiled against (MOFED's or DOCA's, for one kernel release)."""
+
+    folder: str  # has Module.symvers and include/
+    identity: str  # 'sha256:<hex>' of Module.symvers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """What nvidia-peermem needs of the node; empty where nobody asked for it."""
+
+    devices: tuple[str, ...] = ()  # PCI addresses of network devices that it can serve
+    ready: bool = False  # whether the kernel has InfiniBand loaded
+    build_files: BuildFiles | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """One observation. All paths are as our own process sees them."""
 
@@ -52,6 +69,7 @@ class Facts:
     node_modules: str = ""  # folder of this release's in-tree modules, '' where the node has none that we can see
     load_base: str = "/"  # what modprobe -d gets
     gpus: tuple[PciDevice, ...] = ()
+    network: Network = field(default_factory=Network)
     loaded: Mapping[str, LoadedModule] = field(default_factory=dict)  # NVIDIA's modules and all that depend on them
     loaded_type: str = ""  # 'open', 'proprietary', '' when not loaded
     majors: Mapping[str, int] = field(default_factory=dict)  # character devices of /proc/devices whose name starts with nvidia
@@ -81,6 +99,8 @@ class Wanted:
     driver: str = ""
     module_type: str = "auto"
     names: tuple[str, ...] = ()  # modules in the order to insert them
+    peermem: bool = False  # nvidia-peermem as well, where this node can use it
+    host_network: bool = False  # the network driver is installed on the host, not in a container
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # module -> parameters, as the operator gave them
     digest: str = ""
     may_build: bool = True

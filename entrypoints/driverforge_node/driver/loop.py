@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_node import log
-from driverforge_node.driver import paths
+from driverforge_node.driver import notices, paths
 from driverforge_node.driver import steps as s
 from driverforge_node.driver.facts import Facts, Wanted
 from driverforge_node.driver.observe import observe
@@ -36,16 +36,20 @@ def drive(host: Host, wanted: Wanted, *, gate: Gate = no_gate) -> Done:
     """Bring the node to `wanted`. `gate` is called before each step, with its number from 1, and may raise to keep it from running."""
     applied: list[s.Step] = []
     reasons: list[str] = []
+    refused: list[str] = []
     for _ in range(MAX_STRETCHES):
-        plan = next_steps(observe(host, wanted), wanted)
+        # what was refused once is not tried again in this run, nor missed
+        wanted = replace(wanted, peermem=False) if refused else wanted
+        facts = observe(host, wanted)
+        plan = next_steps(facts, wanted)
         if isinstance(plan, Done):
-            return replace(plan, reasons=tuple(reasons))
+            return replace(plan, reasons=tuple(reasons), warnings=(*refused, *_notice(facts, wanted)))
         if isinstance(plan, Blocked):
             raise plan.error
         if plan.reason and plan.reason not in reasons:
             reasons.append(plan.reason)
             log.info("plan", reason=plan.reason)
-        _apply(host, plan, applied, gate)
+        refused += _apply(host, plan, applied, gate)
     raise CommandFailed(
         f"the node is not as wanted after {MAX_STRETCHES} rounds",
         details=[step.describe() for step in applied],
@@ -53,7 +57,18 @@ def drive(host: Host, wanted: Wanted, *, gate: Gate = no_gate) -> Done:
     )
 
 
-def _apply(host: Host, plan: Steps, applied: list[s.Step], gate: Gate) -> None:
+def _notice(facts: Facts, wanted: Wanted) -> tuple[str, ...]:
+    if text := notices.left_out(facts, wanted):
+        log.info(text)
+    found = notices.warnings(facts, wanted)
+    for line in found:
+        log.warning(line)
+    return found
+
+
+def _apply(host: Host, plan: Steps, applied: list[s.Step], gate: Gate) -> list[str]:
+    """Returns a line for each module that the driver is whole without and that could not be inserted."""
+    refused = []
     for step in plan.steps:
         if step in applied:
             raise CommandFailed(
@@ -62,9 +77,16 @@ def _apply(host: Host, plan: Steps, applied: list[s.Step], gate: Gate) -> None:
                 resolution="see whether something else changes the driver of this node at the same time",
             )
         gate(len(applied) + 1, step)
-        with log.step(step.describe()):
-            step.apply(host)
+        try:
+            with log.step(step.describe()):
+                step.apply(host)
+        except DriverforgeError as error:
+            if not isinstance(step, s.InsertModule) or step.needed:
+                raise
+            refused.append(notices.refused(step.name, error))
+            log.warning(refused[-1])
         applied.append(step)
+    return refused
 
 
 def undo_steps(before: Facts, now: Facts) -> tuple[s.Step, ...]:

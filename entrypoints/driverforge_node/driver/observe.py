@@ -10,8 +10,8 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.modinfo import read_modinfo, read_signature
 from driverforge_core.names import NVIDIA_MODULES
 from driverforge_core.pci import PciDevice, parse_sysfs
-from driverforge_node.driver import paths
-from driverforge_node.driver.facts import Daemon, Facts, Journal, Source, Wanted
+from driverforge_node.driver import network, paths
+from driverforge_node.driver.facts import Daemon, Facts, Journal, Network, Source, Wanted
 from driverforge_node.host.ports import Files, Holder, Host, LoadedModule
 
 DEVICES = ("/dev/nvidia", "/run/nvidia/driver/dev/nvidia")
@@ -26,6 +26,7 @@ def observe(host: Host, wanted: Wanted) -> Facts:
     majors = device_majors(read(files, "/proc/devices"))
     image = read_image(files)
     base = load_base(host, release)
+    devices = tuple(pci_devices(files))
     daemons = running_daemons(host)
     return Facts(
         user=host.processes.effective_user(),
@@ -36,7 +37,8 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         sources=tuple(module_sources(host, release, wanted.driver)),
         node_modules=node_modules(host, release),
         load_base=base,
-        gpus=tuple(device for device in pci_devices(files) if device.is_gpu),
+        gpus=tuple(device for device in devices if device.is_gpu),
+        network=network.look(host, release, devices, on_host=wanted.host_network) if wanted.peermem else Network(),
         loaded=loaded,
         loaded_type=loaded_type(read(files, "/proc/driver/nvidia/version")),
         majors=majors,

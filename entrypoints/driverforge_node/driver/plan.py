@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from driverforge_core.errors import CommandFailed, DriverforgeError
-from driverforge_core.names import NVIDIA_MODULES, normalise
+from driverforge_core.names import NVIDIA_MODULES, PEERMEM, normalise
 from driverforge_node.driver import steps, tree, use
 from driverforge_node.driver.facts import Facts, Journal, Source, Wanted
 from driverforge_node.driver.observe import FRONTEND_MAJOR
@@ -33,10 +33,12 @@ class Steps:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """The node is as wanted; `left` names what was left on purpose (a driver in use), `reasons` why it went the way it did."""
+    """The node is as wanted; `left` names what was left on purpose (a driver in use), `reasons` why it went the way it did,
+    `warnings` what somebody may miss."""
 
     left: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,13 @@ def kept(facts: Facts, wanted: Wanted) -> bool:
 
 def _towards_modules(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
     """Compile first, with a driver that is loaded still serving: a compilation that fails leaves it alone."""
-    compile_ = steps.Compile(release=facts.release, driver=wanted.driver, module_type=choice.module_type, jobs=wanted.jobs)
+    compile_ = steps.Compile(
+        release=facts.release,
+        driver=wanted.driver,
+        module_type=choice.module_type,
+        jobs=wanted.jobs,
+        network=facts.network.build_files,
+    )
     unknown = ("the modules that the compilation gives", "the steps to load them")
     return Steps(steps=(*_status(facts, wanted, "NotReady"), compile_), unknown=unknown, reason=choice.reason)
 
@@ -144,7 +152,7 @@ def _towards_loaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
     not_ready = _status(facts, wanted, "NotReady")
     names = _names(wanted, choice.source)
     prepare = (*_unmount_stale(facts), *_prepare(facts, wanted, choice.source))
-    missing = tuple(name for name in names if name not in facts.loaded)
+    missing = tuple(name for name in (*names, *_peermem(facts, wanted, choice.source)) if name not in facts.loaded)
     if missing:
         load = (*not_ready, *prepare, *_insert(facts, wanted, missing, names))
         return Steps(steps=load, unknown=("device numbers", "the steps to publish the driver"), reason=choice.reason)
@@ -170,6 +178,12 @@ def _names(wanted: Wanted, source: Source | None) -> tuple[str, ...]:
     """Wanted modules that the set has: some kernels and branches give no nvidia-uvm."""
     have = {normalise(name) for name in source.modules.modules} if source else set()
     return tuple(name for name in wanted.names if name in have)
+
+
+def _peermem(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[str, ...]:
+    """Only behind the network driver's own modules: modprobe would load the kernel's in their place."""
+    able = wanted.peermem and facts.network.devices and facts.network.ready and source and "nvidia-peermem.ko" in source.modules.modules
+    return (PEERMEM,) if able else ()
 
 
 def _unmount_stale(facts: Facts) -> tuple[Step, ...]:
@@ -205,8 +219,11 @@ def parameter_texts(wanted: Wanted, source: Source | None) -> dict[str, str]:
 
 def _insert(facts: Facts, wanted: Wanted, missing: tuple[str, ...], names: tuple[str, ...]) -> tuple[Step, ...]:
     begin = () if facts.loaded else (steps.BeginLoad(digest=wanted.digest),)
-    insert = (steps.InsertModule(name=name, base=facts.load_base) for name in missing)
-    return (*begin, steps.InsertHelpers(base=facts.load_base), *insert, steps.VerifyModules(names=names, version=wanted.driver))
+    insert = (steps.InsertModule(name=name, base=facts.load_base) for name in missing if name != PEERMEM)
+    verify = steps.VerifyModules(names=names, version=wanted.driver)
+    # last, when all that the node needs holds already: this one may fail
+    peermem = (steps.InsertModule(name=PEERMEM, base=facts.load_base, needed=False),) if PEERMEM in missing else ()
+    return (*begin, steps.InsertHelpers(base=facts.load_base), *insert, verify, *peermem)
 
 
 def _publish(facts: Facts, wanted: Wanted) -> tuple[Step, ...]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from driverforge_core.errors import TemporaryFailure, Unsupported
-from driverforge_core.names import NVIDIA_MODULES
+from driverforge_core.names import NVIDIA_MODULES, PEERMEM
 from driverforge_node import settings as settings_
 from driverforge_node.driver import paths
 from driverforge_node.driver.facts import Wanted
@@ -34,14 +34,16 @@ def wanted_state(host: Host, goal: str, *, may_build: bool = True, jobs: int = 0
             details=["DRIVER_VERSION is not set", f"{paths.IMAGE} is missing"],
             resolution="run driverctl from an image that `driverforge build` made",
         )
-    names = (*BASE_MODULES, *(("nvidia_peermem",) if settings.gpu_direct_rdma else ()))
+    asked = (*BASE_MODULES, *((PEERMEM,) if settings.gpu_direct_rdma else ()))
     parameters = read_parameters(host.files)
-    digest = settings.config_digest or own_digest(driver, settings.module_type, names, parameters)
+    digest = settings.config_digest or own_digest(driver, settings.module_type, asked, parameters)
     return Wanted(
         goal=goal,
         driver=driver,
         module_type=settings.module_type,
-        names=names,
+        names=BASE_MODULES,
+        peermem=settings.gpu_direct_rdma,
+        host_network=settings.host_mofed,
         parameters=parameters,
         digest=digest,
         may_build=may_build,

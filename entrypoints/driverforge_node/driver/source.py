@@ -26,16 +26,25 @@ class Choice:
 def choose(facts: Facts, wanted: Wanted) -> Choice:
     """The first source that fits. Raises Unsupported where there is none, with what the image has and what to do."""
     for module_type in type_order(wanted, facts.gpus):
-        for source in facts.sources:
-            if source.modules.module_type == module_type:
+        can_build = wanted.may_build and facts.image is not None and module_type in facts.image.sources
+        of_type = [source for source in facts.sources if source.modules.module_type == module_type]
+        for source in of_type:
+            if fits_network(facts, source) or not can_build:
                 where = "the image has" if source.place == "image" else "the node's cache has"
                 return Choice(
                     module_type=module_type, source=source, reason=f"{where} {module_type} modules {wanted.driver} for {facts.release}"
                 )
-        if wanted.may_build and facts.image and module_type in facts.image.sources:
-            reason = f"neither the image nor the node's cache has {module_type} modules {wanted.driver} for {facts.release}"
+        if can_build:
+            against = " compiled against this node's network driver" if of_type else ""
+            reason = f"neither the image nor the node's cache has {module_type} modules {wanted.driver} for {facts.release}{against}"
             return Choice(module_type=module_type, source=None, reason=f"{reason}; the image has their source: compiling here")
     raise nothing_fits(facts, wanted)
+
+
+def fits_network(facts: Facts, source: Source) -> bool:
+    """Whether nvidia-peermem of this set was compiled against the network driver of this node; also where nobody asked for it."""
+    files = facts.network.build_files
+    return files is None or source.modules.network == files.identity
 
 
 def type_order(wanted: Wanted, gpus: Sequence[PciDevice] = ()) -> tuple[str, ...]:

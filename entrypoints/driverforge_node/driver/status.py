@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from driverforge_node.driver import paths
 from driverforge_node.driver.facts import Facts, Wanted
+from driverforge_node.driver.plan import Done
 from driverforge_node.driver.supervise import Supervised
 from driverforge_node.host.ports import Host
 
@@ -17,7 +18,7 @@ SCHEMA = 1
 
 
 def write(
-    host: Host, *, phase: str, pid: int, facts: Facts, wanted: Wanted, reasons: Sequence[str] = (), daemons: Sequence[Supervised] = ()
+    host: Host, *, phase: str, pid: int, facts: Facts, wanted: Wanted, done: Done | None = None, daemons: Sequence[Supervised] = ()
 ) -> None:
     """`phase`: 'starting', 'ready' (all that it claims was verified), 'stopping'."""
     content = {
@@ -28,10 +29,11 @@ def write(
         "driver": wanted.driver,
         "kernel": facts.release,
         "module_type": facts.loaded_type,
-        "module_source": reasons[0] if reasons else "",
+        "module_source": done.reasons[0] if done and done.reasons else "",
         "modules": {name: module.version for name, module in sorted(facts.loaded.items())},
         "gpus": [gpu.address for gpu in facts.gpus],
         "root": facts.root,
+        "warnings": list(done.warnings) if done else [],
         "daemons": [
             {"name": d.program.name, "pid": d.pid, "failures": d.failures, "problem": d.problem} for d in daemons
         ],

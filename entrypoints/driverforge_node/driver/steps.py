@@ -11,7 +11,7 @@ from driverforge_node import log
 from driverforge_node.driver import journal, paths
 from driverforge_node.driver import tree as load_tree
 from driverforge_node.driver.diagnose import explain_insert
-from driverforge_node.driver.facts import Daemon, Source
+from driverforge_node.driver.facts import BuildFiles, Daemon, Source
 from driverforge_node.driver.observe import read_journal
 from driverforge_node.host.ports import Host
 
@@ -108,6 +108,7 @@ class Compile:
     driver: str
     module_type: str
     jobs: int
+    network: BuildFiles | None = None  # what nvidia-peermem is compiled against, where somebody wants it
     proof: str = f"a module set under {paths.MODULE_SETS}"
 
     def describe(self) -> str:
@@ -126,6 +127,7 @@ class Compile:
             kernel=KernelRelease.parse(self.release),
             module_types=(self.module_type,),
             jobs=self.jobs or processors(host),
+            network=self.network,
         )
         build(host, request)
 
@@ -256,10 +258,11 @@ class InsertHelpers:
 class InsertModule:
     name: str
     base: str
+    needed: bool = True  # a driver without it is no driver
     proof: str = "/proc/modules"
 
     def describe(self) -> str:
-        return f"load the module {self.name}"
+        return f"load the module {self.name}" if self.needed else f"load the module {self.name}, if it can be"
 
     def apply(self, host: Host) -> None:
         try:
