@@ -26,6 +26,7 @@ from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import Probe
 from driverforge_build.probes import probe_rule, question
+from driverforge_build.render.spec import jit_module_types, missing_pins
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
@@ -71,11 +72,12 @@ class Judge:
         self._given = given or Given()
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
         self._by_headers: dict[tuple[object, ...], Verdict | None] = {}
+        self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._warnings: dict[str, str] = {}
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
-        found = self._refused(cell) or self._not_pinned(cell) or self._of_kernel(cell) or self._build(cell)
+        found = self._refused(cell) or self._not_pinned(cell) or self._of_kernel(cell) or self._incomplete(cell) or self._build(cell)
         warning = self._warning(cell.driver.branch)
         return replace(found, warning=warning) if warning else found
 
@@ -176,6 +178,24 @@ class Judge:
                 *row.evidence,
                 *hint,
             ),
+        )
+
+    def _incomplete(self, cell: Cell) -> Verdict | None:
+        """`unknown` where the lock was made for a row that asked for less: `build` would refuse the cell."""
+        target = self._target(cell)
+        kernel = target.kernels[cell.kernel.text] if target and cell.kernel else None
+        # flavours differ in their headers alone, and a kernel that has some lacks nothing else
+        headers = "" if kernel is None or kernel.headers else kernel.release
+        key = (cell.os.id, cell.arch, cell.driver.version, jit_module_types(cell), headers)
+        if key not in self._missing:
+            self._missing[key] = tuple(missing_pins(cell, self._lock))
+        if not self._missing[key]:
+            return None
+        return Verdict(
+            state=State.UNKNOWN,
+            reason="the lock has not all pins that this cell's row in the matrix asks for",
+            evidence=self._missing[key],
+            run=self._lock_again(cell),
         )
 
     def _build(self, cell: Cell) -> Verdict:

@@ -21,6 +21,18 @@ def kernel(release: str, *headers: LockedPackage) -> LockedKernel:
     )
 
 
+def sample_driver() -> dict[str, tuple[LockedPackage, ...]]:
+    """All roles that the driver of support.sampledebian asks for."""
+    names = {
+        "tools": ("kmod",),
+        "toolchain": ("make", "gcc-12"),
+        "userspace": ("libcuda1", "nvidia-modprobe"),
+        "source": ("nvidia-open-kernel-dkms", "nvidia-kernel-dkms"),
+        "firmware": ("firmware-nvidia-gsp",),
+    }
+    return {role: tuple(package(name) for name in packages) for role, packages in names.items()}
+
+
 def target(*kernels: LockedKernel, **changes: object) -> TargetLock:
     whole = TargetLock(
         os="debian12",

@@ -11,16 +11,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from driverforge_build import lock as locks
 from driverforge_build import resources
+from driverforge_build.cli import cli
 from driverforge_build.lock import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import Context, context_of, modification_time, write_context
 from driverforge_build.render.entry import Entry
 from driverforge_build.render.library import OWN, THIRD_PARTY, library_files
 from driverforge_build.render.spec import image_specs
-from driverforge_core.errors import StorageFailed
+from driverforge_core.errors import InputError, StorageFailed
 from support.process import run
 from support.synthetic import all_cells, synthetic_lock
 
@@ -132,6 +134,28 @@ def test_generate_writes_what_bake_wants(tmp_path: Path, lock: Lock) -> None:
         text = Path(image["folder"], "Dockerfile").read_text()
         assert "ARG BASE_IMAGE=registry.site/debian:bookworm\n" in text
         assert image["inputs"] == bake["target"][image["target"]]["labels"]["io.driverforge.inputs"]
+
+
+def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(tmp_path: Path, lock: Lock) -> None:
+    (tmp_path / "l.json").write_text(locks.dump(Lock(targets={"debian12-amd64": lock.targets["debian12-amd64"]})))
+    words = ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out"), "--plan"]
+    told = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert told.exit_code == 0
+    assert f"would write {tmp_path / 'out' / JIT}\n" in told.stdout
+    assert "580.178.04" not in told.stdout
+    without = "the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"
+    assert f"left out debian12-amd64-580.178.04-jit: {without}\n" in told.stderr
+    document = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
+    assert document["left_out"]["debian12-amd64-580.178.04-jit"] == [without]
+    with pytest.raises(InputError, match="without a pin"):
+        CliRunner().invoke(cli, [*words, "--select", "debian12-amd64-*-jit"], catch_exceptions=False)
+
+
+def test_generate_says_what_to_do_where_nothing_has_all_its_pins(tmp_path: Path, lock: Lock) -> None:
+    bare = replace(lock.targets["debian12-amd64"], drivers={})
+    (tmp_path / "l.json").write_text(locks.dump(Lock(targets={"debian12-amd64": bare})))
+    with pytest.raises(InputError, match="without a pin"):
+        CliRunner().invoke(cli, ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out")], catch_exceptions=False)
 
 
 def tool(name: str) -> str:

@@ -14,7 +14,7 @@ from driverforge_build.plan import Plan, Published, all_cells, json_lines, make_
 from driverforge_build.verdict import Judge, State
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.presence import Absent, Presence, Present, Unknown
-from support.locks import kernel, package, target
+from support.locks import kernel, sample_driver, target
 from support.sampledebian import BARE, OLD, sample_matrix
 
 LOCK = Lock(
@@ -23,7 +23,7 @@ LOCK = Lock(
             kernel("6.1.0-100-cloud-amd64"),
             kernel(OLD),
             kernel("6.1.0-9-cloud-amd64"),
-            drivers={"535.261.03": {"source": (package("nvidia-kernel-dkms"),)}},
+            drivers={"535.261.03": sample_driver()},
             without_headers=(BARE,),
         )
     }

@@ -14,7 +14,7 @@ from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.plan import all_cells
 from driverforge_build.verdict import Judge, State, Verdict, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
-from support.locks import kernel, package, target
+from support.locks import kernel, package, sample_driver, target
 from support.sampledebian import MATRIX, NEW, OLD, sample_matrix
 
 TODAY = date(2026, 11, 21)
@@ -33,7 +33,7 @@ def sample_lock(**changes: object) -> Lock:
         "linux-headers-6.1.0-50-common=6.1.176-1": {QUESTION: HeaderFact(breaks=False, found="include/linux/pci.h:9: x")},
         "linux-headers-6.1.0-53-common=6.1.187-1": {QUESTION: HeaderFact(breaks=True, found=FOUND)},
     }
-    drivers = {"535.261.03": {"tools": (package("kmod"),)}}
+    drivers = {"535.261.03": sample_driver()}
     return Lock(targets={"debian12-amd64": replace(target(*kernels, header_facts=facts, drivers=drivers), **changes)})  # type: ignore[arg-type]
 
 
@@ -145,6 +145,19 @@ def test_missing_pins_name_the_command(lock: Lock, reason: str) -> None:
     told = verdict(BUILDABLE, lock=lock, expand=sample_lock())
     assert (told.state, told.reason) == (State.UNKNOWN, reason)
     assert told.run == "driverforge lock --select 'debian12-amd64-*'"
+
+
+@pytest.mark.parametrize("key", [JIT, BUILDABLE])
+def test_what_build_would_refuse_is_not_planned(key: str) -> None:
+    """The matrix's row has gained `firmware:`, say, since the lock was made."""
+    roles = {role: packages for role, packages in sample_driver().items() if role not in ("firmware", "source")}
+    told = verdict(key, lock=sample_lock(drivers={"535.261.03": roles}))
+    assert (told.state, told.run) == (State.UNKNOWN, "driverforge lock --select 'debian12-amd64-*'")
+    assert told.evidence == (
+        "no package is pinned for the role 'firmware'",
+        "the package nvidia-open-kernel-dkms (modules) is not pinned",
+        "the package nvidia-kernel-dkms (modules) is not pinned",
+    )
 
 
 def test_headers_that_are_gone_block() -> None:

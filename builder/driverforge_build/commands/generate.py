@@ -41,8 +41,9 @@ def command(
 ) -> int:
     """Write DIR/<cell>/ with a Dockerfile and all it needs, and one DIR/docker-bake.json.
 
-    Without --select: every cell of the operating systems that the lock knows. `--select 'toolkit-*'` is the container toolkit's image,
-    which needs --toolkit-artifacts. To build: cd DIR && docker buildx bake.
+    Without --select: every cell of the operating systems that the lock knows, less those with a download that has no pin, which are
+    named on standard error. `--select 'toolkit-*'` is the container toolkit's image, which needs --toolkit-artifacts.
+    To build: cd DIR && docker buildx bake.
     """
     from driverforge_build import lock as locks
     from driverforge_build.advice import Given
@@ -57,7 +58,7 @@ def command(
     matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=select, skip=skip)
     toolkits, drivers = split(select)
     found = () if toolkits and not drivers else select_cells(all_cells(matrix, lock), select=drivers, skip=skip)
-    cells = renderable(found, lock, named=bool(drivers))
+    cells, left_out = renderable(found, lock, named=bool(drivers))
     wanted = toolkit_cells(matrix, select=toolkits, skip=skip)
     check_named("--base", bases, {cell.os.id for cell in cells} | {cell.row.system for cell in wanted})
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
@@ -65,6 +66,8 @@ def command(
     contexts += toolkit_contexts(wanted, matrix, lock, given=given)
     if not plan_only:
         write_all(contexts, output, vcs_ref=vcs_ref)
+    for key, missing in left_out.items():
+        click.echo(f"left out {key}: {'; '.join(missing)}", err=True)
     if as_json:
         made = [
             {
@@ -75,7 +78,8 @@ def command(
             }
             for context in contexts
         ]
-        click.echo(json.dumps({"schema": 1, "written": not plan_only, "bake_file": str(output / BAKE_FILE), "images": made}, indent=1))
+        document = {"schema": 1, "written": not plan_only, "bake_file": str(output / BAKE_FILE), "images": made, "left_out": left_out}
+        click.echo(json.dumps(document, indent=1))
         return 0
     for context in contexts:
         click.echo(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")

@@ -11,16 +11,29 @@ from driverforge_build.lock import Lock
 from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.render.bake import bake_text
 from driverforge_build.render.context import Context, context_of, write_context
-from driverforge_build.render.spec import image_specs
+from driverforge_build.render.spec import image_specs, missing_pins
 from driverforge_build.render.toolkit import ToolkitCell, toolkit_specs
 from driverforge_core.errors import StorageFailed
 
 BAKE_FILE = "docker-bake.json"
 
 
-def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[Cell, ...]:
-    """The cells to render: not excluded by the matrix and, where the user named none, of an OS and architecture in the lock."""
-    return tuple(cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch)))
+def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[tuple[Cell, ...], dict[str, tuple[str, ...]]]:
+    """The cells to render: not excluded by the matrix and, where the user named none, of an OS and architecture in the lock.
+
+    Of those that the user did not name, cells that are left out because a pin is missing are the second value, with what is missing.
+    Where that leaves none, all of them are to be rendered: what renders them says what to do.
+    """
+    wanted = tuple(cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch)))
+    if named:
+        return wanted, {}
+    missing = {cell.key: _lacking(cell, lock) for cell in wanted}
+    left = tuple(cell for cell in wanted if not missing[cell.key])
+    return (left, {key: lacking for key, lacking in missing.items() if lacking}) if left else (wanted, {})
+
+
+def _lacking(cell: Cell, lock: Lock) -> tuple[str, ...]:
+    return ("payload `image` cannot be built by this version",) if cell.driver.payload == "image" else tuple(missing_pins(cell, lock))
 
 
 def contexts_of(cells: Iterable[Cell], lock: Lock, *, given: Given) -> tuple[Context, ...]:
