@@ -69,9 +69,10 @@ def test_init_goes_from_nothing_to_ready_and_back_to_nothing(node: FakeNode, cap
     seen: list[tuple[str, str]] = []
 
     def look(_: float) -> None:
-        if node.text(paths.DAEMONS_STATUS) == "Ready\n" and not seen:
-            status = node.text(paths.STATUS)
-            seen.append((probe.field(status, "phase"), json.loads(status)["module_source"]))
+        status = node.text(paths.STATUS)
+        if status and probe.field(status, "phase") == "ready" and not seen:
+            seen.append(("ready", json.loads(status)["module_source"]))
+            assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
             assert set(node.kernel.loaded_modules) >= {"nvidia", "nvidia_uvm", "nvidia_modeset"}
             assert node.text(paths.LOCK).strip().isdigit()
 

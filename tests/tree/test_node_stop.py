@@ -10,10 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.commands import init, load
+from driverforge_core.errors import InUse, StorageFailed
+from driverforge_node import probe
+from driverforge_node.commands import init, load, unload
 from driverforge_node.driver import paths
-from driverforge_node.driver.loop import Declined
-from support.fakehost import FakeNode, fake_node
+from driverforge_node.driver.loop import Declined, drive
+from driverforge_node.driver.session import wanted_state
+from driverforge_node.driver.supervise import PERSISTENCED
+from support.fakefiles import FakeFiles
+from support.fakehost import FakeNode, FakeProcess, fake_node
 
 
 @pytest.fixture
@@ -70,3 +75,81 @@ def test_a_signal_while_the_question_is_open_is_no_yes(
     assert init.run(arguments(confirm=True), node.host) == 0
     assert "insert i2c_core" in node.kernel.calls
     assert "insert nvidia" not in node.kernel.calls
+
+
+def served(node: FakeNode) -> list[str]:
+    """The rounds in which the driver was ready, as the startup probe sees it; SIGTERM comes after some of them."""
+    rounds: list[str] = []
+    node.clock.stop_at = node.clock.time + 20
+    node.clock.on_wait = lambda _: rounds.append(node.text(paths.STATUS)) if node.text(paths.DAEMONS_STATUS) == "Ready\n" else None
+    return rounds
+
+
+def job_that_comes_during_the_unloading(node: FakeNode) -> Callable[[], list[str]]:
+    """A process opens the GPU after our look at /proc, when one module is gone already."""
+
+    def open_devices() -> list[str]:
+        if "remove nvidia_modeset" in node.kernel.calls and node.kernel.calls[-1].startswith("remove"):
+            node.processes.add(FakeProcess(pid=812, command="python3", holds=("/dev/nvidia-uvm",)))
+        return node.processes.open_devices()
+
+    return open_devices
+
+
+def test_a_job_that_comes_during_the_stop_keeps_the_driver_and_the_next_start_serves_it(node: FakeNode) -> None:
+    node.kernel.references = job_that_comes_during_the_unloading(node)
+    served(node)
+    assert init.run(arguments(), node.host) == 0
+    assert nvidia(node) == {"nvidia", "nvidia_uvm"}
+    assert paths.ROOT not in node.places
+    node.kernel.calls.clear()
+    node.new_container()
+    rounds = served(node)
+    assert init.run(arguments(), node.host) == 0
+    assert probe.field(rounds[-1], "phase") == "ready"
+    assert [call for call in node.kernel.calls if call.startswith("insert nvidia")] == ["insert nvidia_modeset"]
+
+
+def test_a_job_that_comes_during_unload_is_refused_and_the_next_start_serves_it(node: FakeNode) -> None:
+    drive(node.host, wanted_state(node.host, "serve"))
+    node.kernel.references = job_that_comes_during_the_unloading(node)
+    with pytest.raises(InUse):
+        unload.run(arguments(), node.host)
+    rounds = served(node)
+    assert init.run(arguments(), node.host) == 0
+    assert probe.field(rounds[-1], "phase") == "ready"
+
+
+def test_an_error_while_it_serves_ends_in_a_stop(node: FakeNode) -> None:
+    class Failing(FakeFiles):
+        """A container whose disk fails once the driver is there."""
+
+        def read_text(self, path: str) -> str:
+            if path == PERSISTENCED.pid_file:
+                raise StorageFailed(f"failed reading {path}", details=["Input/output error (errno EIO)"])
+            return super().read_text(path)
+
+    node.commands.daemons["nvidia-persistenced"] = lambda: 1
+    node.files = Failing(node.places, node.files.fuse)
+    with pytest.raises(StorageFailed, match="failed reading"):
+        init.run(arguments(), node.host)
+    assert "insert nvidia_uvm" in node.kernel.calls
+    assert nvidia(node) == set()
+    assert not node.files.exists(paths.STATE)
+
+
+def test_a_status_that_cannot_be_written_takes_no_driver_away(node: FakeNode) -> None:
+    rounds = served(node)
+    free = node.clock.time + 10
+    look = node.clock.on_wait
+
+    def fill(now: float) -> None:
+        starts = probe.field(node.text(paths.STATUS), "phase") == "starting"
+        node.files.fuse.refused = frozenset({paths.STATUS} if starts and now < free else ())
+        look(now)
+
+    node.clock.on_wait = fill
+    assert init.run(arguments(), node.host) == 0
+    phases = [probe.field(text, "phase") for text in rounds]
+    assert phases[0] == "starting"
+    assert phases[-1] == "ready"

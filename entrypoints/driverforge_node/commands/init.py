@@ -48,7 +48,12 @@ def run(args: argparse.Namespace, host: Host) -> int:
             left = roll_back(host, wanted, before)
             error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
             raise
-        serve(host, wanted, pid, done)
+        try:
+            serve(host, wanted, pid, done)
+        except DriverforgeError as error:
+            log.warning("stopping after an error", problem=error.brief)
+            stop(host, wanted)
+            raise
         return stop(host, wanted)
 
 

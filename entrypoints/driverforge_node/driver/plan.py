@@ -136,8 +136,9 @@ def _unmount(facts: Facts) -> tuple[Step, ...]:
 
 
 def _unload(facts: Facts) -> tuple[Step, ...]:
+    """The configuration is forgotten last: a process may open the GPU between our look and rmmod, and what stays is kept by it then."""
     forget = (steps.ForgetLoad(),) if facts.digest or facts.journal.loading else ()
-    return (*forget, *(steps.RemoveModule(name=name) for name in use.removal_order(facts.loaded)))
+    return (*(steps.RemoveModule(name=name) for name in use.removal_order(facts.loaded)), *forget)
 
 
 def _status(facts: Facts, wanted: Wanted, text: str) -> tuple[Step, ...]:

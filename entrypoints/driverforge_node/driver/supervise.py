@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, StorageFailed
 from driverforge_node import log
 from driverforge_node.driver import paths
 from driverforge_node.driver.observe import read
@@ -139,8 +139,11 @@ def supervise(host: Host, changed: Callable[[tuple[Supervised, ...]], None]) -> 
             for daemon in daemons:
                 if daemon.problem:
                     log.warning("daemon is down", daemon=daemon.program.name, problem=daemon.problem, failures=daemon.failures)
-            note(host, daemons)
-            changed(daemons)
-            reported = daemons
+            try:
+                note(host, daemons)
+                changed(daemons)
+                reported = daemons
+            except StorageFailed as error:  # a full /run is no reason to take a driver away: the next round tries again
+                log.warning("the status cannot be written", problem=error.brief)
         signal = host.clock.wait(CHECK_EVERY)
     return signal
