@@ -16,7 +16,7 @@ import shutil
 import ssl
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -201,11 +201,15 @@ def build_deb(deb: Deb, path: Path) -> None:
 
 @dataclass(slots=True)
 class Served:
-    """A folder on http. `requests` are 'GET PATH' lines as they came; `broken` maps a path, or '*', to the status that it gets instead."""
+    """A folder on http. `requests` are 'GET PATH' lines as they came; `broken` maps a path, or '*', to the status that it gets instead.
+
+    `before` is called with each such line before the answer.
+    """
 
     url: str
     requests: list[str] = field(default_factory=list)
     broken: dict[str, int] = field(default_factory=dict)
+    before: Callable[[str], object] = lambda _: None
 
 
 def self_signed(folder: Path) -> Path:
@@ -235,6 +239,7 @@ def served(folder: Path, *, certificate: Path | None = None) -> Iterator[Served]
 
         def send_head(self) -> io.BytesIO | BinaryIO | None:
             served_folder.requests.append(f"{self.command} {self.path}")
+            served_folder.before(f"{self.command} {self.path}")
             status = served_folder.broken.get(self.path, served_folder.broken.get("*"))
             if status is None:
                 return super().send_head()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -85,17 +87,37 @@ def command(
             found = survey(matrix, targets, earlier, fetcher, settings)
         finally:
             fetcher.close()
-    changed = locks.dump(found.lock) != (lock_path.read_text(encoding="utf-8") if lock_path.exists() else "")
-    whole = not found.problems or keep_going
-    if changed and whole and not check:
-        write(lock_path, locks.dump(found.lock))
     keys = [f"{row.id}-{arch}" for row, arch in targets]
+    whole = not found.problems or keep_going
+    changed = merge(lock_path, [found.lock.targets[key] for key in keys], writing=whole and not check)
     if as_json:
         click.echo(json.dumps(_document(lock_path, earlier, found.lock, keys, changed=changed, problems=found.problems), indent=1))
     else:
         _print(earlier, found.lock, keys, found.problems)
         click.echo(_outcome(lock_path, changed=changed, check=check, whole=whole))
     return 1 if found.problems or (check and changed) else 0
+
+
+def merge(path: Path, targets: Iterable[locks.TargetLock], *, writing: bool) -> bool:
+    """Whether these targets change the lock, which is read once more: another run may have written its own targets since."""
+    with _alone(path):
+        there = path.exists()
+        merged = locks.dump((locks.load(path) if there else locks.Lock()).with_targets(targets))
+        changed = not there or merged != path.read_text(encoding="utf-8")
+        if changed and writing:
+            write(path, merged)
+    return changed
+
+
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One run at a time in a lock's folder, while it is merged. Where folders cannot be locked (NFS) the block runs all the same."""
+    with ExitStack() as stack:
+        with suppress(OSError, RuntimeError):
+            held = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, held)
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
 
 
 def write(path: Path, text: str) -> None:

@@ -111,10 +111,13 @@ def _facts(
 
     def ask(package: LockedPackage) -> dict[str, HeaderFact]:
         members = texts.kept(package.sha256, headers)
-        if members is None:
+        while members is None:
             deb = fetcher.blob(Blob(urls=(pools[package.suite].pool(package.path),), sha256=package.sha256, size=package.size))
-            members = texts.read(package.sha256, deb, headers)
-            deb.unlink(missing_ok=True)
+            try:
+                members = texts.read(package.sha256, deb, headers)
+                deb.unlink(missing_ok=True)
+            except FileNotFoundError:  # another run that shares the cache has read the package, and removed it
+                members = texts.kept(package.sha256, headers)
         return answers(probes, members)
 
     if not headers:
