@@ -6,7 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +23,7 @@ from driverforge_node.runtime.ports import Connection
 from support.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakefiles import FakeFiles, Killed
 from support.fakehost import NODE, FakeNode, fake_node
+from support.fakeruntimes import Sockets, process, with_docker
 
 IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
 OURS = {"nvidia", "nvidia-cdi", "nvidia-legacy"}
@@ -134,68 +135,6 @@ def test_a_runtime_whose_cri_does_not_answer_is_not_touched(tmp_path: Path) -> N
 # --- several daemons
 
 
-@dataclass
-class Sockets:
-    """Docker by its HTTP, beside a containerd; `listener` is who opened docker's socket."""
-
-    containerd: FakeContainerd
-    listener: int
-    docker: int
-    cri: bool = True
-    asked: list[str] = field(default_factory=list)
-
-    @contextmanager
-    def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
-        self.asked.append(path)
-        if path.endswith("docker.sock"):
-            yield Docker(listener=self.listener, pid=self.docker)
-        elif not self.cri and self.asked.count(path) > 1:
-            raise Unavailable("the runtime does not answer Version (its CRI plugin is not loaded)")
-        else:
-            with self.containerd.connect(path, timeout=timeout) as connection:
-                yield connection
-
-
-@dataclass
-class Docker:
-    listener: int
-    pid: int
-    pending: bytes = b""
-
-    def peer_pid(self) -> int:
-        return self.listener
-
-    def sender_pid(self) -> int:
-        return self.pid
-
-    def send(self, data: bytes) -> None:
-        self.pending += b"HTTP/1.0 200 OK\r\n\r\nOK"
-
-    def receive(self, size: int) -> bytes:
-        data, self.pending = self.pending[:size], self.pending[size:]
-        return data
-
-
-def with_docker(bench: Bench, *, cri: bool = True) -> Sockets:
-    """Docker as Debian runs it: systemd opened its socket."""
-    files = bench.node.host.node
-    process(bench, 1, "systemd", "/usr/lib/systemd/systemd")
-    process(bench, 50, "dockerd", "/usr/sbin/dockerd")
-    files.write_atomic("/run/docker.sock", b"")
-    return Sockets(containerd=bench.daemon, listener=1, docker=50, cri=cri)
-
-
-def process(bench: Bench, pid: int, comm: str, program: str, *words: str) -> None:
-    files, base = bench.node.host.node, f"/proc/{pid}"
-    files.make_dirs(f"{base}/ns")
-    cmdline = "\0".join((program, *words, ""))
-    for name, text in (("comm", f"{comm}\n"), ("cmdline", cmdline), ("cgroup", "0::/\n"), ("stat", f"{pid} ({comm}) S 0 0 0\n")):
-        files.write_atomic(f"{base}/{name}", text.encode())
-    files.symlink(program, f"{base}/exe")
-    files.make_dirs(program.rpartition("/")[0])
-    files.write_atomic(program, b"")
-
-
 def choose(bench: Bench, sockets: Sockets, **more: str) -> tuple[str, str]:
     request = replace(asked.Request(wanted=asked.wanted()), **more)  # type: ignore[arg-type]
     daemon = discover.choose(bench.node.host, sockets, request)
@@ -204,7 +143,7 @@ def choose(bench: Bench, sockets: Sockets, **more: str) -> tuple[str, str]:
 
 def test_the_runtime_that_serves_pods_is_chosen_and_it_is_said_why(tmp_path: Path) -> None:
     bench = Bench.make(tmp_path)
-    sockets = with_docker(bench)
+    sockets = with_docker(bench.node, bench.daemon)
     assert choose(bench, sockets) == (
         "containerd",
         "chosen: the only one that serves pods (/run/docker.sock: docker does not serve a kubelet)",
@@ -215,7 +154,7 @@ def test_the_runtime_that_serves_pods_is_chosen_and_it_is_said_why(tmp_path: Pat
 
 def test_docker_is_chosen_where_nothing_serves_pods(tmp_path: Path) -> None:
     bench = Bench.make(tmp_path)
-    kind, why = choose(bench, with_docker(bench, cri=False))
+    kind, why = choose(bench, with_docker(bench.node, bench.daemon, cri=False))
     assert kind == "docker"
     assert why.startswith("chosen: none serves pods (/run/containerd/containerd.sock: the runtime does not answer Version")
 
@@ -236,7 +175,12 @@ def second_containerd(bench: Bench) -> Sockets:
     files.make_dirs("/run/k3s/containerd")
     files.write_atomic(socket, b"")
     process(
-        bench, 60, "containerd", "/var/lib/rancher/k3s/data/x/bin/containerd", "-c", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
+        bench.node,
+        60,
+        "containerd",
+        "/var/lib/rancher/k3s/data/x/bin/containerd",
+        "-c",
+        "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
     )
 
     class Two(Sockets):
@@ -255,14 +199,14 @@ def test_the_one_that_the_kubelet_names_is_chosen_of_two(tmp_path: Path) -> None
     sockets = second_containerd(bench)
     kind, why = choose(bench, sockets)
     assert (kind, why) == ("containerd", "chosen: k3s runs it")
-    process(bench, 70, "kubelet", "/usr/bin/kubelet", f"--container-runtime-endpoint=unix://{SOCKET}")
+    process(bench.node, 70, "kubelet", "/usr/bin/kubelet", f"--container-runtime-endpoint=unix://{SOCKET}")
     assert choose(bench, sockets)[1] == "chosen: the kubelet names its socket"
 
 
 def test_two_that_nobody_prefers_are_the_users_choice(tmp_path: Path) -> None:
     bench = Bench.make(tmp_path)
     sockets = second_containerd(bench)
-    process(bench, 60, "containerd", "/opt/bin/containerd", "-c", "/opt/config.toml")
+    process(bench.node, 60, "containerd", "/opt/bin/containerd", "-c", "/opt/config.toml")
     with pytest.raises(UsageError, match="several container runtimes") as caught:
         choose(bench, sockets)
     assert len(caught.value.details) == 2

@@ -99,14 +99,23 @@ def restart_words(plan: Plan, system: System) -> str:
         return system.request.restart_command
     if unit:
         return f"systemctl restart {unit}"
-    return f"SIGHUP to {plan.daemon.pid}, which ends it" if mode == "signal" else "needs --restart-command"
+    return f"SIGHUP to {plan.daemon.pid}, which ends it" if mode == "signal" and plan.daemon.pid else "needs --restart-command"
 
 
 def check_restart(plan: Plan, system: System) -> None:
     """Raises Unsupported before anything is written when nobody could restart the daemon."""
     request = system.request
-    if plan.activation != "restart" or request.restart_command or request.restart_mode in ("signal", "none") or system.unit(plan.daemon):
+    if plan.activation != "restart" or request.restart_command or request.restart_mode == "none" or system.unit(plan.daemon):
         return
+    if request.restart_mode == "signal" and plan.daemon.pid:
+        return
+    if not plan.daemon.pid:  # and a signal to process 0 would be one to ourselves
+        raise Unsupported(
+            f"this {plan.daemon.kind} does not run, and driverctl does not know how to start it",
+            details=plan.daemon.evidence,
+            resolution="give --restart-command with what starts it on this node, or --restart-mode none to have its files put back only; "
+            "nothing was changed",
+        )
     raise Unsupported(
         f"this {plan.daemon.kind} is not run by systemd, so driverctl does not know how to restart it",
         details=plan.daemon.evidence,

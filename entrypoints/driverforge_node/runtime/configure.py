@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported
+from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported, UsageError
 from driverforge_node import log
 from driverforge_node.host.ports import Host, Metadata
 from driverforge_node.runtime import change, discover, journal, managed, restore, sources
@@ -96,6 +96,7 @@ def apply_plan(system: System) -> Plan:
     """
     host = system.host
     daemon = discover.choose(host, system.sockets, system.request)
+    _check_fallback(system, daemon)
     check_config(host, daemon, system.request)
     seen = observe(system, daemon)
     wanted = replace(system.request.wanted, default=_default(system, seen))
@@ -124,6 +125,18 @@ def apply_plan(system: System) -> Plan:
         default=wanted.default,
         notes=seen.kept,
     )
+
+
+def _check_fallback(system: System, daemon: Daemon) -> None:
+    """Raises Unavailable where docker is only what is left, since the runtime that we changed before is down."""
+    down = [] if daemon.kind != "docker" or system.request.socket else discover.lost(system.host, system.sockets, system.request)
+    if down and journal.read(system.host, daemon.kind, daemon.config) is None:
+        raise Unavailable(
+            f"the {down[0].kind} at {down[0].socket}, which driverctl has changed before, does not run; docker is not taken in its place",
+            details=[f"{journal.place(entry.kind, entry.config)}: {entry.kind} at {entry.socket}, {entry.config}" for entry in down],
+            resolution="start it, or put its files back and start it with `driverctl runtime revert`; if docker is meant, say so with "
+            f"--socket {daemon.socket}; nothing was changed",
+        )
 
 
 def _default(system: System, seen: Observed) -> str:
@@ -217,7 +230,12 @@ def revert_plan(system: System) -> Plan | None:
     try:
         daemon = discover.choose(host, system.sockets, system.request)
     except Unavailable as error:
-        return _rescue_plan(system, error)
+        changed = discover.fitting(host, system.request)
+        if len(changed) != 1:
+            raise not_running(system.request.socket or "the known sockets", *error.details) from error
+        return _rescue_plan(system, changed[0])
+    if journal.read(host, daemon.kind, daemon.config) is None and (down := discover.lost(host, system.sockets, system.request)):
+        return _rescue_plan(system, _only(down))  # what runs is not what we changed
     seen = observe(system, daemon)
     if seen.entry is None:
         return None
@@ -244,19 +262,19 @@ def _reported(system: System, daemon: Daemon) -> set[str]:
         return set()
 
 
-def _rescue_plan(system: System, error: Unavailable) -> Plan:
-    """The plan for a daemon that does not run, be it for our change: the files as they were, and a start.
+def _only(down: Sequence[journal.Entry]) -> journal.Entry:
+    if len(down) > 1:
+        raise UsageError(
+            "several container runtimes that driverctl has changed do not run",
+            details=[f"{entry.socket}: {entry.kind}, {entry.config}" for entry in down],
+            resolution="say which one with --socket; nothing was changed",
+        )
+    return down[0]
 
-    Raises Unavailable where we have changed nothing.
-    """
-    request = system.request
-    fitting = [
-        entry for entry in journal.entries(system.host)
-        if request.config in ("", entry.config) and request.runtime in ("", entry.kind) and request.socket in ("", entry.socket)
-    ]  # fmt: skip
-    if len(fitting) != 1:
-        raise not_running(request.socket or "the known sockets", *error.details) from error
-    daemon = fitting[0].daemon()
+
+def _rescue_plan(system: System, entry: journal.Entry) -> Plan:
+    """The plan for a daemon that does not run, be it for our change: the files as they were, and a start."""
+    daemon = entry.daemon()
     seen = observe(system, daemon)
     return Plan(
         daemon=daemon, entry=entry_of(system.host, seen, {}), effective=(), activation="restart",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from driverforge_core.errors import DriverforgeError, Unavailable, UsageError
 from driverforge_node.host.ports import Host
-from driverforge_node.runtime import cri, dockerinfo
+from driverforge_node.runtime import cri, dockerinfo, journal
 from driverforge_node.runtime.daemon import argument, find, not_running, socket_path
 from driverforge_node.runtime.model import Daemon
 from driverforge_node.runtime.ports import Sockets
@@ -66,6 +66,27 @@ def running(host: Host, sockets: Sockets, request: Request) -> tuple[list[Seen],
     return list(seen.values()), problems
 
 
+def fitting(host: Host, request: Request) -> list[journal.Entry]:
+    """Our changes of the runtime that is asked for. Raises InputError for a damaged entry."""
+    return [
+        entry for entry in journal.entries(host)
+        if request.config in ("", entry.config) and request.runtime in ("", entry.kind) and request.socket in ("", entry.socket)
+    ]  # fmt: skip
+
+
+def lost(host: Host, sockets: Sockets, request: Request) -> list[journal.Entry]:
+    """Our changes of runtimes that are down, be it for them. Raises as `fitting`."""
+    return [entry for entry in fitting(host, request) if entry.socket and not _answers(host, sockets, entry.socket)]
+
+
+def _answers(host: Host, sockets: Sockets, socket: str) -> bool:
+    try:
+        with sockets.connect(socket_path(host.node, socket), timeout=5.0):
+            return True
+    except Unavailable:
+        return False
+
+
 def _silent(host: Host, sockets: Sockets, daemon: Daemon) -> str:
     if daemon.kind == "docker":
         return "docker does not serve a kubelet"
@@ -84,8 +105,9 @@ def _one_of(host: Host, seen: Sequence[Seen]) -> tuple[Daemon, str]:
     if len(serving) == 1:
         return serving[0], f"the only one that serves pods ({others})"
     if not serving:
+        changed = [each.daemon for each in seen if host.node.exists(journal.place(each.daemon.kind, each.daemon.config))]
         docker = [each.daemon for each in seen if each.daemon.kind == "docker"]
-        return (docker or [seen[0].daemon])[0], f"none serves pods ({others})"
+        return (changed or docker or [seen[0].daemon])[0], f"none serves pods{', and driverctl has changed it' * bool(changed)} ({others})"
     asked = kubelet_sockets(host)
     used = [daemon for daemon in serving if host.node.resolve(daemon.socket) in asked]
     if len(used) == 1:

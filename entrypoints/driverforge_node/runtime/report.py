@@ -95,6 +95,7 @@ def state(system: System) -> dict[str, Any]:
     drift = [file.path for file in (entry.files if entry else ()) if seen.disk[file.path] != file.written]
     view = effective(system.host, daemon, seen.disk, seen.disk)
     ours = dict(entry.handlers) if entry else {}
+    down = [] if entry else discover.lost(system.host, system.sockets, system.request)
     return {
         "runtime": of_daemon(daemon),
         "change": entry.state if entry else "none",
@@ -105,6 +106,7 @@ def state(system: System) -> dict[str, Any]:
         "foreign": {name: program for name, program in foreign_handlers(seen.edit, view).items() if ours.get(name) != program},
         "reported": reported,
         "problem": answer,
+        "down": [f"{each.kind} at {each.socket}" for each in down],
     }
 
 
@@ -120,5 +122,6 @@ def state_text(found: dict[str, Any]) -> str:
     if found["foreign"]:
         out.append("NVIDIA's handlers that driverctl did not write:")
         out += [f"  {name}: {program}" for name, program in found["foreign"].items()]
+    out += [f"driverctl has changed {each}, which does not run: `driverctl runtime revert` puts its files back" for each in found["down"]]
     out.append(f"the daemon reports: {', '.join(found['reported']) or found['problem'] or 'no handlers'}")
     return "\n".join(out)

@@ -1,0 +1,119 @@
+"""The runtime that driverctl changed is down, and docker runs beside it: nobody takes the one for the other. On a fake node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import Unavailable, Unsupported, UsageError
+from driverforge_node.runtime import change, configure, discover, journal, report
+from driverforge_node.runtime import request as asked
+from driverforge_node.runtime.change import System
+from driverforge_node.runtime.model import Supervisor
+from support.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
+from support.fakehost import FakeNode, fake_node
+from support.fakeruntimes import with_docker
+
+
+class Revived(FakeContainerd):
+    """One that is started is up."""
+
+    def restart(self) -> None:
+        super().restart()
+        self.down = False
+
+
+@dataclass
+class Bench:
+    """A containerd that driverctl changed and that is down since, and a docker."""
+
+    node: FakeNode
+    daemon: FakeContainerd
+    system: System
+
+    def asks(self, **more: str) -> System:
+        return replace(self.system, request=replace(self.system.request, **more))  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    node = fake_node(tmp_path, gpu=False)
+    daemon = Revived(node=node)
+    system = System(host=node.host, sockets=daemon, request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0))
+    change.carry_out(configure.apply_plan(system), system)
+    daemon.down = True
+    return Bench(node=node, daemon=daemon, system=replace(system, sockets=with_docker(node, daemon)))
+
+
+@pytest.mark.parametrize("config", ["", CONFIG])
+def test_revert_takes_the_one_that_was_changed(bench: Bench, config: str) -> None:
+    system = bench.asks(config=config)
+    assert discover.choose(system.host, system.sockets, system.request).kind == "docker"
+    plan = configure.revert_plan(system)
+    assert plan is not None
+    assert (plan.daemon.kind, plan.daemon.pid) == ("containerd", 0)
+    change.carry_out(plan, system)
+    node = bench.node.host.node
+    assert (node.read_bytes(CONFIG), node.exists(DROP_IN), bench.daemon.down) == (ROOT, False, False)
+    assert journal.entries(system.host) == ()
+    assert configure.revert_plan(system) is None
+
+
+def test_apply_does_not_take_docker_in_its_place(bench: Bench) -> None:
+    with pytest.raises(Unavailable, match=f"the containerd at {SOCKET}.* does not run; docker is not taken") as caught:
+        configure.apply_plan(bench.system)
+    assert "driverctl runtime revert" in caught.value.resolution
+    assert "--socket /run/docker.sock" in caught.value.resolution
+    assert configure.revert_plan(bench.asks(runtime="docker")) is None
+
+
+def test_status_names_it(bench: Bench) -> None:
+    bench.node.commands.programs["nsenter"] = versions_only
+    found = report.state(bench.system)
+    assert (found["runtime"]["kind"], found["down"]) == ("docker", [f"containerd at {SOCKET}"])
+    assert f"driverctl has changed containerd at {SOCKET}, which does not run" in report.state_text(found)
+
+
+def versions_only(words: Sequence[str]) -> tuple[int, str, str]:
+    return 0, "Docker version 28.5.2, build x\n", ""
+
+
+def test_one_that_answers_no_pods_is_taken_before_a_docker_that_nobody_changed(bench: Bench) -> None:
+    """Its CRI plugin may not load for our change."""
+    bench.daemon.down = False
+    system = replace(bench.system, sockets=with_docker(bench.node, bench.daemon, cri=False))
+    chosen = discover.choose(system.host, system.sockets, system.request)
+    assert chosen.kind == "containerd"
+    assert chosen.evidence[0].startswith("chosen: none serves pods, and driverctl has changed it (")
+
+
+def test_of_two_that_are_down_the_user_says_which(bench: Bench) -> None:
+    (entry,) = journal.entries(bench.system.host)
+    journal.write(
+        bench.system.host, replace(entry, socket="/run/k3s/containerd/containerd.sock", config="/var/lib/rancher/k3s/config.toml")
+    )
+    with pytest.raises(UsageError, match="several container runtimes that driverctl has changed do not run") as caught:
+        configure.revert_plan(bench.system)
+    assert len(caught.value.details) == 2
+    plan = configure.revert_plan(bench.asks(socket=SOCKET))
+    assert plan is not None
+    assert plan.daemon.config == CONFIG
+
+
+@pytest.mark.parametrize("mode", ["", "signal"])
+def test_what_does_not_run_gets_no_signal(bench: Bench, mode: str) -> None:
+    """kill -HUP 0 would end our own process group."""
+    system = bench.asks(restart_mode=mode, restart_command="")
+    plan = configure.revert_plan(system)
+    assert plan is not None
+    calls = len(bench.node.commands.calls)
+    with pytest.raises(Unsupported, match="does not run, and driverctl does not know how to start it") as caught:
+        change.carry_out(plan, system)
+    assert "--restart-command" in caught.value.resolution
+    assert change.restart_words(plan, system) == "needs --restart-command"
+    assert len(bench.node.commands.calls) == calls
+    unit = replace(plan, daemon=replace(plan.daemon, supervisor=Supervisor(kind="k3s", unit="k3s.service")))
+    change.check_restart(unit, system)
