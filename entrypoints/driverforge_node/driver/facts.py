@@ -69,6 +69,7 @@ class Facts:
     node_modules: str = ""  # folder of this release's in-tree modules, '' where the node has none that we can see
     load_base: str = "/"  # what modprobe -d gets
     gpus: tuple[PciDevice, ...] = ()
+    nvswitches: tuple[str, ...] = ()  # their PCI addresses
     network: Network = field(default_factory=Network)
     loaded: Mapping[str, LoadedModule] = field(default_factory=dict)  # NVIDIA's modules and all that depend on them
     loaded_type: str = ""  # 'open', 'proprietary', '' when not loaded

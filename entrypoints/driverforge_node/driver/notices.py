@@ -9,7 +9,20 @@ from driverforge_node.driver.facts import Facts, Wanted
 
 def warnings(facts: Facts, wanted: Wanted) -> tuple[str, ...]:
     """For log and status file, a line each, with the next step."""
-    if wanted.goal not in ("serve", "load") or not wanted.peermem or PEERMEM in facts.loaded or not facts.network.devices:
+    return (*_nvswitches(facts), *_peermem(facts, wanted)) if wanted.goal in ("serve", "load") else ()
+
+
+def _nvswitches(facts: Facts) -> tuple[str, ...]:
+    if not facts.nvswitches:
+        return ()
+    version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "the driver's version"
+    there = f"this node has {len(facts.nvswitches)} NVSwitches ({', '.join(facts.nvswitches)}) and this image runs no fabric manager"
+    effect = "without one, CUDA programs end with error 802 (system not yet initialized)"
+    return (f"{there}: {effect}; next: run nvidia-fabricmanager {version} on the node, unless it does already",)
+
+
+def _peermem(facts: Facts, wanted: Wanted) -> tuple[str, ...]:
+    if not wanted.peermem or PEERMEM in facts.loaded or not facts.network.devices:
         return ()
     if not facts.network.ready:
         reason, step = "the kernel has no InfiniBand yet (no /sys/class/infiniband)", "load the network driver (mlx5_ib), then start again"

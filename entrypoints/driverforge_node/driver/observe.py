@@ -10,6 +10,7 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.modinfo import read_modinfo, read_signature
 from driverforge_core.names import NVIDIA_MODULES
 from driverforge_core.pci import PciDevice, parse_sysfs
+from driverforge_node.catalogue import NVSWITCHES
 from driverforge_node.driver import network, paths
 from driverforge_node.driver.facts import Daemon, Facts, Journal, Network, Source, Wanted
 from driverforge_node.host.ports import Files, Holder, Host, LoadedModule
@@ -38,6 +39,7 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         node_modules=node_modules(host, release),
         load_base=base,
         gpus=tuple(device for device in devices if device.is_gpu),
+        nvswitches=tuple(device.address for device in devices if is_nvswitch(device)),
         network=network.look(host, release, devices, on_host=wanted.host_network) if wanted.peermem else Network(),
         loaded=loaded,
         loaded_type=loaded_type(read(files, "/proc/driver/nvidia/version")),
@@ -115,6 +117,11 @@ def pci_devices(files: Files) -> Iterator[PciDevice]:
         texts = {name: read(files, f"{base}/{address}/{name}") for name in ("vendor", "device", "class")}
         if all(texts.values()):
             yield parse_sysfs(address, vendor=texts["vendor"], device=texts["device"], class_code=texts["class"], driver=driver)
+
+
+def is_nvswitch(device: PciDevice) -> bool:
+    """By id as well: NVIDIA's old chipsets have other functions of that class."""
+    return device.is_nvswitch and any(first <= device.device <= last for first, last in NVSWITCHES)
 
 
 def module_sources(host: Host, release: str, driver: str) -> Iterator[Source]:

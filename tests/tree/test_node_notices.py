@@ -1,0 +1,59 @@
+"""A node that is Ready and lacks something that somebody will miss: a warning in the log and in the status file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from driverforge_node.commands import init
+from driverforge_node.driver import paths
+from driverforge_node.driver.loop import drive
+from driverforge_node.driver.session import wanted_state
+from support.fakehost import FakeNode, fake_node
+from support.fakeimage import DRIVER
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    return fake_node(tmp_path)
+
+
+def add_bridge(node: FakeNode, address: str, device: str) -> None:
+    """A function of NVIDIA's of class 0680, as NVSwitches have it, and the network ports of old chipsets."""
+    base = f"/sys/bus/pci/devices/{address}"
+    node.files.make_dirs(base)
+    for name, text in (("vendor", "0x10de\n"), ("device", f"{device}\n"), ("class", "0x068000\n")):
+        node.files.write_atomic(f"{base}/{name}", text.encode())
+
+
+def test_a_node_with_nvswitches_is_ready_and_says_that_it_needs_a_fabric_manager(node: FakeNode) -> None:
+    for number, device in enumerate(("0x22a3", "0x1af1")):
+        add_bridge(node, f"0000:{number:02x}:00.0", device)
+    written: list[list[str]] = []
+
+    def look(_: float) -> None:
+        status = json.loads(node.text(paths.STATUS) or "{}")
+        if status.get("phase") == "ready":
+            written.append(status["warnings"])
+            assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
+
+    node.clock.stop_at = node.clock.time + 20
+    node.clock.on_wait = look
+    assert init.run(argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0), node.host) == 0
+    ((warning,),) = written[:1]
+    assert warning.startswith("this node has 2 NVSwitches (0000:00:00.0, 0000:01:00.0) and this image runs no fabric manager")
+    assert f"next: run nvidia-fabricmanager {DRIVER}" in warning
+
+
+def test_other_functions_of_that_class_are_no_nvswitches(node: FakeNode) -> None:
+    add_bridge(node, "0000:00:08.0", "0x0373")  # MCP55 Ethernet
+    assert drive(node.host, wanted_state(node.host, "serve")).warnings == ()
+
+
+def test_going_away_warns_of_nothing(node: FakeNode) -> None:
+    add_bridge(node, "0000:00:00.0", "0x22a3")
+    assert len(drive(node.host, wanted_state(node.host, "load")).warnings) == 1
+    assert drive(node.host, wanted_state(node.host, "absent")).warnings == ()
