@@ -39,6 +39,8 @@ ONE_PROBLEM = [
     ("systems: [{id: debian12, archs: amd64}]", "3: `archs` is the text 'amd64'; write a list: `archs: [ONE, TWO]`"),
     ("systems: [{id: debian12, archs: [amd46]}]", "3: archs: 'amd46' is not allowed; did you mean amd64?"),
     ("systems: [{id: debian12, archs: []}]", "3: `archs` has no entries; write at least one"),
+    ("systems: [{id: debian12, kernels: [{id: '6.1', headers: []}]}]", "3: `headers` has no entries; write at least one"),
+    ("systems: [{id: debian12, kernels: [{id: '6.1', image: []}]}]", "3: `image` has no entries; write at least one"),
     ("systems: [{id: debian12, archs: [amd64, amd64]}]", "3: archs: 'amd64' is listed twice; keep one"),
     ("systems: [{id: debian12, name: [a]}]", "3: `name` is a list; write one value: `name: TEXT`"),
     ("systems: [{id: debian12, name: }]", "3: name: the value is empty; it must be one line of text"),

@@ -105,6 +105,7 @@ Archs = Annotated[tuple[Arch, ...], Field(min_length=1), AfterValidator(_unique)
 ModuleTypes = Annotated[tuple[ModuleType, ...], Field(min_length=1), AfterValidator(_unique)]
 Variants = Annotated[tuple[Variant, ...], Field(min_length=1), AfterValidator(_unique)]
 Packages = Annotated[tuple[Package, ...], AfterValidator(_unique)]
+SomePackages = Annotated[tuple[Package, ...], Field(min_length=1), AfterValidator(_unique)]
 RowIds = Annotated[tuple[RowId, ...], AfterValidator(_unique)]
 Globs = tuple[Glob, ...]
 
@@ -243,8 +244,8 @@ class KernelLine(Row):
     flavours: dict[Arch, tuple[RowId, ...]] = Field(description="Flavours that images are made for, an architecture a key.")
     repositories: RowIds = Field(description="Repositories that offer it (ids of the row's `repositories`).")
     compiler: Package = Field(description="Package of the compiler that built it; modules are compiled with the same.")
-    headers: Packages = Field(description="Packages with the headers; {release} is uname -r, {plain} the same without its +variant.")
-    image: Packages = Field(description="Packages, in order of preference, with the kernel itself; as in `headers`.")
+    headers: SomePackages = Field(description="Packages with the headers; {release} is uname -r, {plain} the same without its +variant.")
+    image: SomePackages = Field(description="Packages, in order of preference, with the kernel itself; as in `headers`.")
 
     def header_packages(self, release: str) -> tuple[str, ...]:
         """Names of the header packages of a kernel release."""
