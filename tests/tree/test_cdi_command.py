@@ -46,7 +46,7 @@ def test_generate_writes_a_file_once(node: FakeNode, capsys: pytest.CaptureFixtu
     words = ("generate", "--mode", "static", "--output", "/etc/cdi/nvidia.yaml", *kind)
     assert cdi(node, *words) == 0
     assert capsys.readouterr().out == "wrote /etc/cdi/nvidia.yaml\n"
-    found = yaml.safe_load(node.text("/etc/cdi/nvidia.yaml"))
+    found = yaml.safe_load(node.host.node.read_text("/etc/cdi/nvidia.yaml"))
     assert (found["kind"], [device["name"] for device in found["devices"]]) == ("example.com/device", ["all", "gpu0", "gpu1"])
     assert cdi(node, *words) == 0
     assert capsys.readouterr().out == "nothing to do\n"
@@ -54,7 +54,7 @@ def test_generate_writes_a_file_once(node: FakeNode, capsys: pytest.CaptureFixtu
 
 def test_generate_writes_json_by_name_or_on_request(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     cdi(node, "generate", "--mode", "gds", "--output", "/etc/cdi/gds.json")
-    assert json.loads(node.text("/etc/cdi/gds.json"))["kind"] == "nvidia.com/gds"
+    assert json.loads(node.host.node.read_text("/etc/cdi/gds.json"))["kind"] == "nvidia.com/gds"
     capsys.readouterr()
     cdi(node, "generate", "--mode", "gds", "--format", "json", "--no-all-device")
     assert json.loads(capsys.readouterr().out)["devices"][0]["name"] == "all"
@@ -75,7 +75,7 @@ def test_a_failed_generation_writes_nothing(node: FakeNode) -> None:
         cdi(node, "generate", "--mode", "gdrcopy", "--output", "/etc/cdi/x.yaml")
     with pytest.raises(InputError, match="is no CDI kind"):
         cdi(node, "generate", "--mode", "gds", "--class", "a/b", "--output", "/etc/cdi/x.yaml")
-    assert not node.files.exists("/etc/cdi")
+    assert not node.host.node.exists("/etc/cdi")
 
 
 def test_every_wrong_name_is_told_at_once(node: FakeNode) -> None:
@@ -124,7 +124,7 @@ def test_verify_exits_1_and_says_what_to_do(node: FakeNode, capsys: pytest.Captu
 def test_transform_moves_host_paths_and_keeps_the_containers(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     cdi(node, "generate", "--mode", "management", "--output", "/etc/cdi/a.yaml")
     assert cdi(node, "transform", "root", "--from", ROOT, "--to", "/", "--input", "/etc/cdi/a.yaml", "--output", "/etc/cdi/b.json") == 0
-    moved = document.read(node.text("/etc/cdi/b.json"), "b.json")
+    moved = document.read(node.host.node.read_text("/etc/cdi/b.json"), "b.json")
     assert all(mount.host_path == mount.container_path for mount in moved.edits.mounts)
     capsys.readouterr()
     cdi(node, "transform", "--from", "/usr/bin", "--to", "/opt", "--relative-to", "container", "--input", "/etc/cdi/a.yaml")

@@ -13,14 +13,14 @@ from driverforge_node.driver.observe import device_majors
 from support import cdicases
 from support.cdicases import Case
 from support.driverroot import DEVICES, ROOT, add_device, bare_node
-from support.fakehost import FakeNode
+from support.fakehost import NODE, FakeNode
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
     made = bare_node(tmp_path)
     made.files.write_atomic("/proc/devices", DEVICES.encode())
-    made.files.make_dirs("/dev/char")
+    made.host.node.make_dirs("/dev/char")
     return made
 
 
@@ -31,7 +31,7 @@ def devices(node: FakeNode, *words: str) -> int:
 def test_control_nodes_are_made_below_the_dev_root(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     assert devices(node, "nodes", "--dev-root", ROOT) == 0
     wanted = {"nvidiactl": (195, 255), "nvidia-modeset": (195, 254), "nvidia-uvm": (511, 0), "nvidia-uvm-tools": (511, 1)}
-    assert {name: node.files.device_number(f"{ROOT}/dev/{name}") for name in wanted} == wanted
+    assert {name: node.host.node.device_number(f"{ROOT}/dev/{name}") for name in wanted} == wanted
     assert "make /dev/nvidiactl (195:255)" in capsys.readouterr().out
     assert devices(node, "nodes", "--dev-root", ROOT) == 0
     assert capsys.readouterr().out == "nothing to do\n"
@@ -39,29 +39,29 @@ def test_control_nodes_are_made_below_the_dev_root(node: FakeNode, capsys: pytes
 
 def test_a_node_with_the_numbers_of_another_time_is_corrected(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     """Upstream leaves it: containers then open some other driver's device."""
-    add_device(node, f"{ROOT}/dev/nvidia-uvm", 236, 0)
+    add_device(node, f"{NODE}{ROOT}/dev/nvidia-uvm", 236, 0)
     node.environ["DRIVER_ROOT"] = ROOT
     devices(node, "nodes", "--plan")
     assert "correct /dev/nvidia-uvm (511:0), which is 236:0 now" in capsys.readouterr().out
-    assert node.files.device_number(f"{ROOT}/dev/nvidia-uvm") == (236, 0)
+    assert node.host.node.device_number(f"{ROOT}/dev/nvidia-uvm") == (236, 0)
     devices(node, "nodes")
-    assert node.files.device_number(f"{ROOT}/dev/nvidia-uvm") == (511, 0)
+    assert node.host.node.device_number(f"{ROOT}/dev/nvidia-uvm") == (511, 0)
 
 
 def test_something_else_in_the_place_of_a_node_is_refused_and_nothing_is_made(node: FakeNode) -> None:
-    node.files.make_dirs(f"{ROOT}/dev/nvidiactl")
-    node.files.symlink("/nowhere", f"{ROOT}/dev/nvidia-uvm")
+    node.host.node.make_dirs(f"{ROOT}/dev/nvidiactl")
+    node.host.node.symlink("/nowhere", f"{ROOT}/dev/nvidia-uvm")
     with pytest.raises(StorageFailed) as caught:
         devices(node, "nodes", "--dev-root", ROOT)
-    assert caught.value.details == (f"{ROOT}/dev/nvidiactl", f"{ROOT}/dev/nvidia-uvm")
-    assert not node.files.exists(f"{ROOT}/dev/nvidia-modeset")
+    assert caught.value.details == (f"{NODE}{ROOT}/dev/nvidiactl", f"{NODE}{ROOT}/dev/nvidia-uvm")
+    assert not node.host.node.exists(f"{ROOT}/dev/nvidia-modeset")
 
 
 def test_gpu_nodes_on_request(node: FakeNode) -> None:
     node.files.make_dirs("/proc/driver/nvidia/gpus/0000:17:00.0")
     node.files.write_atomic("/proc/driver/nvidia/gpus/0000:17:00.0/information", b"Device Minor: \t 4\n")
     devices(node, "nodes", "--dev-root", ROOT, "--gpus")
-    assert node.files.device_number(f"{ROOT}/dev/nvidia4") == (195, 4)
+    assert node.host.node.device_number(f"{ROOT}/dev/nvidia4") == (195, 4)
 
 
 def test_without_a_driver_it_says_what_to_do(node: FakeNode) -> None:
@@ -78,31 +78,31 @@ def test_modules_are_loaded_on_request(node: FakeNode) -> None:
 
 def test_links_lead_to_the_nodes_of_the_driver_root(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     """Upstream's --driver-root does not change where it looks."""
-    add_device(node, f"{ROOT}/dev/nvidia0", 195, 0)
-    add_device(node, f"{ROOT}/dev/nvidia-caps/nvidia-cap1", 510, 1)
-    add_device(node, "/dev/nvidia7", 195, 7)
+    add_device(node, f"{NODE}{ROOT}/dev/nvidia0", 195, 0)
+    add_device(node, f"{NODE}{ROOT}/dev/nvidia-caps/nvidia-cap1", 510, 1)
+    add_device(node, f"{NODE}/dev/nvidia7", 195, 7)
     devices(node, "links", "--driver-root", ROOT)
-    assert node.files.resolve("/dev/char/195:0") == f"{ROOT}/dev/nvidia0"
-    assert node.files.resolve("/dev/char/510:1") == f"{ROOT}/dev/nvidia-caps/nvidia-cap1"
-    assert node.files.list_dir("/dev/char") == ("195:0", "510:1")
+    assert node.host.node.resolve("/dev/char/195:0") == f"{ROOT}/dev/nvidia0"
+    assert node.host.node.resolve("/dev/char/510:1") == f"{ROOT}/dev/nvidia-caps/nvidia-cap1"
+    assert node.host.node.list_dir("/dev/char") == ("195:0", "510:1")
     capsys.readouterr()
     devices(node, "links", "--driver-root", ROOT)
     assert capsys.readouterr().out == "nothing to do\n"
 
 
 def test_a_link_to_another_device_is_corrected_and_one_of_another_form_stays(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
-    add_device(node, "/dev/nvidia0", 195, 0)
-    add_device(node, "/dev/nvidia1", 195, 1)
-    node.files.symlink("../nvidia0", "/dev/char/195:0")
-    node.files.symlink("../nvidia0", "/dev/char/195:1")
+    add_device(node, f"{NODE}/dev/nvidia0", 195, 0)
+    add_device(node, f"{NODE}/dev/nvidia1", 195, 1)
+    node.host.node.symlink("../nvidia0", "/dev/char/195:0")
+    node.host.node.symlink("../nvidia0", "/dev/char/195:1")
     devices(node, "links")
     assert capsys.readouterr().out == "correct /dev/char/195:1 -> /dev/nvidia1, which leads to /dev/nvidia0 now\n"
-    assert node.files.resolve("/dev/char/195:1") == "/dev/nvidia1"
+    assert node.host.node.resolve("/dev/char/195:1") == "/dev/nvidia1"
 
 
 def test_a_file_with_the_name_of_a_link_is_refused(node: FakeNode) -> None:
-    add_device(node, "/dev/nvidia0", 195, 0)
-    node.files.write_atomic("/dev/char/195:0", b"")
+    add_device(node, f"{NODE}/dev/nvidia0", 195, 0)
+    node.host.node.write_atomic("/dev/char/195:0", b"")
     with pytest.raises(StorageFailed, match="no link"):
         devices(node, "links")
 
@@ -113,8 +113,8 @@ def test_links_to_nodes_that_are_to_come(node: FakeNode) -> None:
     node.files.make_dirs("/proc/driver/nvidia-caps")
     node.files.write_atomic("/proc/driver/nvidia-caps/mig-minors", b"config 1\nmonitor 2\n")
     devices(node, "links", "--create-all", "--dev-char-path", "/dev/char")
-    assert set(node.files.list_dir("/dev/char")) == {"195:0", "195:254", "195:255", "511:0", "511:1", "510:1", "510:2"}
-    assert node.files.resolve("/dev/char/510:2") == "/dev/nvidia-caps/nvidia-cap2"
+    assert set(node.host.node.list_dir("/dev/char")) == {"195:0", "195:254", "195:255", "511:0", "511:1", "510:1", "510:2"}
+    assert node.host.node.resolve("/dev/char/510:2") == "/dev/nvidia-caps/nvidia-cap2"
 
 
 @pytest.mark.parametrize("case", cdicases.load("system", "CreateControlDevices"), ids=cdicases.title)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from driverforge_node.cdi.generate import MODES, default_kind
-from driverforge_node.cdi.remedy import rewrite
-from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Spec
+from driverforge_node.cdi.remedy import options_of, rewrite
+from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Mount, Spec
 from driverforge_node.cdi.specdirs import SpecFile
 from driverforge_node.doctor import rules_node
 from driverforge_node.doctor.facts import Diagnosis, Facts, ToolkitFacts
@@ -110,3 +111,14 @@ def test_the_kind_that_is_asked_for_is_the_one_that_is_written(kind: str, comman
     found = rules_node.spec_missing(Facts(live=True, toolkit=toolkit))
     assert found is not None
     assert found.command == command
+
+
+def test_a_spec_is_written_again_with_the_roots_and_the_hook_that_it_shows() -> None:
+    library = Mount(host_path="/run/nvidia/driver/usr/lib64/libcuda.so.580.1.1", container_path="/usr/lib64/libcuda.so.580.1.1")
+    hook = Hook(name="createContainer", path="/usr/local/nvidia/toolkit/nvidia-cdi-hook")
+    device = DeviceNode(path="/dev/nvidia0", host_path="/srv/x/dev/nvidia0")
+    spec = Spec(version="0.5.0", kind="nvidia.com/gpu", devices=(), edits=Edits(device_nodes=(device,), mounts=(library,), hooks=(hook,)))
+    roots = " --driver-root /run/nvidia/driver --dev-root /srv/x"
+    assert options_of(spec) == f"{roots} --nvidia-cdi-hook-path {hook.path}"
+    assert options_of(spec, gone=[hook.path]) == roots, "another one has to be found"
+    assert options_of(replace(spec, edits=Edits(device_nodes=(DeviceNode(path="/dev/nvidia0"),)))) == ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator
 from shlex import quote
 
 from driverforge_node.cdi.generate import MODES, default_kind
+from driverforge_node.cdi.hooks import DEFAULT_PROGRAM, is_library
 from driverforge_node.cdi.rules import file_name, split_kind
+from driverforge_node.cdi.spec import DeviceNode, Spec
 
 AGAIN = "driverctl cdi generate"
 OTHERS = "let the tool that wrote it write it again"
@@ -17,9 +20,38 @@ def is_ours(kind: str) -> bool:
     return kind in _MODES
 
 
-def rewrite(kind: str, path: str) -> str:
+def rewrite(kind: str, path: str, *, options: str = "") -> str:
     """The command that writes the spec at `path` anew; for a kind that is not ours, a sentence."""
-    return f"{AGAIN}{_option(kind)} --output {quote(path)}" if is_ours(kind) else f"{OTHERS}: {quote(path)}"
+    return f"{AGAIN}{_option(kind)}{options} --output {quote(path)}" if is_ours(kind) else f"{OTHERS}: {quote(path)}"
+
+
+def options_of(spec: Spec, *, gone: Collection[str] = ()) -> str:
+    """Options that a spec was made with, as far as it shows them; `gone` are its host paths that are not there."""
+    driver, dev = _driver_root(spec), next((dev_root(node) for node in _nodes(spec)), "")
+    words = ["--driver-root", driver] if driver not in ("", "/") else []
+    words += ["--dev-root", dev] if dev and dev != (driver or "/") else []
+    programs = [hook.path for edits in spec.all_edits for hook in edits.hooks if hook.path.endswith("/nvidia-cdi-hook")]
+    words += ["--nvidia-cdi-hook-path", programs[0]] if programs and programs[0] not in (DEFAULT_PROGRAM, *gone) else []
+    return "".join(f" {quote(word)}" for word in words)
+
+
+def _driver_root(spec: Spec) -> str:
+    """The driver root on the host, by the libraries; '' where the spec has none."""
+    mounts = (mount for edits in spec.all_edits for mount in edits.mounts)
+    return next((_above(mount.host_path, mount.container_path) for mount in mounts if is_library(mount.container_path)), "")
+
+
+def dev_root(node: DeviceNode) -> str:
+    """The folder of the host that has the /dev of this device file."""
+    return _above(node.host_path or node.path, node.path)
+
+
+def _above(path: str, below: str) -> str:
+    return (path.removesuffix(below) or "/") if path.endswith(below) else ""
+
+
+def _nodes(spec: Spec) -> Iterator[DeviceNode]:
+    return (node for edits in spec.all_edits for node in edits.device_nodes)
 
 
 def rewrite_unreadable(path: str) -> str:

@@ -31,7 +31,7 @@ class Facts:
     driver: str  # version of the user space, '' where there is none
     devices: tuple[tuple[str, int, int], ...]  # (path, major, minor)
     mig: tuple[str, ...]
-    root: str  # which file system and folder the driver root is
+    root: str  # which file system and folder the driver root is, and what the host calls it
 
     @property
     def marks(self) -> dict[str, str]:
@@ -57,7 +57,7 @@ def observe(host: Host, roots: Roots) -> Facts:
         driver=version,
         devices=tuple((path, *found) for path, found in numbers if found),
         mig=tuple(layout),
-        root=str(seen.driver.identity("/")),
+        root=f"{seen.driver.identity('/')} {roots.driver}",
     )
 
 

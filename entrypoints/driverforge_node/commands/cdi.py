@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from driverforge_node.cdi.generate import Request
     from driverforge_node.cdi.spec import Spec
-    from driverforge_node.host.ports import Host
+    from driverforge_node.host.ports import Files, Host
 
 # option -> variables, the first that is set counts; the names are nvidia-ctk's and the toolkit pod's
 VARIABLES = {
@@ -49,7 +49,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--format", choices=("yaml", "json"), help="default: by the file's name, else yaml")
     add("--vendor", "first part of the kind; default: the mode's (nvidia.com, management.nvidia.com)", "NAME")
     add("--class", "second part of the kind; default: the mode's (gpu, imex-channel, gds, …)", "NAME")
-    add("--driver-root", "folder with the driver's files, on the host; default: /", "DIR")
+    add("--driver-root", "folder with the driver's files, on the host; default: /, with $DRIVER_ROOT_CTR_PATH /run/nvidia/driver", "DIR")
     add("--driver-root-ctr-path", "the same folder as this process sees it; default: the same path", "DIR")
     add("--dev-root", "folder that has dev/, on the host; default: the driver root", "DIR")
     add("--dev-root-ctr-path", "the same folder as this process sees it; default: the same path", "DIR")
@@ -58,7 +58,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device-id", "--device-ids", metavar="ID", action="append",
         help="all, none, an index, a UUID, GPU:MIG, or an IMEX channel; may be repeated; default: all")  # fmt: skip
     parser.add_argument("--no-all-device", action="store_true", help="no device 'all'")
-    add("--nvidia-cdi-hook-path", "the hook program on the host; default: /usr/bin/nvidia-cdi-hook")
+    add("--nvidia-cdi-hook-path", "the hook program on the host; default: /usr/bin/nvidia-cdi-hook, or the toolkit's if only that is there")
     add("--ldconfig-path", "another ldconfig for the update-ldcache hook")
     for word in ("disable", "enable"):
         parser.add_argument(f"--{word}-hook", f"--{word}-hooks", metavar="NAME", action="append", help=f"{word} this hook; may be repeated")
@@ -99,7 +99,7 @@ def generate(args: argparse.Namespace, host: Host) -> int:
         return 0
     if not output.endswith((".json", ".yaml")):
         log.warning("container runtimes read files that end in .yaml or .json only", file=output)
-    wrote = write_spec(host.files, output, spec, form, comments=comments)
+    wrote = write_spec(_place(host, output), output, spec, form, comments=comments)
     print(f"wrote {output}" if wrote else "nothing to do")
     return 0
 
@@ -109,9 +109,9 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
     from driverforge_node.cdi.driverfiles import Wish
     from driverforge_node.cdi.generate import Request, default_kind
     from driverforge_node.cdi.gpus import STRATEGIES
-    from driverforge_node.cdi.hooks import ALL, DEFAULT_PROGRAM, NAMES, Hooks
+    from driverforge_node.cdi.hooks import ALL, NAMES, Hooks
     from driverforge_node.cdi.modes import Selection
-    from driverforge_node.cdi.roots import Roots
+    from driverforge_node.cdi.roots import Roots, driver_root_of
 
     mode = _value(args, host, "mode") or "auto"
     vendor, _, name = default_kind(mode).partition("/")
@@ -121,7 +121,7 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         ("--device-name-strategy", strategies, STRATEGIES), ("--disable-hook", disabled, (*NAMES, ALL)), ("--enable-hook", enabled, NAMES)
     )
     hooks = Hooks(
-        program=_value(args, host, "nvidia_cdi_hook_path") or DEFAULT_PROGRAM,
+        program=_value(args, host, "nvidia_cdi_hook_path") or _hook_program(host),
         disabled=frozenset(disabled),
         enabled=frozenset(enabled),
         ldconfig=args.ldconfig_path or "",
@@ -130,7 +130,7 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         mode=mode,
         kind=f"{args.vendor or vendor}/{getattr(args, 'class') or name}",
         roots=Roots(
-            driver=_value(args, host, "driver_root") or "/",
+            driver=_value(args, host, "driver_root") or ("/" if args.driver_root_ctr_path else driver_root_of(host.environ)),
             driver_here=_value(args, host, "driver_root_ctr_path"),
             dev=_value(args, host, "dev_root"),
             dev_here=_value(args, host, "dev_root_ctr_path"),
@@ -147,6 +147,16 @@ def _value(args: argparse.Namespace, host: Host, name: str) -> str:
     if given is not None:
         return given
     return next((host.environ[variable] for variable in VARIABLES[name] if host.environ.get(variable)), "")
+
+
+def _hook_program(host: Host) -> str:
+    """Upstream's place; the toolkit's own program on a node that has only that."""
+    from driverforge_node.cdi.hooks import DEFAULT_PROGRAM
+    from driverforge_node.cdi.roots import first
+    from driverforge_node.runtime.environment import INSTALL_DIRS
+
+    installed = f"{first(host.environ, *INSTALL_DIRS) or '/usr/local/nvidia'}".rstrip("/") + "/toolkit/nvidia-cdi-hook"
+    return installed if host.node.exists(installed) and not host.node.exists(DEFAULT_PROGRAM) else DEFAULT_PROGRAM
 
 
 def _words(values: Sequence[str] | None) -> tuple[str, ...]:
@@ -211,7 +221,7 @@ def transform(args: argparse.Namespace, host: Host) -> int:
     if not output:
         print(document.write(moved, form), end="")
         return 0
-    wrote = write_spec(host.files, output, moved, form)
+    wrote = write_spec(_place(host, output), output, moved, form)
     print(f"wrote {output}" if wrote else "nothing to do")
     return 0
 
@@ -221,6 +231,17 @@ def _file(output: str) -> str:
     return "" if output in ("-", "/dev/stdout") else output
 
 
+def _place(host: Host, path: str) -> Files:
+    """Whose file `path` is: a pod that does not have the node's folder of specs mounted means the node's all the same, as runtimes do."""
+    from driverforge_node.cdi.specdirs import FOLDERS
+
+    folder = path.rpartition("/")[0]
+    if folder not in (*FOLDERS, "/run/cdi"):
+        return host.files
+    there = host.files.identity(folder)
+    return host.files if there is not None and there == host.node.identity(folder) else host.node
+
+
 def _read_spec(path: str, host: Host) -> Spec:
     from driverforge_core.errors import InputError
     from driverforge_node.cdi import document
@@ -228,6 +249,6 @@ def _read_spec(path: str, host: Host) -> Spec:
     if path in ("-", "/dev/stdin"):
         return document.read(sys.stdin.read(), "standard input")
     try:
-        return document.read(host.files.read_text(path), path)
+        return document.read(_place(host, path).read_text(path), path)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}", resolution="name a spec file with --input") from None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from driverforge_node.cdi.roots import Roots, View
+    from driverforge_node.cdi.roots import View
     from driverforge_node.devices.nodes import Node
     from driverforge_node.host.ports import Host
 
@@ -18,8 +18,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("nodes", "links"),
         help="'nodes' makes nvidiactl, nvidia-modeset and nvidia-uvm*; 'links' the links of /dev/char to device files")  # fmt: skip
     parser.add_argument("--plan", "--dry-run", action="store_true", help="print what would be made or corrected, and do nothing")
-    parser.add_argument("--driver-root", metavar="DIR", help="folder with the driver's files; default: NVIDIA_DRIVER_ROOT, else /")
-    parser.add_argument("--dev-root", metavar="DIR", help="folder that has dev/; default: NVIDIA_DEV_ROOT, else the driver root")
+    parser.add_argument("--driver-root", metavar="DIR",
+        help="folder of the node with the driver's files; default: NVIDIA_DRIVER_ROOT, else /")  # fmt: skip
+    parser.add_argument("--dev-root", metavar="DIR",
+        help="folder of the node that has dev/; default: NVIDIA_DEV_ROOT, else the driver root")  # fmt: skip
     parser.add_argument("--gpus", action="store_true", help="nodes: also /dev/nvidia0 and so on, for every GPU of the loaded driver")
     parser.add_argument("--dev-char-path", metavar="DIR", default="/dev/char", help="links: where they are; default: %(default)s")
     parser.add_argument("--create-all", action="store_true",
@@ -28,27 +30,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_node.cdi.roots import view
-
-    roots = roots_of(args, host)
+    seen = view_of(args, host)
     if args.load_kernel_modules and not args.plan:
         for name in MODULES:
-            host.modules.insert(name, base=roots.driver)
-    seen = view(host, roots)
+            host.modules.insert(name, base=seen.roots.driver_seen)
     lines = make_nodes(args, seen) if args.action == "nodes" else make_links(args, host, seen)
     print("\n".join(lines) or "nothing to do")
     return 0
 
 
-def roots_of(args: argparse.Namespace, host: Host) -> Roots:
-    """Options first, then the variables of NVIDIA's pods."""
-    from driverforge_node.cdi.roots import Roots
+def view_of(args: argparse.Namespace, host: Host) -> View:
+    """Options first, then the variables of NVIDIA's pods. A pod has a /dev of its own: the node's is meant."""
+    from driverforge_node.cdi.roots import Roots, View, driver_root_of, first
 
-    def first(*names: str) -> str:
-        return next((host.environ[name] for name in names if host.environ.get(name)), "")
-
-    driver = args.driver_root or first("NVIDIA_DRIVER_ROOT", "DRIVER_ROOT") or "/"
-    return Roots(driver=driver, dev=args.dev_root or first("NVIDIA_DEV_ROOT", "DEV_ROOT"))
+    driver = args.driver_root or driver_root_of(host.environ, "NVIDIA_DRIVER_ROOT", "DRIVER_ROOT")
+    dev = args.dev_root or first(host.environ, "NVIDIA_DEV_ROOT", "DEV_ROOT") or driver
+    here = "" if args.driver_root else first(host.environ, "DRIVER_ROOT_CTR_PATH")
+    roots = Roots(driver=driver, driver_here=here, dev=dev, dev_here=dev)
+    return View(roots=roots, system=host.files, driver=host.files.under(roots.driver_seen), dev=host.node.under(dev))
 
 
 def make_nodes(args: argparse.Namespace, seen: View) -> list[str]:
@@ -69,9 +68,9 @@ def make_nodes(args: argparse.Namespace, seen: View) -> list[str]:
 def make_links(args: argparse.Namespace, host: Host, seen: View) -> list[str]:
     from driverforge_node.devices import links
 
-    linkings = links.plan(host.files, args.dev_char_path, _linked_nodes(args, seen), dev_root=seen.roots.dev_seen)
+    linkings = links.plan(host.node, args.dev_char_path, _linked_nodes(args, seen), dev_root=seen.roots.dev_host)
     if not args.plan:
-        links.make(host.files, linkings)
+        links.make(host.node, linkings)
     return [linking.describe() for linking in linkings]
 
 

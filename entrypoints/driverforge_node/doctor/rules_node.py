@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from shlex import quote
 
 from driverforge_core.errors import InputError
 from driverforge_node.cdi import remedy
+from driverforge_node.cdi.spec import Spec
 from driverforge_node.cdi.specdirs import SpecFile
 from driverforge_node.cdi.stale import driver_version
 from driverforge_node.doctor import view
@@ -35,8 +36,12 @@ def _nvidia(facts: Facts) -> Iterator[SpecFile]:
 
 def _rewrite(facts: Facts, paths: Iterable[str]) -> list[str]:
     """What writes each of these specs anew, at its place."""
-    kinds = {file.path: file.spec.kind for file in facts.specs if file.spec}
-    return [remedy.rewrite(kinds.get(path, ""), path) for path in dict.fromkeys(paths)]
+    specs = {file.path: file.spec for file in facts.specs if file.spec}
+    return [_rewritten(specs.get(path), path, facts.gone.get(path, ())) for path in dict.fromkeys(paths)]
+
+
+def _rewritten(spec: Spec | None, path: str, gone: Collection[str]) -> str:
+    return remedy.rewrite(spec.kind, path, options=remedy.options_of(spec, gone=gone)) if spec else remedy.rewrite_unreadable(path)
 
 
 def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
@@ -53,6 +58,7 @@ def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
 
 def spec_with_wrong_major(facts: Facts) -> Diagnosis | None:
     lines: dict[str, str] = {}
+    roots: list[str] = []
     for file in _nvidia(facts):
         for node in (node for edits in (file.spec.all_edits if file.spec else ()) for node in edits.device_nodes):
             owner = next((name for start, name in NODE_OWNERS if node.path.startswith(start)), "")
@@ -61,12 +67,13 @@ def spec_with_wrong_major(facts: Facts) -> Diagnosis | None:
                 lines[f"{node.path} is {node.major}:{node.minor} in {file.path}, {owner} has the major {major} in /proc/devices"] = (
                     file.path
                 )
+                roots.append(remedy.dev_root(node) or "/")
     if not lines:
         return None
     return Diagnosis(
         what="a CDI spec has device numbers of an earlier boot or module load: CUDA does not start in containers",
         evidence=tuple(lines),
-        command="; ".join(["driverctl devices nodes", *_rewrite(facts, lines.values())]),
+        command="; ".join([*_devices("nodes", roots), *_rewrite(facts, lines.values())]),
     )
 
 
@@ -128,8 +135,21 @@ def links_missing(facts: Facts) -> Diagnosis | None:
     return Diagnosis(
         what="devices lack their links in /dev/char, and systemd keeps the control groups: a daemon-reload takes GPUs from containers",
         evidence=(f"{systemd[0].kind} uses systemd's control groups", *(f"/dev/char has no {name}" for name in shown)),
-        command="driverctl devices links",
+        command="; ".join(_devices("links", _roots(facts.unlinked))),
     )
+
+
+def _roots(unlinked: Iterable[str]) -> list[str]:
+    """Dev roots whose devices have to be linked. Several have files of one number: the first one's do."""
+    first: dict[str, str] = {}
+    for number, _, path in (name.partition(" for ") for name in unlinked):
+        first.setdefault(number, path.partition("/dev/")[0] or "/")
+    return list(first.values())
+
+
+def _devices(action: str, roots: Iterable[str]) -> list[str]:
+    """`driverctl devices` for each of the dev roots: in a pod its own default is another one."""
+    return [f"driverctl devices {action} --dev-root {quote(root)}" for root in dict.fromkeys(roots)]
 
 
 def programs_missing(facts: Facts) -> Diagnosis | None:

@@ -149,7 +149,8 @@ class Eyes:
             for file in others:
                 if file.spec and file.spec.kind.partition("/")[0].endswith("nvidia.com"):
                     lines = tuple(found.line() for found in verify.verify(host, [file]) if not found.note)
-                    again, written = remedy.rewrite(file.spec.kind, file.path), _written(host.node, file.path)
+                    again = remedy.rewrite(file.spec.kind, file.path, options=remedy.options_of(file.spec))
+                    written = _written(host.node, file.path)
                     specs.append(SpecSeen(path=file.path, managed=False, written=written, reasons=lines, remedy=again))
         except DriverforgeError as error:
             problems["CDI"] = _lines(error)
