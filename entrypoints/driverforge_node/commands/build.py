@@ -38,6 +38,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
         build.check_sources(request.image, request.module_types)
         print("\n".join(build.steps(request)))
         return 0
+    host.clock.wait(0)  # from here on a stop signal ends the compilers, and the work folder goes
     for result in build.build(host, request):
         print(f"{result.module_type}: {result.path} ({result.origin})")
     return 0

@@ -98,8 +98,14 @@ class SystemCommands:
                 child.wait()
                 raise TemporaryFailure(f"{child.args[0]!r} took longer than {timeout:g} s", details=[f"$ {shown}"]) from error  # type: ignore[index]
             return
+        try:
+            self._follow(child, shown, timeout, Follower(follow))
+        except BaseException:  # KeyboardInterrupt too: the child has a session of its own, so Ctrl-C reaches us alone
+            _end_group(child)
+            raise
+
+    def _follow(self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, lines: Follower) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        lines = Follower(follow)
         while True:
             try:
                 child.wait(POLL)
@@ -108,7 +114,6 @@ class SystemCommands:
                 lines.log_new()
             late = deadline is not None and time.monotonic() > deadline
             if late or self._stop_requested():
-                _end_group(child)
                 why = f"took longer than {timeout:g} s" if late else f"stopped by {self._stop_requested()}"
                 raise TemporaryFailure(f"{shlex.split(shown)[0]} {why}", details=[f"$ {shown}"])
         lines.log_new(last=True)
