@@ -13,6 +13,7 @@ from driverforge_build.engine.ports import Engine, Progress
 from driverforge_build.published import INPUTS
 from driverforge_build.render.bake import immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import Context
+from driverforge_build.render.library import library_versions
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, UsageError
 from driverforge_oci.client import OCI_INDEX, Descriptor, Manifest, RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
@@ -129,14 +130,15 @@ def _check_built(engine: Engine, context: Context, given: Given) -> None:
     image = engine.inspect(local)
     if image is not None and image.labels.get(INPUTS) == context.inputs:
         return
+    details = [SAME_AS_BUILD, f"the tag is made from these Python packages too: {library_versions()}"]
     build = f"give push what build was given; or build it: {given.command('build', select=(context.image.id,))}"
     if image is None:
         raise UsageError(
             f"{context.image.id} is not built from what this command names: the engine has no {local}",
-            details=[SAME_AS_BUILD],
+            details=details,
             resolution=build,
         )
-    raise InputError(f"{local} was not built from what matrix, lock and templates say now", details=[SAME_AS_BUILD], resolution=build)
+    raise InputError(f"{local} was not built from what matrix, lock and templates say now", details=details, resolution=build)
 
 
 def move_alias(client: RegistryClient, alias: Reference, image: Manifest, platform: str) -> tuple[str, bool]:

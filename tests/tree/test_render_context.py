@@ -7,11 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
+import tomllib
 from click.testing import CliRunner
+from packaging.requirements import Requirement
 
 from driverforge_build import lock as locks
 from driverforge_build import resources
@@ -20,7 +24,7 @@ from driverforge_build.lock import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import Context, context_of, modification_time, write_context
 from driverforge_build.render.entry import Entry
-from driverforge_build.render.library import OWN, THIRD_PARTY, library_files
+from driverforge_build.render.library import OWN, THIRD_PARTY, library_files, package_files
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import InputError, StorageFailed
 from support.process import run
@@ -84,6 +88,38 @@ def test_a_folder_that_cannot_be_written_says_so(lock: Lock) -> None:
     with pytest.raises(StorageFailed, match="cannot be written") as caught:
         write_context(context(JIT, lock), Path("/proc/self/driverforge"))
     assert caught.value.resolution == "give another --output"
+
+
+@pytest.fixture
+def umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("umask")
+def test_folders_of_the_context_do_not_depend_on_the_users_umask(tmp_path: Path, lock: Lock) -> None:
+    made = context(JIT, lock)
+    write_context(made, tmp_path / "out")
+    folders = [tmp_path / "out", *(path for path in (tmp_path / "out").rglob("*") if path.is_dir())]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o755}
+    assert {path.stat().st_mtime for path in folders} == {made.image.epoch}
+
+
+def test_what_goes_into_images_is_pinned_by_the_builders_own_extra() -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["build"]
+    pinned = {Requirement(text).name.lower(): str(Requirement(text).specifier) for text in extra}
+    for distribution in THIRD_PARTY.values():
+        assert pinned[distribution.lower()] == f"=={metadata.version(distribution)}"
+
+
+def test_what_else_lies_in_a_packages_folder_does_not_go_into_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["__init__.py", "py.typed", "inner/module.py", "module.py.orig", ".#module.py", "notes.txt", "__pycache__/module.pyc"]
+    for name in names:
+        (tmp_path / "a_package" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "a_package" / name).write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [path for path, _ in package_files("a_package")] == ["a_package/__init__.py", "a_package/inner/module.py", "a_package/py.typed"]
 
 
 def test_library_is_whole_pure_python_and_licensed() -> None:

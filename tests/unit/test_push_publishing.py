@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,9 @@ def test_a_registry_that_does_not_say_gets_nothing(status: int) -> None:
 def test_an_image_that_is_not_built_names_the_command() -> None:
     with pytest.raises(UsageError, match="is not built") as caught:
         push(built())
-    assert caught.value.details == ("push takes the same --matrix, --lock, --base and --toolkit-artifacts as build",)
+    same, library = caught.value.details
+    assert same == "push takes the same --matrix, --lock, --base and --toolkit-artifacts as build"
+    assert f"PyYAML {metadata.version('PyYAML')}" in library
     assert caught.value.resolution.endswith(
         "driverforge build --matrix site.yaml --base debian12=registry.site/debian:12 --select debian12-amd64-535.261.03-jit"
     )

@@ -27,19 +27,25 @@ _ONLY_FASTER = ("yaml",)  # has a compiled part, and does without it
 
 @cache
 def library_files() -> dict[str, bytes]:
-    """Files below /opt/driverforge/lib: path -> content.
+    """Files below /opt/driverforge/lib: path -> content. Modules, type markers and licences, nothing else that lies in the folders.
 
     Raises InputError when a package is not installed, or is not pure Python.
     """
     files: dict[str, bytes] = {}
     for name in (*OWN, *THIRD_PARTY):
-        files.update(_package(name))
+        files.update(package_files(name))
     for name, distribution in THIRD_PARTY.items():
         files.update(_licences(name, distribution))
     return dict(sorted(files.items()))
 
 
-def _package(name: str) -> Iterator[tuple[str, bytes]]:
+def library_versions() -> str:
+    """Versions of the third-party packages that go into images here, for people: 'h2 4.4.1, hpack 4.2.0, …'."""
+    return ", ".join(f"{name} {metadata.version(name)}" for name in THIRD_PARTY.values())
+
+
+def package_files(name: str) -> Iterator[tuple[str, bytes]]:
+    """A package's or a module's own files, as below the library's folder. Raises InputError as library_files does."""
     spec = find_spec(name)
     if spec is None:
         raise InputError(f"the Python package {name} is not installed", resolution="pip install 'driverforge[build]'")
@@ -50,16 +56,14 @@ def _package(name: str) -> Iterator[tuple[str, bytes]]:
     for folder in map(Path, spec.submodule_search_locations):
         for path in sorted(folder.rglob("*")):
             inside = path.relative_to(folder)
-            if not path.is_file() or "__pycache__" in inside.parts:
-                continue
-            if path.suffix in {".so", ".pyd"} and name in _ONLY_FASTER:
-                continue
-            if path.suffix in {".so", ".pyd"}:
+            if path.suffix in {".so", ".pyd"} and name not in _ONLY_FASTER:
                 raise InputError(
                     f"the Python package {name} here has compiled parts ({inside}), which fit one machine only",
                     resolution=f"pip install --no-binary {name} --force-reinstall {name}",
                 )
-            yield f"{name}/{inside.as_posix()}", path.read_bytes()
+            # what an editor or a tool left there is no part of a package
+            if path.is_file() and not path.name.startswith(".") and (path.suffix == ".py" or path.name == "py.typed"):
+                yield f"{name}/{inside.as_posix()}", path.read_bytes()
 
 
 def _licences(name: str, distribution: str) -> Iterator[tuple[str, bytes]]:
