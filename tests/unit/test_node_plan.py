@@ -163,6 +163,7 @@ def test_load_publishes_nothing_and_leaves_the_status_alone() -> None:
         ({"gpus": ()}, {}, Unavailable, "no NVIDIA GPU"),
         ({"gpus": (replace(GPU, driver="vfio-pci"),)}, {}, Unsupported, "belongs to another driver: vfio-pci"),
         ({"enforced": "module.sig_enforce is on"}, {}, NotPermitted, "the modules for it are unsigned"),
+        ({"enforced": "module.sig_enforce is on", "sources": (), "image": image(sources=["open"])}, {}, NotPermitted, "are unsigned"),
         ({"free": 1 << 20}, {}, StorageFailed, "not enough free space"),
         ({"sources": (), "image_kernels": ("5.14.0-427.el9.x86_64",)}, {}, Unsupported, f"running kernel {RELEASE}"),
         ({"sources": (), "image": image(sources=["open"])}, {"may_build": False}, Unsupported, f"running kernel {RELEASE}"),
@@ -187,8 +188,9 @@ def test_one_free_gpu_is_enough() -> None:
 
 
 def test_signed_modules_pass_where_signatures_are_enforced() -> None:
-    found = facts(enforced="kernel lockdown is in mode 'integrity'", sources=(source(signer="Example key"),))
-    assert isinstance(next_steps(found, wanted()), Steps)
+    signed, unsigned = source(signer="Example key"), source("proprietary")
+    found = facts(enforced="kernel lockdown is in mode 'integrity'", sources=(unsigned, signed), image=image(sources=["proprietary"]))
+    assert next(s for s in stretch(found, wanted()) if isinstance(s, steps.FillTree)).source == signed
 
 
 def test_the_image_comes_before_the_cache_before_a_compilation() -> None:

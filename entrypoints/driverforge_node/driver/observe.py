@@ -16,6 +16,7 @@ from driverforge_node.driver.facts import Daemon, Facts, Journal, Network, Sourc
 from driverforge_node.host.ports import Files, Holder, Host, LoadedModule
 
 DEVICES = ("/dev/nvidia", "/run/nvidia/driver/dev/nvidia")
+LOCKDOWN = "/sys/kernel/security/lockdown"
 FRONTEND_MAJOR = 195  # Documentation/admin-guide/devices.txt: "Nvidia Graphics"
 
 
@@ -57,7 +58,7 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         firmware_path=read(files, paths.FIRMWARE_SEARCH).strip(" \n\0") if files.exists(paths.FIRMWARE_SEARCH) else None,
         holders=holders(host, majors, daemons),
         daemons=daemons,
-        enforced=signature_rule(files),
+        enforced=signature_rule(host),
         state_left=files.exists(paths.STATE) or files.exists(paths.DAEMONS_STATUS),
         free=files.free_bytes(tree_folder(base, release)),
     )
@@ -262,10 +263,13 @@ def holders(host: Host, majors: Mapping[str, int], daemons: tuple[Daemon, ...]) 
     return tuple(holder for holder in found if holder.pid not in ours)
 
 
-def signature_rule(files: Files) -> str:
-    """Why unsigned modules are refused: module.sig_enforce, or a lockdown mode (kernel_lockdown(7))."""
-    if read(files, "/sys/module/module/parameters/sig_enforce").strip() == "Y":
+def signature_rule(host: Host) -> str:
+    """Why unsigned modules are refused: module.sig_enforce, or a lockdown mode (kernel_lockdown(7)).
+
+    securityfs is a mount of its own below /sys, which runtimes do not give to a container, a privileged one included: the node has it.
+    """
+    if read(host.files, "/sys/module/module/parameters/sig_enforce").strip() == "Y":
         return "module.sig_enforce is on"
-    words = read(files, "/sys/kernel/security/lockdown").split()
+    words = (read(host.node, LOCKDOWN) or read(host.files, LOCKDOWN)).split()
     mode = next((word.strip("[]") for word in words if word.startswith("[")), "none")
     return "" if mode == "none" else f"kernel lockdown is in mode {mode!r}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from driverforge_core.errors import DriverforgeError, NotPermitted, StorageFailed, Unavailable, Unsupported
 from driverforge_node.driver.facts import Facts, Wanted
 
@@ -72,9 +74,13 @@ def signature_problem(facts: Facts, wanted: Wanted) -> NotPermitted | None:
     fitting = [s for s in facts.sources if wanted.module_type in ("auto", s.modules.module_type)]
     if not facts.enforced or not fitting or any(source.signer for source in fitting):
         return None
+    return signed_only(facts, "the modules for it are unsigned", [f"{source.path}/nvidia.ko has no signature" for source in fitting])
+
+
+def signed_only(facts: Facts, problem: str, evidence: Sequence[str]) -> NotPermitted:
     return NotPermitted(
-        "this kernel takes signed modules only, and the modules for it are unsigned",
-        details=[facts.enforced, *(f"{source.path}/nvidia.ko has no signature" for source in fitting)],
+        f"this kernel takes signed modules only, and {problem}",
+        details=[facts.enforced, *evidence],
         resolution="use an image with signed modules whose key the node's firmware or MOK list holds (mokutil --list-enrolled), "
         "or turn Secure Boot off",
     )

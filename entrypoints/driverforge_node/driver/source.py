@@ -10,6 +10,7 @@ from driverforge_core.errors import Unsupported
 from driverforge_core.pci import PciDevice
 from driverforge_node.catalogue import GPUS
 from driverforge_node.driver.facts import Facts, Source, Wanted
+from driverforge_node.driver.preflight import signed_only
 
 OPEN_BY_DEFAULT = 560  # NVIDIA's installer recommends the open modules from this branch on
 
@@ -24,20 +25,24 @@ class Choice:
 
 
 def choose(facts: Facts, wanted: Wanted) -> Choice:
-    """The first source that fits. Raises Unsupported where there is none, with what the image has and what to do."""
-    for module_type in type_order(wanted, facts.gpus):
-        can_build = wanted.may_build and facts.image is not None and module_type in facts.image.sources
-        of_type = [source for source in facts.sources if source.modules.module_type == module_type]
-        for source in of_type:
-            if fits_network(facts, source) or not can_build:
-                where = "the image has" if source.place == "image" else "the node's cache has"
-                return Choice(
-                    module_type=module_type, source=source, reason=f"{where} {module_type} modules {wanted.driver} for {facts.release}"
-                )
+    """The first source that fits. Raises Unsupported where there is none, with what the image has and what to do; NotPermitted where
+    it would have to be compiled for a kernel that takes signed modules only."""
+    order = type_order(wanted, facts.gpus)
+    buildable = [kind for kind in order if wanted.may_build and facts.image and kind in facts.image.sources]
+    for module_type in order:
+        can_build = module_type in buildable and not facts.enforced
+        of_type = [s for s in facts.sources if s.modules.module_type == module_type and (s.signer or not facts.enforced)]
+        if fitting := [s for s in of_type if fits_network(facts, s)] or ([] if can_build else of_type):
+            where = "the image has" if fitting[0].place == "image" else "the node's cache has"
+            reason = f"{where} {module_type} modules {wanted.driver} for {facts.release}"
+            return Choice(module_type=module_type, source=fitting[0], reason=reason)
         if can_build:
             against = " compiled against this node's network driver" if of_type else ""
             reason = f"neither the image nor the node's cache has {module_type} modules {wanted.driver} for {facts.release}{against}"
             return Choice(module_type=module_type, source=None, reason=f"{reason}; the image has their source: compiling here")
+    if buildable and facts.enforced:
+        none = f"neither the image nor the node's cache has {' or '.join(order)} modules {wanted.driver} for {facts.release}"
+        raise signed_only(facts, "modules that are compiled on the node are unsigned", [none])
     raise nothing_fits(facts, wanted)
 
 
