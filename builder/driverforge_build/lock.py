@@ -25,6 +25,7 @@ from driverforge_build.advice import LOCK_FILE, Given
 from driverforge_core.errors import InputError
 
 SCHEMA = 1
+DEFAULTS = Given()
 ROLES = ("firmware", "source", "tools", "toolchain", "userspace")
 """What a driver's packages are for. `source` and `firmware` are extracted and stand alone. `tools` is whole: what an image of any
 kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the kernel's build programs link), each are
@@ -131,46 +132,49 @@ class Lock:
 def load(path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), skip: Sequence[str] = ()) -> Lock:
     """Read a lock file. A missing, damaged or newer file is an InputError that names the command to run.
 
-    `matrix`, `select`, `skip`: what the user's command says; the command that makes a missing lock says the same.
+    `matrix`, `select`, `skip`: what the user's command says; the command that makes a missing lock says the same. The one that replaces
+    a damaged lock selects nothing: it makes all of it.
     """
+    given = Given(matrix=matrix, lock=path)
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        command = Given(matrix=matrix, lock=path).command("lock", select=select, skip=skip)
+        command = given.command("lock", select=select, skip=skip)
         raise InputError(
             f"there is no lock file {path}",
             resolution=f"{command}   (finds kernels and packages in signed repositories and pins them)",
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path} is not UTF-8 text", details=[f"{path}: byte {error.start}: {error.reason}"], resolution=_again(path)
+            f"{path} is not UTF-8 text", details=[f"{path}: byte {error.start}: {error.reason}"], resolution=_again(given)
         ) from None
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", resolution="give yourself the right to read it, or name another with --lock"
         ) from error
-    return parse(text, name=str(path))
+    return parse(text, given)
 
 
-def _again(name: object) -> str:
-    return f"take the file from version control, or write it anew: driverforge lock --lock {name}"
+def _again(given: Given, otherwise: str = "take the file from version control") -> str:
+    """What to do about a file that cannot be read. It has to go: `lock` compares what it finds with the pins that are there."""
+    return f"{otherwise}, or remove it and run: {given.command('lock')}"
 
 
-def parse(text: str, *, name: str = "driverforge.lock.json") -> Lock:
-    """The lock in a text; InputError if it is not one."""
-    again = _again(name)
+def parse(text: str, given: Given = DEFAULTS) -> Lock:
+    """The lock in a text; InputError if it is not one, named as the given lock file."""
+    name = given.lock
     try:
         document = json.loads(text)
         if (schema := document["schema"]) != SCHEMA:
             raise InputError(
                 f"{name} has schema {schema}; this program reads schema {SCHEMA}",
-                resolution="use the version of driverforge that wrote it, or write it anew with `driverforge lock`",
+                resolution=_again(given, "use the version of driverforge that wrote it"),
             )
         return Lock(targets={key: _target(key, value) for key, value in document["targets"].items()})
     except json.JSONDecodeError as error:
-        raise InputError(f"{name} is not JSON", details=[f"{name}:{error.lineno}: {error.msg}"], resolution=again) from None
+        raise InputError(f"{name} is not JSON", details=[f"{name}:{error.lineno}: {error.msg}"], resolution=_again(given)) from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise InputError(f"{name} is damaged", details=[f"{type(error).__name__}: {error}"], resolution=again) from None
+        raise InputError(f"{name} is damaged", details=[f"{type(error).__name__}: {error}"], resolution=_again(given)) from None
 
 
 def dump(lock: Lock) -> str:

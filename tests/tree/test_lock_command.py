@@ -200,6 +200,16 @@ def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
     assert [(row["verdict"], row["reason"]) for row in rows] == [("unknown", "the lock does not pin driver 535.300.01")]
 
 
+@pytest.mark.parametrize("mark", ["<<<<<<< HEAD\n", '{"schema": 2, "targets": {}}\n'])
+def test_a_lock_that_cannot_be_read_is_made_anew_once_it_is_removed(site: Site, mark: str) -> None:
+    site.lock.write_text(mark)
+    status, told = site.run("lock")
+    assert (status, site.lock.read_text()) == (65, mark)
+    assert f"or remove it and run: driverforge lock --matrix {site.folder / 'site.yaml'} --lock {site.lock}" in told
+    site.lock.unlink()
+    assert site.run("lock")[0] == 0
+
+
 def test_lock_as_json(site: Site) -> None:
     status, told = site.run("lock", "--json")
     found = json.loads(told)

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driverforge_build import lock as locks
+from driverforge_build.advice import Given
 from driverforge_build.lock import HeaderFact, Lock, LockedPackage
 from driverforge_core.errors import InputError
 from support.locks import kernel, package, target
@@ -89,9 +90,9 @@ def test_a_missing_file_names_the_command(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_says_where(text: str, evidence: str) -> None:
     with pytest.raises(InputError) as told:
-        locks.parse(text, name="site.json")
+        locks.parse(text, Given(matrix=Path("site.yaml"), lock=Path("site.json")))
     assert evidence in told.value.render()
-    assert told.value.resolution
+    assert told.value.resolution.endswith("or remove it and run: driverforge lock --matrix site.yaml --lock site.json")
 
 
 @pytest.mark.parametrize("digest", ["", "ab", "g" * 64, "AB" * 32])

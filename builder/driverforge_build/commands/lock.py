@@ -72,7 +72,7 @@ def command(
     matrix = load_matrix(matrix_path)
     check_named("--mirror", mirrors, [row.id for row in matrix.rows])
     targets = wanted_targets(matrix, select=select, skip=skip)
-    earlier = locks.load(lock_path) if lock_path.exists() else locks.Lock()
+    earlier = locks.load(lock_path, matrix=matrix_path) if lock_path.exists() else locks.Lock()
     settings = Settings(
         now=datetime.now(timezone.utc),
         machine=read_machine(),
