@@ -104,10 +104,10 @@ def write_context(context: Context, folder: Path) -> None:
                 stale.unlink()
         for path, entry in context.entries.items():
             _write(folder / path, entry, context.image.epoch)
-        for inside in {folder / parent for path in context.entries for parent in Path(path).parents}:
+        for made in {folder / parent for path in context.entries for parent in Path(path).parents}:
             # the image gets folders with mode and time: neither may depend on our umask, or on today
-            inside.chmod(0o755)
-            os.utime(inside, (context.image.epoch, context.image.epoch))
+            made.chmod(0o755)
+            os.utime(made, (context.image.epoch, context.image.epoch))
     except OSError as error:
         raise StorageFailed(
             f"{error.filename or folder} cannot be written: {error.strerror}", resolution="give another --output"
