@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.runtime import change, configure, report
+from driverforge_node.runtime import change, configure, containerd, report, sources
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import System
 from driverforge_node.runtime.daemon import check_config
@@ -112,3 +112,18 @@ def test_a_rootless_docker_has_its_file_in_the_users_home(daemon: FakeContainerd
         check_config(daemon.node.host, docker, request)
     daemon.node.host.node.write_atomic(f"/proc/{daemon.pid}/environ", b"HOME=/home/user\0ROOTLESSKIT_STATE_DIR=/run/user/1000/x\0")
     check_config(daemon.node.host, docker, request)
+
+
+@pytest.mark.parametrize("root", [None, b"version = 3\n"])
+def test_a_folder_that_no_file_imports_is_not_read_by_containerd_2_2_either(daemon: FakeContainerd, root: bytes | None) -> None:
+    """Its built-in defaults name conf.d, and are not followed: what others left there comes into force with our import only."""
+    node, where = daemon.node.host.node, replace(daemon.daemon, version=(2, 2, 1))
+    node.make_dirs("/etc/containerd/conf.d")
+    node.write_atomic("/etc/containerd/conf.d/50-site.toml", b"version = 3\n[debug]\nlevel = 'debug'\n")
+    node.remove(CONFIG)
+    if root is not None:
+        node.write_atomic(CONFIG, root)
+    files = sources.read(daemon.node.host, where)
+    assert files == {CONFIG: root, DROP_IN: None}
+    written = containerd.patched(where, files, {"version": 3}, asked.wanted())
+    assert b'imports = ["/etc/containerd/conf.d/*.toml"]' in (written[CONFIG] or b"")

@@ -45,7 +45,7 @@ def _containerd(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], d
             copy = copier.copied().get(daemon.config, daemon.config)
             shown = _run(host, daemon, "--config", copy, "config", "dump")
     seen = parse(_accepted(shown, daemon).encode(), "containerd's effective configuration")
-    seen[sources.IMPORTS] = sources.patterns(daemon, daemon.config, root)  # the dump names the copies
+    seen[sources.IMPORTS] = sources.patterns(daemon.config, root)  # the dump names the copies
     return seen
 
 
@@ -75,7 +75,7 @@ class _Copier:
             if data is None:
                 data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)  # what the daemon makes of no file
             names = [places.get(name, name) for name in imports[path] if name != path]
-            if names or sources.patterns(self.daemon, path, data):
+            if names or sources.patterns(path, data):
                 data = edit(data, [Change(path=(sources.IMPORTS,), value=names)], path)
             self.host.node.write_atomic(place, data, mode=0o600)
         return places

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.host.ports import Files, Host
 from driverforge_node.runtime.document import parse
+from driverforge_node.runtime.imports import declared
 from driverforge_node.runtime.model import Daemon
 
-CONF_D = "/etc/containerd/conf.d/*.toml"  # imported by default since 2.2 (containerd#12323)
 IMPORTS = "imports"
 MAX_BYTES = 8 << 20  # a larger file is no configuration; containerd's own default is 12 kB
 MAX_FILES = 1000
@@ -66,23 +66,19 @@ def working_folder(host: Host, daemon: Daemon) -> str:
     return host.node.resolve(f"/proc/{daemon.pid}/cwd") if daemon.pid else "/"
 
 
-def patterns(daemon: Daemon, path: str, data: bytes | None) -> list[str]:
-    """The `imports` of a containerd file. Raises InputError where they are no list of texts."""
-    document = parse(data or b"", path)
-    value = document.get(IMPORTS)
-    if value is None:
-        return [CONF_D] if path == daemon.config and daemon.version >= (2, 2) else []
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        raise InputError(
-            f"{path}: imports is no list of texts", details=[f"imports = {value!r}"], resolution="correct it; nothing was changed"
-        )
-    return value
+def patterns(path: str, data: bytes | None) -> list[str]:
+    """The `imports` of a containerd file. Raises InputError where they are no list of texts.
+
+    A file without them imports nothing, also with 2.2 and later: their built-in defaults name /etc/containerd/conf.d (containerd#12323), but
+    the daemon follows the imports of the files that it loads, and not those (LoadConfig in cmd/containerd/server/config/config.go).
+    """
+    return declared(parse(data or b"", path), path)
 
 
 def imported(node: Files, daemon: Daemon, path: str, files: Mapping[str, bytes | None], cwd: str) -> list[str]:
     """The files that one file imports, in order: those of the node, as `files` would change them."""
     found: list[str] = []
-    for pattern in patterns(daemon, path, files.get(path)):
+    for pattern in patterns(path, files.get(path)):
         globbed = "*" in pattern
         folder = cwd if globbed and daemon.version and daemon.version < (1, 7) else path.rpartition("/")[0]
         whole = pattern if pattern.startswith("/") else f"{folder.rstrip('/')}/{pattern}"
