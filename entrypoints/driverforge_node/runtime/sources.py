@@ -69,8 +69,8 @@ def working_folder(host: Host, daemon: Daemon) -> str:
 def patterns(path: str, data: bytes | None) -> list[str]:
     """The `imports` of a containerd file. Raises InputError where they are no list of texts.
 
-    A file without them imports nothing, also with 2.2 and later: their built-in defaults name /etc/containerd/conf.d (containerd#12323), but
-    the daemon follows the imports of the files that it loads, and not those (LoadConfig in cmd/containerd/server/config/config.go).
+    A file without them imports nothing, also with 2.2 and later: their built-in defaults name /etc/containerd/conf.d (containerd#12323),
+    but the daemon follows the imports of files that it loads, and not those (LoadConfig in cmd/containerd/server/config/config.go).
     """
     return declared(parse(data or b"", path), path)
 
