@@ -165,7 +165,15 @@ GPUS: tuple[Gpu, ...] = (
         module_types=("open", "proprietary"),
         branches=(470, 535, 550, 580, 595, 610),
     ),
-    Gpu(name="hopper", devices=((8962, 9200),), module_types=("open", "proprietary"), branches=(535, 550, 580, 595, 610)),
+    Gpu(
+        name="hopper",
+        devices=((8962, 9025), (9028, 9028), (9030, 9031), (9033, 9200)),
+        module_types=("open", "proprietary"),
+        branches=(535, 550, 580, 595, 610),
+    ),
+    Gpu(
+        name="grace-hopper", devices=((9026, 9027), (9029, 9029), (9032, 9032)), module_types=("open",), branches=(535, 550, 580, 595, 610)
+    ),
     Gpu(name="ada", devices=((9857, 10488),), module_types=("open", "proprietary"), branches=(535, 550, 580, 595, 610)),
     Gpu(name="blackwell", devices=((10496, 13120),), module_types=("open",), branches=(580, 595, 610)),
 )

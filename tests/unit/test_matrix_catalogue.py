@@ -98,6 +98,8 @@ def test_no_device_belongs_to_two_architectures() -> None:
         (0x1EB8, "turing", ("open", "proprietary"), 610),  # T4
         (0x20B0, "ampere", ("open", "proprietary"), 610),  # A100 SXM4
         (0x2330, "hopper", ("open", "proprietary"), 610),  # H100 SXM5
+        (0x2345, "grace-hopper", ("open",), 610),  # GH200 480GB
+        (0x2335, "hopper", ("open", "proprietary"), 610),  # H200 SXM
         (0x26B9, "ada", ("open", "proprietary"), 610),  # L40S
         (0x2901, "blackwell", ("open",), 610),  # B200
     ],

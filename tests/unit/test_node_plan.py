@@ -223,6 +223,9 @@ def test_auto_leaves_out_what_cannot_drive_a_gpu_of_this_node() -> None:
     blackwell = replace(GPU, device=0x2901)
     fill = next(s for s in stretch(facts(sources=both, gpus=(GPU, blackwell)), wanted()) if isinstance(s, steps.FillTree))
     assert fill.source.modules.module_type == "open"
+    grace_hopper = facts(sources=both, gpus=(replace(GPU, device=0x2342),))  # with a branch below 560, which prefers proprietary
+    fill = next(s for s in stretch(grace_hopper, wanted()) if isinstance(s, steps.FillTree))
+    assert fill.source.modules.module_type == "open"
     pascal = replace(GPU, device=0x15F8)
     error = refusal(facts(sources=(source("open"),), gpus=(pascal,)), wanted())
     assert "no proprietary modules" in error.brief

@@ -54,7 +54,7 @@ def fits_network(facts: Facts, source: Source) -> bool:
 
 def type_order(wanted: Wanted, gpus: Sequence[PciDevice] = ()) -> tuple[str, ...]:
     """Module types to try, best first: `auto` leaves out the ones that cannot drive a GPU of this node (Pascal needs the proprietary
-    modules, Blackwell the open ones). A GPU that the catalogue does not know rules nothing out."""
+    modules, Grace Hopper the open ones). A GPU that the catalogue does not know rules nothing out."""
     if wanted.module_type != "auto":
         return (wanted.module_type,)
     order = ("open", "proprietary") if DriverVersion.parse(wanted.driver).branch >= OPEN_BY_DEFAULT else ("proprietary", "open")
