@@ -28,7 +28,8 @@ _ENGINE = ("docker.io", "docker-cli", "containerd", "docker-buildx", "docker-com
 _LIBRARIES = ("libnftables1", "libnftnl11", "libmnl0", "libjansson4", "libxtables12", "libgmp10")
 _RUNC_SUITE = "bookworm"  # newer runc needs a newer C library
 _PLUGINS = "usr/libexec/docker/cli-plugins"
-_OLDEST = 23  # the first Docker whose BuildKit reads heredocs and named contexts without a frontend image
+_OLDEST = 25  # the first Docker whose BuildKit reads what we write without a frontend image
+_OLDEST_BUILDX = (0, 17)
 _DAEMON = {"features": {"containerd-snapshotter": True, "cdi": True}}
 
 
@@ -91,8 +92,12 @@ def find() -> Engine:
     major = re.match(r"\d+", version)  # a build from source may have a name instead of a number
     if major and int(major[0]) < _OLDEST:
         raise Unavailable(f"the engine at {host} is Docker {version}; {_OLDEST} or newer is needed")
-    if engine.docker("buildx", "version", check=False).status != 0:
-        raise Unavailable("docker has no buildx plugin", resolution="apt-get install docker-buildx")
+    answer = engine.docker("buildx", "version", check=False)
+    if answer.status != 0:
+        raise Unavailable("docker has no buildx plugin")
+    number = re.search(r" v?(\d+)\.(\d+)", answer.stdout)
+    if number and (int(number[1]), int(number[2])) < _OLDEST_BUILDX:
+        raise Unavailable(f"{answer.stdout.strip()} is older than 0.17")
     return engine
 
 

@@ -93,8 +93,28 @@ def test_an_engine_that_cannot_build_is_unavailable_with_what_to_install(docker:
     with pytest.raises(Unavailable, match=said) as caught:
         Buildx().check()
     assert caught.value.exit_code == 69
-    assert "install Docker Engine 23 or newer" in caught.value.resolution
+    assert "install Docker Engine 25 and buildx 0.17 or newer" in caught.value.resolution
     assert caught.value.details
+
+
+@pytest.mark.parametrize(
+    ("server", "buildx", "said", "found"),
+    [
+        ("24.0.9", "v0.29.1", "Docker Engine 25.0 or newer", "Docker Engine here is 24.0.9"),
+        ("26.1.5+dfsg1", "0.13.1+ds1-3", "buildx 0.17 or newer", "buildx here is 0.13.1+ds1-3"),
+    ],
+)
+def test_an_engine_or_a_plugin_that_is_too_old_is_named(docker: MockPath, server: str, buildx: str, said: str, found: str) -> None:
+    docker.add("docker", f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac')
+    with pytest.raises(Unavailable, match=said) as caught:
+        Buildx().check()
+    assert caught.value.details == (found,)
+
+
+@pytest.mark.parametrize(("server", "buildx"), [("25.0.0", "v0.17.0"), ("28.5.2+dfsg4", "0.29.1+ds1-4"), ("dev", "local")])
+def test_an_engine_that_is_new_enough_or_has_no_number_is_taken(docker: MockPath, server: str, buildx: str) -> None:
+    docker.add("docker", f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac')
+    assert Buildx().check() == f"docker {server}, buildx {buildx}"
 
 
 def test_no_docker_command_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -130,7 +130,7 @@ def test_proxies_are_named_and_their_values_are_not_on_the_command_line() -> Non
 
 def test_secrets_are_files_that_bake_may_read() -> None:
     words = bake_command(replace(JOB, secrets={"ca": Path("/etc/site.pem"), "mirror": Path("/tmp/m")}), environment={})
-    assert [word for word in words if "secrets" in word] == ["*.secrets+=id=ca,src=/etc/site.pem", "*.secrets+=id=mirror,src=/tmp/m"]
+    assert [word for word in words if "secrets" in word] == ["*.secrets=id=ca,src=/etc/site.pem", "*.secrets=id=mirror,src=/tmp/m"]
     assert "--allow=fs.read=/etc/site.pem" in words
 
 

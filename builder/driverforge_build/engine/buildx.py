@@ -14,7 +14,13 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https
 """Build arguments that BuildKit knows without a declaration, and keeps out of history and provenance."""
 
 _STEP = re.compile(r"#\d+ \[(?:\S+ )?(?P<stage>\S+) +(?P<number>\d+)/(?P<count>\d+)\] (?P<what>.*)")
-_INSTALL = "install Docker Engine 23 or newer with the buildx plugin (Debian 13: docker.io docker-buildx), or set DOCKER_HOST to one"
+ENGINE = (25, 0)
+"""The first Docker Engine whose own Dockerfile frontend knows `ADD --checksum` (frontend 1.6, BuildKit 0.12)."""
+BUILDX = (0, 17)
+"""The first buildx whose `bake` knows `--allow`."""
+
+INSTALL = "install Docker Engine 25 and buildx 0.17 or newer (Debian 13's buildx is older: docker-buildx-plugin of Docker's own packages)"
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class Buildx:
@@ -23,12 +29,19 @@ class Buildx:
     def check(self) -> str:
         status, said = process.output(["docker", "version", "--format", "{{.Server.Version}}"])
         if status:
-            raise Unavailable("no docker engine answers", details=said.splitlines()[-3:], resolution=_INSTALL)
+            raise Unavailable(
+                "no docker engine answers",
+                details=said.splitlines()[-3:],
+                resolution=f"{INSTALL}; or set DOCKER_HOST to an engine that runs",
+            )
         server = said.strip().splitlines()[-1]
+        _require("Docker Engine", server, ENGINE, resolution=f"{INSTALL}; or set DOCKER_HOST to a newer engine")
         status, said = process.output(["docker", "buildx", "version"])  # "github.com/docker/buildx v0.29.1 <commit>"
         if status:
-            raise Unavailable("docker has no buildx plugin", details=said.splitlines()[:3], resolution=_INSTALL)
-        return f"docker {server}, buildx {' '.join(said.split()[1:2])}"
+            raise Unavailable("docker has no buildx plugin", details=said.splitlines()[:3], resolution=INSTALL)
+        buildx = " ".join(said.split()[1:2])
+        _require("buildx", buildx, BUILDX, resolution=INSTALL)
+        return f"docker {server}, buildx {buildx}"
 
     def network(self) -> str:
         # a nested daemon may be started without its default network
@@ -56,6 +69,15 @@ class Buildx:
         images.push(reference, remote, progress)
 
 
+def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: str) -> None:
+    """Raises Unavailable for one that is too old. A build from source may have a name instead of a number: it is believed."""
+    found = _VERSION.match(version)
+    if found and (int(found[1]), int(found[2])) < oldest:
+        raise Unavailable(
+            f"{what} {'.'.join(map(str, oldest))} or newer is needed", details=[f"{what} here is {version}"], resolution=resolution
+        )
+
+
 def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:
     """The command line of one build. Values of proxy variables are not in it: bake reads them from the environment."""
     proxies = [name for name in PROXY_VARIABLES if environment.get(name)]
@@ -66,7 +88,7 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:
         *(
             part
             for name, file in sorted(job.secrets.items())
-            for part in ("--set", f"*.secrets+=id={name},src={file}", f"--allow=fs.read={file}")
+            for part in ("--set", f"*.secrets=id={name},src={file}", f"--allow=fs.read={file}")
         ),
         *(["--allow=network.host"] if job.network == "host" else []),
         job.target,

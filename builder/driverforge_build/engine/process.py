@@ -89,5 +89,5 @@ def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
 def _absent(program: str, error: OSError) -> Unavailable:
     return Unavailable(
         f"{program} cannot be started: {error.strerror}",
-        resolution="install Docker Engine 23 or newer with the buildx plugin, or put its `docker` on PATH",
+        resolution="install Docker Engine 25 and buildx 0.17 or newer, or put their `docker` on PATH",
     )
