@@ -153,3 +153,34 @@ def test_a_status_that_cannot_be_written_takes_no_driver_away(node: FakeNode) ->
     phases = [probe.field(text, "phase") for text in rounds]
     assert phases[0] == "starting"
     assert phases[-1] == "ready"
+
+
+def test_the_status_file_says_stopping_before_anything_goes(node: FakeNode) -> None:
+    served(node)
+    phases: list[str] = []
+
+    def look() -> tuple[str, ...]:
+        if any(call.startswith("remove") for call in node.kernel.calls):
+            phases.append(probe.field(node.text(paths.STATUS), "phase"))
+        return ()
+
+    node.kernel.references = look
+    assert init.run(arguments(), node.host) == 0
+    assert phases[0] == "stopping"
+    assert nvidia(node) == set()
+    assert not node.files.exists(paths.STATE)
+
+
+def test_a_status_file_that_cannot_be_written_keeps_no_stop_from_going_on(node: FakeNode) -> None:
+    rounds = served(node)
+    look = node.clock.on_wait
+
+    def fill(now: float) -> None:
+        look(now)
+        if rounds and probe.field(rounds[-1], "phase") == "ready":
+            node.files.fuse.refused = frozenset({paths.STATUS})
+
+    node.clock.on_wait = fill
+    assert init.run(arguments(), node.host) == 0
+    assert nvidia(node) == set()
+    assert not node.files.exists(paths.STATE)

@@ -44,7 +44,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
         except DriverforgeError as error:
             if host.clock.wait(0):  # between two steps, or within a compilation, where it reads as a failure of the compiler
                 log.warning(error.brief)
-                return stop(host, wanted)
+                return leave(host, wanted, pid)
             left = roll_back(host, wanted, before)
             error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
             raise
@@ -52,9 +52,9 @@ def run(args: argparse.Namespace, host: Host) -> int:
             serve(host, wanted, pid, done)
         except DriverforgeError as error:
             log.warning("stopping after an error", problem=error.brief)
-            stop(host, wanted)
+            leave(host, wanted, pid)
             raise
-        return stop(host, wanted)
+        return leave(host, wanted, pid)
 
 
 def serve(host: Host, wanted: Wanted, pid: int, done: Done) -> None:
@@ -69,3 +69,12 @@ def serve(host: Host, wanted: Wanted, pid: int, done: Done) -> None:
 
     signal = supervise(host, changed)
     log.info("stopping", signal=signal)
+
+
+def leave(host: Host, wanted: Wanted, pid: int) -> int:
+    """The way out, with a status file that no longer says ready. One that cannot be written keeps nobody here."""
+    try:
+        status.write(host, phase="stopping", pid=pid, facts=observe(host, wanted), wanted=wanted)
+    except DriverforgeError as error:
+        log.warning("the status file does not say that we stop", problem=error.brief)
+    return stop(host, wanted)
