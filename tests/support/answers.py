@@ -16,6 +16,8 @@ class Answers:
     table: Mapping[str, tuple[int, str, str]]
     asked: list[str] = field(default_factory=list)
     environments: list[Mapping[str, str]] = field(default_factory=list)
+    endless: list[str] = field(default_factory=list)  # what had no time limit
+    followed: list[str] = field(default_factory=list)  # what a stop signal would end
 
     def run(
         self,
@@ -31,6 +33,10 @@ class Answers:
         line = " ".join(argv)
         self.asked.append(line)
         self.environments.append(env or {})
+        if timeout is None:
+            self.endless.append(line)
+        if stream:
+            self.followed.append(line)
         status, stdout, stderr = next((answer for words, answer in self.table.items() if words in line), (0, "", ""))
         if check and status != 0:
             raise CommandFailed(f"{argv[0]} failed with status {status}", details=[stdout + stderr])

@@ -1,4 +1,4 @@
-"""A stop signal or Ctrl-C during `driverctl build`: no compiler goes on, nothing is published, the work folder is gone."""
+"""A stop signal or Ctrl-C during `driverctl build`: no compiler and no download goes on, nothing is published, the work folder is gone."""
 
 from __future__ import annotations
 
@@ -118,6 +118,16 @@ def test_a_stop_signal_ends_the_compilers_and_leaves_nothing(
     assert not KernelProcesses().alive(compiler)
     assert not list((tmp_path / "work").glob("535*/"))
     assert not (tmp_path / "out").exists()
+
+
+def test_a_stop_signal_ends_the_wait_for_a_mirror(tmp_path: Path, tools: MockPath, arguments: list[str]) -> None:
+    tools.add("apt-get", MAKE)
+    headers = arguments.index("--headers")
+    status, said, program = stopped(BUILD, [*arguments[:headers], *arguments[headers + 2 :]], tools, signal.SIGTERM)
+    assert status == 75
+    assert "error: apt-get stopped by SIGTERM" in said
+    assert not KernelProcesses().alive(program)
+    assert not list((tmp_path / "work").glob("535*/"))
 
 
 def test_ctrl_c_in_a_program_without_handlers_ends_what_it_started(tools: MockPath) -> None:

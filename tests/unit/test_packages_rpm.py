@@ -37,15 +37,18 @@ SEARCH = """<?xml version='1.0'?>
 </stream>
 """
 NOTHING = "<?xml version='1.0'?>\n<stream>\n<message type=\"info\">No matching items found.</message>\n</stream>\n"
-REFUSED = """<?xml version='1.0'?>
-<stream>
-<progress id="raw-refresh" name="Retrieving repository &apos;u&apos; metadata" value="0"/>
-<message type="error">Repository &apos;u&apos; is invalid.
+REFUSED = """Retrieving repository 'u' metadata [.error]
+Repository 'u' is invalid.
 [u|http://127.0.0.1:9/x] Valid metadata not found at specified URL
+History:
+ - [|] Error trying to read from 'http://127.0.0.1:9/x'
+ - Download (curl) error for 'http://127.0.0.1:9/x/content':
 Error code: Connection failed
-</message>
-<message type="error">Some of the repositories have not been refreshed because of an error.</message>
-</stream>
+Error message: Failed to connect to 127.0.0.1 port 9 after 0 ms: Couldn't connect to server
+
+Please check if the URIs defined for this repository are pointing to a valid repository.
+Skipping repository 'u' because of the above error.
+Could not refresh the repositories because of errors.
 """
 SUSE = ("kernel-default-devel=6.4.0-150700.53.19",)
 
@@ -69,7 +72,8 @@ def test_dnf_downloads_into_the_work_folder() -> None:
     found = dnf.download(access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), [DEVEL], "/work", [EUS, PLAIN])
     assert found == (f"/work/{DEVEL}.rpm",)
     options = "--enablerepo=rhel-9-for-x86_64-baseos-eus-rpms --releasever=9.4 --setopt=sslcacert=/ca.pem"
-    assert commands.asked == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
+    assert commands.asked == commands.followed == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
+    assert commands.endless == []
 
 
 def test_dnf_goes_on_without_a_repository_that_this_subscription_has_not() -> None:
@@ -101,6 +105,8 @@ def test_zypper_downloads_into_the_work_folder() -> None:
     commands = Answers({"search": (0, SEARCH, ""), "find": (0, f"{file}\n", "")})
     assert zypper.download(access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"), SUSE, "/work", []) == (file,)
     assert commands.asked[2].endswith("--pkg-cache-dir /work download kernel-default-devel=6.4.0-150700.53.19.10")
+    assert [line.split()[4] for line in commands.followed] == ["refresh", "download"]
+    assert commands.endless == ["find /work -name *.rpm -type f"]
     assert commands.environments[2] == {"http_proxy": "http://proxy.example", "CURL_CA_BUNDLE": "/ca.pem"}
 
 
@@ -118,7 +124,7 @@ def test_zypper_with_an_unreachable_repository_says_so_without_xml() -> None:
 
 
 def test_zypper_ends_well_without_a_download_when_a_package_vanished_meanwhile() -> None:
-    gone = '<message type="warning">Argument resolves to no package: kernel-default-devel=6.4.0-150700.53.19.10</message>\n'
+    gone = "Warning: Argument resolves to no package: kernel-default-devel=6.4.0-150700.53.19.10\nNothing to do.\n"
     with pytest.raises(Unsupported, match="headers missing"):
         zypper.download(access(Answers({"search": (0, SEARCH, ""), "download": (0, gone, "")})), SUSE, "/work", [])
 

@@ -106,6 +106,7 @@ class SystemCommands:
 
     def _follow(self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, lines: Follower) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
+        program = os.fsdecode(child.args[0])  # type: ignore[index]
         while True:
             try:
                 child.wait(POLL)
@@ -115,7 +116,8 @@ class SystemCommands:
             late = deadline is not None and time.monotonic() > deadline
             if late or self._stop_requested():
                 why = f"took longer than {timeout:g} s" if late else f"stopped by {self._stop_requested()}"
-                raise TemporaryFailure(f"{shlex.split(shown)[0]} {why}", details=[f"$ {shown}"])
+                hint = "its last lines above say what it waited for; start again once that is there" if late else ""
+                raise TemporaryFailure(f"{program} {why}", details=[f"$ {shown}"], resolution=hint)
         lines.log_new(last=True)
 
     def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:

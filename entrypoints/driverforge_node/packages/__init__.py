@@ -14,6 +14,8 @@ from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported
 from driverforge_node.host.ports import Commands, Files, Result
 
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
+FETCH_TIMEOUT = 900.0  # seconds; a mirror that lets every connection hang holds apt for minutes an address
+ASK_TIMEOUT = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,14 @@ class Access:
     def proxy_environment(self) -> dict[str, str]:
         """Proxy variables in the lower case that apt and curl read; upper case is what pods are usually given."""
         return {name: value for name in PROXIES if (value := self.environ.get(name) or self.environ.get(name.upper()))}
+
+    def fetch(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None) -> Result:
+        """Run what waits for mirrors: all that it prints is logged as it comes, and a stop signal ends it. Raises TemporaryFailure."""
+        return self.commands.run(argv, check=False, env=env, cwd=cwd, timeout=FETCH_TIMEOUT, stream=True)
+
+    def ask(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Result:
+        """Run what answers from the lists that are there. Raises TemporaryFailure."""
+        return self.commands.run(argv, check=False, env=env, timeout=ASK_TIMEOUT)
 
 
 class PackageManager(Protocol):

@@ -29,12 +29,17 @@ def suffix() -> str:
     return ".deb"
 
 
-def _run(access: Access, program: str, *arguments: str, cwd: str | None = None) -> Result:
-    trust = ("-o", f"Acquire::https::CAInfo={access.ca_bundle}") if access.ca_bundle else ()
+def _get(access: Access, *arguments: str, cwd: str | None = None) -> Result:
+    return access.fetch(["apt-get", *_options(access), "-q", *arguments], env=_environment(access), cwd=cwd)
+
+
+def _options(access: Access) -> tuple[str, ...]:
+    return (*OPTIONS, *(("-o", f"Acquire::https::CAInfo={access.ca_bundle}") if access.ca_bundle else ()))
+
+
+def _environment(access: Access) -> dict[str, str]:
     configuration = {"APT_CONFIG": access.environ["APT_CONFIG"]} if access.environ.get("APT_CONFIG") else {}
-    return access.commands.run(
-        [program, *OPTIONS, *trust, *arguments], check=False, cwd=cwd, env={**access.proxy_environment(), **configuration}
-    )
+    return {**access.proxy_environment(), **configuration}
 
 
 def relations(depends: str) -> tuple[tuple[str, str], ...]:
@@ -48,7 +53,7 @@ def relations(depends: str) -> tuple[tuple[str, str], ...]:
 
 
 def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:  # noqa: ARG001
-    update = _run(access, "apt-get", "-q", "update")
+    update = _get(access, "update")
     stale = not update.ok or FETCH_FAILED.search(update.stdout + update.stderr) is not None
     wanted: dict[str, str] = {}
     todo = [(name, "") for name in names]
@@ -56,7 +61,8 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
         name, version = todo.pop(0)
         if name in wanted:
             continue
-        shown = _run(access, "apt-cache", "--no-all-versions", "show", f"{name}={version}" if version else name)
+        exact = f"{name}={version}" if version else name
+        shown = access.ask(["apt-cache", *_options(access), "--no-all-versions", "show", exact], env=_environment(access))
         # status 0 without a stanza: apt knows the name only from another package's relation
         stanza = next(deb822.parse(shown.stdout), None) if shown.ok else None
         if stanza is None:
@@ -64,7 +70,7 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
             raise mirror_unreachable([update]) if stale else headers_missing([name], [shown])
         wanted[name] = version or stanza["Version"]
         todo.extend(relations(stanza.get("Depends", "")))
-    fetched = _run(access, "apt-get", "-q", "download", *(f"{name}={version}" for name, version in wanted.items()), cwd=into)
+    fetched = _get(access, "download", *(f"{name}={version}" for name, version in wanted.items()), cwd=into)
     if not fetched.ok:
         said = fetched.stdout + fetched.stderr
         problem = mirror_unreachable([fetched]) if NOT_REACHED.search(said) or stale else headers_missing(list(wanted), [fetched])

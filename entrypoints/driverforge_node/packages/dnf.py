@@ -26,7 +26,7 @@ def _try(access: Access, names: Sequence[str], into: str, attempt: Attempt) -> R
     if access.ca_bundle:
         options.append(f"--setopt=sslcacert={access.ca_bundle}")
     argv = ["dnf", "--assumeyes", *options, "download", "--destdir", into, *names]
-    return access.commands.run(argv, check=False, env=access.proxy_environment())
+    return access.fetch(argv, env=access.proxy_environment())
 
 
 def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:

@@ -19,10 +19,16 @@ def suffix() -> str:
     return ".rpm"
 
 
-def _run(access: Access, into: str, *arguments: str) -> Result:
-    trust = {"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {}
-    argv = ["zypper", "--non-interactive", "--xmlout", "--pkg-cache-dir", into, *arguments]
-    return access.commands.run(argv, check=False, env={**access.proxy_environment(), **trust})
+def _get(access: Access, into: str, *arguments: str) -> Result:
+    return access.fetch(["zypper", *_options(into), *arguments], env=_environment(access))
+
+
+def _options(into: str) -> tuple[str, ...]:
+    return ("--non-interactive", "--pkg-cache-dir", into)
+
+
+def _environment(access: Access) -> dict[str, str]:
+    return {**access.proxy_environment(), **({"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {})}
 
 
 def newest(search: str, version: str) -> str | None:
@@ -47,18 +53,19 @@ def readable(result: Result) -> Result:
 
 
 def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:  # noqa: ARG001
-    refresh = readable(_run(access, into, "refresh"))
+    refresh = _get(access, into, "refresh")
     exact = []
     for wanted in names:
         name, _, version = wanted.partition("=")
-        search = _run(access, into, "search", "--details", "--match-exact", "--type", "package", name)
+        question = ("--xmlout", "search", "--details", "--match-exact", "--type", "package", name)
+        search = access.ask(["zypper", *_options(into), *question], env=_environment(access))
         edition = newest(search.stdout, version)
         if edition is None:
             reached = refresh.ok and search.status in (0, NO_SUCH_PACKAGE)
             answers = [refresh, readable(search)]
             raise headers_missing([f"{name} {version}"], answers[1:]) if reached else mirror_unreachable(answers)
         exact.append(f"{name}={edition}")
-    fetched = readable(_run(access, into, "download", *exact))
+    fetched = _get(access, into, "download", *exact)
     found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"]).stdout.splitlines()
     if not fetched.ok or len(found) < len(exact):
         # status 0 with "Argument resolves to no package" too
