@@ -28,9 +28,15 @@ BOOLEAN = ("true", "false")
 VARIABLES: tuple[Variable, ...] = (
     Variable(name="DRIVER_VERSION", meaning="Version of the driver in the image, as `535.261.03`.", set_by="image"),
     Variable(
-        name="DRIVER_BRANCH", meaning="Branch of the driver in the image. Derived from the version where it is not set.", set_by="image"
+        name="DRIVER_BRANCH",
+        meaning="Branch of the driver in the image, for programs that expect it there. Not read: `DRIVER_VERSION` says it.",
+        set_by="image",
     ),
-    Variable(name="TARGETARCH", meaning="Architecture of the image.", set_by="image", allowed=("amd64", "arm64")),
+    Variable(
+        name="TARGETARCH",
+        meaning="Architecture of the image, for programs that expect it there. Not read: `/opt/driverforge/image.json` says it.",
+        set_by="image",
+    ),
     Variable(
         name="DRIVER_TYPE",
         meaning="`passthrough`: the data-centre driver. `vgpu` is not served by this image and is refused.",
@@ -83,7 +89,8 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(name="APT_CONFIG", meaning="A configuration file of apt for downloads of kernel headers (Debian family).", set_by="manifest"),
     Variable(
         name="SOURCE_DATE_EPOCH",
-        meaning="Time stamp of what `driverctl build` makes, in seconds since 1970, for builds that come out the same bytes again.",
+        meaning="Time stamp of what `driverctl build` makes, in seconds since 1970, for builds that come out the same bytes again. "
+        "Anything but a number is refused by `build`.",
         set_by="builder",
     ),
 )
@@ -94,7 +101,6 @@ class Settings:
     """The variables of the table as values."""
 
     driver_version: str  # '' where the image does not say (then image.json does)
-    arch: str
     module_type: str  # 'auto', 'open', 'proprietary'
     config_digest: str  # '' outside an operator
     gpu_direct_rdma: bool
@@ -113,7 +119,6 @@ def parse(environ: Mapping[str, str]) -> Settings:
         raise InputError("an environment variable has a value that is not allowed", details=problems, resolution="see docs/environment.md")
     return Settings(
         driver_version=values["DRIVER_VERSION"],
-        arch=values["TARGETARCH"],
         module_type=values["KERNEL_MODULE_TYPE"],
         config_digest=values["DRIVER_CONFIG_DIGEST"],
         gpu_direct_rdma=values["GPU_DIRECT_RDMA_ENABLED"] == "true",

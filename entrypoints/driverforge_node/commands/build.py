@@ -46,7 +46,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
 def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
     """The command line and the image's own description as one value. Raises UsageError, InputError."""
-    from driverforge_core.errors import UsageError
+    from driverforge_core.errors import InputError, UsageError
     from driverforge_core.kernel import KernelRelease
     from driverforge_core.osid import parse_os_release
     from driverforge_node.driver.build import LOGS, WORK, BuildRequest, processors
@@ -56,7 +56,7 @@ def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
     image = read_image(host, args.image)
     epoch = host.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch and not epoch.isdigit():
-        raise UsageError(f"SOURCE_DATE_EPOCH={epoch}: give seconds since 1970")
+        raise InputError(f"environment: SOURCE_DATE_EPOCH={epoch!r}: write seconds since 1970", resolution="see docs/environment.md")
     kernel = KernelRelease.parse(args.kernel or host.modules.release())
     return BuildRequest(
         image=image,

@@ -52,9 +52,6 @@ class Family(Protocol):
     def header_packages(self, kernel: KernelRelease) -> tuple[str, ...]:
         """Packages to ask for to compile against `kernel`; the package manager adds the header packages that these depend on."""
 
-    def kernel_packages(self, kernel: KernelRelease) -> tuple[str, ...]:
-        """Packages that hold the kernel's own modules."""
-
     def repositories(self, release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
         """Ways to ask the repositories for header packages, in order; the first that answers wins."""
 
@@ -66,16 +63,7 @@ class Family(Protocol):
 
     def compiler(self, files: Files, tree: HeaderTree) -> Compiler: ...
 
-    def module_directory(self, kernel: KernelRelease) -> str:
-        """The folder of the kernel's own modules on a host."""
-
-    def secure_boot_tool(self) -> str:
-        """The package with mokutil, for messages about keys."""
-
     def trust_store(self) -> TrustStore: ...
-
-    def has_selinux(self) -> bool:
-        """Whether hosts of this family usually run SELinux, so that device nodes of a driver root need a label for containers."""
 
 
 def of(release: OsRelease) -> Family:

@@ -29,11 +29,6 @@ def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"linux-headers-{kernel}",)
 
 
-def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
-    """Ubuntu splits what Debian has in one package; the names that do not exist are no error."""
-    return (f"linux-image-{kernel}", f"linux-modules-{kernel}", f"linux-modules-extra-{kernel}")
-
-
 def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:  # noqa: ARG001
     """apt asks all of its suites at once."""
     return (Attempt(name="configured suites"),)
@@ -69,19 +64,7 @@ def compiler(files: Files, tree: HeaderTree) -> Compiler:
     return Compiler(program=program, package=CROSS_PREFIX.sub("", program), built_with=built_with)
 
 
-def module_directory(kernel: KernelRelease) -> str:
-    return f"/lib/modules/{kernel}"
-
-
-def secure_boot_tool() -> str:
-    return "mokutil"
-
-
 def trust_store() -> TrustStore:
     return TrustStore(
         anchors="/usr/local/share/ca-certificates", bundle="/etc/ssl/certs/ca-certificates.crt", update=("update-ca-certificates",)
     )
-
-
-def has_selinux() -> bool:
-    return False

@@ -31,11 +31,6 @@ def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"{name}-devel-{plain}",)
 
 
-def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
-    name, plain = _split(kernel)
-    return tuple(f"{name}-{part}-{plain}" for part in ("core", "modules-core", "modules"))
-
-
 def el_version(release: OsRelease, kernel: KernelRelease) -> tuple[str, str]:
     """(major, minor) of the minor release that a kernel belongs to, from its own name: os-release may lag behind the node's kernel."""
     major, _, minor = release.version.partition(".")
@@ -81,19 +76,7 @@ def compiler(files: Files, tree: HeaderTree) -> Compiler:
     return Compiler(program="gcc", package=f"gcc-{version}" if version else "gcc", built_with=built_with)
 
 
-def module_directory(kernel: KernelRelease) -> str:
-    return f"/lib/modules/{kernel}"
-
-
-def secure_boot_tool() -> str:
-    return "mokutil"
-
-
 def trust_store() -> TrustStore:
     return TrustStore(
         anchors="/etc/pki/ca-trust/source/anchors", bundle="/etc/pki/tls/certs/ca-bundle.crt", update=("update-ca-trust", "extract")
     )
-
-
-def has_selinux() -> bool:
-    return True

@@ -32,11 +32,6 @@ def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"kernel-{flavour}-devel={version}", f"{shared}={version}")
 
 
-def kernel_packages(kernel: KernelRelease) -> tuple[str, ...]:
-    version, flavour = _split(kernel)
-    return (f"kernel-{flavour}={version}",)
-
-
 def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:  # noqa: ARG001
     return (Attempt(name="configured repositories"),)
 
@@ -59,17 +54,5 @@ def compiler(files: Files, tree: HeaderTree) -> Compiler:
     return Compiler(program=program, package=program.replace("gcc-", "gcc"), built_with=built_with)
 
 
-def module_directory(kernel: KernelRelease) -> str:
-    return f"/lib/modules/{kernel}"
-
-
-def secure_boot_tool() -> str:
-    return "mokutil"
-
-
 def trust_store() -> TrustStore:
     return TrustStore(anchors="/etc/pki/trust/anchors", bundle="/etc/ssl/ca-bundle.pem", update=("update-ca-certificates",))
-
-
-def has_selinux() -> bool:
-    return False
