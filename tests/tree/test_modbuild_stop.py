@@ -96,7 +96,8 @@ def stopped(code: str, arguments: list[str], tools: MockPath, number: signal.Sig
     """(exit status, what it said, PID of a compiler) of a program that gets a signal once a compiler runs."""
     whole = f"import sys; sys.path.insert(0, {str(ENTRYPOINTS)!r})\n{code}"
     argv = [sys.executable, "-c", whole, *arguments]
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=tools.environ(), start_new_session=True) as running:
+    environ = tools.environ({"SOURCE_DATE_EPOCH": "1700000000"})
+    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True) as running:
         assert running.stderr is not None
         said, compiler = "", None
         for line in running.stderr:

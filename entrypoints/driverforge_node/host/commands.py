@@ -106,7 +106,7 @@ class SystemCommands:
 
     def _follow(self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, lines: Follower) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
-        program = os.fsdecode(child.args[0])  # type: ignore[index]
+        program = os.fsdecode(child.args[0])  # type: ignore[index,arg-type]
         while True:
             try:
                 child.wait(POLL)
