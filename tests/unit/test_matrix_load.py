@@ -63,6 +63,9 @@ ONE_PROBLEM = [
     ),
     ("systems: [{id: debian12, drivers: [{id: '535', version: 535}]}]", "3: version: '535' is not a driver version"),
     ("systems: [{id: debian12, drivers: [{id: '470', module_types: [open]}]}]", "3: systems debian12 drivers 470: branch 470 has no open"),
+    ("systems: [{id: debian12, drivers: [{id: '580', url: 'file:///srv/a.run'}]}]", "3: url: 'file:///srv/a.run' is not an address to"),
+    ("systems: [{id: debian12, drivers: [{id: '580', url: 'http://a/$HOME'}]}]", "3: url: 'http://a/$HOME' is not an address to"),
+    ("systems: [{id: debian12, drivers: [{id: '535', modules: [{id: open, tree: a b}]}]}]", "3: tree: 'a b' is not a path"),
     ("systems: [{id: debian12, kernels: [{id: '6.1', repositories: [sid]}]}]", "3: systems debian12 kernels 6.1: no repository 'sid'"),
     ("systems: [{id: debian12, kernels: [{id: '6.1', headers: ['a-{relase}']}]}]", "3: systems debian12 kernels 6.1: {relase} in"),
     (

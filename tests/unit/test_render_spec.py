@@ -81,6 +81,11 @@ def test_a_download_without_a_pin_refuses_with_the_command_that_pins_it(lock: Lo
     assert caught.value.exit_code == 65
 
 
+def test_a_systems_name_is_text_in_a_label() -> None:
+    named = replace(JIT, os=JIT.os.model_copy(update={"name": 'Debian "bookworm" $HOME \\o/'}))
+    assert r'summary="NVIDIA driver 535.261.03 for Debian \"bookworm\" \$HOME \\o/ (amd64), compiles' in dockerfile(named)
+
+
 def test_all_unpinned_cells_are_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
         image_specs([JIT, PRECOMPILED], Lock())

@@ -83,6 +83,13 @@ Version = Annotated[str, _rule(r"[0-9]+(\.[0-9]+){1,2}", "is not a driver versio
 Series = Annotated[str, _rule(r"[0-9]+(\.[0-9]+)*", "is not a version; write numbers and dots, e.g. 6.12")]
 Sha256 = Annotated[str, _rule(r"[0-9a-f]{64}", "is not a sha256; write its 64 lower-case hexadecimal digits")]
 Url = Annotated[str, _rule(r"(https?|file)://[^\s]+", "is not a URL; write https://HOST/PATH")]
+Download = Annotated[
+    str,
+    _rule(
+        r"https?://[^\s\"'$\\<>`]+",
+        "is not an address to download from; write https://HOST/PATH, quotes and $ in it as %22, %27 and %24",
+    ),
+]
 ImageRef = Annotated[
     str,
     _rule(
@@ -91,6 +98,7 @@ ImageRef = Annotated[
     ),
 ]
 Path = Annotated[str, _rule(r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces")]
+PathOrNone = Annotated[str, _rule(r"(/?[A-Za-z0-9._+{}/-]+)?", "is not a path; write it without spaces")]
 PciRange = Annotated[
     str,
     _rule(r"[0-9a-f]{4}(-[0-9a-f]{4})?", "is not a range of PCI device ids; write four hexadecimal digits or two of them, e.g. 2080-20ff"),
@@ -276,7 +284,9 @@ class ModuleSource(Row):
 
     id: ModuleType = Field(description="open or proprietary.")
     packages: Packages = Field(description="Packages; {release}, {branch} and {version} are replaced.")
-    tree: str = Field(default="", description="Folder with the source inside the package; empty: the packages hold finished modules.")
+    tree: PathOrNone = Field(
+        default="", description="Folder with the source inside the package; empty: the packages hold finished modules."
+    )
 
 
 class Firmware(Row):
@@ -303,7 +313,9 @@ class DriverRow(Row):
     firmware: Firmware | None = Field(default=None)
     userspace: Packages = Field(default=(), description="Packages of the user space; each must have exactly the driver's version.")
     companions: Packages = Field(default=(), description="Packages that are versioned on their own; any version of the repositories does.")
-    url: Url | None = Field(default=None, description="Address of the runfile or image; {version}, {branch} and {machine} are replaced.")
+    url: Download | None = Field(
+        default=None, description="Address (http or https) of the runfile or image; {version}, {branch} and {machine} are replaced."
+    )
     sha256: dict[Arch, Sha256] = Field(
         default_factory=dict, description="Pins of the runfile; without one the cell is `unknown`, and the plan says how to get it."
     )
