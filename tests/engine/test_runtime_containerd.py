@@ -116,6 +116,17 @@ def test_status_tells_drift_and_what_others_wrote(node: RuntimeNode, capsys: pyt
     assert f"{node.config} (changed by somebody else since)" in capsys.readouterr().out
 
 
+def test_json_is_json_also_where_there_is_something_to_say(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+    node.start(DEBIAN)
+    node.driverctl("apply")
+    node.drop_in.write_text(node.drop_in.read_text().replace(f'"{PROGRAMS["nvidia"]}"', '"/usr/bin/theirs"'))
+    capsys.readouterr()
+    node.driverctl("revert", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert [note for note in found["notes"] if "was changed by somebody else, and stays" in note]
+    assert "restarted containerd" in found["done"]
+
+
 def test_a_daemon_that_nobody_can_restart_is_left_alone(node: RuntimeNode) -> None:
     node.start(DEBIAN)
     with pytest.raises(Unsupported, match="not run by systemd") as caught:

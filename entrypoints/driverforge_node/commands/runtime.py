@@ -81,7 +81,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
             return 0
         if args.action == "apply":
             report.warn_missing(host, plan)
-        for note in plan.notes:
+        for note in () if args.json else plan.notes:  # the object has them
             print(note)
         change.carry_out(plan, system)
     _print(report.of_plan(plan, system) | {"done": report.summary(plan, system)}, report.summary(plan, system), as_json=args.json)
