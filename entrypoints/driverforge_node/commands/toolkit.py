@@ -58,9 +58,9 @@ def serve(_: argparse.Namespace, host: Host, settings: Settings) -> int:
 
 def watch(_: argparse.Namespace, host: Host, settings: Settings) -> int:
     from driverforge_node.host.sockets import UnixSockets
-    from driverforge_node.toolkit.parts import parts_of
+    from driverforge_node.toolkit.parts import watch_alone
 
-    parts_of(host, UnixSockets(), settings).watch()
+    watch_alone(host, UnixSockets(), settings)
     return 0
 
 

@@ -196,7 +196,7 @@ def entry_of(host: Host, seen: Observed, files: Mapping[str, bytes | None], want
     return journal.Entry(
         kind=daemon.kind, socket=daemon.socket, binary=daemon.binary, config=daemon.config, drop_in=daemon.drop_in,
         supervisor=daemon.supervisor, handlers=tuple((handler.name, handler.binary) for handler in (wanted.handlers if wanted else ())),
-        default=wanted.default if wanted else "",
+        default=wanted.default if wanted else "", wanted=wanted,
         files=tuple(
             journal.File(
                 path=path, original=seen.base[path], written=data, before=seen.disk[path],

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from driverforge_core.errors import InputError
 from driverforge_node.host.ports import Host, Metadata
-from driverforge_node.runtime.model import Daemon, Kind, Supervisor
+from driverforge_node.runtime.model import RUNC, Daemon, Handler, Kind, Supervisor, Wanted
 
 FOLDER = "/var/lib/driverforge/journal"
 SCHEMA = 2
@@ -48,6 +48,7 @@ class Entry:
     state: State
     pid: int = 0  # of the daemon when the change began; one with another PID has read the files since they were written
     default: str = ""  # the handler that we made the default one
+    wanted: Wanted | None = None  # what was asked for; None for a revert, and in what earlier releases wrote
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
     earlier: Entry | None = None  # what was in force before, until this is
@@ -155,9 +156,22 @@ def _entry(data: dict[str, Any]) -> Entry:
         state=_state(data["state"]),
         pid=int(data.get("pid", 0)),
         default=str(data.get("default", "")),
+        wanted=_wanted(data["wanted"]) if data.get("wanted") else None,
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
         earlier=_entry(data["earlier"]) if data["earlier"] else None,
+    )
+
+
+def _wanted(data: dict[str, Any]) -> Wanted:
+    return Wanted(
+        handlers=tuple(Handler(name=str(handler["name"]), binary=str(handler["binary"])) for handler in data["handlers"]),
+        default=str(data["default"]),
+        release_default=bool(data["release_default"]),
+        cdi=bool(data["cdi"]),
+        annotations=tuple(map(str, data["annotations"])),
+        runtime_type=str(data["runtime_type"] or RUNC),
+        options=dict(data["options"]),
     )
 
 

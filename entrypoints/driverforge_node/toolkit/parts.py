@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal, TypeVar
 
 from driverforge_core.errors import DriverforgeError, InputError
@@ -12,11 +13,12 @@ from driverforge_node.cdi.roots import Roots, read, view
 from driverforge_node.devices import nodes
 from driverforge_node.driver.observe import device_majors
 from driverforge_node.host.ports import Host
-from driverforge_node.runtime import change, configure, discover, hook, report
+from driverforge_node.runtime import change, configure, discover, hook, journal, report
 from driverforge_node.runtime import request as asked
 from driverforge_node.runtime.change import Plan, System
 from driverforge_node.runtime.effective import effective
 from driverforge_node.runtime.lock import exclusive
+from driverforge_node.runtime.model import Handler
 from driverforge_node.runtime.ports import Sockets
 from driverforge_node.toolkit.layout import Layout
 from driverforge_node.toolkit.lifetime import Parts
@@ -43,6 +45,15 @@ def parts_of(host: Host, sockets: Sockets, settings: Settings) -> Parts:
         apply=(lambda: put_hook(host, settings, layout)) if by_hook else (lambda: apply(system)),
         watch=lambda: watch.serve(system, settings, roots_of(settings), apply=lambda: apply(system), regenerate=cdi),
         revert=(lambda: remove_hook(host, settings, layout)) if by_hook else (lambda: revert(system)),
+    )
+
+
+def watch_alone(host: Host, sockets: Sockets, settings: Settings) -> str:
+    """The watch of what somebody else applied, until a stop signal; its name. Raises as `parts_of`, and TemporaryFailure."""
+    layout = layout_of(settings)
+    system = System(host=host, sockets=sockets, request=request_of(host, settings, layout))
+    return watch.serve(
+        system, settings, roots_of(settings), apply=lambda: reapply(system), regenerate=lambda: write_cdi(host, settings, layout)
     )
 
 
@@ -114,6 +125,21 @@ def apply(system: System) -> bool:
         report.warn_missing(system.host, plan)
         _carry_out(plan, system)
     return plan.activation == "restart" and system.request.restart_mode != "none"
+
+
+def reapply(system: System) -> None:
+    """What is in the journal, again: with the runtime, files, handlers and default that it has, whatever the options say."""
+    for entry in journal.entries(system.host):
+        apply(replace(system, request=again(system.request, entry)))
+
+
+def again(request: asked.Request, entry: journal.Entry) -> asked.Request:
+    """The request that made `entry`. What an earlier release did not write down comes from `request`."""
+    made = entry if entry.handlers or entry.earlier is None else entry.earlier  # one of a revert has no handlers
+    handlers = tuple(Handler(name=name, binary=program) for name, program in made.handlers) or request.wanted.handlers
+    known = made.wanted or replace(request.wanted, handlers=handlers, release_default=False)
+    wanted = replace(known, default=made.default)
+    return replace(request, wanted=wanted, runtime=entry.kind, socket=entry.socket, config=entry.config, drop_in=entry.drop_in)
 
 
 def revert(system: System) -> None:
