@@ -132,3 +132,28 @@ def test_the_driver_runs_as_upstream_runs_it() -> None:
     assert container["securityContext"]["privileged"] is True
     assert (container["command"], container["args"]) == (["nvidia-driver"], ["init"])
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
+
+
+@pytest.mark.parametrize(("name", "rolls"), [("driver.yaml", False), ("toolkit.yaml", True)])
+def test_the_instructions_wait_in_a_way_that_fits_the_update_strategy(name: str, rolls: bool) -> None:
+    """kubectl: "rollout status is only available for RollingUpdate strategy type"."""
+    text, daemonset = (FOLDER / name).read_text(), _daemonset(name)
+    metadata = daemonset["metadata"]
+    assert (daemonset["spec"]["updateStrategy"]["type"] == "RollingUpdate") is rolls
+    assert (f"kubectl -n {metadata['namespace']} rollout status daemonset/{metadata['name']}" in text) is rolls
+    (label,) = daemonset["spec"]["selector"]["matchLabels"].items()
+    waits = f"kubectl -n {metadata['namespace']} wait --for=condition=Ready pod -l {'='.join(label)} --timeout=25m"
+    assert (waits in text) is not rolls
+
+
+def test_the_wait_for_the_driver_is_longer_than_its_start_may_take() -> None:
+    probe = _driver()["spec"]["template"]["spec"]["containers"][0]["startupProbe"]
+    assert probe["initialDelaySeconds"] + probe["failureThreshold"] * probe["periodSeconds"] < 25 * 60
+
+
+def test_no_driver_of_another_namespace_shares_a_node_with_ours() -> None:
+    (term,) = _driver()["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert term["namespaceSelector"] == {}
+    (expression,) = term["labelSelector"]["matchExpressions"]
+    # the labels of the pods of NVIDIA's operator v26.7 that load a driver
+    assert expression["values"] == ["nvidia-driver", "nvidia-vgpu-manager"]
