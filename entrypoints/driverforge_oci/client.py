@@ -1,12 +1,10 @@
-"""Manifests, blobs and tags of a registry (OCI distribution spec 1.1), every byte checked against its digest."""
+"""Manifests and blobs of a registry (OCI distribution spec 1.1), every byte checked against its digest."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import re
 import urllib.parse
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -25,7 +23,6 @@ ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_LIST}, {DOCKER_MANIFEST}"
 _CHUNK = 1 << 20
 _MANIFEST_LIMIT = 4 << 20  # what registries take at most, by the specification's recommendation
 _NO_REGISTRY = "check the address: a portal or a proxy may answer in the registry's place"
-_NEXT = re.compile(r"<([^>]+)>\s*;[^,]*\brel=\"?next\"?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,18 +99,6 @@ class RegistryClient:
         if stated and digest != stated:
             raise _mismatch(reference, stated, digest)
         return _manifest(reference, _media_type(response), digest, data)
-
-    def images(self, reference: Reference) -> Iterator[tuple[Descriptor, Manifest]]:
-        """All manifests below a reference, itself first, those of an index (and of indexes in it) after it, each once."""
-        top = self.get_manifest(reference)
-        pending = [(Descriptor(media_type=top.media_type, digest=top.digest, size=len(top.data)), top)]
-        seen = {top.digest}
-        while pending:
-            entry, manifest = pending.pop(0)
-            yield entry, manifest
-            fresh = [child for child in manifest.children if child.digest not in seen]
-            seen.update(child.digest for child in fresh)
-            pending += [(child, self.get_manifest(reference.with_digest(child.digest))) for child in fresh]
 
     def resolve(self, reference: Reference, platform: str) -> Manifest:
         """The image for a platform ('linux/amd64'); an image without an index is it, whatever it was made for.
@@ -193,22 +178,6 @@ class RegistryClient:
         if stated != digest:
             raise _mismatch(reference, digest, stated)
         return digest
-
-    def tags(self, reference: Reference) -> tuple[str, ...]:
-        """All tags of a repository in the registry's order, page by page."""
-        found: list[str] = []
-        path = "tags/list?n=1000"
-        while path:
-            response = self._session.call("GET", reference, path, expected=(200,))
-            link = _NEXT.search(response.headers.get("link", ""))
-            try:
-                found += json.loads(response.read(64 << 20))["tags"] or ()
-            except (ValueError, KeyError, TypeError) as error:
-                raise Unavailable(
-                    f"{reference.host} lists the tags of {reference.repository} in no known way", resolution=_NO_REGISTRY
-                ) from error
-            path = link[1] if link else ""
-        return tuple(found)
 
 
 def descriptor(value: object) -> Descriptor:

@@ -15,7 +15,6 @@ from driverforge_oci.transport import Request, Response
 
 HOST = "registry.site"
 TOKEN_SERVICE = "https://auth.site/token"
-_PAGE = 2
 
 
 @dataclass(slots=True)
@@ -46,13 +45,11 @@ class MemoryRegistry:
             return self._blob(request, *parts.path.strip("/").rsplit("/", 1))
         if denied := self._denied(request):
             return denied
-        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs|tags)/(.*)", parts.path)
+        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/(.*)", parts.path)
         assert found, request.url
         repository, kind, name = found.groups()
         if kind == "manifests":
             return self._manifest(request, repository, name)
-        if kind == "tags":
-            return self._tags(repository, urllib.parse.parse_qs(parts.query))
         if name.startswith("uploads/") or not name:
             return self._upload(request, repository, urllib.parse.parse_qs(parts.query))
         if self.blob_host and request.method == "GET":
@@ -112,14 +109,6 @@ class MemoryRegistry:
         if self.add_blob(repository, data) != query["digest"][0]:
             return self._error(400, "DIGEST_INVALID", "provided digest did not match uploaded content")
         return self._answer(201)
-
-    def _tags(self, repository: str, query: dict[str, list[str]]) -> Response:
-        names = sorted(name for owner, name in self.manifests if owner == repository and ":" not in name)
-        rest = [name for name in names if name > query.get("last", [""])[0]]
-        headers = {}
-        if len(rest) > _PAGE:
-            headers["link"] = f'</v2/{repository}/tags/list?n={_PAGE}&last={rest[_PAGE - 1]}>; rel="next"'
-        return self._answer(200, json.dumps({"name": repository, "tags": rest[:_PAGE] or None}).encode(), headers)
 
     def _token(self, request: Request, query: str) -> Response:
         form = urllib.parse.parse_qs(request.body.decode() if isinstance(request.body, bytes) else query)
