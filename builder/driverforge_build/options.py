@@ -58,13 +58,28 @@ def pairs(name: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...
     return callback
 
 
+def _bases(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """OS=REF as a dict, each REF as strict as `base:` in a matrix: it stands in a Dockerfile too."""
+    found = pairs("OS=REF")(context, parameter, values)
+    if found:
+        from pydantic import TypeAdapter, ValidationError
+
+        from driverforge_build.matrix.model import ImageRef
+
+        try:
+            TypeAdapter(dict[str, ImageRef]).validate_python(found)
+        except ValidationError as error:
+            raise click.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    return found
+
+
 def base_option(function: F) -> F:
     return click.option(
         "--base",
         "bases",
         multiple=True,
         metavar="OS=REF",
-        callback=pairs("OS=REF"),
+        callback=_bases,
         help="Base image for an OS, e.g. debian12=registry.site/debian:bookworm.",
     )(function)
 

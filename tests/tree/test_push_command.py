@@ -24,6 +24,12 @@ def test_a_registry_with_a_scheme_is_told_how_to_write_it(words: list[str], caps
     assert "write HOST[:PORT]/PATH without it: registry.site/nvidia" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["plan", "generate", "build", "push"])
+def test_a_base_image_is_as_strict_as_in_a_matrix(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([command, "--base", "debian12=registry.site/debian:$TAG"]) == 64
+    assert "'registry.site/debian:$TAG' is not an image reference" in capsys.readouterr().err
+
+
 def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
     made_up = synthetic_lock(load_matrix()).targets["debian12-amd64"]
     file = tmp_path / "l.json"
