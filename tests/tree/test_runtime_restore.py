@@ -184,7 +184,7 @@ def test_one_that_a_reboot_ended_in_the_middle_is_waited_for_once(tmp_path: Path
 ENTRY = Entry(
     kind="crio", socket="/run/crio/crio.sock", binary="/usr/bin/crio", config="/etc/crio/crio.conf", drop_in="/etc/crio/crio.conf.d/x",
     supervisor=Supervisor(kind="systemd", unit="crio.service"), handlers=(("nvidia", "/n"),), state="written", folders=("/etc/crio",),
-    default="nvidia", restore="1-a",
+    default="nvidia", restore="1-a", needs="restart",
     files=(
         File(path="/a", original=None, written=b"\xff\x00", before=b""),
         File(path="/b", original=b"x", written=None, before=b"x", metadata=Metadata(mode=0o600, user=1, group=2, label="system_u:x")),

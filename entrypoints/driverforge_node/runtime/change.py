@@ -132,7 +132,7 @@ def carry_out(plan: Plan, system: System) -> None:
     host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
     active = plan.activation != "none" and system.request.restart_mode != "none"
     guarded = active and bool(plan.writes) and plan.daemon.pid != 0
-    entry = replace(plan.entry, state="prepared", restore=restore.new_name(host) if guarded else "")
+    entry = replace(plan.entry, state="prepared", needs=plan.activation, restore=restore.new_name(host) if guarded else "")
     journal.write(host, entry)
     begun: list[journal.File] = []
     try:

@@ -109,7 +109,7 @@ def apply_plan(system: System) -> Plan:
     after = now if then_read == now_read else effective(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
     status = system.status(daemon)  # after the files: they say why it serves no pods
-    activation, why = _activation(seen, now, after)
+    activation, why = _activation(seen, now, after, missed=_missed(seen))
     missing = [handler.name for handler in wanted.handlers if not change.reports(status, handler.name, handler.binary)]
     if activation == "none" and missing:
         activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
@@ -150,13 +150,23 @@ def _default(system: System, seen: Observed) -> str:
         return ""  # the files shall say first why it does not answer
 
 
-def _activation(seen: Observed, now: Mapping[str, object], after: Mapping[str, object]) -> tuple[Activation, str]:
+def _activation(
+    seen: Observed, now: Mapping[str, object], after: Mapping[str, object], *, missed: Activation
+) -> tuple[Activation, str]:  # fmt: skip
     activation = seen.edit.activation(now, after)
-    if activation != "none":
-        return activation, "the effective configuration changes"
-    if not seen.settled:
-        return _again(seen.daemon), "an earlier change was not finished, and the daemon may run without it"
-    return "none", "the effective configuration stays"
+    if (missed == "restart" and activation != "restart") or (missed == "reload" and activation == "none"):
+        return missed, "an earlier change was not finished, and the daemon may run without it"
+    return activation, "the effective configuration stays" if activation == "none" else "the effective configuration changes"
+
+
+def _missed(seen: Observed, *, taken_back: bool = False) -> Activation:
+    """What the running daemon needs at least, for an earlier change that it may not have heard of."""
+    entry = seen.entry
+    if entry is None or seen.settled:
+        return "none"
+    if taken_back and entry.earlier is None:  # it was not restarted since, and has nothing of it that only a restart takes away
+        return _again(seen.daemon)
+    return "restart" if entry.needs == "restart" else _again(seen.daemon)
 
 
 def _again(daemon: Daemon) -> Activation:
@@ -242,7 +252,7 @@ def revert_plan(system: System) -> Plan | None:
     now = effective(host, daemon, seen.disk, seen.disk)
     after = now if seen.clean == seen.disk else effective(host, daemon, seen.clean, seen.disk)
     absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
-    activation, why = _activation(seen, now, after)
+    activation, why = _activation(seen, now, after, missed=_missed(seen, taken_back=True))
     if seen.never_read:
         activation, why = "none", "the running daemon never read our files"
     there = _reported(system, daemon)

@@ -14,12 +14,13 @@ from typing import Any, Literal
 
 from driverforge_core.errors import InputError
 from driverforge_node.host.ports import Host, Metadata
-from driverforge_node.runtime.model import RUNC, Daemon, Handler, Kind, Supervisor, Wanted
+from driverforge_node.runtime.model import RUNC, Activation, Daemon, Handler, Kind, Supervisor, Wanted
 
 FOLDER = "/var/lib/driverforge/journal"
 SCHEMA = 2
 # prepared: files may or may not be written; written: all are, the daemon may not run with them; in force: it does
 State = Literal["prepared", "written", "in force"]
+ACTIVATIONS: tuple[Activation, ...] = ("none", "reload", "restart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +52,7 @@ class Entry:
     wanted: Wanted | None = None  # what was asked for; None for a revert, and in what earlier releases wrote
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
+    needs: Activation = "none"  # what the daemon needed to run with it when the change began
     earlier: Entry | None = None  # what was in force before, until this is
 
     @property
@@ -159,6 +161,7 @@ def _entry(data: dict[str, Any]) -> Entry:
         wanted=_wanted(data["wanted"]) if data.get("wanted") else None,
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
+        needs=_needs(data.get("needs", "none")),
         earlier=_entry(data["earlier"]) if data["earlier"] else None,
     )
 
@@ -190,6 +193,13 @@ def _state(text: str) -> State:
         if text == state:
             return state
     raise ValueError(f"state {text!r}")
+
+
+def _needs(text: str) -> Activation:
+    for activation in ACTIVATIONS:
+        if text == activation:
+            return activation
+    raise ValueError(f"needs {text!r}")
 
 
 def _encoded(data: bytes | None) -> str | None:

@@ -1,0 +1,81 @@
+"""A change that was written and that docker has not heard of: the next driverctl gives it what it needs, and no more. On a fake node."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from driverforge_node.runtime import change, configure, journal
+from driverforge_node.runtime import request as asked
+from driverforge_node.runtime.change import System
+from support.fakedocker import FakeDocker
+from support.fakehost import fake_node
+
+
+@pytest.fixture
+def docker(tmp_path: Path) -> FakeDocker:
+    return FakeDocker(node=fake_node(tmp_path, gpu=False))
+
+
+def run(docker: FakeDocker, action: Literal["apply", "revert"] = "apply", *, cdi: bool = False, restarts: bool = True) -> None:
+    request = asked.Request(wanted=asked.wanted(cdi=cdi), restart_command="restart", restart_mode="" if restarts else "none", patience=1.0)
+    system = System(host=docker.node.host, sockets=docker, request=request)
+    plan = configure.apply_plan(system) if action == "apply" else configure.revert_plan(system)
+    assert plan is not None
+    change.carry_out(plan, system)
+
+
+def state(docker: FakeDocker) -> str:
+    (entry,) = journal.entries(docker.node.host)
+    return entry.state
+
+
+def test_what_needs_a_restart_gets_one_later_too(docker: FakeDocker) -> None:
+    run(docker, cdi=True, restarts=False)
+    assert (docker.starts, docker.reloads, state(docker)) == (1, 0, "written")
+    run(docker, cdi=True)
+    assert (docker.starts, docker.running["features"], state(docker)) == (2, {"cdi": True}, "in force")
+    run(docker, cdi=True)
+    assert (docker.starts, docker.reloads) == (2, 0)
+
+
+def test_what_is_taken_out_needs_one_just_as_well(docker: FakeDocker) -> None:
+    """The file without it does not tell."""
+    run(docker, cdi=True)
+    run(docker, restarts=False)
+    run(docker)
+    assert (docker.starts, docker.running.get("features", {}), state(docker)) == (3, {}, "in force")
+
+
+def test_a_reload_in_between_does_not_hide_it(docker: FakeDocker) -> None:
+    run(docker, cdi=True, restarts=False)
+    run(docker, cdi=True, restarts=False)
+    run(docker, cdi=True)
+    assert (docker.starts, state(docker)) == (2, "in force")
+
+
+def test_what_a_reload_is_enough_for_gets_no_restart(docker: FakeDocker) -> None:
+    run(docker, restarts=False)
+    run(docker)
+    assert (docker.starts, docker.reloads, state(docker)) == (1, 1, "in force")
+    assert "nvidia" in str(docker.running["runtimes"])
+
+
+def test_a_restart_by_somebody_else_is_enough(docker: FakeDocker) -> None:
+    run(docker, cdi=True, restarts=False)
+    docker.restart()
+    run(docker, cdi=True)
+    assert (docker.starts, docker.reloads, state(docker)) == (2, 0, "in force")
+
+
+def test_an_entry_of_a_release_that_did_not_write_it_down_is_read(docker: FakeDocker) -> None:
+    run(docker)
+    (entry,) = journal.entries(docker.node.host)
+    place = journal.place(entry.kind, entry.config)
+    text = docker.node.host.node.read_text(place)
+    assert '"needs": "reload"' in text
+    docker.node.host.node.write_atomic(place, text.replace('  "needs": "reload",\n', "").encode())
+    assert journal.entries(docker.node.host) == (replace(entry, needs="none"),)
