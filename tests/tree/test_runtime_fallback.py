@@ -48,7 +48,7 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(node=node, daemon=daemon, system=replace(system, sockets=with_docker(node, daemon)))
 
 
-@pytest.mark.parametrize("config", ["", CONFIG])
+@pytest.mark.parametrize("config", ["", CONFIG, f"{CONFIG}.tmpl"])
 def test_revert_takes_the_one_that_was_changed(bench: Bench, config: str) -> None:
     system = bench.asks(config=config)
     assert discover.choose(system.host, system.sockets, system.request).kind == "docker"

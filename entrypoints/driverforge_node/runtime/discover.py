@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from driverforge_core.errors import DriverforgeError, Unavailable, UsageError
 from driverforge_node.host.ports import Host
 from driverforge_node.runtime import cri, dockerinfo, journal
-from driverforge_node.runtime.daemon import argument, find, not_running, socket_path
+from driverforge_node.runtime.daemon import TEMPLATES, argument, find, not_running, socket_path
 from driverforge_node.runtime.model import Daemon
 from driverforge_node.runtime.ports import Sockets
 from driverforge_node.runtime.request import Request
@@ -70,8 +70,14 @@ def fitting(host: Host, request: Request) -> list[journal.Entry]:
     """Our changes of the runtime that is asked for. Raises InputError for a damaged entry."""
     return [
         entry for entry in journal.entries(host)
-        if request.config in ("", entry.config) and request.runtime in ("", entry.kind) and request.socket in ("", entry.socket)
+        if _names(request.config, entry.config) and request.runtime in ("", entry.kind) and request.socket in ("", entry.socket)
     ]  # fmt: skip
+
+
+def _names(asked: str, config: str) -> bool:
+    """Whether what was asked for, be it nothing, a file or the template that it is made of, is this configuration."""
+    folder, _, name = asked.rpartition("/")
+    return asked in ("", config) or (name in TEMPLATES and folder == config.rpartition("/")[0])
 
 
 def lost(host: Host, sockets: Sockets, request: Request) -> list[journal.Entry]:
