@@ -187,6 +187,10 @@ def test_one_free_gpu_is_enough() -> None:
     assert isinstance(next_steps(facts(gpus=(GPU, other)), wanted()), Steps)
 
 
+def test_a_loaded_driver_is_kept_where_signatures_came_to_be_enforced_later() -> None:
+    assert next_steps(ready(enforced="kernel lockdown is in mode 'integrity'"), wanted()) == Done()
+
+
 def test_signed_modules_pass_where_signatures_are_enforced() -> None:
     signed, unsigned = source(signer="Example key"), source("proprietary")
     found = facts(enforced="kernel lockdown is in mode 'integrity'", sources=(unsigned, signed), image=image(sources=["proprietary"]))

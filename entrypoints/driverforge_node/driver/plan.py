@@ -14,7 +14,7 @@ from driverforge_core.names import NVIDIA_MODULES, PEERMEM, normalise
 from driverforge_node.driver import steps, tree, use
 from driverforge_node.driver.facts import Facts, Journal, Source, Wanted
 from driverforge_node.driver.observe import FRONTEND_MAJOR
-from driverforge_node.driver.preflight import not_root, preflight
+from driverforge_node.driver.preflight import not_root, preflight, signature_problem
 from driverforge_node.driver.source import Choice, choose, type_order
 from driverforge_node.driver.steps import Step
 
@@ -59,7 +59,7 @@ def next_steps(facts: Facts, wanted: Wanted) -> Plan:
         return Blocked(error=error)
     if facts.loaded and kept(facts, wanted):
         return _towards_loaded(facts, wanted, _kept_choice(facts, wanted))
-    if error := use.in_use(facts):
+    if error := signature_problem(facts, wanted) or use.in_use(facts):
         return Blocked(error=error)
     try:
         choice = choose(facts, wanted)

@@ -32,7 +32,7 @@ def preflight(facts: Facts, wanted: Wanted) -> DriverforgeError | None:
             details=["/proc/modules is missing: CONFIG_MODULES is off"],
             resolution="boot a distribution's kernel",
         )
-    return gpu_problem(facts) or signature_problem(facts, wanted) or space_problem(facts)
+    return gpu_problem(facts) or space_problem(facts)
 
 
 def not_root(user: int) -> NotPermitted:
@@ -70,7 +70,8 @@ def owner_resolution(owners: list[str]) -> str:
 
 
 def signature_problem(facts: Facts, wanted: Wanted) -> NotPermitted | None:
-    """Unsigned modules on a kernel that takes none: known before anything is unloaded. A wrong key only the kernel can tell."""
+    """Unsigned modules on a kernel that takes none: known before anything is unloaded, and no matter to a driver that stays loaded.
+    A wrong key only the kernel can tell."""
     fitting = [s for s in facts.sources if wanted.module_type in ("auto", s.modules.module_type)]
     if not facts.enforced or not fitting or any(source.signer for source in fitting):
         return None
