@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from driverforge_core.errors import UsageError
 
-USAGE = "usage: nvidia-driver init|load [-a|--accept-license] [-m|--max-threads N]"
+USAGE = "usage: nvidia-driver init|load [-a|--accept-license] [-m|--max-threads N] [--headers DIR] [--work-dir DIR]"
+FOLDERS = ("--headers", "--work-dir")  # not upstream's: a pod that has to be told where, keeps its command
 ELSEWHERE = {
     "update": "use `driverctl build --kernel RELEASE` to prepare modules for another kernel",
     "reload_nvidia_peermem": "not part of this release: run it from NVIDIA's image",
@@ -48,6 +49,10 @@ def _options(words: Sequence[str]) -> list[str]:
             if not number.isdigit() or int(number) == 0:
                 raise UsageError(f"nvidia-driver: {name} needs a number of threads, not {number!r}", details=[USAGE])
             out += ["--jobs", number]
+        elif name in FOLDERS:
+            if not (folder := value if joined else rest.pop(0) if rest else ""):
+                raise UsageError(f"nvidia-driver: {name} needs a folder", details=[USAGE])
+            out += [name, folder]
         elif word in ("--plan", "--confirm"):
             out.append(word)
         else:

@@ -29,7 +29,9 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "json": False, **given})
+    return argparse.Namespace(
+        **{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", "json": False, **given}
+    )
 
 
 def ready(node: FakeNode) -> Wanted:

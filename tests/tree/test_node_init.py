@@ -36,7 +36,6 @@ from support.tinyko import append_signature
 
 LOGGER = logging.getLogger("driverforge")
 UPSTREAM = "535.161.08"
-IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
 
 
 @pytest.fixture
@@ -47,7 +46,9 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "json": False, **given})
+    return argparse.Namespace(
+        **{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", "json": False, **given}
+    )
 
 
 def trainer(pid: int = 812) -> FakeProcess:

@@ -106,7 +106,7 @@ def test_a_node_whose_peermem_is_refused_is_ready_and_names_the_cause(node: Fake
 
     node.clock.stop_at = node.clock.time + 20
     node.clock.on_wait = look
-    assert init.run(argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0), node.host) == 0
+    assert init.run(argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""), node.host) == 0
     ((warning,),) = [list(found) for found in written[-1:] if isinstance(found, list)]
     assert "compiled without the peer memory functions" in warning
     assert "module compiled without IB peer memory symbols present" in warning

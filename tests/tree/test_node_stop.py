@@ -27,7 +27,7 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, **given})
+    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", **given})
 
 
 def nvidia(node: FakeNode) -> set[str]:

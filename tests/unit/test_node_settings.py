@@ -58,6 +58,7 @@ def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
         (["init", "-m", "4", "-a"], ["init", "--jobs", "4"]),
         (["init", "-m4"], ["init", "--jobs", "4"]),
         (["init", "--max-threads=4"], ["init", "--jobs", "4"]),
+        (["init", "--headers", "/headers", "--work-dir=/scratch"], ["init", "--headers", "/headers", "--work-dir", "/scratch"]),
         (["load"], ["init", "--no-build"]),
         (["status", "--json"], ["status", "--json"]),
     ],
@@ -78,6 +79,8 @@ def test_upstreams_options(argv: list[str], meaning: list[str]) -> None:
         (["init", "-k", "6.1"], "unknown option '-k'"),
         (["init", "-m"], "needs a number"),
         (["init", "-m", "0"], "needs a number"),
+        (["init", "--headers"], "needs a folder"),
+        (["init", "--work-dir="], "needs a folder"),
         (["init", "--max-threads=many"], "needs a number"),
     ],
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -49,6 +48,7 @@ def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
     from driverforge_core.errors import InputError, UsageError
     from driverforge_core.kernel import KernelRelease
     from driverforge_core.osid import parse_os_release
+    from driverforge_node.commands.start import absolute
     from driverforge_node.driver.build import LOGS, WORK, BuildRequest, processors
 
     if args.jobs < 0:
@@ -65,7 +65,7 @@ def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
         module_types=tuple(dict.fromkeys(args.module_type or image.sources)),
         jobs=args.jobs or processors(host),
         network=network_files(host, str(kernel)),
-        headers=absolute(args.headers) if args.headers else "",
+        headers=absolute(args.headers),
         output=absolute(args.output),
         work=absolute(args.work_dir) if args.work_dir else WORK,
         logs=absolute(f"{args.work_dir}/logs") if args.work_dir else LOGS,
@@ -83,11 +83,6 @@ def network_files(host: Host, release: str) -> BuildFiles | None:
     if not settings.gpu_direct_rdma:
         return None
     return network.look(host, release, pci_devices(host.files), on_host=settings.host_mofed).build_files
-
-
-def absolute(path: str) -> str:
-    """A path of the command line, for programs that run in other folders; links in it stay."""
-    return str(Path.cwd() / path)
 
 
 def read_image(host: Host, path: str | None) -> ImageFacts:

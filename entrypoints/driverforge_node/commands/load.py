@@ -8,22 +8,20 @@ import sys
 
 from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
+from driverforge_node.commands import start
 from driverforge_node.driver.loop import drive, roll_back
 from driverforge_node.driver.observe import observe
 from driverforge_node.driver.plan import Blocked, next_steps
-from driverforge_node.driver.session import exclusive, gate_for, print_plan, wanted_state
+from driverforge_node.driver.session import exclusive, gate_for, print_plan
 from driverforge_node.host.ports import Host
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--plan", action="store_true", help="print what would be done now, and what is not known yet; change nothing")
-    parser.add_argument("--confirm", action="store_true", help="ask on the terminal before each step")
-    parser.add_argument("--no-build", action="store_true", help="never compile: use modules of the image or of the node's cache")
-    parser.add_argument("-j", "--jobs", type=int, default=0, metavar="N", help="processes for a compilation (default: one a processor)")
+    start.add_arguments(parser)
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    wanted = wanted_state(host, "load", may_build=not args.no_build, jobs=args.jobs)
+    wanted = start.wanted(args, host, "load")
     if args.plan:
         return print_plan(host, wanted, sys.stdout)
     before = observe(host, wanted)

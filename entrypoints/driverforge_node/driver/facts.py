@@ -106,3 +106,5 @@ class Wanted:
     digest: str = ""
     may_build: bool = True
     jobs: int = 0  # for a compilation; 0: as many as there are processors
+    headers: str = ""  # folder with the header packages for a compilation; '': fetch them
+    work: str = ""  # folder to compile in; '': the default

@@ -88,6 +88,8 @@ def _towards_modules(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
         driver=wanted.driver,
         module_type=choice.module_type,
         jobs=wanted.jobs,
+        headers=wanted.headers,
+        work=wanted.work,
         network=facts.network.build_files,
     )
     unknown = ("the modules that the compilation gives", "the steps to load them")

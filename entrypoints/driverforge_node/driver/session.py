@@ -23,7 +23,7 @@ from driverforge_node.host.ports import Files, Host
 BASE_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset")
 
 
-def wanted_state(host: Host, goal: str, *, may_build: bool = True, jobs: int = 0) -> Wanted:
+def wanted_state(host: Host, goal: str, *, may_build: bool = True, jobs: int = 0, headers: str = "", work: str = "") -> Wanted:
     """The wanted state from the environment, the image and the operator's parameter files. Raises InputError, Unsupported."""
     settings = settings_.parse(host.environ)
     image = read_image(host.files)
@@ -48,6 +48,8 @@ def wanted_state(host: Host, goal: str, *, may_build: bool = True, jobs: int = 0
         digest=digest,
         may_build=may_build,
         jobs=jobs,
+        headers=headers,
+        work=work,
     )
 
 

@@ -108,6 +108,8 @@ class Compile:
     driver: str
     module_type: str
     jobs: int
+    headers: str = ""
+    work: str = ""
     network: BuildFiles | None = None  # what nvidia-peermem is compiled against, where somebody wants it
     proof: str = f"a module set under {paths.MODULE_SETS}"
 
@@ -119,7 +121,7 @@ class Compile:
         from driverforge_core.image import ImageFacts
         from driverforge_core.kernel import KernelRelease
         from driverforge_core.osid import parse_os_release
-        from driverforge_node.driver.build import BuildRequest, build, processors
+        from driverforge_node.driver.build import WORK, BuildRequest, build, processors
 
         request = BuildRequest(
             image=ImageFacts.from_json(host.files.read_text(paths.IMAGE)),
@@ -127,6 +129,8 @@ class Compile:
             kernel=KernelRelease.parse(self.release),
             module_types=(self.module_type,),
             jobs=self.jobs or processors(host),
+            headers=self.headers,
+            work=self.work or WORK,
             network=self.network,
         )
         build(host, request)

@@ -1,0 +1,34 @@
+"""What `init` and `load` hand on to a compilation on the node."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import InputError
+from driverforge_node.cli import run
+from driverforge_node.driver.build import WORK
+from support.fakehost import FakeNode, fake_node
+from support.fakeimage import write_image
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    """A node whose image has to compile, and a folder that somebody mounted for header packages and left empty."""
+    made = fake_node(tmp_path)
+    made.files.remove_tree("/opt")
+    write_image(made.files, modules=False, sources={"open": "/usr/src/nvidia/kernel-open"})
+    made.files.make_dirs("/etc")
+    made.files.write_atomic("/etc/os-release", b"ID=debian\nVERSION_ID=12\n")
+    made.commands.programs["nproc"] = lambda _: (0, "2\n", "")
+    return made
+
+
+@pytest.mark.parametrize("command", ["init", "load"])
+def test_given_headers_and_work_folder_reach_the_compilation(node: FakeNode, command: str) -> None:
+    with pytest.raises(InputError, match=r"no \.deb files in /headers"):
+        run([command, "--headers", "/headers", "--work-dir", "/scratch"], lambda: node.host)
+    assert node.files.exists("/scratch")
+    assert not node.files.exists(WORK)
+    assert node.kernel.calls == []
