@@ -57,10 +57,11 @@ sys.exit(status)
 
 # a program of ours that knows nothing of stop signals
 PLAIN = """
-import os
+import os, signal
 from driverforge_node.host.commands import SystemCommands
 from driverforge_node.log import configure
 configure("text")
+signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited as ignored where a shell runs the tests in the background
 SystemCommands(os.environ).run(["make"], stream=True)
 """
 
