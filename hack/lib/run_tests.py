@@ -24,7 +24,8 @@ TIERS = ("lint", "unit", "tree", "ns", "engine", "vm", "cluster")
 # a module's tests share what is dear (an image, a booted node) and stay with one worker; the cluster tier has one API server
 SPREAD = ["-n", "2"]
 BY_MODULE = [*SPREAD, "--dist", "loadfile"]
-WORKERS = {"unit": SPREAD, "tree": SPREAD, "ns": SPREAD, "engine": BY_MODULE, "vm": BY_MODULE}
+WAITS = ["-n", "3"]  # a third of its time it waits for programs that it starts
+WORKERS = {"unit": SPREAD, "tree": WAITS, "ns": SPREAD, "engine": BY_MODULE, "vm": BY_MODULE}
 # tiers whose daemons, kernels and clusters others wrote: what fails there is tried once more, alone, and named if it passes then
 TRIED_AGAIN = ("engine", "vm", "cluster")
 FEW = 4  # more failures in one tier are no accident
