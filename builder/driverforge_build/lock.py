@@ -21,7 +21,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from driverforge_build.advice import LOCK_FILE, Given
+from driverforge_build.advice import Given
 from driverforge_core.errors import InputError
 
 SCHEMA = 1
@@ -31,7 +31,6 @@ ROLES = ("firmware", "source", "tools", "toolchain", "userspace")
 kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the kernel's build programs link), each are
 whole together with `tools`."""
 
-FILE = LOCK_FILE
 _WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
 _LINE = 320  # one package on one line: a path, a digest, a suite
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from driverforge_build import lock as locks
+from driverforge_build.advice import LOCK_FILE
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ def lock_option(function: F) -> F:
         "--lock",
         "lock_path",
         type=click.Path(path_type=Path, dir_okay=False),
-        default=locks.FILE,
+        default=LOCK_FILE,
         show_default=True,
         metavar="FILE",
         help="The lock file: every download, pinned by path and sha256.",

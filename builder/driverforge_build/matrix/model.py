@@ -65,6 +65,7 @@ def _flag(value: object) -> object:
     return value
 
 
+_PATH, _NO_PATH = r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces"
 Flag = Annotated[bool, BeforeValidator(_flag)]
 Text = Annotated[str, _rule(r"[^\x00-\x1f\x7f]+", "must be one line of text; write something here or remove the key")]
 RowId = Annotated[str, _rule(r"[a-z0-9][a-z0-9._+-]*", "is not an id; write lower-case letters, digits and . _ + -, e.g. debian12")]
@@ -97,8 +98,8 @@ ImageRef = Annotated[
         "is not an image reference; write [HOST/]NAME:TAG or NAME@sha256:DIGEST",
     ),
 ]
-Path = Annotated[str, _rule(r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces")]
-PathOrNone = Annotated[str, _rule(r"(/?[A-Za-z0-9._+{}/-]+)?", "is not a path; write it without spaces")]
+Path = Annotated[str, _rule(_PATH, _NO_PATH)]
+PathOrNone = Annotated[str, _rule(f"({_PATH})?", _NO_PATH)]
 PciRange = Annotated[
     str,
     _rule(r"[0-9a-f]{4}(-[0-9a-f]{4})?", "is not a range of PCI device ids; write four hexadecimal digits or two of them, e.g. 2080-20ff"),
