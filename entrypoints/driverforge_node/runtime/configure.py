@@ -56,11 +56,11 @@ def settle(system: System) -> None:
             log.info("the node's restore did this while nobody was here", said=line)
 
 
-def observe(system: System, daemon: Daemon) -> Observed:
-    """Raises InputError for broken files, Unsupported for those of another daemon."""
+def observe(system: System, daemon: Daemon, *, to_write: bool = False) -> Observed:
+    """Raises InputError for broken files, Unsupported for those of another daemon where none of ours is to go or where one is to come."""
     host = system.host
     entry = journal.read(host, daemon.kind, daemon.config)
-    if entry is None:  # what we once wrote can be taken back, also where the daemon reads another file by now
+    if to_write or entry is None:  # what we once wrote can be taken back, also where the daemon reads another file by now
         check_config(host, daemon, system.request)
     disk = sources.read(host, daemon)
     edit = managed.backend(daemon, disk.get(daemon.config), host.node)
@@ -97,8 +97,7 @@ def apply_plan(system: System) -> Plan:
     host = system.host
     daemon = discover.choose(host, system.sockets, system.request)
     _check_fallback(system, daemon)
-    check_config(host, daemon, system.request)
-    seen = observe(system, daemon)
+    seen = observe(system, daemon, to_write=True)
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective(host, daemon, seen.clean, seen.disk)
     planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
