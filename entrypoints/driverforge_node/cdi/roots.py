@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_node.host.ports import Files, Host
+from driverforge_node.runtime.environment import first
 
 CONTAINERS = "/run/nvidia/driver"  # where a driver's container publishes its root
 
@@ -47,14 +48,9 @@ def view(host: Host, roots: Roots) -> View:
     return View(roots=roots, system=host.files, driver=host.files.under(roots.driver_seen), dev=host.files.under(roots.dev_seen))
 
 
-def first(environ: Mapping[str, str], *names: str) -> str:
-    """The first of these variables that is set and not empty; ''."""
-    return next((environ[name] for name in names if environ.get(name)), "")
-
-
 def driver_root_of(environ: Mapping[str, str], *names: str) -> str:
     """The driver root as the host calls it. A pod that sees it elsewhere has it from a container, as `driverctl toolkit run` takes it."""
-    return first(environ, *names) or (CONTAINERS if environ.get("DRIVER_ROOT_CTR_PATH") else "/")
+    return first(environ, names)[1] or (CONTAINERS if environ.get("DRIVER_ROOT_CTR_PATH") else "/")
 
 
 def joined(root: str, path: str) -> str:

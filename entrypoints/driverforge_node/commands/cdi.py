@@ -152,10 +152,9 @@ def _value(args: argparse.Namespace, host: Host, name: str) -> str:
 def _hook_program(host: Host) -> str:
     """Upstream's place; the toolkit's own program on a node that has only that."""
     from driverforge_node.cdi.hooks import DEFAULT_PROGRAM
-    from driverforge_node.cdi.roots import first
-    from driverforge_node.runtime.environment import INSTALL_DIRS
+    from driverforge_node.runtime.environment import install_dir
 
-    installed = f"{first(host.environ, *INSTALL_DIRS) or '/usr/local/nvidia'}".rstrip("/") + "/toolkit/nvidia-cdi-hook"
+    installed = f"{install_dir(host.environ)}/toolkit/nvidia-cdi-hook"
     return installed if host.node.exists(installed) and not host.node.exists(DEFAULT_PROGRAM) else DEFAULT_PROGRAM
 
 

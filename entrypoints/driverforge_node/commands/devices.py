@@ -41,11 +41,12 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
 def view_of(args: argparse.Namespace, host: Host) -> View:
     """Options first, then the variables of NVIDIA's pods. A pod has a /dev of its own: the node's is meant."""
-    from driverforge_node.cdi.roots import Roots, View, driver_root_of, first
+    from driverforge_node.cdi.roots import Roots, View, driver_root_of
+    from driverforge_node.runtime.environment import first
 
     driver = args.driver_root or driver_root_of(host.environ, "NVIDIA_DRIVER_ROOT", "DRIVER_ROOT")
-    dev = args.dev_root or first(host.environ, "NVIDIA_DEV_ROOT", "DEV_ROOT") or driver
-    here = "" if args.driver_root else first(host.environ, "DRIVER_ROOT_CTR_PATH")
+    dev = args.dev_root or first(host.environ, ("NVIDIA_DEV_ROOT", "DEV_ROOT"))[1] or driver
+    here = "" if args.driver_root else host.environ.get("DRIVER_ROOT_CTR_PATH", "")
     roots = Roots(driver=driver, driver_here=here, dev=dev, dev_here=dev)
     return View(roots=roots, system=host.files, driver=host.files.under(roots.driver_seen), dev=host.node.under(dev))
 

@@ -38,8 +38,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
             details=[f"effective user id {user}"],
             resolution="run it with sudo, or in a privileged pod with hostPID; for a copy of a node's files that you may read: --root DIR",
         )
-    said = next((host.environ[name] for name in environment.INSTALL_DIRS if host.environ.get(name)), "/usr/local/nvidia")
-    folder = (args.toolkit_install_dir or said).rstrip("/")
+    folder = (args.toolkit_install_dir or environment.install_dir(host.environ)).rstrip("/")
     if args.root:
         facts = gather.of_dump(host, args.root, install_dir=folder, logs=args.log)
     else:

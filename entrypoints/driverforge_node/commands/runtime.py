@@ -151,19 +151,18 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
             details=[f"RUNTIME is one of {', '.join(asked.KINDS)}", f"RUNTIME_RESTART_MODE is one of {', '.join(asked.MODES)}"],
             resolution="correct the environment; nothing was changed",
         )
-    _, installed = asked.first(host.environ, environment.INSTALL_DIRS)
-    folder = args.toolkit_dir or (f"{installed.rstrip('/')}/toolkit" if installed else asked.TOOLKIT)
+    folder = args.toolkit_dir or f"{environment.install_dir(host.environ)}/toolkit"
     _require_absolute(
         {**{name: (values[name], given[name]) for name in ("socket", "config", "drop_in")}, "folder": (folder, "--toolkit-dir")}
     )
     wanted = asked.wanted(
         folder=folder,
-        name=args.runtime_name or asked.first(host.environ, environment.NAMES)[1] or "nvidia",
+        name=args.runtime_name or environment.first(host.environ, environment.NAMES)[1] or "nvidia",
         default=_flag(args.default, host, environment.DEFAULTS),
         cdi=bool(_flag(args.cdi, host, (*environment.CDI_IN_RUNTIME, *environment.CDI_ENABLED))),
-        prefixes=[prefix for prefix in asked.first(host.environ, environment.PREFIXES)[1].split(",") if prefix],
-        runtime_type=asked.first(host.environ, environment.TYPES)[1] or RUNC,
-        override=args.runtime_config_override or asked.first(host.environ, environment.OVERRIDES)[1],
+        prefixes=[prefix for prefix in environment.first(host.environ, environment.PREFIXES)[1].split(",") if prefix],
+        runtime_type=environment.first(host.environ, environment.TYPES)[1] or RUNC,
+        override=args.runtime_config_override or environment.first(host.environ, environment.OVERRIDES)[1],
     )
     return asked.Request(wanted=wanted, given=given, patience=args.patience, **values)
 
@@ -179,7 +178,8 @@ def _require_absolute(paths: dict[str, tuple[str, str]]) -> None:
 
 def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool | None:
     """What the option or the environment says; None where neither does."""
-    from driverforge_node.runtime.request import first, truth
+    from driverforge_node.runtime.environment import first
+    from driverforge_node.runtime.request import truth
 
     variable, value = first(host.environ, variables)
     return option if option is not None or not value else truth(value, variable)

@@ -22,7 +22,6 @@ from driverforge_node.runtime.mountmap import covering, translated
 from driverforge_node.runtime.nvidia import nvidia_handlers
 
 RestartMode = Literal["", "signal", "systemd", "none"]
-TOOLKIT = "/usr/local/nvidia/toolkit"
 KINDS: tuple[Kind, ...] = ("containerd", "crio", "docker")
 MODES: tuple[RestartMode, ...] = ("signal", "systemd", "none")
 
@@ -45,7 +44,7 @@ class Request:
 
 def wanted(
     *,
-    folder: str = TOOLKIT,
+    folder: str = f"{environment.INSTALL_DIR}/toolkit",
     name: str = "nvidia",
     default: bool | None = None,
     cdi: bool = False,
@@ -130,11 +129,6 @@ def truth(text: str, name: str) -> bool:
     raise UsageError(f"{name}={text}: neither true nor false", resolution=f"set {name} to true or false")
 
 
-def first(environ: Mapping[str, str], names: Sequence[str]) -> tuple[str, str]:
-    """(variable, value) of the first one that is set and not empty; ('', '') for none."""
-    return next(((name, environ[name]) for name in names if environ.get(name)), ("", ""))
-
-
 def from_environment(host: Host) -> dict[str, tuple[str, str]]:
     """Request field -> (value as a path of the node, variable) of what the environment says. Raises UsageError, Unsupported (NRI)."""
     environ = host.environ
@@ -147,7 +141,7 @@ def from_environment(host: Host) -> dict[str, tuple[str, str]]:
     runtime = environ.get("RUNTIME", "")
     found = {"runtime": (runtime, "RUNTIME")} if runtime else {}
     for name, variables in environment.PATHS.items():
-        variable, value = first(environ, [v for v in variables if _counts(v, runtime)])
+        variable, value = environment.first(environ, [v for v in variables if _counts(v, runtime)])
         if value and not (variable == "DOCKER_CONFIG" and host.files.is_dir(value)):
             found[name] = (node_path(host, value), variable)
     for name, variables in (
@@ -156,7 +150,7 @@ def from_environment(host: Host) -> dict[str, tuple[str, str]]:
         ("restart_mode", environment.RESTART_MODES),
         ("restart_command", environment.RESTART_COMMANDS),
     ):
-        variable, value = first(environ, variables)
+        variable, value = environment.first(environ, variables)
         if value:
             found[name] = (value, variable)
     return found

@@ -67,7 +67,7 @@ LIFE = (
 INSTALL = (
     _option("install_dir", "--toolkit-install-dir --root", environment.INSTALL_DIRS,
         "Folder of the node for the toolkit: releases go to `releases/`, `toolkit` is the link to the one in force. "
-        "It has the same path in the container and on the node.", default="/usr/local/nvidia"),
+        "It has the same path in the container and on the node.", default=environment.INSTALL_DIR),
     _option("source_root", "--toolkit-source-root", "TOOLKIT_SOURCE_ROOT",
         "Folder with NVIDIA's files as its packages hold them. Not set: `/artifacts/deb` or `/artifacts/rpm`."),
     _option("package_type", "--toolkit-package-type", "TOOLKIT_PACKAGE_TYPE",
