@@ -25,7 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: long; runs only with hack/test --full (DRIVERFORGE_FULL=1)")
     # no deadline: a busy machine is no defect; the same examples every time in CI, new ones on a developer's machine
     full = os.environ.get(FULL) == "1"
-    settings.register_profile("driverforge", max_examples=400 if full else 40, deadline=None, derandomize=not full and "CI" in os.environ)
+    settings.register_profile(
+        "driverforge",
+        max_examples=400 if full else 40,
+        deadline=None,
+        derandomize=not full and "CI" in os.environ,
+    )
     settings.load_profile("driverforge")
 
 
@@ -38,7 +43,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+def pytest_runtest_makereport(
+    call: pytest.CallInfo[None],
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
     # a traceback shows an exception's first line only: no output of the program that failed
     if call.excinfo and isinstance(call.excinfo.value, DriverforgeError):
@@ -47,7 +54,11 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    if sys.version_info >= (3, 11) or collection_path.suffix != ".py" or not collection_path.name.startswith("test_"):
+    if (
+        sys.version_info >= (3, 11)
+        or collection_path.suffix != ".py"
+        or not collection_path.name.startswith("test_")
+    ):
         return None
     if needs_newer_python(collection_path):
         _ignored.append(collection_path.name)

@@ -16,7 +16,9 @@ def missing_packages() -> Unsupported | None:
     if not missing:
         return None
     return Unsupported(
-        "this installation has no builder", details=[f"Python has no {', '.join(missing)}"], resolution="pip install 'driverforge[build]'"
+        "this installation has no builder",
+        details=[f"Python has no {', '.join(missing)}"],
+        resolution="pip install 'driverforge[build]'",
     )
 
 

@@ -21,7 +21,9 @@ class Given:
     bases: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
-    def command(self, name: Literal["lock", "build", "push"], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> str:
+    def command(
+        self, name: Literal["lock", "build", "push"], *, select: Sequence[str] = (), skip: Sequence[str] = ()
+    ) -> str:
         """The command line of another command with the same inputs, as far as that command has them."""
         words = ["driverforge", name]
         if self.matrix is not None:
@@ -30,7 +32,11 @@ class Given:
             words += ["--lock", str(self.lock)]
         if name != "lock":
             words += [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
-            words += [word for key, value in self.artifacts.items() for word in ("--toolkit-artifacts", f"{key}={value}")]
+            words += [
+                word
+                for key, value in self.artifacts.items()
+                for word in ("--toolkit-artifacts", f"{key}={value}")
+            ]
         words += [word for glob in select for word in ("--select", glob)]
         words += [word for glob in skip for word in ("--skip", glob)]
         return shlex.join(words)

@@ -36,7 +36,9 @@ class BuildRequest:
     select: tuple[str, ...] = ()
     skip: tuple[str, ...] = ()
     bases: Mapping[str, str] = field(default_factory=dict)
-    artifacts: Mapping[str, str] = field(default_factory=dict)  # architecture -> folder with NVIDIA's files for a toolkit image
+    artifacts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # architecture -> folder with NVIDIA's files for a toolkit image
     mirrors: Mapping[str, str] = field(default_factory=dict)
     registry: str | None = None
     vcs_ref: str = ""
@@ -66,7 +68,12 @@ class Prepared:
 def prepare(request: BuildRequest) -> Prepared:
     """Plan and render, writing nothing. Raises UsageError, InputError."""
     known = knowledge.read(
-        request.matrix, request.lock, bases=request.bases, registry=request.registry, select=request.select, skip=request.skip
+        request.matrix,
+        request.lock,
+        bases=request.bases,
+        registry=request.registry,
+        select=request.select,
+        skip=request.skip,
     )
     toolkits, drivers = split(request.select)
     cells = () if toolkits and not drivers else known.cells(drivers, request.skip)
@@ -80,7 +87,10 @@ def prepare(request: BuildRequest) -> Prepared:
     check_mirrors(request.mirrors, due)
     return Prepared(
         plan=plan,
-        contexts=(*contexts_of(due, known.lock, given=given), *toolkit_contexts(wanted, known.matrix, known.lock, given=given)),
+        contexts=(
+            *contexts_of(due, known.lock, given=given),
+            *toolkit_contexts(wanted, known.matrix, known.lock, given=given),
+        ),
         mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in oses), **request.mirrors},
     )
 
@@ -101,7 +111,12 @@ def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
 
 
 def jobs(
-    request: BuildRequest, contexts: tuple[Context, ...], mirrors: Mapping[str, str], *, bake_file: Path, secrets: Path
+    request: BuildRequest,
+    contexts: tuple[Context, ...],
+    mirrors: Mapping[str, str],
+    *,
+    bake_file: Path,
+    secrets: Path,
 ) -> list[BuildJob]:
     """One job a context. Mirror files are written below `secrets`, readable for us alone: an address may hold a password."""
     return [
@@ -135,13 +150,21 @@ def mirror_lines(mirrors: Mapping[str, str], os_key: str) -> list[str]:
     return [f"{address} {suite or '*'}" for (key, _, suite), address in named if key == os_key]
 
 
-def build(request: BuildRequest, prepared: Prepared, engine: Engine, display: Display) -> tuple[CellReport, ...]:
+def build(
+    request: BuildRequest, prepared: Prepared, engine: Engine, display: Display
+) -> tuple[CellReport, ...]:
     """Write the contexts and build them. Raises TemporaryFailure when another build works in the same folder."""
     output, contexts = request.folder / "generated", prepared.contexts
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
         network = request.network or engine.network()
         bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
-        work = jobs(replace(request, network=network), contexts, prepared.mirrors, bake_file=bake_file, secrets=Path(secrets))
+        work = jobs(
+            replace(request, network=network),
+            contexts,
+            prepared.mirrors,
+            bake_file=bake_file,
+            secrets=Path(secrets),
+        )
         with display([job.cell for job in work]) as told:
             return build_all(engine, work, workers=request.workers, keep_going=request.keep_going, told=told)
 
@@ -154,7 +177,8 @@ def _alone(folder: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise TemporaryFailure(
-                f"another `driverforge build` works in {folder}", resolution="wait for it, or give this one its own --cache-dir"
+                f"another `driverforge build` works in {folder}",
+                resolution="wait for it, or give this one its own --cache-dir",
             ) from None
         yield
 

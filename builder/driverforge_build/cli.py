@@ -38,7 +38,9 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
+)
 @click.version_option(__version__, prog_name="driverforge")
 def cli() -> None:
     """Turn matrix.yaml (OS x kernel x driver branch) into driver images."""
@@ -48,7 +50,9 @@ def run(argv: list[str]) -> int:
     """Run one command line; prints expected errors on stderr and returns the exit status."""
     try:
         if sys.stdout is None:
-            raise StorageFailed("standard output is closed", resolution="open it; >/dev/null throws the output away")
+            raise StorageFailed(
+                "standard output is closed", resolution="open it; >/dev/null throws the output away"
+            )
         status = cli.main(args=argv, prog_name="driverforge", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort:
@@ -67,7 +71,10 @@ def run(argv: list[str]) -> int:
             raise
         _drop_stdout()
         what = error.filename or "standard output"
-        failed = StorageFailed(f"{what}: {error.strerror}", resolution="free some space, or give another place; then run this again")
+        failed = StorageFailed(
+            f"{what}: {error.strerror}",
+            resolution="free some space, or give another place; then run this again",
+        )
         print(failed.render(), file=sys.stderr)
         return failed.exit_code
     return status if isinstance(status, int) else 0

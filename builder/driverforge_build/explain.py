@@ -69,14 +69,19 @@ def sections(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iterat
     warning = (f"warning: {verdict.warning}",) if verdict.warning else ()
     run = (f"to run: {verdict.run}",) if verdict.run else ()
     digest = (f"digest: {verdict.digest}",) if verdict.digest else ()
-    yield Section(title=f"{cell.key}: {verdict.state}", lines=(verdict.reason, *digest, *verdict.evidence, *run, *warning))
+    yield Section(
+        title=f"{cell.key}: {verdict.state}",
+        lines=(verdict.reason, *digest, *verdict.evidence, *run, *warning),
+    )
     yield Section(title="matrix", lines=tuple(_matrix_lines(cell, matrix)))
     target = lock.target(cell.os.id, cell.arch)
     if target is None:
         return
     if cell.kernel is not None:
         yield Section(title="kernel", lines=tuple(_kernel_lines(cell, target)))
-        yield Section(title="probes", lines=tuple(_probe_lines(cell, target, matrix)) or ("none concerns this cell",))
+        yield Section(
+            title="probes", lines=tuple(_probe_lines(cell, target, matrix)) or ("none concerns this cell",)
+        )
     yield Section(title="driver", lines=tuple(_driver_lines(cell, target)))
     yield Section(title="repositories", lines=tuple(_repository_lines(target)))
 
@@ -93,7 +98,10 @@ def document(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> dict[s
 
 def _matrix_lines(cell: Cell, matrix: Matrix) -> Iterator[str]:
     branch = matrix.branch(cell.driver.branch)
-    system, driver = matrix.origin("systems", cell.os.id), matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}")
+    system, driver = (
+        matrix.origin("systems", cell.os.id),
+        matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}"),
+    )
     yield f"{system}: {cell.os.name}"
     yield f"{driver or system}: driver {cell.driver.version}, payload {cell.driver.payload}, modules {', '.join(cell.driver.module_types)}"
     eol = f"end of life {branch.eol}" if branch.eol else "no end of life is known"
@@ -108,7 +116,11 @@ def _kernel_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
     kernel = target.kernels.get(text)
     if kernel is None:
         gone = text in target.without_headers
-        yield "its image is published, its headers are not any more" if gone else "the lock does not know this kernel"
+        yield (
+            "its image is published, its headers are not any more"
+            if gone
+            else "the lock does not know this kernel"
+        )
         return
     yield f"flavour {kernel.flavour or 'default'}, compiler {kernel.compiler}"
     for package in (*kernel.headers, kernel.image):
@@ -123,7 +135,9 @@ def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str
         rule = probe_rule(row)
         asked = question(rule.probe)
         if concerns(rule, cell):
-            answer = f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
+            answer = (
+                f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
+            )
             yield f"{row.id} ({', '.join(row.module_types)}): {answer}"
 
 

@@ -44,11 +44,16 @@ def read(
     skip: Sequence[str] = (),
 ) -> Knowledge:
     """Read matrix and lock. `select` and `skip` only go into the advice of a missing lock's error. Raises InputError, UsageError."""
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=tuple(select), skip=tuple(skip))
+    matrix, lock = (
+        load_matrix(matrix_path),
+        locks.load(lock_path, matrix=matrix_path, select=tuple(select), skip=tuple(skip)),
+    )
     published = None
     if registry is not None:
         from driverforge_build.published import published_images  # it brings HTTP and templates along
 
         published = published_images(registry, lock, bases)
-    judge = Judge(matrix, lock, today=datetime.now(timezone.utc).date(), given=Given(matrix=matrix_path, lock=lock_path))
+    judge = Judge(
+        matrix, lock, today=datetime.now(timezone.utc).date(), given=Given(matrix=matrix_path, lock=lock_path)
+    )
     return Knowledge(matrix=matrix, lock=lock, judge=judge, published=published)

@@ -110,7 +110,11 @@ class TargetLock:
 
     def facts(self, kernel: LockedKernel) -> dict[str, HeaderFact]:
         """Question to answer, of all header packages of a kernel."""
-        return {question: fact for package in kernel.headers for question, fact in self.header_facts.get(package.key, {}).items()}
+        return {
+            question: fact
+            for package in kernel.headers
+            for question, fact in self.header_facts.get(package.key, {}).items()
+        }
 
     def suite(self, name: str) -> Repository | None:
         return next((repository for repository in self.repositories if repository.suite == name), None)
@@ -128,7 +132,9 @@ class Lock:
         return Lock(targets={**self.targets, **{target.key: target for target in targets}})
 
 
-def load(path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), skip: Sequence[str] = ()) -> Lock:
+def load(
+    path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), skip: Sequence[str] = ()
+) -> Lock:
     """Read a lock file. A missing, damaged or newer file is an InputError that names the command to run.
 
     `matrix`, `select`, `skip`: what the user's command says; the command that makes a missing lock says the same. The one that replaces
@@ -145,11 +151,14 @@ def load(path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), 
         ) from None
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{path} is not UTF-8 text", details=[f"{path}: byte {error.start}: {error.reason}"], resolution=_again(given)
+            f"{path} is not UTF-8 text",
+            details=[f"{path}: byte {error.start}: {error.reason}"],
+            resolution=_again(given),
         ) from None
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read: {error.strerror}", resolution="give yourself the right to read it, or name another with --lock"
+            f"{path} cannot be read: {error.strerror}",
+            resolution="give yourself the right to read it, or name another with --lock",
         ) from error
     return parse(text, given)
 
@@ -171,9 +180,13 @@ def parse(text: str, given: Given = DEFAULTS) -> Lock:
             )
         return Lock(targets={key: _target(key, value) for key, value in document["targets"].items()})
     except json.JSONDecodeError as error:
-        raise InputError(f"{name} is not JSON", details=[f"{name}:{error.lineno}: {error.msg}"], resolution=_again(given)) from None
+        raise InputError(
+            f"{name} is not JSON", details=[f"{name}:{error.lineno}: {error.msg}"], resolution=_again(given)
+        ) from None
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
-        raise InputError(f"{name} is damaged", details=[f"{type(error).__name__}: {error}"], resolution=_again(given)) from None
+        raise InputError(
+            f"{name} is damaged", details=[f"{type(error).__name__}: {error}"], resolution=_again(given)
+        ) from None
 
 
 def dump(lock: Lock) -> str:
@@ -201,12 +214,17 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
                 compiler=_word(release, "compiler", entry["compiler"]),
                 headers=tuple(packages[pin] for pin in entry["headers"]),
                 image=packages[entry["image"]],
-                vendor={driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()},
+                vendor={
+                    driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()
+                },
             )
             for release, entry in value["kernels"].items()
         },
         header_facts={
-            pin: {question: HeaderFact(breaks=fact["breaks"], found=fact["found"]) for question, fact in facts.items()}
+            pin: {
+                question: HeaderFact(breaks=fact["breaks"], found=fact["found"])
+                for question, fact in facts.items()
+            }
             for pin, facts in value["header_facts"].items()
         },
         without_headers=tuple(value["without_headers"]),
@@ -237,7 +255,9 @@ def _package(pin: str, entry: Mapping[str, Any]) -> LockedPackage:
 def _word(where: str, what: str, value: object) -> str:
     """A text that may stand in a line of a Dockerfile or of a list of pins: these are read by a shell, word by word."""
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise ValueError(f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = , {{ }}")
+        raise ValueError(
+            f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = , {{ }}"
+        )
     return value
 
 
@@ -258,7 +278,11 @@ def _repository(entry: Mapping[str, Any]) -> Repository:
 def _target_document(target: TargetLock) -> dict[str, Any]:
     named = [package for roles in target.drivers.values() for role in roles.values() for package in role]
     for kernel in target.kernels.values():
-        named += [*kernel.headers, kernel.image, *(package for packages in kernel.vendor.values() for package in packages)]
+        named += [
+            *kernel.headers,
+            kernel.image,
+            *(package for packages in kernel.vendor.values() for package in packages),
+        ]
     return {
         "synthetic": target.synthetic,
         "repositories": [_repository_document(repository) for repository in target.repositories],
@@ -282,7 +306,10 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
                 "compiler": kernel.compiler,
                 "headers": sorted(package.key for package in kernel.headers),
                 "image": kernel.image.key,
-                "vendor": {driver: sorted(package.key for package in packages) for driver, packages in kernel.vendor.items()},
+                "vendor": {
+                    driver: sorted(package.key for package in packages)
+                    for driver, packages in kernel.vendor.items()
+                },
             }
             for release, kernel in target.kernels.items()
         },
@@ -308,12 +335,19 @@ def _repository_document(repository: Repository) -> dict[str, Any]:
 
 def _render(value: Any, indent: str) -> str:
     """JSON with sorted keys; an object or list without objects inside stays on one line as long as it fits."""
-    children: list[Any] = list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list) else []
+    children: list[Any] = (
+        list(value.values()) if isinstance(value, dict) else list(value) if isinstance(value, list) else []
+    )
     flat = json.dumps(value, sort_keys=True, ensure_ascii=False)
-    if not any(isinstance(child, (dict, list)) for child in children) and (not children or len(flat) + len(indent) <= _LINE):
+    if not any(isinstance(child, (dict, list)) for child in children) and (
+        not children or len(flat) + len(indent) <= _LINE
+    ):
         return flat
     inner = indent + " "
     if isinstance(value, dict):
-        lines = [f"{inner}{json.dumps(key, ensure_ascii=False)}: {_render(value[key], inner)}" for key in sorted(value)]
+        lines = [
+            f"{inner}{json.dumps(key, ensure_ascii=False)}: {_render(value[key], inner)}"
+            for key in sorted(value)
+        ]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     return "[\n" + ",\n".join(inner + _render(child, inner) for child in value) + f"\n{indent}]"

@@ -37,9 +37,14 @@ def lock_option(function: F) -> F:
 
 
 def select_options(function: F) -> F:
-    function = click.option("--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated.")(function)
+    function = click.option(
+        "--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated."
+    )(function)
     return click.option(
-        "--select", multiple=True, metavar="GLOB", help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated."
+        "--select",
+        multiple=True,
+        metavar="GLOB",
+        help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated.",
     )(function)
 
 
@@ -110,7 +115,9 @@ def artifacts_option(function: F) -> F:
 def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """A click callback: an address with a scheme is what people paste first."""
     if value is not None and "://" in value:
-        raise click.BadParameter(f"{value!r} has a scheme; write HOST[:PORT]/PATH without it: {value.partition('://')[2]}")
+        raise click.BadParameter(
+            f"{value!r} has a scheme; write HOST[:PORT]/PATH without it: {value.partition('://')[2]}"
+        )
     return value
 
 
@@ -135,7 +142,9 @@ def cache_option(function: F) -> F:
 
 
 def json_option(function: F) -> F:
-    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text.")(function)
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text."
+    )(function)
 
 
 def vcs_option(function: F) -> F:

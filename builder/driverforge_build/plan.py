@@ -51,7 +51,9 @@ class Plan:
 def all_cells(matrix: Matrix, lock: Lock) -> Iterator[Cell]:
     """Every cell of a matrix, excluded ones too: JIT ones, and one for each kernel that the lock knows."""
     kernels = {
-        (target.os, target.arch): sorted((KernelRelease.parse(text) for text in target.kernels), key=lambda release: release.sort_key)
+        (target.os, target.arch): sorted(
+            (KernelRelease.parse(text) for text in target.kernels), key=lambda release: release.sort_key
+        )
         for target in lock.targets.values()
     }
     yield from jit_cells(matrix, excluded=True)
@@ -64,7 +66,9 @@ def make_plan(cells: Iterable[Cell], judge: Judge, published: Published | None =
     if published is not None:
         due = [row.cell for row in rows if row.verdict.state is State.BUILD]
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-            answers: Mapping[str, tuple[str, Presence]] = dict(zip((cell.key for cell in due), pool.map(published, due), strict=True))
+            answers: Mapping[str, tuple[str, Presence]] = dict(
+                zip((cell.key for cell in due), pool.map(published, due), strict=True)
+            )
         rows = [_answered(row, answers) for row in rows]
     return Plan(rows=tuple(rows))
 

@@ -27,7 +27,9 @@ MAX_ARGUMENTS = 20
 
 def header_probe(row: Probe) -> HeaderProbe:
     """The question that a matrix row asks."""
-    return HeaderProbe(kind=row.kind, symbol=row.symbol, header=row.header, struct=row.struct, arguments=row.arguments)
+    return HeaderProbe(
+        kind=row.kind, symbol=row.symbol, header=row.header, struct=row.struct, arguments=row.arguments
+    )
 
 
 def probe_rule(row: Probe) -> ProbeRule:
@@ -82,7 +84,11 @@ class HeaderTexts:
     def kept(self, sha256: str, headers: Collection[str]) -> dict[str, str | None] | None:
         """The headers of a package if all were read before; a header that the package does not have is None."""
         texts = self._load(sha256)
-        return {header: texts[header] for header in headers} if all(header in texts for header in headers) else None
+        return (
+            {header: texts[header] for header in headers}
+            if all(header in texts for header in headers)
+            else None
+        )
 
     def read(self, sha256: str, deb: Path, headers: Collection[str]) -> dict[str, str | None]:
         """The headers out of a package's file, and keep them."""
@@ -113,7 +119,14 @@ def read_members(deb: Path, patterns: Sequence[str]) -> dict[str, str]:
     try:
         with deb.open("rb") as file, tarfile.open(fileobj=_data_member(file, deb), mode="r|") as archive:
             for member in archive:
-                name = next((pattern for pattern, end in wanted.items() if member.name.endswith(end) and member.isfile()), None)
+                name = next(
+                    (
+                        pattern
+                        for pattern, end in wanted.items()
+                        if member.name.endswith(end) and member.isfile()
+                    ),
+                    None,
+                )
                 if name is None or not _is_tree(member.name.removesuffix(wanted[name])):
                     continue
                 content = archive.extractfile(member)
@@ -122,7 +135,10 @@ def read_members(deb: Path, patterns: Sequence[str]) -> dict[str, str]:
                 if not wanted:
                     break
     except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
-        raise InputError(f"{deb} cannot be read as a package: {error}", resolution="remove the file and run the command again") from error
+        raise InputError(
+            f"{deb} cannot be read as a package: {error}",
+            resolution="remove the file and run the command again",
+        ) from error
     return found
 
 
@@ -134,7 +150,9 @@ def _is_tree(folder: str) -> bool:
 def _data_member(file: IO[bytes], deb: Path) -> IO[bytes]:
     """The data.tar of a .deb, unpacked as it is read."""
     if file.read(8) != b"!<arch>\n":
-        raise InputError(f"{deb} is not a Debian package", resolution="remove the file and run the command again")
+        raise InputError(
+            f"{deb} is not a Debian package", resolution="remove the file and run the command again"
+        )
     while len(head := file.read(60)) == 60:
         name, size = head[:16].decode("ascii", errors="replace").strip().rstrip("/"), int(head[48:58])
         if name == "data.tar.xz":

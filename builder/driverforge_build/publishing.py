@@ -70,7 +70,13 @@ def push_all(
 
 
 def _attempt(
-    context: Context, registry: str, engine: Engine, client: RegistryClient, *, given: Given, progress: Progress
+    context: Context,
+    registry: str,
+    engine: Engine,
+    client: RegistryClient,
+    *,
+    given: Given,
+    progress: Progress,
 ) -> PushReport | DriverforgeError:
     try:
         return push_image(context, registry, engine, client, given=given, progress=progress)
@@ -78,7 +84,15 @@ def _attempt(
         return error
 
 
-def push_image(context: Context, registry: str, engine: Engine, client: RegistryClient, *, given: Given, progress: Progress) -> PushReport:
+def push_image(
+    context: Context,
+    registry: str,
+    engine: Engine,
+    client: RegistryClient,
+    *,
+    given: Given,
+    progress: Progress,
+) -> PushReport:
     """Push one image unless the registry has it, and let the alias stand for it.
 
     Raises UsageError (not built), InputError (the immutable tag is taken by other content), TemporaryFailure (the registry does not say).
@@ -119,7 +133,11 @@ def _is_there(client: RegistryClient, remote: Reference, context: Context, platf
     if found != context.inputs:
         raise InputError(
             f"{remote} is taken by an image made from other inputs, and an immutable tag is never overwritten",
-            details=[f"digest there: {answer.digest}", f"its inputs: {found or 'not stated'}", f"ours:       {context.inputs}"],
+            details=[
+                f"digest there: {answer.digest}",
+                f"its inputs: {found or 'not stated'}",
+                f"ours:       {context.inputs}",
+            ],
             resolution="push to another --registry, or delete that tag if nobody uses it",
         )
     return True
@@ -131,14 +149,20 @@ def _check_built(engine: Engine, context: Context, given: Given) -> None:
     if image is not None and image.labels.get(INPUTS) == context.inputs:
         return
     details = [SAME_AS_BUILD, f"the tag is made from these Python packages too: {library_versions()}"]
-    build = f"give push what build was given; or build it: {given.command('build', select=(context.image.id,))}"
+    build = (
+        f"give push what build was given; or build it: {given.command('build', select=(context.image.id,))}"
+    )
     if image is None:
         raise UsageError(
             f"{context.image.id} is not built from what this command names: the engine has no {local}",
             details=details,
             resolution=build,
         )
-    raise InputError(f"{local} was not built from what matrix, lock and templates say now", details=details, resolution=build)
+    raise InputError(
+        f"{local} was not built from what matrix, lock and templates say now",
+        details=details,
+        resolution=build,
+    )
 
 
 def move_alias(client: RegistryClient, alias: Reference, image: Manifest, platform: str) -> tuple[str, bool]:
@@ -147,7 +171,9 @@ def move_alias(client: RegistryClient, alias: Reference, image: Manifest, platfo
     Returns the digest of its index and whether anything changed. Of two pushes for two architectures at the same moment one can be lost.
     """
     before = _standing(client, alias)
-    mine = Descriptor(media_type=image.media_type, digest=image.digest, size=len(image.data), platform=platform)
+    mine = Descriptor(
+        media_type=image.media_type, digest=image.digest, size=len(image.data), platform=platform
+    )
     entries = {**{entry.platform: entry for entry in before}, platform: mine}
     data = index_text([entries[name] for name in sorted(entries)]).encode()
     try:
@@ -169,13 +195,18 @@ def _standing(client: RegistryClient, alias: Reference) -> list[Descriptor]:
     sink = io.BytesIO()
     client.get_blob(alias, manifest.config.digest, sink)
     platform = f"linux/{json.loads(sink.getvalue()).get('architecture', '')}"
-    return [Descriptor(media_type=manifest.media_type, digest=manifest.digest, size=len(manifest.data), platform=platform)]
+    return [
+        Descriptor(
+            media_type=manifest.media_type, digest=manifest.digest, size=len(manifest.data), platform=platform
+        )
+    ]
 
 
 def index_text(entries: list[Descriptor]) -> str:
     """An OCI image index (image spec 1.1); the same entries give the same bytes."""
     return json.dumps(
-        {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [_entry(entry) for entry in entries]}, separators=(",", ":")
+        {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [_entry(entry) for entry in entries]},
+        separators=(",", ":"),
     )
 
 

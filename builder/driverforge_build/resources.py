@@ -20,4 +20,8 @@ def templates() -> Path:
 
 def _find(name: str) -> Path:
     checkout = _CHECKOUT / name
-    return checkout if (_CHECKOUT / "pyproject.toml").is_file() and checkout.exists() else _PACKAGE / "data" / name
+    return (
+        checkout
+        if (_CHECKOUT / "pyproject.toml").is_file() and checkout.exists()
+        else _PACKAGE / "data" / name
+    )

@@ -23,7 +23,9 @@ class Keyed(Protocol):
 CellT = TypeVar("CellT", bound=Keyed)
 
 
-def select(cells: Iterable[CellT], *, select: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[CellT, ...]:
+def select(
+    cells: Iterable[CellT], *, select: Sequence[str] = (), skip: Sequence[str] = ()
+) -> tuple[CellT, ...]:
     """The cells whose id any of `select` matches (all, where there is none) and none of `skip` does, in their order.
 
     Raises UsageError where a glob of `select` matches no cell (near ids are named), or where nothing is left.
@@ -55,7 +57,9 @@ def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
             resolution=f"driverforge generate --select {shlex.quote(glob)}   (or build, push)",
         )
     if not keys:
-        return UsageError(f"--select {glob} matches no cell: there are none", resolution="look at `driverforge matrix show`")
+        return UsageError(
+            f"--select {glob} matches no cell: there are none", resolution="look at `driverforge matrix show`"
+        )
     return UsageError(
         f"--select {glob} matches none of {len(keys)} cells",
         details=[f"near: {key}" for key in close],

@@ -77,7 +77,13 @@ class Judge:
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
-        found = self._refused(cell) or self._not_pinned(cell) or self._of_kernel(cell) or self._incomplete(cell) or self._build(cell)
+        found = (
+            self._refused(cell)
+            or self._not_pinned(cell)
+            or self._of_kernel(cell)
+            or self._incomplete(cell)
+            or self._build(cell)
+        )
         warning = self._warning(cell.driver.branch)
         return replace(found, warning=warning) if warning else found
 
@@ -93,7 +99,10 @@ class Judge:
             return Verdict(
                 state=State.BLOCKED,
                 reason=row.reason,
-                evidence=(f"{self._matrix.origin('exclusions', row.id)}: exclusion {row.id}", f"source: {row.source}"),
+                evidence=(
+                    f"{self._matrix.origin('exclusions', row.id)}: exclusion {row.id}",
+                    f"source: {row.source}",
+                ),
             )
         if cell.driver.payload == "image":
             return Verdict(state=State.BLOCKED, reason="this version does not build payload `image`")
@@ -109,22 +118,35 @@ class Judge:
             )
         again = self._lock_again(cell)
         if target is None:
-            return Verdict(state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again)
+            return Verdict(
+                state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again
+            )
         if target.synthetic:
-            return Verdict(state=State.UNKNOWN, reason="the lock's pins are made up, to render examples", run=again)
+            return Verdict(
+                state=State.UNKNOWN, reason="the lock's pins are made up, to render examples", run=again
+            )
         if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
             return self._runfile_without_pin(cell)
         if cell.driver.version not in target.drivers:
-            return Verdict(state=State.UNKNOWN, reason=f"the lock does not pin driver {cell.driver.version}", run=again)
+            return Verdict(
+                state=State.UNKNOWN, reason=f"the lock does not pin driver {cell.driver.version}", run=again
+            )
         if cell.kernel is not None and cell.kernel.text not in target.kernels:
             if cell.kernel.text in target.without_headers:
-                return Verdict(state=State.BLOCKED, reason="the repositories have this kernel's image, its headers not any more")
-            return Verdict(state=State.UNKNOWN, reason=f"the lock does not know kernel {cell.kernel}", run=again)
+                return Verdict(
+                    state=State.BLOCKED,
+                    reason="the repositories have this kernel's image, its headers not any more",
+                )
+            return Verdict(
+                state=State.UNKNOWN, reason=f"the lock does not know kernel {cell.kernel}", run=again
+            )
         return None
 
     def _runfile_without_pin(self, cell: Cell) -> Verdict:
         url = cell.driver.runfile_url(to_machine(cell.arch))
-        where = self._matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}") or self._matrix.origin("systems", cell.os.id)
+        where = self._matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}") or self._matrix.origin(
+            "systems", cell.os.id
+        )
         return Verdict(
             state=State.UNKNOWN,
             reason=f"NVIDIA's archive {cell.driver.version} has no sha256 for {cell.arch} in the matrix",
@@ -160,12 +182,16 @@ class Judge:
                 return self._broken(cell, row, facts[asked], kernel, looked_into=target.header_facts)
         return None
 
-    def _broken(self, cell: Cell, row: Probe, fact: HeaderFact, kernel: LockedKernel, *, looked_into: Container[str]) -> Verdict:
+    def _broken(
+        self, cell: Cell, row: Probe, fact: HeaderFact, kernel: LockedKernel, *, looked_into: Container[str]
+    ) -> Verdict:
         broken = [kind for kind in cell.module_types if kind in row.module_types]
         left = [kind for kind in cell.module_types if kind not in row.module_types]
         package = next((one for one in kernel.headers if one.key in looked_into), kernel.headers[0])
         hint = (
-            (f"the {', '.join(left)} modules are not concerned: an exclusion of the {', '.join(broken)} ones in the matrix builds them",)
+            (
+                f"the {', '.join(left)} modules are not concerned: an exclusion of the {', '.join(broken)} ones in the matrix builds them",
+            )
             if left
             else ()
         )
@@ -203,13 +229,21 @@ class Judge:
         if cell.kernel is None or target is None:
             return Verdict(state=State.BUILD, reason="compiles its modules on the node")
         kernel = target.kernels[cell.kernel.text]
-        headers = next((package for package in kernel.headers if kernel.release in package.name), kernel.headers[0])
-        return Verdict(state=State.BUILD, reason=f"headers {headers.version} of {headers.suite}, {kernel.compiler}")
+        headers = next(
+            (package for package in kernel.headers if kernel.release in package.name), kernel.headers[0]
+        )
+        return Verdict(
+            state=State.BUILD, reason=f"headers {headers.version} of {headers.suite}, {kernel.compiler}"
+        )
 
     def _warning(self, branch: str) -> str:
         if branch not in self._warnings:
             row = self._matrix.branch(branch)
-            told = f"branch {branch} is past its end of life, {row.eol}" if row.eol and row.ended(self._month) else ""
+            told = (
+                f"branch {branch} is past its end of life, {row.eol}"
+                if row.eol and row.ended(self._month)
+                else ""
+            )
             self._warnings[branch] = told
         return self._warnings[branch]
 
@@ -217,7 +251,12 @@ class Judge:
 def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:
     """A verdict `build`, after the registry was asked for the image made from the same inputs."""
     if isinstance(answer, Present):
-        return replace(verdict, state=State.EXISTS, reason=f"{reference} was made from the same inputs", digest=answer.digest)
+        return replace(
+            verdict,
+            state=State.EXISTS,
+            reason=f"{reference} was made from the same inputs",
+            digest=answer.digest,
+        )
     if isinstance(answer, Absent):
         return replace(verdict, evidence=(*verdict.evidence, f"{reference}: the registry does not have it"))
     return replace(
@@ -231,12 +270,21 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:
     """Whether a probe is about a cell: its driver, one of its module types, its kernel's version."""
-    return cell.kernel is not None and rule.concerns(DriverVersion(cell.driver.version), cell.module_types, cell.kernel)
+    return cell.kernel is not None and rule.concerns(
+        DriverVersion(cell.driver.version), cell.module_types, cell.kernel
+    )
 
 
 def _vendor(cell: Cell, kernel: LockedKernel) -> Verdict:
     packages = kernel.vendor.get(cell.driver.version, ())
     if not packages:
-        return Verdict(state=State.BLOCKED, reason=f"{cell.os.name} has no modules of {cell.driver.version} for this kernel (yet)")
+        return Verdict(
+            state=State.BLOCKED,
+            reason=f"{cell.os.name} has no modules of {cell.driver.version} for this kernel (yet)",
+        )
     names = tuple(f"{package.name} {package.version}" for package in packages)
-    return Verdict(state=State.VENDOR_SHIPS, reason=f"{cell.os.name} ships the modules: {', '.join(names)}", packages=names)
+    return Verdict(
+        state=State.VENDOR_SHIPS,
+        reason=f"{cell.os.name} ships the modules: {', '.join(names)}",
+        packages=names,
+    )

@@ -19,5 +19,7 @@ def to_arch(machine: str) -> str:
     """'amd64' for 'x86_64' (uname -m); an architecture is returned as it is. InputError for any other text."""
     arch = _ARCHITECTURES.get(machine, machine)
     if arch not in _MACHINES:
-        raise InputError(f"{machine!r} is not a supported architecture", resolution="use amd64 (x86_64) or arm64 (aarch64)")
+        raise InputError(
+            f"{machine!r} is not a supported architecture", resolution="use amd64 (x86_64) or arm64 (aarch64)"
+        )
     return arch

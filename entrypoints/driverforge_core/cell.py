@@ -14,7 +14,8 @@ from driverforge_core.osid import OsId
 JIT = "jit"
 
 _CELL = re.compile(
-    rf"(?P<os>[a-z0-9._-]+?)-(?P<arch>{'|'.join(ARCHITECTURES)})-(?P<driver>\d+(?:\.\d+)+(?:-grid)?)-(?P<kernel>.+)", re.ASCII
+    rf"(?P<os>[a-z0-9._-]+?)-(?P<arch>{'|'.join(ARCHITECTURES)})-(?P<driver>\d+(?:\.\d+)+(?:-grid)?)-(?P<kernel>.+)",
+    re.ASCII,
 )
 
 
@@ -29,7 +30,9 @@ class CellId:
 
     def __post_init__(self) -> None:
         if self.arch not in ARCHITECTURES:
-            raise InputError(f"{self.arch!r} is not an architecture", resolution=f"use {' or '.join(ARCHITECTURES)}")
+            raise InputError(
+                f"{self.arch!r} is not an architecture", resolution=f"use {' or '.join(ARCHITECTURES)}"
+            )
         if self.kernel and self.kernel.text == JIT:
             raise InputError(f"a kernel named {JIT!r} cannot be in a cell's name")
 

@@ -25,12 +25,16 @@ def parse(text: str) -> Iterator[dict[str, str]]:
             continue
         elif line[0] in " \t":
             if not name:
-                raise InputError(f"line {number} continues a field, but there is none before it", details=[line])
+                raise InputError(
+                    f"line {number} continues a field, but there is none before it", details=[line]
+                )
             stanza[name] += "\n" + line[1:].rstrip()
         else:
             name, colon, value = line.partition(":")
             if not colon or not name or name in stanza:
-                problem = "has a field that is in its stanza already" if colon and name else "is no 'Field: value'"
+                problem = (
+                    "has a field that is in its stanza already" if colon and name else "is no 'Field: value'"
+                )
                 raise InputError(f"line {number} {problem}", details=[line])
             stanza[name] = value.strip()
     if stanza:

@@ -6,7 +6,9 @@ import re
 
 from driverforge_core.errors import InputError
 
-_LEGAL = re.compile(r"(?:(?P<epoch>\d+):)?(?P<upstream>\d[A-Za-z0-9.+~:-]*?)(?:-(?P<revision>[A-Za-z0-9.+~]+))?", re.ASCII)
+_LEGAL = re.compile(
+    r"(?:(?P<epoch>\d+):)?(?P<upstream>\d[A-Za-z0-9.+~:-]*?)(?:-(?P<revision>[A-Za-z0-9.+~]+))?", re.ASCII
+)
 _RUNS = re.compile(r"(\D*)(\d*)", re.ASCII)
 
 _Run = tuple[tuple[int, ...], int]
@@ -22,14 +24,23 @@ def compare(a: str, b: str) -> int:
 def key(version: str) -> Key:
     """A sort key; equal keys mean equal versions to dpkg ('1.0' and '0:1.0-0')."""
     found = _LEGAL.fullmatch(version)
-    if not found or (found["epoch"] is None and ":" in found["upstream"]) or (found["revision"] is None and "-" in found["upstream"]):
-        raise InputError(f"{version!r} is not a Debian version", resolution="see deb-version(7): [epoch:]upstream[-revision]")
+    if (
+        not found
+        or (found["epoch"] is None and ":" in found["upstream"])
+        or (found["revision"] is None and "-" in found["upstream"])
+    ):
+        raise InputError(
+            f"{version!r} is not a Debian version",
+            resolution="see deb-version(7): [epoch:]upstream[-revision]",
+        )
     return int(found["epoch"] or 0), _runs(found["upstream"]), _runs(found["revision"] or "0")
 
 
 def _runs(text: str) -> tuple[_Run, ...]:
     """Runs of non-digits and digits; the final ((0,), 0) stands for the end of the text, which sorts after ~ and before the rest."""
-    return tuple(((*(_weight(char) for char in word), 0), int(number or 0)) for word, number in _RUNS.findall(text))
+    return tuple(
+        ((*(_weight(char) for char in word), 0), int(number or 0)) for word, number in _RUNS.findall(text)
+    )
 
 
 def _weight(char: str) -> int:

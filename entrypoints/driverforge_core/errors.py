@@ -31,7 +31,10 @@ class DriverforgeError(Exception):
 
     def render(self) -> str:
         """The whole message as a person sees it on stderr, without a trailing newline."""
-        lines = [f"error: {self.brief}", *(f"  | {line}" for detail in self.details for line in detail.splitlines() or [""])]
+        lines = [
+            f"error: {self.brief}",
+            *(f"  | {line}" for detail in self.details for line in detail.splitlines() or [""]),
+        ]
         if self.resolution:
             lines.append(f"  next: {self.resolution}")
         return "\n".join(lines)

@@ -47,7 +47,11 @@ class HeaderProbe:
         if opening is None:
             return None
         body = code[opening.end() : _closing(code, opening.end())]
-        return None if re.search(rf"\b{re.escape(self.symbol)}\b", body) else f"{self.header}: struct {self.struct} has no {self.symbol}"
+        return (
+            None
+            if re.search(rf"\b{re.escape(self.symbol)}\b", body)
+            else f"{self.header}: struct {self.struct} has no {self.symbol}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +68,10 @@ class ProbeRule:
     def concerns(self, driver: DriverVersion, module_types: Collection[str], kernel: KernelRelease) -> bool:
         if kernel.version < self.since or not set(self.module_types) & set(module_types):
             return False
-        return any(driver.branch == branch and (not before or driver < DriverVersion(before)) for branch, before in self.drivers)
+        return any(
+            driver.branch == branch and (not before or driver < DriverVersion(before))
+            for branch, before in self.drivers
+        )
 
 
 def count_parameters(text: str) -> int:

@@ -121,7 +121,9 @@ class ModuleSet:
         modules = read.mapping("modules")
         for name, digest in modules.items():
             if not _MODULE.fullmatch(name) or not _DIGEST.fullmatch(digest):
-                read.problem(f"modules: {name!r}: {digest!r} is no NAME.ko with its sha256:<64 hexadecimal digits>")
+                read.problem(
+                    f"modules: {name!r}: {digest!r} is no NAME.ko with its sha256:<64 hexadecimal digits>"
+                )
         read.finish()
         assert driver is not None
         assert kernel is not None
@@ -149,5 +151,7 @@ class ModuleSet:
 def module_set_directory(kernel: KernelRelease, module_type: str) -> str:
     """/opt/lib/modules/<release>/<type>; InputError for a type that is none."""
     if module_type not in MODULE_TYPES:
-        raise InputError(f"{module_type!r} is not a module type", resolution=f"use {' or '.join(MODULE_TYPES)}")
+        raise InputError(
+            f"{module_type!r} is not a module type", resolution=f"use {' or '.join(MODULE_TYPES)}"
+        )
     return f"{MODULES_ROOT}/{kernel}/{module_type}"

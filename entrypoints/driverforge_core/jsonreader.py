@@ -25,7 +25,9 @@ class JsonReader:
         try:
             document = json.loads(text, object_pairs_hook=self._object)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{what} is not JSON", details=[str(error)], resolution="it is damaged: make its image anew") from error
+            raise InputError(
+                f"{what} is not JSON", details=[str(error)], resolution="it is damaged: make its image anew"
+            ) from error
         if not isinstance(document, dict):
             raise InputError(f"{what} is no JSON object")
         self._values = document
@@ -79,7 +81,9 @@ class JsonReader:
         self._problems += [f"{name}: unknown key" for name in self._values if name not in self._seen]
         if self._problems:
             raise InputError(
-                f"{self._what} is not as expected", details=self._problems, resolution="use a driverforge of the version that wrote it"
+                f"{self._what} is not as expected",
+                details=self._problems,
+                resolution="use a driverforge of the version that wrote it",
             )
 
     def _take(self, name: str, default: str | None = None) -> object:
@@ -93,10 +97,15 @@ class JsonReader:
 
     def _object(self, pairs: list[tuple[str, object]]) -> dict[str, object]:
         names = [name for name, _ in pairs]
-        self._problems += [f"{name}: stands there twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+        self._problems += [
+            f"{name}: stands there twice" for name in dict.fromkeys(names) if names.count(name) > 1
+        ]
         return dict(pairs)
 
 
 def canonical(document: Mapping[str, object]) -> str:
     """One line, keys sorted, no blanks, UTF-8 as it is, a newline at the end: equal values give equal bytes."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        + "\n"
+    )

@@ -17,11 +17,14 @@ from dataclasses import dataclass
 
 from driverforge_core.errors import InputError
 
-_LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}")  # struct new_utsname: 64 bytes and a NUL; it names a directory
+_LEGAL = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}"
+)  # struct new_utsname: 64 bytes and a NUL; it names a directory
 _VERSION = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 _MACHINE = re.compile(r"-(?P<abi>[A-Za-z0-9._~]+)\.(?P<machine>x86_64|aarch64)(?:\+(?P<variant>[a-z0-9-]+))?")
 _FLAVOUR = re.compile(
-    r"(?:-(?P<abi>(?:\d|rc\d)[A-Za-z0-9._~]*)|\+(?P<release>[a-z]+[a-z0-9.+~]*))-(?P<flavour>(?:[a-z]|64k)[a-z0-9._-]*)", re.ASCII
+    r"(?:-(?P<abi>(?:\d|rc\d)[A-Za-z0-9._~]*)|\+(?P<release>[a-z]+[a-z0-9.+~]*))-(?P<flavour>(?:[a-z]|64k)[a-z0-9._-]*)",
+    re.ASCII,
 )
 _EL = re.compile(r"(?:^|\.)el(\d+)(?:_(\d+))?(?=\.|$)", re.ASCII)
 _TOKENS = re.compile(r"\d+|[A-Za-z]+|~", re.ASCII)
@@ -50,7 +53,9 @@ class KernelRelease:
         if not _LEGAL.fullmatch(text):
             raise InputError(
                 f"{text!r} is not a kernel release",
-                details=["letters, digits and . _ + ~ - only, at most 64 of them, the first one a letter or a digit"],
+                details=[
+                    "letters, digits and . _ + ~ - only, at most 64 of them, the first one a letter or a digit"
+                ],
                 resolution="give what `uname -r` prints on the node, e.g. 6.1.0-50-cloud-amd64",
             )
         head = _VERSION.match(text)
@@ -58,18 +63,27 @@ class KernelRelease:
         rest = text[head.end() :] if head else ""
         if found := _MACHINE.fullmatch(rest):
             abi = found["abi"]
-            variant = _variant((found["variant"] or "").split("-"), realtime=bool(re.search(r"\.rt\d+\.", abi)))
+            variant = _variant(
+                (found["variant"] or "").split("-"), realtime=bool(re.search(r"\.rt\d+\.", abi))
+            )
             return cls(text=text, version=version, abi=abi, flavour="", variant=variant)
         if found := _FLAVOUR.fullmatch(rest):
             flavour = found["flavour"]
             abi = found["abi"] or found["release"]
-            return cls(text=text, version=version, abi=abi, flavour=flavour, variant=_variant(flavour.split("-")))
+            return cls(
+                text=text, version=version, abi=abi, flavour=flavour, variant=_variant(flavour.split("-"))
+            )
         return cls(text=text, version=version, abi="", flavour="", variant="")
 
     @property
     def machine(self) -> str:
         """'x86_64' or 'aarch64' where the release states it, else ''."""
-        for word, machine in (("x86_64", "x86_64"), ("aarch64", "aarch64"), ("amd64", "x86_64"), ("arm64", "aarch64")):
+        for word, machine in (
+            ("x86_64", "x86_64"),
+            ("aarch64", "aarch64"),
+            ("amd64", "x86_64"),
+            ("arm64", "aarch64"),
+        ):
             if re.search(rf"(?:^|[.-]){word}(?:[-+]|$)", self.text):
                 return machine
         return ""

@@ -14,10 +14,17 @@ from dataclasses import dataclass
 from driverforge_core.errors import InputError, Unsupported
 
 _SIGNATURE_MAGIC = b"~Module signature appended~\n"
-_SIGNATURE = struct.Struct(">BBBBB3xI")  # algo, hash, id_type, signer_len, key_id_len, 3 bytes of padding, sig_len (big endian)
+_SIGNATURE = struct.Struct(
+    ">BBBBB3xI"
+)  # algo, hash, id_type, signer_len, key_id_len, 3 bytes of padding, sig_len (big endian)
 _PKCS7 = 2  # enum pkey_id_type
 _COMMON_NAME = bytes.fromhex("0603550403")  # DER of the object identifier 2.5.4.3
-_STRINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii"}  # UTF8String, PrintableString, T61String, IA5String
+_STRINGS = {
+    0x0C: "utf-8",
+    0x13: "ascii",
+    0x14: "latin-1",
+    0x16: "ascii",
+}  # UTF8String, PrintableString, T61String, IA5String
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +39,9 @@ class ModuleSignature:
 def decompress(ko: bytes) -> bytes:
     """The bytes of a .ko, .ko.xz or .ko.gz; Unsupported for .ko.zst (the standard library has no zstd), InputError if damaged."""
     if ko.startswith(b"\x28\xb5\x2f\xfd"):
-        raise Unsupported("the module is compressed with zstd", resolution="decompress it first: zstd -d MODULE.ko.zst")
+        raise Unsupported(
+            "the module is compressed with zstd", resolution="decompress it first: zstd -d MODULE.ko.zst"
+        )
     try:
         if ko.startswith(b"\xfd7zXZ\x00"):
             return lzma.decompress(ko, lzma.FORMAT_XZ)
@@ -49,7 +58,9 @@ def read_modinfo(ko: bytes) -> dict[str, list[str]]:
     try:
         section = _section(decompress(ko), b".modinfo")
     except (struct.error, OverflowError) as error:
-        raise InputError("the module's ELF structure points outside the file", details=[str(error)]) from error
+        raise InputError(
+            "the module's ELF structure points outside the file", details=[str(error)]
+        ) from error
     found: dict[str, list[str]] = {}
     for entry in section.split(b"\0"):
         name, _, value = entry.decode("utf-8", "replace").partition("=")
@@ -72,7 +83,11 @@ def read_signature(ko: bytes) -> ModuleSignature | None:
         raise InputError("the module's signature trailer is longer than the file")
     signer = data[start : start + signer_size].decode("utf-8", "replace")
     key_id = data[start + signer_size : end - size]
-    return ModuleSignature(signer=signer or (_common_name(data[end - size : end]) if id_type == _PKCS7 else ""), key_id=key_id, size=size)
+    return ModuleSignature(
+        signer=signer or (_common_name(data[end - size : end]) if id_type == _PKCS7 else ""),
+        key_id=key_id,
+        size=size,
+    )
 
 
 def _section(data: bytes, wanted: bytes) -> bytes:
@@ -100,6 +115,8 @@ def _common_name(signature: bytes) -> str:
     """The first common name in a PKCS#7 message: the kernel signs without certificates, so it is the signer's issuer."""
     at = signature.find(_COMMON_NAME)
     value = signature[at + len(_COMMON_NAME) :] if at >= 0 else b""
-    if len(value) < 2 or value[0] not in _STRINGS or value[1] >= 0x80:  # lengths from 128 on have another form; RFC 5280 allows 64
+    if (
+        len(value) < 2 or value[0] not in _STRINGS or value[1] >= 0x80
+    ):  # lengths from 128 on have another form; RFC 5280 allows 64
         return ""
     return value[2 : 2 + value[1]].decode(_STRINGS[value[0]], "replace")

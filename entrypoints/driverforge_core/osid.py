@@ -25,7 +25,9 @@ class OsId:
         if not (_ID.fullmatch(self.id) and _VERSION.fullmatch(self.version)):
             raise InputError(
                 f"{self.id!r} {self.version!r} is not an OS name and version",
-                details=["a rolling release (Debian sid) states no VERSION_ID: images are named by version"] if not self.version else (),
+                details=["a rolling release (Debian sid) states no VERSION_ID: images are named by version"]
+                if not self.version
+                else (),
                 resolution="give both, e.g. debian 12, ubuntu 22.04, rhel 9.4",
             )
 
@@ -34,7 +36,10 @@ class OsId:
         """From a key: 'debian12', 'ubuntu22.04', 'sles15.7'."""
         found = _KEY.fullmatch(text)
         if not found:
-            raise InputError(f"{text!r} is not an OS", resolution="write its name and version together, e.g. debian12, ubuntu22.04, rhel9")
+            raise InputError(
+                f"{text!r} is not an OS",
+                resolution="write its name and version together, e.g. debian12, ubuntu22.04, rhel9",
+            )
         return cls(id=found[1], version=found[2])
 
     def __str__(self) -> str:

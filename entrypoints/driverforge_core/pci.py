@@ -39,9 +39,18 @@ def parse_sysfs(address: str, *, vendor: str, device: str, class_code: str, driv
     The files hold one hexadecimal number each, '0x10de' and a newline. Raises InputError.
     """
     if not _ADDRESS.fullmatch(address):
-        raise InputError(f"{address!r} is not a PCI address", resolution="write domain:bus:device.function, e.g. 0000:3b:00.0")
+        raise InputError(
+            f"{address!r} is not a PCI address",
+            resolution="write domain:bus:device.function, e.g. 0000:3b:00.0",
+        )
     try:
         numbers = [int(text.strip(), 16) for text in (vendor, device, class_code)]
     except ValueError as error:
         raise InputError(f"sysfs of {address} holds no hexadecimal number", details=[str(error)]) from error
-    return PciDevice(address=address, vendor=numbers[0], device=numbers[1], class_code=numbers[2], driver=driver.strip().rpartition("/")[2])
+    return PciDevice(
+        address=address,
+        vendor=numbers[0],
+        device=numbers[1],
+        class_code=numbers[2],
+        driver=driver.strip().rpartition("/")[2],
+    )

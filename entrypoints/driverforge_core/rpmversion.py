@@ -8,7 +8,9 @@ from typing import Any
 
 from driverforge_core.errors import InputError
 
-_LEGAL = re.compile(r"(?:(?P<epoch>\d+):)?(?P<version>[A-Za-z0-9._+~^]+)(?:-(?P<release>[A-Za-z0-9._+~^]+))?", re.ASCII)
+_LEGAL = re.compile(
+    r"(?:(?P<epoch>\d+):)?(?P<version>[A-Za-z0-9._+~^]+)(?:-(?P<release>[A-Za-z0-9._+~^]+))?", re.ASCII
+)
 _SEGMENT = re.compile(r"~|\^|[0-9]+|[A-Za-z]+")
 
 
@@ -55,5 +57,7 @@ def _segment_key(segment: str) -> tuple[int, int, str]:
 def _split(text: str) -> tuple[int, str, str]:
     found = _LEGAL.fullmatch(text)
     if not found:
-        raise InputError(f"{text!r} is not an RPM version", resolution="see rpm-version(7): [epoch:]version[-release]")
+        raise InputError(
+            f"{text!r} is not an RPM version", resolution="see rpm-version(7): [epoch:]version[-release]"
+        )
     return int(found["epoch"] or 0), found["version"], found["release"] or ""

@@ -22,7 +22,10 @@ from driverforge_core.osid import OsId
 _LEGAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _COMMIT = re.compile(r"[0-9a-f]{8}")
 _REVISION = re.compile(r"[0-9a-f]{1,64}")
-_HYPHENATED = ("sl-micro", "opensuse-leap")  # any other OS has no hyphen; before the OS stands a kernel's flavour, which does
+_HYPHENATED = (
+    "sl-micro",
+    "opensuse-leap",
+)  # any other OS has no hyphen; before the OS stands a kernel's flavour, which does
 _OS = rf"(?:{'|'.join(_HYPHENATED)}|[a-z_]+[a-z])\d+(?:\.\d+)*"
 _TAG = re.compile(
     r"(?:(?P<commit>[0-9a-f]{8})-)?"
@@ -52,7 +55,9 @@ class ImageTag:
         problems = []
         if not re.fullmatch(_OS, self.os, re.ASCII) or re.fullmatch(r"r[0-9a-f]+", self.os):
             problems.append(f"{self.os!r} is no OS, e.g. debian12")
-        if self.revision and not (_REVISION.fullmatch(self.revision) and isinstance(self.version, DriverVersion)):
+        if self.revision and not (
+            _REVISION.fullmatch(self.revision) and isinstance(self.version, DriverVersion)
+        ):
             problems.append("a revision is hexadecimal and stands after a full driver version")
         if self.commit and (self.revision or not _COMMIT.fullmatch(self.commit)):
             problems.append("a commit is 8 hexadecimal digits, and is not in an immutable tag")
@@ -62,7 +67,12 @@ class ImageTag:
             raise InputError(f"{self} is not an image tag", details=problems)
 
     def __str__(self) -> str:
-        parts = [self.commit, _version_text(self.version), kernel_text(self.kernel) if self.kernel else "", self.os]
+        parts = [
+            self.commit,
+            _version_text(self.version),
+            kernel_text(self.kernel) if self.kernel else "",
+            self.os,
+        ]
         return "-".join(filter(None, [*parts, f"r{self.revision}" if self.revision else ""]))
 
     @property
@@ -98,7 +108,9 @@ def precompiled_tag(version: DriverVersion | int, kernel: KernelRelease, os: OsI
     return ImageTag(version=version, kernel=kernel, os=os.tag)
 
 
-def immutable_tag(version: DriverVersion, os: OsId, *, revision: str, kernel: KernelRelease | None = None) -> ImageTag:
+def immutable_tag(
+    version: DriverVersion, os: OsId, *, revision: str, kernel: KernelRelease | None = None
+) -> ImageTag:
     """The tag that is written once; `revision` is a counter or a digest, in hexadecimal digits."""
     return ImageTag(version=version, kernel=kernel, os=os.tag, revision=revision)
 

@@ -154,11 +154,31 @@ SYSTEMS: dict[str, System] = {
 }
 
 GPUS: tuple[Gpu, ...] = (
-    Gpu(name="kepler", devices=((4032, 4159), (4480, 4607), (4736, 4875)), module_types=("proprietary",), branches=(470,)),
-    Gpu(name="maxwell", devices=((4928, 5174), (5655, 5735), (5965, 6141)), module_types=("proprietary",), branches=(470, 535, 550, 580)),
-    Gpu(name="pascal", devices=((5570, 5631), (5925, 5935), (6912, 7510)), module_types=("proprietary",), branches=(470, 535, 550, 580)),
+    Gpu(
+        name="kepler",
+        devices=((4032, 4159), (4480, 4607), (4736, 4875)),
+        module_types=("proprietary",),
+        branches=(470,),
+    ),
+    Gpu(
+        name="maxwell",
+        devices=((4928, 5174), (5655, 5735), (5965, 6141)),
+        module_types=("proprietary",),
+        branches=(470, 535, 550, 580),
+    ),
+    Gpu(
+        name="pascal",
+        devices=((5570, 5631), (5925, 5935), (6912, 7510)),
+        module_types=("proprietary",),
+        branches=(470, 535, 550, 580),
+    ),
     Gpu(name="volta", devices=((7553, 7670),), module_types=("proprietary",), branches=(470, 535, 550, 580)),
-    Gpu(name="turing", devices=((7682, 8185), (8578, 8657)), module_types=("open", "proprietary"), branches=(470, 535, 550, 580, 595, 610)),
+    Gpu(
+        name="turing",
+        devices=((7682, 8185), (8578, 8657)),
+        module_types=("open", "proprietary"),
+        branches=(470, 535, 550, 580, 595, 610),
+    ),
     Gpu(
         name="ampere",
         devices=((8320, 8447), (8704, 8831), (9236, 9723)),
@@ -172,9 +192,17 @@ GPUS: tuple[Gpu, ...] = (
         branches=(535, 550, 580, 595, 610),
     ),
     Gpu(
-        name="grace-hopper", devices=((9026, 9027), (9029, 9029), (9032, 9032)), module_types=("open",), branches=(535, 550, 580, 595, 610)
+        name="grace-hopper",
+        devices=((9026, 9027), (9029, 9029), (9032, 9032)),
+        module_types=("open",),
+        branches=(535, 550, 580, 595, 610),
     ),
-    Gpu(name="ada", devices=((9857, 10488),), module_types=("open", "proprietary"), branches=(535, 550, 580, 595, 610)),
+    Gpu(
+        name="ada",
+        devices=((9857, 10488),),
+        module_types=("open", "proprietary"),
+        branches=(535, 550, 580, 595, 610),
+    ),
     Gpu(name="blackwell", devices=((10496, 13120),), module_types=("open",), branches=(580, 595, 610)),
 )
 
@@ -183,7 +211,13 @@ NVSWITCHES: tuple[tuple[int, int], ...] = ((6897, 6897), (8867, 8867))
 PROBES: tuple[ProbeRule, ...] = (
     ProbeRule(
         id="pci-resize-resource-4",
-        probe=HeaderProbe(kind="arguments", symbol="pci_resize_resource", header="include/linux/pci.h", struct="", arguments=4),
+        probe=HeaderProbe(
+            kind="arguments",
+            symbol="pci_resize_resource",
+            header="include/linux/pci.h",
+            struct="",
+            arguments=4,
+        ),
         drivers=((535, ""), (550, ""), (570, "")),
         module_types=("open",),
         since=(),
@@ -192,7 +226,11 @@ PROBES: tuple[ProbeRule, ...] = (
     ProbeRule(
         id="no-private-vm-flags",
         probe=HeaderProbe(
-            kind="missing-member", symbol="__vm_flags", header="include/linux/mm_types.h", struct="vm_area_struct", arguments=None
+            kind="missing-member",
+            symbol="__vm_flags",
+            header="include/linux/mm_types.h",
+            struct="vm_area_struct",
+            arguments=None,
         ),
         drivers=((535, ""), (550, "")),
         module_types=("open", "proprietary"),
@@ -201,7 +239,9 @@ PROBES: tuple[ProbeRule, ...] = (
     ),
     ProbeRule(
         id="no-in-irq",
-        probe=HeaderProbe(kind="missing-macro", symbol="in_irq", header="include/linux/preempt.h", struct="", arguments=None),
+        probe=HeaderProbe(
+            kind="missing-macro", symbol="in_irq", header="include/linux/preempt.h", struct="", arguments=None
+        ),
         drivers=((470, ""), (535, "535.309.01"), (550, "")),
         module_types=("open", "proprietary"),
         since=(),

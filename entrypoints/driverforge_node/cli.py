@@ -31,9 +31,15 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "probe": ("probe", "startup probe: exit 0 when the driver is ready"),
     "cdi": ("cdi", "write, list and check the CDI specs by which containers get GPUs"),
     "devices": ("devices", "make the driver's device files, and the links to them in /dev/char"),
-    "doctor": ("doctor", "look for known problems of the runtime, CDI specs and the toolkit, and say what cures them"),
+    "doctor": (
+        "doctor",
+        "look for known problems of the runtime, CDI specs and the toolkit, and say what cures them",
+    ),
     "runtime": ("runtime", "configure the node's container runtime for NVIDIA, or revert that"),
-    "toolkit": ("toolkit", "install NVIDIA's container toolkit on the node, configure it, and stay until stopped"),
+    "toolkit": (
+        "toolkit",
+        "install NVIDIA's container toolkit on the node, configure it, and stay until stopped",
+    ),
 }
 
 
@@ -53,7 +59,9 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
 
     class Parser(argparse.ArgumentParser):
         def error(self, message: str) -> NoReturn:
-            raise UsageError(f"{self.prog}: {message}", details=[self.format_usage()], resolution=f"{self.prog} --help")
+            raise UsageError(
+                f"{self.prog}: {message}", details=[self.format_usage()], resolution=f"{self.prog} --help"
+            )
 
         def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
             """What a subcommand does not know is its own error, with its own usage: the parser above would show the wrong one."""
@@ -62,9 +70,17 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
                 self.error(f"unrecognized arguments: {' '.join(unknown)}")
             return found, unknown
 
-    parser = Parser(prog="driverctl", description="Put the NVIDIA driver of this image onto the node, and configure its container runtime.")
+    parser = Parser(
+        prog="driverctl",
+        description="Put the NVIDIA driver of this image onto the node, and configure its container runtime.",
+    )
     parser.add_argument("--version", action="version", version=f"driverctl {__version__}")
-    parser.add_argument("--log-format", choices=("text", "json"), default="text", help="one event a line, as key=value text or as JSON")
+    parser.add_argument(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        help="one event a line, as key=value text or as JSON",
+    )
     sub = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, (_, summary) in SUBCOMMANDS.items():
         child = sub.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")

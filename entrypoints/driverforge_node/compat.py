@@ -29,7 +29,11 @@ def translate(argv: Sequence[str]) -> list[str]:
     if command in DRIVERCTL:
         return list(argv)
     if command in ELSEWHERE:
-        raise UsageError(f"nvidia-driver {command} is not available in this image", details=[USAGE], resolution=ELSEWHERE[command])
+        raise UsageError(
+            f"nvidia-driver {command} is not available in this image",
+            details=[USAGE],
+            resolution=ELSEWHERE[command],
+        )
     if command not in ("init", "load"):
         raise UsageError(f"nvidia-driver: unknown command {command!r}", details=[USAGE])
     # upstream's `load` is `init` without the compilation: it mounts the root and stays, too
@@ -45,9 +49,19 @@ def _options(words: Sequence[str]) -> list[str]:
         if word in ("-a", "--accept-license"):
             continue  # the licence was accepted by whoever built the image with the driver in it
         if name in ("-m", "--max-threads") or (word[:2] == "-m" and word[2:].isdigit()):
-            number = value if joined else word[2:] if name not in ("-m", "--max-threads") else rest.pop(0) if rest else ""
+            number = (
+                value
+                if joined
+                else word[2:]
+                if name not in ("-m", "--max-threads")
+                else rest.pop(0)
+                if rest
+                else ""
+            )
             if not number.isdigit() or int(number) == 0:
-                raise UsageError(f"nvidia-driver: {name} needs a number of threads, not {number!r}", details=[USAGE])
+                raise UsageError(
+                    f"nvidia-driver: {name} needs a number of threads, not {number!r}", details=[USAGE]
+                )
             out += ["--jobs", number]
         elif name in FOLDERS:
             if not (folder := value if joined else rest.pop(0) if rest else ""):

@@ -26,7 +26,9 @@ class Variable:
 BOOLEAN = ("true", "false")
 
 VARIABLES: tuple[Variable, ...] = (
-    Variable(name="DRIVER_VERSION", meaning="Version of the driver in the image, as `535.261.03`.", set_by="image"),
+    Variable(
+        name="DRIVER_VERSION", meaning="Version of the driver in the image, as `535.261.03`.", set_by="image"
+    ),
     Variable(
         name="DRIVER_BRANCH",
         meaning="Branch of the driver in the image, for programs that expect it there. Not read: `DRIVER_VERSION` says it.",
@@ -72,11 +74,21 @@ VARIABLES: tuple[Variable, ...] = (
         default="false",
         allowed=BOOLEAN,
     ),
-    Variable(name="HTTP_PROXY", meaning="Proxy for downloads of kernel headers (`http_proxy` as well). Handed to the package manager."),
-    Variable(name="HTTPS_PROXY", meaning="Proxy for downloads over TLS (`https_proxy` as well). Handed to the package manager."),
-    Variable(name="NO_PROXY", meaning="Hosts that are reached without a proxy (`no_proxy` as well). Handed to the package manager."),
     Variable(
-        name="SSL_CERT_FILE", meaning="A file with the certificate authorities to trust for downloads. Handed to the package manager."
+        name="HTTP_PROXY",
+        meaning="Proxy for downloads of kernel headers (`http_proxy` as well). Handed to the package manager.",
+    ),
+    Variable(
+        name="HTTPS_PROXY",
+        meaning="Proxy for downloads over TLS (`https_proxy` as well). Handed to the package manager.",
+    ),
+    Variable(
+        name="NO_PROXY",
+        meaning="Hosts that are reached without a proxy (`no_proxy` as well). Handed to the package manager.",
+    ),
+    Variable(
+        name="SSL_CERT_FILE",
+        meaning="A file with the certificate authorities to trust for downloads. Handed to the package manager.",
     ),
     Variable(
         name="OPENSHIFT_VERSION",
@@ -86,7 +98,11 @@ VARIABLES: tuple[Variable, ...] = (
         name="DNF_RELEASEVER",
         meaning="Release whose repositories have the kernel headers, where it is another than the image's (Red Hat family).",
     ),
-    Variable(name="APT_CONFIG", meaning="A configuration file of apt for downloads of kernel headers (Debian family).", set_by="manifest"),
+    Variable(
+        name="APT_CONFIG",
+        meaning="A configuration file of apt for downloads of kernel headers (Debian family).",
+        set_by="manifest",
+    ),
     Variable(
         name="SOURCE_DATE_EPOCH",
         meaning="Time stamp of what `driverctl build` makes, in seconds since 1970, for builds that come out the same bytes again. "
@@ -116,7 +132,11 @@ def parse(environ: Mapping[str, str]) -> Settings:
         if v.allowed and values[v.name] and values[v.name] not in v.allowed
     ]
     if problems:
-        raise InputError("an environment variable has a value that is not allowed", details=problems, resolution="see docs/environment.md")
+        raise InputError(
+            "an environment variable has a value that is not allowed",
+            details=problems,
+            resolution="see docs/environment.md",
+        )
     return Settings(
         driver_version=values["DRIVER_VERSION"],
         module_type=values["KERNEL_MODULE_TYPE"],

@@ -50,7 +50,9 @@ class Challenge:
     parameters: Mapping[str, str]
 
 
-def load_credentials(environ: Mapping[str, str], *, read: Callable[[Path], str] = lambda path: path.read_text("utf-8")) -> Credentials:
+def load_credentials(
+    environ: Mapping[str, str], *, read: Callable[[Path], str] = lambda path: path.read_text("utf-8")
+) -> Credentials:
     """Logins from the first file there is: $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, ~/.docker/config.json, containers' auth.json.
 
     A Kubernetes pull secret (.dockerconfigjson) has the same format. Credential helpers are programs and are not run: where a file
@@ -70,7 +72,8 @@ def load_credentials(environ: Mapping[str, str], *, read: Callable[[Path], str] 
             continue
         except OSError as error:
             raise InputError(
-                f"{path} cannot be read: {error.strerror}", resolution="give yourself the right to read it, or log in again"
+                f"{path} cannot be read: {error.strerror}",
+                resolution="give yourself the right to read it, or log in again",
             ) from error
         return parse_credentials(text, where=str(path))
     return {}
@@ -82,7 +85,9 @@ def parse_credentials(text: str, *, where: str) -> Credentials:
         auths = json.loads(text).get("auths")
         entries = [] if auths is None else [(str(key), dict(value)) for key, value in auths.items()]
     except (ValueError, AttributeError, TypeError) as error:
-        raise InputError(f"{where} is no docker configuration", resolution="it is JSON with an object 'auths'") from error
+        raise InputError(
+            f"{where} is no docker configuration", resolution="it is JSON with an object 'auths'"
+        ) from error
     found: dict[str, Login] = {}
     for key, value in entries:
         login = _login(value, where=f"{where}: auths: {key}")
@@ -105,13 +110,25 @@ def parse_challenge(header: str) -> Challenge | None:
     """Read WWW-Authenticate (RFC 9110 §11.6.1); of several challenges Bearer counts, else Basic. None where neither is there."""
     for scheme in ("bearer", "basic"):
         if found := re.search(rf"(?:^|,)\s*{scheme}(?:\s+|$)", header, re.IGNORECASE):
-            rest = re.split(r",\s*(?:bearer|basic)\s", header[found.end() :], maxsplit=1, flags=re.IGNORECASE)[0]
-            values = {name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain for name, quoted, plain in _PARAMETER.findall(rest)}
+            rest = re.split(
+                r",\s*(?:bearer|basic)\s", header[found.end() :], maxsplit=1, flags=re.IGNORECASE
+            )[0]
+            values = {
+                name.lower(): re.sub(r"\\(.)", r"\1", quoted) or plain
+                for name, quoted, plain in _PARAMETER.findall(rest)
+            }
             return Challenge(scheme=scheme, parameters=values)
     return None
 
 
-def fetch_token(transport: Transport, challenge: Challenge, scopes: tuple[str, ...], login: Login | None, *, plain_http: bool) -> str:
+def fetch_token(
+    transport: Transport,
+    challenge: Challenge,
+    scopes: tuple[str, ...],
+    login: Login | None,
+    *,
+    plain_http: bool,
+) -> str:
     """Ask the challenge's realm for a token with these scopes.
 
     An identity token goes by POST (OAuth2), a password by GET with Basic, nothing for an anonymous token. `plain_http` says that the
@@ -121,25 +138,41 @@ def fetch_token(transport: Transport, challenge: Challenge, scopes: tuple[str, .
     realm = challenge.parameters.get("realm", "")
     if not realm.startswith(("https://", "http://")):
         raise Unavailable(
-            f"the registry names no token service: realm {realm!r}", resolution="a proxy may answer in its place; else tell who runs it"
+            f"the registry names no token service: realm {realm!r}",
+            resolution="a proxy may answer in its place; else tell who runs it",
         )
     if login and realm.startswith("http://") and not plain_http:
-        raise NotPermitted(f"the registry wants the login sent unencrypted, to {realm}", resolution="ask who runs the registry")
+        raise NotPermitted(
+            f"the registry wants the login sent unencrypted, to {realm}",
+            resolution="ask who runs the registry",
+        )
     response = transport.send(_token_request(realm, challenge.parameters.get("service", ""), scopes, login))
     where = urllib.parse.urlsplit(realm).netloc
     if response.status != 200:
         response.body.close()
         kind = NotPermitted if response.status in (400, 401, 403) else TemporaryFailure
-        raise kind(f"the token service {where} answers {response.status}", resolution="" if login else "log in: docker login HOST")
+        raise kind(
+            f"the token service {where} answers {response.status}",
+            resolution="" if login else "log in: docker login HOST",
+        )
     return _token(response, where)
 
 
 def _token_request(realm: str, service: str, scopes: tuple[str, ...], login: Login | None) -> Request:
     if login and login.identity_token:
-        form = {"grant_type": "refresh_token", "service": service, "client_id": "driverforge", "scope": " ".join(scopes)}
+        form = {
+            "grant_type": "refresh_token",
+            "service": service,
+            "client_id": "driverforge",
+            "scope": " ".join(scopes),
+        }
         body = urllib.parse.urlencode({**form, "refresh_token": login.identity_token}).encode()
-        return Request(method="POST", url=realm, headers={"Content-Type": "application/x-www-form-urlencoded"}, body=body)
-    query = urllib.parse.urlencode([*([("service", service)] if service else []), *(("scope", scope) for scope in scopes)])
+        return Request(
+            method="POST", url=realm, headers={"Content-Type": "application/x-www-form-urlencoded"}, body=body
+        )
+    query = urllib.parse.urlencode(
+        [*([("service", service)] if service else []), *(("scope", scope) for scope in scopes)]
+    )
     url = realm + ("&" if "?" in realm else "?") + query if query else realm
     return Request(method="GET", url=url, headers={"Authorization": login.basic} if login else {})
 
@@ -151,7 +184,10 @@ def _token(response: Response, where: str) -> str:
     except (ValueError, AttributeError):
         token = None
     if not isinstance(token, str) or not token or not token.isprintable():
-        raise Unavailable(f"the token service {where} answers without a token", resolution="check the registry's address; log in again")
+        raise Unavailable(
+            f"the token service {where} answers without a token",
+            resolution="check the registry's address; log in again",
+        )
     return token
 
 
@@ -161,7 +197,11 @@ def _login(value: Mapping[str, object], *, where: str) -> Login | None:
         return Login(identity_token=token)
     if not (encoded := value.get("auth")):
         user, password = value.get("username"), value.get("password")
-        return Login(user=user, password=password) if isinstance(user, str) and isinstance(password, str) and user else None
+        return (
+            Login(user=user, password=password)
+            if isinstance(user, str) and isinstance(password, str) and user
+            else None
+        )
     try:
         user, colon, password = base64.b64decode(str(encoded), validate=True).decode().partition(":")
     except (binascii.Error, UnicodeDecodeError):

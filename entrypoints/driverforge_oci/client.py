@@ -57,7 +57,9 @@ class Manifest:
     @property
     def children(self) -> tuple[Descriptor, ...]:
         """An index's manifests, in its order; empty for an image."""
-        return tuple(descriptor(item) for item in self.document.get("manifests") or ()) if self.is_index else ()
+        return (
+            tuple(descriptor(item) for item in self.document.get("manifests") or ()) if self.is_index else ()
+        )
 
     @property
     def config(self) -> Descriptor:
@@ -78,7 +80,9 @@ class RegistryClient:
     def head_manifest(self, reference: Reference) -> Descriptor:
         """What a tag or digest stands for, without its content where the registry tells the digest in a header (all but old ones do)."""
         headers = {"Accept": ACCEPT}
-        response = self._session.call("HEAD", reference, f"manifests/{reference.target}", expected=(200,), headers=headers)
+        response = self._session.call(
+            "HEAD", reference, f"manifests/{reference.target}", expected=(200,), headers=headers
+        )
         response.body.close()
         digest = reference.digest or response.headers.get("docker-content-digest", "")
         size = response.headers.get("content-length", "")
@@ -90,7 +94,9 @@ class RegistryClient:
     def get_manifest(self, reference: Reference) -> Manifest:
         """The manifest or index, checked against the digest of the reference, else the registry's header."""
         headers = {"Accept": ACCEPT}
-        response = self._session.call("GET", reference, f"manifests/{reference.target}", expected=(200,), headers=headers)
+        response = self._session.call(
+            "GET", reference, f"manifests/{reference.target}", expected=(200,), headers=headers
+        )
         data = response.read(_MANIFEST_LIMIT + 1)
         if len(data) > _MANIFEST_LIMIT:
             raise Unavailable(f"the manifest of {reference} is larger than {_MANIFEST_LIMIT} bytes")
@@ -110,7 +116,10 @@ class RegistryClient:
             matching = [child for child in manifest.children if _same_platform(child.platform, platform)]
             if not matching:
                 offered = sorted({child.platform or "(none stated)" for child in manifest.children})
-                raise Unsupported(f"{reference} has no image for {platform}", details=[f"it has: {', '.join(offered) or 'nothing'}"])
+                raise Unsupported(
+                    f"{reference} has no image for {platform}",
+                    details=[f"it has: {', '.join(offered) or 'nothing'}"],
+                )
             manifest = self.get_manifest(reference.with_digest(matching[0].digest))
         return manifest
 
@@ -140,7 +149,9 @@ class RegistryClient:
             return False
         return True
 
-    def put_blob(self, reference: Reference, body: Body, *, digest: str, size: int, mount_from: str = "") -> bool:
+    def put_blob(
+        self, reference: Reference, body: Body, *, digest: str, size: int, mount_from: str = ""
+    ) -> bool:
         """Upload a blob in one piece unless the repository has it; `mount_from` names a repository on the same registry to take it from.
 
         `body` is the content or a function that opens it. Returns whether bytes were sent.
@@ -151,17 +162,28 @@ class RegistryClient:
         query = "?" + urllib.parse.urlencode({"mount": digest, "from": mount_from}) if mount_from else ""
         headers = {"Content-Length": "0"}
         started = self._session.call(
-            "POST", reference, f"blobs/uploads/{query}", expected=(201, 202), headers=headers, body=b"", scopes=scopes
+            "POST",
+            reference,
+            f"blobs/uploads/{query}",
+            expected=(201, 202),
+            headers=headers,
+            body=b"",
+            scopes=scopes,
         )
         started.body.close()
         if started.status == 201:
             return False
         location = started.headers.get("location", "")
         if not location:
-            raise Unavailable(f"{reference.host} begins an upload but does not say where (no Location)", resolution=_NO_REGISTRY)
+            raise Unavailable(
+                f"{reference.host} begins an upload but does not say where (no Location)",
+                resolution=_NO_REGISTRY,
+            )
         target = location + ("&" if "?" in location else "?") + urllib.parse.urlencode({"digest": digest})
         headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
-        self._session.call("PUT", reference, target, expected=(201,), headers=headers, body=body, scopes=scopes).body.close()
+        self._session.call(
+            "PUT", reference, target, expected=(201,), headers=headers, body=body, scopes=scopes
+        ).body.close()
         return True
 
     def put_manifest(self, reference: Reference, data: bytes, media_type: str) -> str:
@@ -172,7 +194,9 @@ class RegistryClient:
         headers = {"Content-Type": media_type, "Content-Length": str(len(data))}
         scopes = (scope(reference, "pull,push"),)
         path = f"manifests/{reference.target}"
-        response = self._session.call("PUT", reference, path, expected=(201,), headers=headers, body=data, scopes=scopes)
+        response = self._session.call(
+            "PUT", reference, path, expected=(201,), headers=headers, body=data, scopes=scopes
+        )
         response.body.close()
         stated = response.headers.get("docker-content-digest", digest)
         if stated != digest:
@@ -205,7 +229,9 @@ def _manifest(reference: Reference, media_type: str, digest: str, data: bytes) -
     try:
         document = json.loads(data)
     except ValueError as error:
-        raise Unavailable(f"the manifest of {reference} is not JSON", details=[str(error)], resolution=_NO_REGISTRY) from error
+        raise Unavailable(
+            f"the manifest of {reference} is not JSON", details=[str(error)], resolution=_NO_REGISTRY
+        ) from error
     if not isinstance(document, dict):
         raise Unavailable(f"the manifest of {reference} is no JSON object", resolution=_NO_REGISTRY)
     return Manifest(media_type=str(document.get("mediaType") or media_type), digest=digest, data=data)
@@ -224,7 +250,11 @@ def _algorithm(digest: str) -> str:
 
 def _same_platform(offered: str, wanted: str) -> bool:
     """'linux/arm64/v8' satisfies 'linux/arm64', and the other way round."""
-    return offered == wanted or offered.startswith(wanted + "/") or (bool(offered) and wanted.startswith(offered + "/"))
+    return (
+        offered == wanted
+        or offered.startswith(wanted + "/")
+        or (bool(offered) and wanted.startswith(offered + "/"))
+    )
 
 
 def _mismatch(reference: Reference, expected: str, found: str) -> TemporaryFailure:

@@ -37,7 +37,10 @@ class UrllibTransport:
         self._timeout = timeout
         self._no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
         proxies = {}
-        for scheme in ("http", "https"):  # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
+        for scheme in (
+            "http",
+            "https",
+        ):  # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
             if proxy := environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY"):
                 proxies[scheme] = proxy if "://" in proxy else f"http://{proxy}"
         tls = urllib.request.HTTPSHandler(context=_tls(environ.get("SSL_CERT_FILE", "")))
@@ -72,7 +75,11 @@ class UrllibTransport:
         finally:
             if body is not None and not isinstance(body, bytes):
                 body.close()
-        return Response(status=answer.status, headers={name.lower(): value for name, value in answer.headers.items()}, body=_Body(answer))
+        return Response(
+            status=answer.status,
+            headers={name.lower(): value for name, value in answer.headers.items()},
+            body=_Body(answer),
+        )
 
 
 class _Body:
@@ -84,10 +91,14 @@ class _Body:
     def read(self, size: int = -1, /) -> bytes:
         try:
             data = self._stream.read() if size < 0 else self._stream.read(size)
-            if len(data) < size and (missing := getattr(self._stream, "length", None)):  # http.client checks in read() without a size only
+            if len(data) < size and (
+                missing := getattr(self._stream, "length", None)
+            ):  # http.client checks in read() without a size only
                 raise http.client.IncompleteRead(data, missing)
         except (OSError, http.client.HTTPException) as error:
-            raise TemporaryFailure(f"the connection broke in the middle of an answer: {error}", resolution="run it again") from error
+            raise TemporaryFailure(
+                f"the connection broke in the middle of an answer: {error}", resolution="run it again"
+            ) from error
         return data
 
     def close(self) -> None:
@@ -106,7 +117,9 @@ def bypasses_proxy(host: str, no_proxy: str) -> bool:
     name = host.lower().strip("[]")
     if is_loopback(name):
         return True
-    return any(_covers(entry.strip().lower(), name) for entry in re.split(r"[,\s]+", no_proxy) if entry.strip())
+    return any(
+        _covers(entry.strip().lower(), name) for entry in re.split(r"[,\s]+", no_proxy) if entry.strip()
+    )
 
 
 def is_loopback(host: str) -> bool:
@@ -132,7 +145,8 @@ def _tls(ca_file: str) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:
         raise InputError(
-            f"SSL_CERT_FILE={ca_file} cannot be used: {error}", resolution="name a readable PEM file with the authority's certificate"
+            f"SSL_CERT_FILE={ca_file} cannot be used: {error}",
+            resolution="name a readable PEM file with the authority's certificate",
         ) from error
 
 

@@ -38,7 +38,10 @@ class Reference:
             (self.digest or "sha256:" + "0" * 64, _DIGEST, "digest"),
         ):
             if not pattern.fullmatch(value) or len(self.repository) > _MAX_NAME:
-                raise InputError(f"{value!r} is not a {what}", resolution="write HOST[:PORT]/PATH:TAG or HOST[:PORT]/PATH@sha256:DIGEST")
+                raise InputError(
+                    f"{value!r} is not a {what}",
+                    resolution="write HOST[:PORT]/PATH:TAG or HOST[:PORT]/PATH@sha256:DIGEST",
+                )
 
     @classmethod
     def parse(cls, text: str) -> Reference:

@@ -27,7 +27,9 @@ class Session:
     `plain_http` names further hosts (host[:port]) without TLS; localhost, 127.0.0.0/8 and ::1 never have it.
     """
 
-    def __init__(self, transport: Transport, credentials: Credentials, *, plain_http: Collection[str] = ()) -> None:
+    def __init__(
+        self, transport: Transport, credentials: Credentials, *, plain_http: Collection[str] = ()
+    ) -> None:
         self._transport = transport
         self._credentials = credentials
         self._plain_http = frozenset(plain_http)
@@ -55,7 +57,11 @@ class Session:
         request = Request(method=method, url=url, headers=headers or {}, body=body)
         known = self._challenges.get(reference.host)
         response = self._send(request, reference, wanted)
-        if response.status == 401 and self._is_home(url, reference.host) and self._learn(response, reference.host, known):
+        if (
+            response.status == 401
+            and self._is_home(url, reference.host)
+            and self._learn(response, reference.host, known)
+        ):
             self._tokens.pop((reference.host, wanted), None)
             response.body.close()
             response = self._send(request, reference, wanted)
@@ -81,8 +87,14 @@ class Session:
             headers = dict(request.headers)
             if self._is_home(url, reference.host) and (value := self._authorization(reference, scopes)):
                 headers["Authorization"] = value
-            response = self._transport.send(Request(method=request.method, url=url, headers=headers, body=request.body))
-            if response.status not in _REDIRECTS or request.method not in ("GET", "HEAD") or "location" not in response.headers:
+            response = self._transport.send(
+                Request(method=request.method, url=url, headers=headers, body=request.body)
+            )
+            if (
+                response.status not in _REDIRECTS
+                or request.method not in ("GET", "HEAD")
+                or "location" not in response.headers
+            ):
                 return response
             response.body.close()
             url = urllib.parse.urljoin(url, response.headers["location"])
@@ -103,7 +115,9 @@ class Session:
         token = self._tokens.get(key)
         if token is None:
             plain = self.base(reference.host).startswith("http://")
-            token = self._tokens[key] = fetch_token(self._transport, challenge, scopes, login, plain_http=plain)
+            token = self._tokens[key] = fetch_token(
+                self._transport, challenge, scopes, login, plain_http=plain
+            )
         return f"Bearer {token}"
 
     def _learn(self, response: Response, host: str, known: Challenge | None) -> bool:
@@ -129,11 +143,18 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _failure(request: Request, response: Response, reference: Reference) -> DriverforgeError:
-    details = [f"{request.method} {request.url.partition('?')[0]}: {response.status}", *_registry_errors(response)]
+    details = [
+        f"{request.method} {request.url.partition('?')[0]}: {response.status}",
+        *_registry_errors(response),
+    ]
     if response.status == 404:
         return NotFound(f"{reference.host} has no {reference}", details=details)
     if response.status in (401, 403):
-        known = "the login is not allowed to" if response.status == 403 else "there is no login, or it is not accepted"
+        known = (
+            "the login is not allowed to"
+            if response.status == 403
+            else "there is no login, or it is not accepted"
+        )
         return NotPermitted(
             f"{reference.host} refuses {request.method} on {reference.repository} ({response.status})",
             details=details,
@@ -142,7 +163,9 @@ def _failure(request: Request, response: Response, reference: Reference) -> Driv
     if response.status == 429 or response.status >= 500:
         later = response.headers.get("retry-after", "")
         resolution = f"try again later (Retry-After: {later})" if later else "try again later"
-        return TemporaryFailure(f"{reference.host} answers {response.status}", details=details, resolution=resolution)
+        return TemporaryFailure(
+            f"{reference.host} answers {response.status}", details=details, resolution=resolution
+        )
     return Unavailable(f"{reference.host} answers {response.status}, which was not expected", details=details)
 
 
@@ -153,6 +176,9 @@ def _registry_errors(response: Response) -> list[str]:
     except TemporaryFailure as error:
         return [error.brief]
     try:
-        return [f"{error['code']}: {error.get('message', '')} {error.get('detail') or ''}".rstrip() for error in json.loads(text)["errors"]]
+        return [
+            f"{error['code']}: {error.get('message', '')} {error.get('detail') or ''}".rstrip()
+            for error in json.loads(text)["errors"]
+        ]
     except (ValueError, KeyError, TypeError, AttributeError):
         return text.splitlines()

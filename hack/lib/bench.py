@@ -45,10 +45,19 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME", help="benchmarks to run; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every sample there")
     parser.add_argument(
-        "--runs", type=int, default=0, metavar="N", help="samples of each value; by default each benchmark has its own number"
+        "--runs",
+        type=int,
+        default=0,
+        metavar="N",
+        help="samples of each value; by default each benchmark has its own number",
     )
     parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
-    parser.add_argument("--sizes", default="100,100000", metavar="FEW,MANY", help="numbers of cells that `plan` compares (100,100000)")
+    parser.add_argument(
+        "--sizes",
+        default="100,100000",
+        metavar="FEW,MANY",
+        help="numbers of cells that `plan` compares (100,100000)",
+    )
     args = parser.parse_args()
     if unknown := [name for name in args.names if name not in BENCHMARKS]:
         print(f"no such benchmark: {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}", file=sys.stderr)

@@ -80,9 +80,17 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
             samples[name].append(_sample(workshop, image, cell, way))
     told = []
     for index, unit in ((0, "s"), (1, "s CPU")):
-        series = {name: Series(of=_WAYS[name].of, samples=tuple(sample[index] for sample in taken)) for name, taken in samples.items()}
-        told += [Measure(what=f"against {name}", unit=unit, ours=series["ours"], reference=series[name]) for name in ("make", "dkms")]
-    workshop.note(f"{_TYPE} modules of {cell.driver} for {cell.kernel}; ours unpacks the headers, strips and checks the modules as well")
+        series = {
+            name: Series(of=_WAYS[name].of, samples=tuple(sample[index] for sample in taken))
+            for name, taken in samples.items()
+        }
+        told += [
+            Measure(what=f"against {name}", unit=unit, ours=series["ours"], reference=series[name])
+            for name in ("make", "dkms")
+        ]
+    workshop.note(
+        f"{_TYPE} modules of {cell.driver} for {cell.kernel}; ours unpacks the headers, strips and checks the modules as well"
+    )
     return tuple(told)
 
 
@@ -94,9 +102,22 @@ def _image(workshop: Workshop, cell: CellId) -> str:
         context = workshop.generate(cell, Path(name) / "generated")
         file = Path(name) / "Dockerfile"
         file.write_text(_DOCKERFILE)
-        arguments = [word for key in _PROXIES for word in ("--build-arg", key)]  # taken from the environment where they are set
+        arguments = [
+            word for key in _PROXIES for word in ("--build-arg", key)
+        ]  # taken from the environment where they are set
         workshop.say(f"throw-away image {_IMAGE} from {jit}")
-        words = ("--network", docker.network, "--build-arg", f"JIT={jit}", *arguments, "-t", _IMAGE, "-f", str(file), str(context))
+        words = (
+            "--network",
+            docker.network,
+            "--build-arg",
+            f"JIT={jit}",
+            *arguments,
+            "-t",
+            _IMAGE,
+            "-f",
+            str(file),
+            str(context),
+        )
         docker.docker("buildx", "build", "--load", *words)
     return _IMAGE
 
@@ -105,9 +126,17 @@ def _sample(workshop: Workshop, image: str, cell: CellId, way: Way) -> tuple[flo
     """Wall time and CPU, in seconds."""
     folder = {"open": "kernel-open", "proprietary": "kernel"}[_TYPE]
     script = _SCRIPT.format(
-        release=cell.kernel, type=_TYPE, version=cell.driver, folder=folder, before=way.before, command=way.command, made=way.made
+        release=cell.kernel,
+        type=_TYPE,
+        version=cell.driver,
+        folder=folder,
+        before=way.before,
+        command=way.command,
+        made=way.made,
     )
-    said = workshop.docker().docker("run", "--rm", "--network", "none", "--entrypoint", "sh", image, "-c", script, check=False)
+    said = workshop.docker().docker(
+        "run", "--rm", "--network", "none", "--entrypoint", "sh", image, "-c", script, check=False
+    )
     wall = re.search(r"^wall ([\d.]+) ([\d.]+)$", said.stdout, re.MULTILINE)
     if said.status != 0 or wall is None:
         raise CommandFailed(f"{way.of} failed in the container", details=[said.stdout, said.stderr])

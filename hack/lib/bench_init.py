@@ -92,12 +92,16 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
             raise Unsupported(f"the image of {cell} has no {_TYPE} modules")
         files = drivernode.container_files(modules, release, driver=str(cell.driver), module_type=_TYPE)
         machine = rootfs.agent_machine(booted, append=kmods.GPU_MEMORY, memory=3072)
-        workshop.say(f"a guest with {release}, {runs} rounds after one that is not counted: modprobe, init, restart")
+        workshop.say(
+            f"a guest with {release}, {runs} rounds after one that is not counted: modprobe, init, restart"
+        )
         with Guest.start(machine) as guest:
             drivernode.prepare(guest, files, fakegpu)
             guest.run(_INSTALL).ok()
             rounds = [_round(guest) for _ in range(runs + 1)][1:]
-    workshop.note(f"kernel {release} under QEMU without hardware help (TCG): ratios of programs that compute differ on a real processor")
+    workshop.note(
+        f"kernel {release} under QEMU without hardware help (TCG): ratios of programs that compute differ on a real processor"
+    )
     return tuple(_measures(rounds))
 
 
@@ -111,8 +115,15 @@ def _round(guest: Guest) -> dict[str, dict[str, float]]:
 
 
 def _measures(rounds: list[dict[str, dict[str, float]]]) -> Iterator[Measure]:
-    told = {"init": "init until Ready", "restart": "init until Ready, loads nothing", "modprobe": "modprobe of the same modules"}
+    told = {
+        "init": "init until Ready",
+        "restart": "init until Ready, loads nothing",
+        "modprobe": "modprobe of the same modules",
+    }
     for what in ("init", "restart"):
         for key, unit in (("cpu", "s CPU"), ("wall", "s")):
-            ours, reference = (Series(of=told[name], samples=tuple(one[name][key] for one in rounds)) for name in (what, "modprobe"))
+            ours, reference = (
+                Series(of=told[name], samples=tuple(one[name][key] for one in rounds))
+                for name in (what, "modprobe")
+            )
             yield Measure(what=what, unit=unit, ours=ours, reference=reference)

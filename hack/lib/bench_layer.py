@@ -43,18 +43,25 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
         archive = Path(name) / "images.tar"
         workshop.docker().docker("save", "-o", archive, *references)
         one, other = (read(archive, reference) for reference in references)
-    if [layer.blob for layer in one[:-1]] != [layer.blob for layer in other[:-1]] or one[-1].blob == other[-1].blob:
+    if [layer.blob for layer in one[:-1]] != [layer.blob for layer in other[:-1]] or one[-1].blob == other[
+        -1
+    ].blob:
         raise CommandFailed(
             "the images of two kernels differ in more than their last layer",
             details=[f"{layers[0]} {layers[1]}" for layers in zip(one, other, strict=False)],
         )
-    workshop.note(f"{len(one) - 1} of {len(one)} layers are shared between {first.kernel} and {second.kernel}")
+    workshop.note(
+        f"{len(one) - 1} of {len(one)} layers are shared between {first.kernel} and {second.kernel}"
+    )
     return tuple(
         Measure(
             what=f"one more kernel, {kind}",
             unit="bytes",
             ours=Series(of=f"layer for {second.kernel}", samples=(float(getattr(other[-1], kind)),)),
-            reference=Series(of=f"whole image, {first.kernel}", samples=(float(sum(getattr(layer, kind) for layer in one)),)),
+            reference=Series(
+                of=f"whole image, {first.kernel}",
+                samples=(float(sum(getattr(layer, kind) for layer in one)),),
+            ),
         )
         for kind in ("compressed", "uncompressed")
     )

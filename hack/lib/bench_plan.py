@@ -41,7 +41,9 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
     runs = workshop.runs or 5
     workshop.say(f"plans of {workshop.sizes[0]} and {workshop.sizes[1]} cells, {runs} times")
     repeats = max(1, round(_SAMPLE / plan_cpu(matrix, few, 1).seconds))
-    small, large = zip(*((plan_cpu(matrix, few, repeats), plan_cpu(matrix, many, 1)) for _ in range(runs)), strict=True)
+    small, large = zip(
+        *((plan_cpu(matrix, few, repeats), plan_cpu(matrix, many, 1)) for _ in range(runs)), strict=True
+    )
     in_process = Measure(
         what="CPU a cell",
         unit="s CPU",
@@ -49,7 +51,9 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
         reference=Series(of=f"a cell of {small[0].cells}", samples=tuple(sample.a_cell for sample in small)),
     )
     counts = plans.make_plan(plans.all_cells(matrix, many), Judge(matrix, many, today=_TODAY)).count()
-    workshop.note(f"{large[0].cells} cells: {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}")
+    workshop.note(
+        f"{large[0].cells} cells: {', '.join(f'{counts[state]} {state}' for state in State if counts[state])}"
+    )
     return in_process, *processes({small[0].cells: few, large[0].cells: many}, runs)
 
 
@@ -85,7 +89,9 @@ def processes(inputs: dict[int, Lock], runs: int) -> Iterator[Measure]:
             file = Path(name) / f"{cells}.json"
             file.write_text(locks.dump(lock))
             program = "from driverforge_build.cli import main; main()"
-            commands.append([sys.executable, "-c", program, "plan", "--lock", str(file), "--select", f"{SYSTEM}-*"])
+            commands.append(
+                [sys.executable, "-c", program, "plan", "--lock", str(file), "--select", f"{SYSTEM}-*"]
+            )
             process.run(*commands[-1])  # where it fails, this says why
         bare, few, many = (tuple(samples) for samples in alternate(commands, runs))
     reference = Series(of=f"driverforge plan, {small} cells", samples=few)
@@ -95,27 +101,36 @@ def processes(inputs: dict[int, Lock], runs: int) -> Iterator[Measure]:
         ours=Series(of=f"driverforge plan, {large} cells", samples=many),
         reference=reference,
     )
-    yield Measure(what="start", unit="s CPU", ours=reference, reference=Series(of="python -c pass", samples=bare))
+    yield Measure(
+        what="start", unit="s CPU", ours=reference, reference=Series(of="python -c pass", samples=bare)
+    )
 
 
 def one_system(matrix: Matrix) -> Matrix:
     """The shipped matrix with one system, every driver of which can be planned to the end (the matrix pins no runfile)."""
     row = next(row for row in matrix.rows if row.id == SYSTEM)
     pins = dict.fromkeys(row.archs, "0" * 64)
-    drivers = tuple(driver.model_copy(update={"sha256": pins}) if driver.payload == "runfile" else driver for driver in row.drivers)
+    drivers = tuple(
+        driver.model_copy(update={"sha256": pins}) if driver.payload == "runfile" else driver
+        for driver in row.drivers
+    )
     return dataclasses.replace(matrix, rows=(row.model_copy(update={"drivers": drivers}),))
 
 
 def synthetic(matrix: Matrix, cells: int) -> Lock:
     """A lock for about `cells` cells. Not every driver takes every series, so what one round of kernels makes is counted."""
-    without, two = (sum(1 for _ in plans.all_cells(matrix, _with_rounds(matrix, rounds))) for rounds in (0, 2))
+    without, two = (
+        sum(1 for _ in plans.all_cells(matrix, _with_rounds(matrix, rounds))) for rounds in (0, 2)
+    )
     return _with_rounds(matrix, max(1, round(2 * (cells - without) / (two - without))))
 
 
 def _with_rounds(matrix: Matrix, rounds: int) -> Lock:
     row = matrix.rows[0]
     targets = [synthetic_lock(matrix).targets[f"{row.id}-{arch}"] for arch in row.archs]
-    return Lock().with_targets(with_kernels(target, list(islice(releases(row, target.arch), rounds)), matrix) for target in targets)
+    return Lock().with_targets(
+        with_kernels(target, list(islice(releases(row, target.arch), rounds)), matrix) for target in targets
+    )
 
 
 def releases(row: OsRow, arch: str) -> Iterator[KernelRelease]:
@@ -132,8 +147,15 @@ def with_kernels(target: TargetLock, kernels: list[KernelRelease], matrix: Matri
     questions = [question(header_probe(probe)) for probe in matrix.probes]
     made, facts = {}, {}
     for number, release in enumerate(kernels):
-        headers = tuple(synthetic_package(f"linux-headers-{release}{part}", "1", target.arch, suite) for part in ("", "-common"))
+        headers = tuple(
+            synthetic_package(f"linux-headers-{release}{part}", "1", target.arch, suite)
+            for part in ("", "-common")
+        )
         image = synthetic_package(f"linux-image-{release}", "1", target.arch, suite)
-        made[release.text] = LockedKernel(release=release.text, flavour=release.flavour, compiler="gcc-12", headers=headers, image=image)
-        facts[headers[1].key] = {asked: HeaderFact(breaks=number % 4 == 0, found="made up") for asked in questions}
+        made[release.text] = LockedKernel(
+            release=release.text, flavour=release.flavour, compiler="gcc-12", headers=headers, image=image
+        )
+        facts[headers[1].key] = {
+            asked: HeaderFact(breaks=number % 4 == 0, found="made up") for asked in questions
+        }
     return dataclasses.replace(target, synthetic=False, kernels=made, header_facts=facts)

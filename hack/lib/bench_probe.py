@@ -40,11 +40,17 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
     with tempfile.TemporaryDirectory(prefix="driverforge-bench-") as name:
         driverctl = _install(Path(name), python)
         # the launcher is a shell: its own cost belongs to the probe, and is told apart
-        commands = [[driverctl, "probe"], [python, "-I", "-S", "-c", "pass"], ["sh", "-c", f"exec {python} -I -S -c pass"]]
+        commands = [
+            [driverctl, "probe"],
+            [python, "-I", "-S", "-c", "pass"],
+            ["sh", "-c", f"exec {python} -I -S -c pass"],
+        ]
         workshop.say(f"{runs} probes of a ready node with {python}, in turn with the bare interpreter")
         measured = [sys.executable, str(_HERE / "bench_cpu.py"), str(runs), json.dumps(commands)]
         namespaces = ["--mount"] if os.geteuid() == 0 else ["--mount", "--user", "--map-root-user"]
-        said = process.run("unshare", *namespaces, "sh", "-c", _READY, "sh", driverctl, *measured, timeout=600)
+        said = process.run(
+            "unshare", *namespaces, "sh", "-c", _READY, "sh", driverctl, *measured, timeout=600
+        )
     probe, bare, shell = (tuple(samples) for samples in json.loads(said.stdout))
     ours = Series(of="driverctl probe, ready", samples=probe)
     over = min(probe) - min(bare)
@@ -52,14 +58,28 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
         f"CPU over the bare interpreter, lowest samples: {over * 1e3:.1f} ms, {(min(shell) - min(bare)) * 1e3:.1f} ms of it the shell"
     )
     return (
-        Measure(what="a probe", unit="s CPU", ours=ours, reference=Series(of="python3 -I -S -c pass", samples=bare)),
-        Measure(what="a probe without its shell", unit="s CPU", ours=ours, reference=Series(of="sh, then the same", samples=shell)),
+        Measure(
+            what="a probe",
+            unit="s CPU",
+            ours=ours,
+            reference=Series(of="python3 -I -S -c pass", samples=bare),
+        ),
+        Measure(
+            what="a probe without its shell",
+            unit="s CPU",
+            ours=ours,
+            reference=Series(of="sh, then the same", samples=shell),
+        ),
     )
 
 
 def _python() -> str:
     """The operating system's interpreter, as in a driver image; else the one that runs this."""
-    return "/usr/bin/python3" if Path("/usr/bin/python3").exists() else str(Path(sys.base_prefix) / "bin/python3")
+    return (
+        "/usr/bin/python3"
+        if Path("/usr/bin/python3").exists()
+        else str(Path(sys.base_prefix) / "bin/python3")
+    )
 
 
 def _install(folder: Path, python: str) -> str:

@@ -115,7 +115,9 @@ def rows(outcomes: Sequence[Outcome]) -> Iterator[tuple[str, str, str, str, str]
         if not outcome.measures:
             yield outcome.name, f"{outcome.status}: {outcome.why}", "", "", ""
         for measure in outcome.measures:
-            ours, against = (f"{scaled(one.median, measure.unit)}, {one.of}" for one in (measure.ours, measure.reference))
+            ours, against = (
+                f"{scaled(one.median, measure.unit)}, {one.of}" for one in (measure.ours, measure.reference)
+            )
             lowest = f"{measure.lowest:.3g}" if len(measure.ours.samples) > 1 else ""
             yield f"{outcome.name}: {measure.what}", ours, against, f"{measure.ratio:.3g}", lowest
 

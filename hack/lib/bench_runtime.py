@@ -28,7 +28,9 @@ _RUNC = """version = 2
 def run(workshop: Workshop) -> tuple[Measure, ...]:
     runs = workshop.runs or 10
     ctk = gotools.programs() / "nvidia-ctk"
-    return tuple(measure for suite, name in _SUITES.items() for measure in _of(workshop, ctk, suite, name, runs))
+    return tuple(
+        measure for suite, name in _SUITES.items() for measure in _of(workshop, ctk, suite, name, runs)
+    )
 
 
 def _of(workshop: Workshop, ctk: Path, suite: str, name: str, runs: int) -> tuple[Measure, ...]:
@@ -38,12 +40,25 @@ def _of(workshop: Workshop, ctk: Path, suite: str, name: str, runs: int) -> tupl
         # as an image has it: the launcher's interpreter, no site packages searched
         code = "import sys; from driverforge_node.cli import main; sys.argv[0] = 'driverctl'; main()"
         ours = [sys.executable, "-c", code]
-        theirs = [str(ctk), "runtime", "configure", "--runtime=containerd", f"--config={node.home}/theirs/config.toml"]
+        theirs = [
+            str(ctk),
+            "runtime",
+            "configure",
+            "--runtime=containerd",
+            f"--config={node.home}/theirs/config.toml",
+        ]
         theirs += [f"--drop-in-config={node.home}/theirs/conf.d/99-nvidia.toml"]
         (node.home / "theirs").mkdir()
         (node.home / "theirs/config.toml").write_text(_RUNC)
-        commands = [[*ours, *node.words("plan")], [*ours, *node.words("apply")], [*theirs, "--dry-run"], theirs]
-        workshop.say(f"{runs} times with {name}: plan, apply, nvidia-ctk --dry-run, nvidia-ctk; the handlers are in force already")
+        commands = [
+            [*ours, *node.words("plan")],
+            [*ours, *node.words("apply")],
+            [*theirs, "--dry-run"],
+            theirs,
+        ]
+        workshop.say(
+            f"{runs} times with {name}: plan, apply, nvidia-ctk --dry-run, nvidia-ctk; the handlers are in force already"
+        )
         restarts = node.restarts()
         plan, apply, dry, configure = (tuple(samples) for samples in alternate(commands, runs))
         workshop.note(f"{name}, again with nothing changed: {_again(node, restarts, ours, theirs)}")
@@ -72,4 +87,7 @@ def _again(node: RuntimeNode, restarts: int, ours: list[str], theirs: list[str])
 
 def _marks(folder: Path) -> dict[str, str]:
     files = [path for path in folder.rglob("*") if path.is_file()]
-    return {str(path): json.dumps([path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()]) for path in files}
+    return {
+        str(path): json.dumps([path.stat().st_mtime_ns, hashlib.sha256(path.read_bytes()).hexdigest()])
+        for path in files
+    }

@@ -21,7 +21,9 @@ from support.engine import Engine
 class Workshop:
     """`runs` is the number of samples that was asked for, 0 where each benchmark decides; `sizes` are those of the plan benchmark."""
 
-    def __init__(self, *, work: Path, report: Report, stack: ExitStack, runs: int, sizes: tuple[int, int]) -> None:
+    def __init__(
+        self, *, work: Path, report: Report, stack: ExitStack, runs: int, sizes: tuple[int, int]
+    ) -> None:
         self.runs = runs
         self.sizes = sizes
         self.notes: list[str] = []
@@ -65,7 +67,9 @@ class Workshop:
 
     def generate(self, cell: CellId, folder: Path) -> Path:
         """Write the build context of a cell; returns its folder."""
-        self._driverforge("generate", [cell], "--base", f"debian12={self._site().base}", "--output", str(folder))
+        self._driverforge(
+            "generate", [cell], "--base", f"debian12={self._site().base}", "--output", str(folder)
+        )
         return folder / str(cell)
 
     def _buildable(self) -> list[CellId]:
@@ -76,7 +80,14 @@ class Workshop:
         if any(str(cell) not in self._built for cell in cells):
             # an engine of our own has no way out of its bridge, where another one's bridge is all there is
             network = ("--network", "host") if self.docker().network == "host" else ()
-            words = ("--base", f"debian12={self._site().base}", "--cache-dir", str(self._work / "build"), *network, "--json")
+            words = (
+                "--base",
+                f"debian12={self._site().base}",
+                "--cache-dir",
+                str(self._work / "build"),
+                *network,
+                "--json",
+            )
             rows = json.loads(self._driverforge("build", cells, *words))["cells"]
             self._built |= {row["cell"]: row["reference"] for row in rows if row.get("reference")}
             if missing := [str(cell) for cell in cells if str(cell) not in self._built]:
@@ -114,5 +125,7 @@ class Workshop:
             environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
             program = Path(sys.executable).with_name("driverforge")
             base = engine.debian_base(docker)
-            self._made = images.Site(work=self._work, driverforge=program, base=base, registry="", environ=environ)
+            self._made = images.Site(
+                work=self._work, driverforge=program, base=base, registry="", environ=environ
+            )
         return self._made

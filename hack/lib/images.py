@@ -42,9 +42,13 @@ def driverforge(site: Site, report: Report, *words: str, show: bool = True) -> s
             report.say(line)
 
     try:
-        sh.Command(str(site.driverforge))(*words, _out=take, _err=report.say, _env=site.environ, _cwd=str(site.work), _tty_out=False)
+        sh.Command(str(site.driverforge))(
+            *words, _out=take, _err=report.say, _env=site.environ, _cwd=str(site.work), _tty_out=False
+        )
     except sh.ErrorReturnCode as error:
-        raise CommandFailed(f"driverforge {words[0]} ended with {error.exit_code}", resolution="its own message is above") from None
+        raise CommandFailed(
+            f"driverforge {words[0]} ended with {error.exit_code}", resolution="its own message is above"
+        ) from None
     return "".join(lines)
 
 
@@ -71,7 +75,14 @@ def choose(site: Site, report: Report) -> tuple[str, str]:
 
 def build(site: Site, report: Report, *cells: str) -> None:
     """Build cells; what the registry has, made from the same inputs, is not built again."""
-    words = ("--base", f"debian12={site.base}", "--registry", site.registry, "--cache-dir", str(site.work / "build"))
+    words = (
+        "--base",
+        f"debian12={site.base}",
+        "--registry",
+        site.registry,
+        "--cache-dir",
+        str(site.work / "build"),
+    )
     driverforge(site, report, "build", *_common(site, *cells), *words)
 
 

@@ -16,7 +16,9 @@ def main() -> None:
     print("and writes:")
     print(f"  {sys.argv[1]}/.venv   virtual environments")
     print(f"  {sys.argv[1]}/.work   reports")
-    print(f"  {cache.root()}   packages, kernels, root file systems, saved guests, a Docker engine of its own: about 8 GB")
+    print(
+        f"  {cache.root()}   packages, kernels, root file systems, saved guests, a Docker engine of its own: about 8 GB"
+    )
 
 
 main()

@@ -24,7 +24,9 @@ def shortcomings() -> list[str]:
 
 def guest_shortcomings() -> str:
     """Why no node can be booted here, '' when it can."""
-    return "" if shutil.which("qemu-system-x86_64") else "no qemu-system-x86_64 (Debian package qemu-system-x86)"
+    return (
+        "" if shutil.which("qemu-system-x86_64") else "no qemu-system-x86_64 (Debian package qemu-system-x86)"
+    )
 
 
 def install(report: Report, packages: list[str]) -> None:
@@ -36,20 +38,28 @@ def install(report: Report, packages: list[str]) -> None:
         return
     if why := shortcomings():
         command = f"apt-get install {' '.join(missing)}"
-        raise Unavailable("packages are missing and cannot be installed", details=[*why, *missing], resolution=f"as root: {command}")
+        raise Unavailable(
+            "packages are missing and cannot be installed",
+            details=[*why, *missing],
+            resolution=f"as root: {command}",
+        )
     report.say(f"installing {' '.join(missing)}")
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         sh.apt_get("-qq", "update", _env=environ)
         sh.apt_get("-qq", "install", "-y", "--no-install-recommends", *missing, _env=environ)
     except sh.ErrorReturnCode as error:
-        raise CommandFailed("apt-get could not install what is missing", details=[error.stderr.decode(errors="replace")]) from error
+        raise CommandFailed(
+            "apt-get could not install what is missing", details=[error.stderr.decode(errors="replace")]
+        ) from error
 
 
 def _installed(packages: list[str]) -> set[str]:
     if shutil.which("dpkg-query") is None:
         return set()
-    listed = sh.dpkg_query("-W", "-f", "${db:Status-Abbrev} ${Package}\n", *packages, _ok_code=[0, 1], _err=lambda _line: None)
+    listed = sh.dpkg_query(
+        "-W", "-f", "${db:Status-Abbrev} ${Package}\n", *packages, _ok_code=[0, 1], _err=lambda _line: None
+    )
     return {line.split()[1] for line in str(listed).splitlines() if line.startswith("ii ")}
 
 

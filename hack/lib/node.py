@@ -29,7 +29,9 @@ mknod -m 666 /dev/nvidiactl c 195 255 2>/dev/null
 setsid sleep 100000 </dev/nvidiactl >/dev/null 2>&1 &
 echo $! >/run/holder
 """
-_LEFT = "grep ' /run/nvidia/driver' /proc/self/mountinfo || true; cat /sys/module/firmware_class/parameters/path"
+_LEFT = (
+    "grep ' /run/nvidia/driver' /proc/self/mountinfo || true; cat /sys/module/firmware_class/parameters/path"
+)
 _LOADS = "dmesg | grep -c 'NVRM: loading NVIDIA' || true"
 _MODULES = "lsmod | grep -E '^nvidia' || true"
 
@@ -69,7 +71,10 @@ class Node:
         """
         result = self.guest.run(wait, timeout=400, on_output=self.report.say)
         if result.rc != 0:
-            raise CommandFailed("the driver pod did not become Ready", details=[result.output, *result.console.splitlines()[-15:]])
+            raise CommandFailed(
+                "the driver pod did not become Ready",
+                details=[result.output, *result.console.splitlines()[-15:]],
+            )
         return started
 
     def stop_driver(self, started: RunningPod) -> str:
@@ -96,7 +101,9 @@ def run(report: Report, *, work: Path, release: str, image: str) -> None:
         booted = kernels.image(release)
         headers = kernels.of(release)
         fakegpu = kmods.fakegpu(headers)
-        stored = store.make({IMAGE: image})  # under a name of its own: the registry's port differs from run to run
+        stored = store.make(
+            {IMAGE: image}
+        )  # under a name of its own: the registry's port differs from run to run
         machine = rootfs.systemd_machine(booted, store=stored.disk, append=kmods.GPU_MEMORY)
         result(f"{release}, systemd, containerd 1.6")
     console = work / "node-console.log"
@@ -120,7 +127,11 @@ def scenario(node: Node) -> None:
     report = node.report
     with report.phase("driverctl init: driver pod with upstream's mounts") as result:
         started = node.start_driver("driver-1")
-        expect(node.modules() >= {"nvidia", "nvidia_uvm", "nvidia_modeset"}, "modules loaded", str(node.modules()))
+        expect(
+            node.modules() >= {"nvidia", "nvidia_uvm", "nvidia_modeset"},
+            "modules loaded",
+            str(node.modules()),
+        )
         node.shell(_LOOK)
         result("Ready: " + " ".join(sorted(node.modules())))
     with report.phase("look at it: status, probe, nvidia-smi") as result:
@@ -128,7 +139,11 @@ def scenario(node: Node) -> None:
         started.exec("driverctl", "probe").ok()
         smi = started.exec("nvidia-smi")
         report.say(smi.output)
-        expect(smi.rc == 6, "nvidia-smi exits 6 on a PCI function without a GPU behind it", f"{smi.rc}: {smi.output}")
+        expect(
+            smi.rc == 6,
+            "nvidia-smi exits 6 on a PCI function without a GPU behind it",
+            f"{smi.rc}: {smi.output}",
+        )
         result("nvidia-smi exits 6: no devices were found, as it must be without a GPU")
     runtime(node)
     with report.phase("SIGTERM while a process holds the device") as result:
@@ -144,7 +159,11 @@ def scenario(node: Node) -> None:
     with report.phase("start again: nothing is reloaded") as result:
         loads = node.shell(_LOADS, show=False)
         started = node.start_driver("driver-2")
-        expect(node.shell(_LOADS, show=False) == loads, "the driver was not loaded again", node.shell("dmesg | grep NVRM", show=False))
+        expect(
+            node.shell(_LOADS, show=False) == loads,
+            "the driver was not loaded again",
+            node.shell("dmesg | grep NVRM", show=False),
+        )
         result("Ready with the modules that were there")
     with report.phase("SIGTERM when nothing uses it: nothing is left") as result:
         node.guest.run("kill $(cat /run/holder)").ok()
@@ -173,7 +192,14 @@ def runtime(node: Node) -> None:
 
 
 def job(node: Node, verb: str) -> None:
-    started = pod.run(node.guest, RUNTIME, image=node.image, kind="Job", arguments=["runtime", verb], container_id=f"runtime-{verb}")
+    started = pod.run(
+        node.guest,
+        RUNTIME,
+        image=node.image,
+        kind="Job",
+        arguments=["runtime", verb],
+        container_id=f"runtime-{verb}",
+    )
     status = started.wait(timeout=180)
     node.report.say(started.logs())
     if status != 0:

@@ -24,11 +24,14 @@ from support import cache, engine, registry  # noqa: E402
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="hack/quickstart", description="Build two driver images and run them on a node, for real, without a GPU."
+        prog="hack/quickstart",
+        description="Build two driver images and run them on a node, for real, without a GPU.",
     )
     parser.add_argument("--work", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help="remove everything that a run made")
-    parser.add_argument("--images-only", action="store_true", help="stop after the images are pushed: no kernel is booted")
+    parser.add_argument(
+        "--images-only", action="store_true", help="stop after the images are pushed: no kernel is booted"
+    )
     return parser.parse_args()
 
 
@@ -53,7 +56,11 @@ def run(args: argparse.Namespace, report: Report) -> int:
     """All phases in order. What this machine cannot have is named, and the rest is done."""
     report.places |= {"work": str(args.work), "cache": str(cache.root())}
     with ExitStack() as stack:
-        site = images.Site(work=args.work, driverforge=Path(sys.executable).with_name("driverforge"), environ=dict(os.environ))
+        site = images.Site(
+            work=args.work,
+            driverforge=Path(sys.executable).with_name("driverforge"),
+            environ=dict(os.environ),
+        )
         try:
             with report.phase("packages of this machine"):
                 machine.install(report, os.environ.get("DRIVERFORGE_PACKAGES", "").split())
@@ -66,7 +73,9 @@ def run(args: argparse.Namespace, report: Report) -> int:
             jit, precompiled = images.choose(site, report)
             result(f"chosen: {precompiled}")
         if not site.base:
-            report.missing("build, push, boot a node", "they need root, apt-get and a container engine, see above")
+            report.missing(
+                "build, push, boot a node", "they need root, apt-get and a container engine, see above"
+            )
             return os.EX_UNAVAILABLE
         with report.phase("build: the JIT image, and one for that kernel"):
             images.build(site, report, jit, precompiled)
@@ -79,7 +88,9 @@ def run(args: argparse.Namespace, report: Report) -> int:
         if lack := machine.guest_shortcomings():
             report.missing("boot a node", lack)
             return os.EX_UNAVAILABLE
-        node.run(report, work=args.work, release=str(CellId.parse(precompiled).kernel), image=pushed[precompiled])
+        node.run(
+            report, work=args.work, release=str(CellId.parse(precompiled).kernel), image=pushed[precompiled]
+        )
     return 0
 
 
@@ -95,7 +106,9 @@ def with_engine(site: images.Site, report: Report, stack: ExitStack) -> images.S
     with report.phase("local registry") as result:
         server = stack.enter_context(registry.serve(site.work / "registry"))
         result(server.address)
-    return replace(site, base=base, registry=f"{server.address}/nvidia", environ={**os.environ, **docker.environment()})
+    return replace(
+        site, base=base, registry=f"{server.address}/nvidia", environ={**os.environ, **docker.environment()}
+    )
 
 
 if __name__ == "__main__":

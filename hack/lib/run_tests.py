@@ -75,7 +75,9 @@ def main() -> int:
 def _arguments() -> tuple[argparse.Namespace, list[str]]:
     words = sys.argv[1:]
     extra = words[words.index("--") + 1 :] if "--" in words else []
-    parser = argparse.ArgumentParser(prog="hack/test", description=__doc__, epilog="after --: arguments for pytest")
+    parser = argparse.ArgumentParser(
+        prog="hack/test", description=__doc__, epilog="after --: arguments for pytest"
+    )
     parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"one of {', '.join(TIERS)}; all without")
     parser.add_argument("--full", action="store_true", help="the long tests too")
     args = parser.parse_args(words[: words.index("--")] if "--" in words else words)
@@ -105,7 +107,9 @@ def _tier(tier: str, python: Path, extra: Sequence[str]) -> Row:
     if tier not in TRIED_AGAIN or not 0 < len(row.failures) <= FEW:
         return row
     print(f"{tier}: once more, what failed", flush=True)
-    again = _pytest(tier, python, ["--last-failed", "--last-failed-no-failures=none", *extra], label=f"{tier} again")
+    again = _pytest(
+        tier, python, ["--last-failed", "--last-failed-no-failures=none", *extra], label=f"{tier} again"
+    )
     row.seconds += again.seconds
     if not again.failed and again.passed >= len(row.failures):
         row.passed += len(row.failures)
@@ -117,7 +121,17 @@ def _pytest(tier: str, python: Path, extra: Sequence[str], *, label: str = "") -
     row = Row(tier=label or tier)
     report = REPORTS / f"{row.tier.replace(' ', '-')}.xml"
     report.unlink(missing_ok=True)
-    words = ["-m", "pytest", "-q", f"tests/{tier}", f"--junitxml={report}", "-o", "junit_family=xunit2", *WORKERS.get(tier, []), *extra]
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        f"tests/{tier}",
+        f"--junitxml={report}",
+        "-o",
+        "junit_family=xunit2",
+        *WORKERS.get(tier, []),
+        *extra,
+    ]
     began = time.monotonic()
     status = _run(str(python), *words)
     row.seconds = time.monotonic() - began
@@ -152,7 +166,11 @@ def _old_python(tier: str, extra: Sequence[str]) -> Row:
     label = f"{tier} {OLD_PYTHON}"
     status = _run("sh", "-ec", script)
     if status != 0:
-        why = f"no Python {OLD_PYTHON} here" if status == 69 else f"no environment for Python {OLD_PYTHON} could be made"
+        why = (
+            f"no Python {OLD_PYTHON} here"
+            if status == 69
+            else f"no environment for Python {OLD_PYTHON} could be made"
+        )
         return Row(tier=label, skipped=Counter([why]))
     return _pytest(tier, folder / "bin/python", extra, label=label)
 
@@ -162,7 +180,11 @@ def _lint() -> Row:
     row = Row(tier="lint")
     began = time.monotonic()
     here = Path(sys.executable).parent
-    scripts = [str(path) for path in _tracked() if path.is_file() and path.suffix != ".j2" and path.read_bytes().startswith(b"#!/bin/sh")]
+    scripts = [
+        str(path)
+        for path in _tracked()
+        if path.is_file() and path.suffix != ".j2" and path.read_bytes().startswith(b"#!/bin/sh")
+    ]
     dockerfiles = sorted(str(path) for path in (TOP / "tests/golden").glob("*/Dockerfile"))
     checks = {
         "ruff": ["check", "."],
@@ -207,7 +229,10 @@ def _table(rows: Sequence[Row]) -> int:
             print(f"{'':12} {count} skipped: {reason}")
         for name in row.unsteady:
             print(f"{'':12} unsteady, failed and then passed: {name}")
-    passed, failed, skipped = (sum(count) for count in zip(*((row.passed, row.failed, row.skipped.total()) for row in rows), strict=True))
+    passed, failed, skipped = (
+        sum(count)
+        for count in zip(*((row.passed, row.failed, row.skipped.total()) for row in rows), strict=True)
+    )
     print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 

@@ -35,14 +35,22 @@ def driver(applied: dict[str, list[Answer]]) -> dict[str, Any]:
 
 def _manifest(kind: str) -> str:
     """The one document of this kind in driver.yaml."""
-    (found,) = (text for text in documents((FOLDER / "driver.yaml").read_text()) if yaml.safe_load(text)["kind"] == kind)
+    (found,) = (
+        text
+        for text in documents((FOLDER / "driver.yaml").read_text())
+        if yaml.safe_load(text)["kind"] == kind
+    )
     return found
 
 
 def _pod(driver: dict[str, Any], namespace: str) -> str:
     """The pod that the DaemonSet controller would make from the template."""
     template = driver["spec"]["template"]
-    metadata = {"name": "nvidia-driver-x7k2p", "namespace": namespace, "labels": template["metadata"]["labels"]}
+    metadata = {
+        "name": "nvidia-driver-x7k2p",
+        "namespace": namespace,
+        "labels": template["metadata"]["labels"],
+    }
     return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": template["spec"]})
 
 
@@ -57,7 +65,9 @@ def test_every_document_is_applied(applied: dict[str, list[Answer]], file: Path)
 def test_applying_again_changes_nothing(api: Api, applied: dict[str, list[Answer]], file: Path) -> None:
     again = [api.apply(document) for document in documents(file.read_text())]
     versions = [answer.body["metadata"]["resourceVersion"] for answer in applied[file.name]]
-    assert [(answer.status, answer.body["metadata"]["resourceVersion"]) for answer in again] == [(200, version) for version in versions]
+    assert [(answer.status, answer.body["metadata"]["resourceVersion"]) for answer in again] == [
+        (200, version) for version in versions
+    ]
 
 
 def test_a_misspelt_field_is_refused(api: Api, driver: dict[str, Any]) -> None:
@@ -67,7 +77,9 @@ def test_a_misspelt_field_is_refused(api: Api, driver: dict[str, Any]) -> None:
 
 
 def test_a_repeated_field_is_refused(api: Api, driver: dict[str, Any]) -> None:
-    answer = api.apply(_manifest("DaemonSet").replace("hostPID: true", "hostPID: true\n      hostPID: false"), dry_run=True)
+    answer = api.apply(
+        _manifest("DaemonSet").replace("hostPID: true", "hostPID: true\n      hostPID: false"), dry_run=True
+    )
     assert not answer.ok
     assert 'key "hostPID" already set in map' in answer.message
 
@@ -99,4 +111,12 @@ def test_a_pod_with_an_unknown_service_account_is_refused(api: Api, driver: dict
 
 def test_a_kind_that_nobody_defined_is_an_error(api: Api) -> None:
     with pytest.raises(LookupError, match="no ClusterPolicy of nvidia"):
-        api.apply(json.dumps({"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "metadata": {"name": "cluster-policy"}}))
+        api.apply(
+            json.dumps(
+                {
+                    "apiVersion": "nvidia.com/v1",
+                    "kind": "ClusterPolicy",
+                    "metadata": {"name": "cluster-policy"},
+                }
+            )
+        )

@@ -56,7 +56,9 @@ def kubelet() -> Path:
 def engine(kubelet: Path) -> Iterator[Engine]:
     found = provided(find_or_start)
     if not found.host.startswith("unix://"):
-        pytest.skip(f"the engine at {found.host} is on another machine, and has neither this one's files nor its network")
+        pytest.skip(
+            f"the engine at {found.host} is on another machine, and has neither this one's files nor its network"
+        )
     yield found
     found.stop()
 
@@ -69,7 +71,10 @@ def images(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     sources = {DOUBLES: toolkitpod.doubles(folder / "doubles")}
     with suppress(Unavailable):  # the test that needs them says why
         sources[NVIDIAS] = gotools.artifacts(folder / "nvidias")
-    return {name: toolkitpod.image(engine, base, folder, reference=name, artifacts=source) for name, source in sources.items()}
+    return {
+        name: toolkitpod.image(engine, base, folder, reference=name, artifacts=source)
+        for name, source in sources.items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +102,16 @@ def node(
         answer = api.apply(document)
         assert answer.ok, answer.message
     base, folder = debian_base(engine), tmp_path_factory.mktemp("node")
-    with kube_node(engine, base, api, kubelet, folder, name=f"node-{request.param}", images=images.values(), suite=request.param) as made:
+    with kube_node(
+        engine,
+        base,
+        api,
+        kubelet,
+        folder,
+        name=f"node-{request.param}",
+        images=images.values(),
+        suite=request.param,
+    ) as made:
         made.machine.put("/usr/local/bin/grep", GREP)
         made.machine.run("chmod +x /usr/local/bin/grep")
         made.label(toolkitpod.daemonset()["spec"]["template"]["spec"]["nodeSelector"])
@@ -108,7 +122,11 @@ def _objects() -> list[dict[str, Any]]:
     about = {"name": NAMESPACE, "labels": {"pod-security.kubernetes.io/enforce": "privileged"}}
     return [
         {"apiVersion": "v1", "kind": "Namespace", "metadata": about},
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": NAMESPACE}},
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": NAMESPACE},
+        },
     ]
 
 
@@ -127,7 +145,9 @@ class Pods:
         self.node = node
         self.made: list[RunningPod] = []
 
-    def workload(self, name: str, *, handler: str = "", environment: Mapping[str, str] | None = None) -> RunningPod:
+    def workload(
+        self, name: str, *, handler: str = "", environment: Mapping[str, str] | None = None
+    ) -> RunningPod:
         """A pod that shows its environment and its device and runs until it is deleted; Ready."""
         container = {
             "name": "main",
@@ -135,12 +155,22 @@ class Pods:
             "args": ["-c", "env; ls -l /dev/bench0; trap exit TERM; sleep infinity & wait"],
             "env": [{"name": key, "value": value} for key, value in (environment or {}).items()],
         }
-        spec = {"automountServiceAccountToken": False, "containers": [container], **({"runtimeClassName": handler} if handler else {})}
-        return self._create({"metadata": {"name": f"{name}-{self.node.name}", "namespace": NAMESPACE}, "spec": spec})
+        spec = {
+            "automountServiceAccountToken": False,
+            "containers": [container],
+            **({"runtimeClassName": handler} if handler else {}),
+        }
+        return self._create(
+            {"metadata": {"name": f"{name}-{self.node.name}", "namespace": NAMESPACE}, "spec": spec}
+        )
 
     def toolkit(self, name: str, reference: str, environment: Mapping[str, str] | None = None) -> RunningPod:
         """The toolkit's pod, Ready: all that it does is done."""
-        return self._create(toolkitpod.pod(f"nvidia-toolkit-{name}-{self.node.name}", reference=reference, environment=environment))
+        return self._create(
+            toolkitpod.pod(
+                f"nvidia-toolkit-{name}-{self.node.name}", reference=reference, environment=environment
+            )
+        )
 
     def _create(self, pod: Mapping[str, Any]) -> RunningPod:
         self.made.append(self.node.create(pod))
@@ -162,7 +192,9 @@ def life(node: KubeNode) -> tuple[str, ...]:
 def configuration(node: KubeNode, *facts: str) -> str:
     """Content of every file of containerd's configuration, and what `stat` says of it (in its format)."""
     marks = f"-exec stat -c '%n {' '.join(facts)}' {{}} +"
-    return node.machine.run(f"cd /etc/containerd; find . -type f -exec sha256sum {{}} + {marks} | sort").stdout
+    return node.machine.run(
+        f"cd /etc/containerd; find . -type f -exec sha256sum {{}} + {marks} | sort"
+    ).stdout
 
 
 def test_pods_run_through_the_handler_before_and_after_restarts(node: KubeNode, pods: Pods) -> None:
@@ -194,7 +226,9 @@ def test_pods_run_through_the_handler_before_and_after_restarts(node: KubeNode, 
     assert configuration(node, "%a", "%i", "%Y") == files
 
 
-def test_nvidias_own_runtime_gives_a_pod_its_cdi_device_after_an_upgrade_without_a_restart(node: KubeNode, pods: Pods) -> None:
+def test_nvidias_own_runtime_gives_a_pod_its_cdi_device_after_an_upgrade_without_a_restart(
+    node: KubeNode, pods: Pods
+) -> None:
     provided(gotools.programs)
     mode = {"NVIDIA_CONTAINER_RUNTIME_MODE": "cdi"}
     old = pods.toolkit("old", DOUBLES, mode)

@@ -22,7 +22,9 @@ def engine() -> Iterator[Engine]:
     """An engine with BuildKit; one of our own ends with the test run."""
     found = provided(find_or_start)
     if not found.host.startswith("unix://"):
-        pytest.skip(f"the engine at {found.host} is on another machine, and could not reach the servers of these tests")
+        pytest.skip(
+            f"the engine at {found.host} is on another machine, and could not reach the servers of these tests"
+        )
     yield found
     found.stop()  # waits for other workers where this one started it
 
@@ -65,7 +67,9 @@ def docker_compose_command(engine: Engine, bookworm: str, registry_port: int) ->
         "BENCH_REGISTRY_PACKAGE": str(package),
         "BENCH_REGISTRY_PORT": str(registry_port),
     }
-    return f"env {' '.join(shlex.quote(f'{name}={value}') for name, value in variables.items())} docker compose"
+    return (
+        f"env {' '.join(shlex.quote(f'{name}={value}') for name, value in variables.items())} docker compose"
+    )
 
 
 @pytest.fixture(scope="session")

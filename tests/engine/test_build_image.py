@@ -28,7 +28,18 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from support.aptrepo import Deb
 from support.builderbench import BuilderBench, real_lock
 from support.engine import Engine
-from support.tinydriver import DRIVER, MIRROR_LOGIN, PLAIN_MIRROR, PLAIN_SUITE, PROXY_LOGIN, SUITE, Site, publish, site, tiny_lock
+from support.tinydriver import (
+    DRIVER,
+    MIRROR_LOGIN,
+    PLAIN_MIRROR,
+    PLAIN_SUITE,
+    PROXY_LOGIN,
+    SUITE,
+    Site,
+    publish,
+    site,
+    tiny_lock,
+)
 
 JIT = f"debian12-amd64-{DRIVER}-jit"
 FLAVOUR = "cloud-amd64"
@@ -43,12 +54,20 @@ class Bench:
     pins: Lock
     site: Site
 
-    def build(self, *cells: str, check: bool = True, pins: Lock | None = None) -> subprocess.CompletedProcess[str]:
+    def build(
+        self, *cells: str, check: bool = True, pins: Lock | None = None
+    ) -> subprocess.CompletedProcess[str]:
         self.builder.lock.write_text(locks.dump(pins or self.pins))
         select = [word for cell in cells for word in ("--select", cell)]
         mirrors = [f"debian12/{SUITE}={self.site.mirror}", f"debian12/{PLAIN_SUITE}={PLAIN_MIRROR}"]
-        serving = [*(word for mirror in mirrors for word in ("--mirror", mirror)), "--ca", self.site.authorities]
-        return self.builder.driverforge("build", *select, *serving, "--network", "host", "--json", check=check)
+        serving = [
+            *(word for mirror in mirrors for word in ("--mirror", mirror)),
+            "--ca",
+            self.site.authorities,
+        ]
+        return self.builder.driverforge(
+            "build", *select, *serving, "--network", "host", "--json", check=check
+        )
 
 
 @pytest.fixture(scope="module")
@@ -57,17 +76,31 @@ def bench(engine: Engine, bookworm: str, tmp_path_factory: pytest.TempPathFactor
     (folder / "mirror").mkdir()
     with site(folder / "mirror", folder / "site") as serving:
         builder = BuilderBench(
-            engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", environment={"HTTP_PROXY": serving.proxy}
+            engine=engine,
+            base=bookworm,
+            folder=folder,
+            lock=folder / "lock.json",
+            environment={"HTTP_PROXY": serving.proxy},
         )
-        yield Bench(builder=builder, pins=tiny_lock(real_lock(), folder / "mirror", salt=secrets.token_hex(8)), site=serving)
+        yield Bench(
+            builder=builder,
+            pins=tiny_lock(real_lock(), folder / "mirror", salt=secrets.token_hex(8)),
+            site=serving,
+        )
 
 
 @pytest.fixture(scope="module")
 def kernels(bench: Bench) -> tuple[str, str]:
     """The ids of two precompiled cells of one flavour that nothing stands against."""
     matrix = load_matrix()
-    plan = make_plan(all_cells(matrix, bench.pins), Judge(matrix, bench.pins, today=datetime.now(timezone.utc).date()))
-    found = [cell.key for cell in plan.to_build() if cell.kernel and cell.os.id == "debian12" and cell.kernel.flavour == FLAVOUR]
+    plan = make_plan(
+        all_cells(matrix, bench.pins), Judge(matrix, bench.pins, today=datetime.now(timezone.utc).date())
+    )
+    found = [
+        cell.key
+        for cell in plan.to_build()
+        if cell.kernel and cell.os.id == "debian12" and cell.kernel.flavour == FLAVOUR
+    ]
     if len(found) < 2:
         pytest.skip(f"the mirror has not two kernels that {DRIVER} builds for: {found}")
     return found[0], found[1]
@@ -82,7 +115,9 @@ def built(bench: Bench, kernels: tuple[str, str]) -> Iterator[dict[str, dict[str
     bench.builder.forget(BY_HAND, *(cell["reference"] for cell in report.values()))
 
 
-def test_all_are_built_and_the_report_says_what_they_are(built: dict[str, dict[str, Any]], kernels: tuple[str, str]) -> None:
+def test_all_are_built_and_the_report_says_what_they_are(
+    built: dict[str, dict[str, Any]], kernels: tuple[str, str]
+) -> None:
     assert {cell["result"] for cell in built.values()} == {"built"}
     for cell in (JIT, *kernels):
         assert built[cell]["id"].startswith("sha256:")
@@ -110,25 +145,40 @@ def test_last_layer_holds_the_modules_and_what_the_image_says_of_itself(
     facts = ImageFacts.from_json(bench.builder.in_image(reference, "cat /opt/driverforge/image.json"))
     assert (facts.variant, [str(kernel) for kernel in facts.kernels]) == ("precompiled", [release])
     for kind in ("open", "proprietary"):
-        described = ModuleSet.from_json(bench.builder.in_image(reference, f"cat /opt/lib/modules/{release}/{kind}/module-set.json"))
+        described = ModuleSet.from_json(
+            bench.builder.in_image(reference, f"cat /opt/lib/modules/{release}/{kind}/module-set.json")
+        )
         assert sorted(described.modules) == ["nvidia-modeset.ko", "nvidia-uvm.ko", "nvidia.ko"]
-    sums = "".join(f"{digest.removeprefix('sha256:')}  {name}\n" for name, digest in described.modules.items())
+    sums = "".join(
+        f"{digest.removeprefix('sha256:')}  {name}\n" for name, digest in described.modules.items()
+    )
     script = f"cd /opt/lib/modules/{release}/proprietary && echo '{sums}' | sha256sum --check"
     assert "FAILED" not in bench.builder.in_image(reference, script)
     assert bench.builder.in_image(reference, "ls /usr/src") == ""
 
 
-def test_jit_image_has_sources_tool_chain_and_firmware(bench: Bench, built: dict[str, dict[str, Any]]) -> None:
+def test_jit_image_has_sources_tool_chain_and_firmware(
+    bench: Bench, built: dict[str, dict[str, Any]]
+) -> None:
     reference = built[JIT]["reference"]
-    assert bench.builder.in_image(reference, f"ls /usr/src/nvidia-{DRIVER}").split() == ["kernel", "kernel-open"]
+    assert bench.builder.in_image(reference, f"ls /usr/src/nvidia-{DRIVER}").split() == [
+        "kernel",
+        "kernel-open",
+    ]
     assert bench.builder.in_image(reference, "which gcc-12 make driverctl nvidia-driver").count("\n") == 4
-    assert bench.builder.in_image(reference, f"ls /opt/driverforge/firmware/nvidia/{DRIVER}").split() == ["gsp_tu10x.bin"]
+    assert bench.builder.in_image(reference, f"ls /opt/driverforge/firmware/nvidia/{DRIVER}").split() == [
+        "gsp_tu10x.bin"
+    ]
     assert bench.builder.in_image(reference, "driverctl --version").startswith("driverctl ")
 
 
-def test_configuration_is_what_nvidias_operator_expects(bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]) -> None:
+def test_configuration_is_what_nvidias_operator_expects(
+    bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
+) -> None:
     for cell in (JIT, kernels[0]):
-        (image,) = json.loads(bench.builder.engine.docker("image", "inspect", built[cell]["reference"]).stdout)
+        (image,) = json.loads(
+            bench.builder.engine.docker("image", "inspect", built[cell]["reference"]).stdout
+        )
         config = image["Config"]
         assert (config["Entrypoint"], config["Cmd"]) == (["nvidia-driver"], ["init"])
         environment = dict(entry.split("=", 1) for entry in config["Env"])
@@ -142,23 +192,29 @@ def test_configuration_is_what_nvidias_operator_expects(bench: Bench, built: dic
 def test_package_configuration_is_the_bases_and_nothing_of_the_build_is_left(
     bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
 ) -> None:
-    look = (
-        "cd / && find etc/apt usr/share/keyrings -type f | sort | xargs sha256sum; ls -A /var/lib/apt/lists/*_dists_* 2>/dev/null || true"
-    )
+    look = "cd / && find etc/apt usr/share/keyrings -type f | sort | xargs sha256sum; ls -A /var/lib/apt/lists/*_dists_* 2>/dev/null || true"
     before = bench.builder.in_image(bench.builder.base, look)
     for cell in (JIT, kernels[0]):
         assert bench.builder.in_image(built[cell]["reference"], look) == before
         left = "ls -A /tmp /run/secrets /run/driverforge /var/cache/driverforge /usr/sbin/policy-rc.d 2>/dev/null || true"
-        assert set(bench.builder.in_image(built[cell]["reference"], left).split()) <= {"/tmp:", "/run/secrets:", "/run/driverforge:"}
+        assert set(bench.builder.in_image(built[cell]["reference"], left).split()) <= {
+            "/tmp:",
+            "/run/secrets:",
+            "/run/driverforge:",
+        }
 
 
-def test_site_was_used_and_nothing_of_it_is_in_any_layer(bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]) -> None:
+def test_site_was_used_and_nothing_of_it_is_in_any_layer(
+    bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
+) -> None:
     """Every blob of the three images, configurations and histories included, is searched for passwords and the site's certificate."""
     assert any(path.endswith("/nvidia-smi_535.261.03-1_amd64.deb") for path in bench.site.mirrored), (
         "the mirror's login and certificate worked"
     )
     certificate = bench.site.authorities.read_bytes().splitlines()[1]
-    words = {name: word.encode() for name, word in (("mirror", MIRROR_LOGIN[1]), ("proxy", PROXY_LOGIN[1]))} | {"ca": certificate}
+    words = {
+        name: word.encode() for name, word in (("mirror", MIRROR_LOGIN[1]), ("proxy", PROXY_LOGIN[1]))
+    } | {"ca": certificate}
     for cell in (JIT, *kernels):
         saved = bench.builder.folder / "saved.tar"
         bench.builder.engine.docker("image", "save", "--output", saved, built[cell]["reference"])
@@ -178,34 +234,57 @@ def blobs(saved: Path) -> Iterator[tuple[str, bytes]]:
                 yield member.name, gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
-def test_http_went_through_the_proxy_and_https_did_not(bench: Bench, built: dict[str, dict[str, Any]]) -> None:
+def test_http_went_through_the_proxy_and_https_did_not(
+    bench: Bench, built: dict[str, dict[str, Any]]
+) -> None:
     assert f"{PLAIN_MIRROR}/pool/firmware-nvidia-gsp_{DRIVER}-1_amd64.deb" in bench.site.proxied
     assert not any("nvidia-smi" in address for address in bench.site.proxied)
 
 
-def test_a_second_build_takes_everything_from_the_cache(bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]) -> None:
+def test_a_second_build_takes_everything_from_the_cache(
+    bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
+) -> None:
     asked = len(bench.site.mirrored) + len(bench.site.proxied)
     again = {cell["cell"]: cell for cell in json.loads(bench.build(JIT, *kernels).stdout)["cells"]}
     assert {cell: again[cell]["id"] for cell in again} == {cell: built[cell]["id"] for cell in built}
     assert len(bench.site.mirrored) + len(bench.site.proxied) == asked
 
 
-def test_people_can_build_the_generated_folder_themselves(bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]) -> None:
+def test_people_can_build_the_generated_folder_themselves(
+    bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
+) -> None:
     """Plain `docker buildx build` of one cell's folder, without the bake file: the same image but for the labels that bake adds."""
     output = bench.builder.folder / "generated"
     bench.builder.driverforge("generate", "--select", kernels[0], "--output", output)
-    epoch = json.loads((output / "docker-bake.json").read_text())["target"][target_name(kernels[0])]["args"]["SOURCE_DATE_EPOCH"]
-    words = ["buildx", "build", "--quiet", "--load", "--network", "host", "--tag", BY_HAND, str(output / kernels[0])]
+    epoch = json.loads((output / "docker-bake.json").read_text())["target"][target_name(kernels[0])]["args"][
+        "SOURCE_DATE_EPOCH"
+    ]
+    words = [
+        "buildx",
+        "build",
+        "--quiet",
+        "--load",
+        "--network",
+        "host",
+        "--tag",
+        BY_HAND,
+        str(output / kernels[0]),
+    ]
     bench.builder.engine.docker(*words, "--provenance=false", "--build-arg", f"SOURCE_DATE_EPOCH={epoch}")
     (image,) = json.loads(bench.builder.engine.docker("image", "inspect", BY_HAND).stdout)
     assert image["RootFS"]["Layers"] == [layer["digest"] for layer in built[kernels[0]]["layers"]]
 
 
 def test_a_package_that_is_not_the_pinned_one_fails_the_build_with_its_name(bench: Bench) -> None:
-    forged = replace(publish(Deb(name="nvidia-smi", version="535.261.03-9"), bench.builder.folder / "mirror"), sha256="0" * 64)
+    forged = replace(
+        publish(Deb(name="nvidia-smi", version="535.261.03-9"), bench.builder.folder / "mirror"),
+        sha256="0" * 64,
+    )
     target = bench.pins.targets["debian12-amd64"]
     roles = {**target.drivers[DRIVER], "userspace": (forged,)}
-    done = bench.build(JIT, check=False, pins=bench.pins.with_targets([replace(target, drivers={DRIVER: roles})]))
+    done = bench.build(
+        JIT, check=False, pins=bench.pins.with_targets([replace(target, drivers={DRIVER: roles})])
+    )
     assert done.returncode == 1
     (cell,) = json.loads(done.stdout)["cells"]
     assert cell["result"] == "failed"

@@ -45,32 +45,46 @@ def lock() -> Lock:
     """The tools and tool chain of today's Debian 12; a runfile's user space is in the runfile."""
     target = real_lock().targets["debian12-amd64"]
     roles = next(iter(target.drivers.values()))
-    return Lock().with_targets([replace(target, drivers={VERSION: {role: roles[role] for role in ("tools", "toolchain")}})])
+    return Lock().with_targets(
+        [replace(target, drivers={VERSION: {role: roles[role] for role in ("tools", "toolchain")}})]
+    )
 
 
-def bench(engine: Engine, bookworm: str, folder: Path, lock: Lock, server: tuple[Served, Path], *, sha256: str = "") -> BuilderBench:
+def bench(
+    engine: Engine, bookworm: str, folder: Path, lock: Lock, server: tuple[Served, Path], *, sha256: str = ""
+) -> BuilderBench:
     running, archive = server
     digest = sha256 or hashlib.sha256(archive.read_bytes()).hexdigest()
     (folder / "matrix.yaml").write_text(MATRIX.format(url=running.url, sha256=digest))
     (folder / "lock.json").write_text(locks.dump(lock))
-    return BuilderBench(engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", matrix=folder / "matrix.yaml")
+    return BuilderBench(
+        engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", matrix=folder / "matrix.yaml"
+    )
 
 
 def test_userspace_sources_and_firmware_come_out_of_the_archive(
     engine: Engine, bookworm: str, tmp_path: Path, lock: Lock, server: tuple[Served, Path]
 ) -> None:
     made = bench(engine, bookworm, tmp_path, lock, server)
-    (cell,) = json.loads(made.driverforge("build", "--select", CELL, "--network", "host", "--json").stdout)["cells"]
+    (cell,) = json.loads(made.driverforge("build", "--select", CELL, "--network", "host", "--json").stdout)[
+        "cells"
+    ]
     assert cell["result"] == "built"
     reference = cell["reference"]
     arguments = made.in_image(reference, "cat /usr/share/nvidia/installer-arguments").split()
-    assert {"--silent", "--no-kernel-module", "--no-nouveau-check", "--no-rpms", "--no-backup"} <= set(arguments)
+    assert {"--silent", "--no-kernel-module", "--no-nouveau-check", "--no-rpms", "--no-backup"} <= set(
+        arguments
+    )
     assert "a fixture" in made.in_image(reference, "nvidia-smi")
     assert made.in_image(reference, f"ls /usr/src/nvidia-{VERSION}").split() == ["kernel", "kernel-open"]
-    assert made.in_image(reference, f"ls /opt/driverforge/firmware/nvidia/{VERSION}").split() == ["gsp_tu10x.bin"]
+    assert made.in_image(reference, f"ls /opt/driverforge/firmware/nvidia/{VERSION}").split() == [
+        "gsp_tu10x.bin"
+    ]
     facts = ImageFacts.from_json(made.in_image(reference, "cat /opt/driverforge/image.json"))
     assert (facts.payload, facts.variant) == ("runfile", "jit")
-    left = made.in_image(reference, "ls -A /tmp; ls /var/log/nvidia-installer.log /driver.run 2>/dev/null || true")
+    left = made.in_image(
+        reference, "ls -A /tmp; ls /var/log/nvidia-installer.log /driver.run 2>/dev/null || true"
+    )
     assert left == ""
     made.forget(reference)
 

@@ -40,7 +40,9 @@ def built(engine: Engine, bookworm: str, tmp_path_factory: pytest.TempPathFactor
     site.write_text(f'extends: builtin\ntoolkits: [{{id: "{ROW.id}", sha256: {{amd64: {pin}}}}}]\n')
     bench = BuilderBench(engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", matrix=site)
     bench.lock.write_text(locks.dump(real_lock()))
-    done = bench.driverforge("build", "--select", CELL, "--toolkit-artifacts", f"amd64={artifacts}", "--network", "host", "--json")
+    done = bench.driverforge(
+        "build", "--select", CELL, "--toolkit-artifacts", f"amd64={artifacts}", "--network", "host", "--json"
+    )
     (cell,) = json.loads(done.stdout)["cells"]
     assert (cell["cell"], cell["result"]) == (CELL, "built")
     yield Built(bench=bench, reference=cell["reference"])

@@ -28,7 +28,10 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making a device file 
 
 KIND = "driverforge.test/gpu"  # nobody else's: the spec folder is the machine's
 NULL = (1, 3)
-CONTROL = (195, 255)  # the real ones: opening it says that there is no driver, while a container that may not open it gets 'Unknown Error'
+CONTROL = (
+    195,
+    255,
+)  # the real ones: opening it says that there is no driver, while a container that may not open it gets 'Unknown Error'
 
 
 @dataclass(frozen=True)
@@ -84,13 +87,17 @@ def userspace(root: Path) -> None:
 
 def test_a_container_gets_device_mounts_environment_and_library_links(made: Made) -> None:
     done = made.run(
-        "sh", "-c", "stat -c '%t:%T' /dev/nvidia0; env; grep nvidia-smi /proc/self/mountinfo; ldconfig -p; echo x >/dev/nvidia0"
+        "sh",
+        "-c",
+        "stat -c '%t:%T' /dev/nvidia0; env; grep nvidia-smi /proc/self/mountinfo; ldconfig -p; echo x >/dev/nvidia0",
     )
     assert done.status == 0, done.stderr
     assert done.stdout.startswith("1:3\n")
     assert "NVIDIA_VISIBLE_DEVICES=void" in done.stdout
     assert " ro," in next(line for line in done.stdout.splitlines() if " /usr/bin/nvidia-smi " in line)
-    assert "/nvidia/current/libnvidia-ml.so.1" in done.stdout  # the hooks' link, in the container's library cache
+    assert (
+        "/nvidia/current/libnvidia-ml.so.1" in done.stdout
+    )  # the hooks' link, in the container's library cache
 
 
 def test_nvidia_smi_runs_as_far_as_no_gpu_allows(made: Made) -> None:

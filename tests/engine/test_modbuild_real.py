@@ -26,7 +26,9 @@ from support.process import missing
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels here are x86-64 ones"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "make", "gcc")), reason="needs Debian's packages, make and gcc"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "make", "gcc")), reason="needs Debian's packages, make and gcc"
+    ),
 ]
 
 # NVIDIA's Makefile in short: the same calls of Kbuild, a folder a module, a prebuilt object that is linked in
@@ -67,16 +69,25 @@ def kernel() -> Kernel:
 def header_packages(release: str, folder: Path) -> Path:
     """The packages that driverctl would fetch for a kernel, by its own reading of their dependencies."""
     archive = aptfetch.archive()
-    first = next(package for package in kernels.candidates(".".join(release.split(".")[:2])) if package.name == f"linux-headers-{release}")
+    first = next(
+        package
+        for package in kernels.candidates(".".join(release.split(".")[:2]))
+        if package.name == f"linux-headers-{release}"
+    )
     depends = apt.relations(archive.field(first, "Depends"))
-    rest = [next(package for package in archive.versions(name) if version in ("", package.version)) for name, version in depends]
+    rest = [
+        next(package for package in archive.versions(name) if version in ("", package.version))
+        for name, version in depends
+    ]
     folder.mkdir()
     for deb in archive.download([first, *rest]):
         shutil.copy(deb, folder)
     return folder
 
 
-def request(folder: Path, release: str, sources: Mapping[str, str], *, driver: str = "535.261.03") -> BuildRequest:
+def request(
+    folder: Path, release: str, sources: Mapping[str, str], *, driver: str = "535.261.03"
+) -> BuildRequest:
     for name, text in sources.items():
         path = folder / "src" / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,7 +116,9 @@ def test_modules_for_a_real_kernel_that_do_not_depend_on_the_place(kernel: Kerne
     for module in Path(built.path).glob("*.ko"):
         assert str(tmp_path).encode() not in module.read_bytes()
         assert b".debug_info" not in module.read_bytes()
-    elsewhere = replace(asked, work=str(tmp_path / "a/longer/place/to/work/in"), output=str(tmp_path / "again"))
+    elsewhere = replace(
+        asked, work=str(tmp_path / "a/longer/place/to/work/in"), output=str(tmp_path / "again")
+    )
     host = replace(host, node=RootedFiles(str(tmp_path / "another-node")))
     (again,) = build(host, elsewhere)
     assert again.origin == "compiled"
@@ -136,5 +149,8 @@ def test_nvidias_open_modules(kernel: Kernel, tmp_path: Path) -> None:
     (built,) = build(replace(real_host(), node=RootedFiles(str(tmp_path / "node"))), asked)
     described = ModuleSet.from_json(Path(built.path, "module-set.json").read_text())
     assert len(described.modules) == 5
-    versions = [read_modinfo(Path(built.path, name).read_bytes()).get("version") for name in ("nvidia.ko", "nvidia-uvm.ko")]
+    versions = [
+        read_modinfo(Path(built.path, name).read_bytes()).get("version")
+        for name in ("nvidia.ko", "nvidia-uvm.ko")
+    ]
     assert versions == [[str(asked.image.driver)], [str(asked.image.driver)]]

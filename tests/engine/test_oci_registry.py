@@ -20,7 +20,9 @@ from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session
 from support import process
 
-pytestmark = pytest.mark.skipif(bool(process.missing("docker-registry", "setpriv")), reason="needs docker-registry and setpriv")
+pytestmark = pytest.mark.skipif(
+    bool(process.missing("docker-registry", "setpriv")), reason="needs docker-registry and setpriv"
+)
 
 HTPASSWD = "ci:$2b$05$abcdefghijklmnopqrstuuHNbAKRhpaujgo33bRWs.NLUTJO3lOy2\n"  # bcrypt of the password below
 LOGIN = Login(user="ci", password="correct horse")
@@ -38,7 +40,9 @@ def _serve(folder: Path, **settings: str) -> Iterator[str]:
     config.write_text(CONFIG.format(data=folder / "data"))
     child = process.start(["docker-registry", "serve", str(config)], log=log, env=settings)
     try:
-        process.until(lambda: bool(LISTENING.search(log.read_text())), "docker-registry listens", child=child, log=log)
+        process.until(
+            lambda: bool(LISTENING.search(log.read_text())), "docker-registry listens", child=child, log=log
+        )
         found = LISTENING.search(log.read_text())
         assert found
         yield found[1]
@@ -65,15 +69,27 @@ def _client(logins: Mapping[str, Login] | None = None) -> RegistryClient:
 
 def _push(client: RegistryClient, reference: Reference, *, arch: str) -> tuple[str, int]:
     """Push an image with one layer; its manifest's digest and size."""
-    config = json.dumps({"architecture": arch, "os": "linux", "config": {"Labels": {"version": "535.261.03", "arch": arch}}}).encode()
+    config = json.dumps(
+        {"architecture": arch, "os": "linux", "config": {"Labels": {"version": "535.261.03", "arch": arch}}}
+    ).encode()
     layer = os.urandom(3 << 20)
     client.put_blob(reference, config, digest=digest_of(config), size=len(config))
     client.put_blob(reference, lambda: io.BytesIO(layer), digest=digest_of(layer), size=len(layer))
     manifest = {
         "schemaVersion": 2,
         "mediaType": OCI_MANIFEST,
-        "config": {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest_of(config), "size": len(config)},
-        "layers": [{"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": digest_of(layer), "size": len(layer)}],
+        "config": {
+            "mediaType": "application/vnd.oci.image.config.v1+json",
+            "digest": digest_of(config),
+            "size": len(config),
+        },
+        "layers": [
+            {
+                "mediaType": "application/vnd.oci.image.layer.v1.tar",
+                "digest": digest_of(layer),
+                "size": len(layer),
+            }
+        ],
     }
     data = json.dumps(manifest).encode()
     return client.put_manifest(reference, data, OCI_MANIFEST), len(data)
@@ -86,7 +102,14 @@ def test_an_index_goes_there_and_back(registry: str) -> None:
     children = []
     for arch in ("amd64", "arm64"):
         digest, size = _push(client, image.with_tag(f"parts-{arch}"), arch=arch)
-        children.append({"mediaType": OCI_MANIFEST, "digest": digest, "size": size, "platform": {"os": "linux", "architecture": arch}})
+        children.append(
+            {
+                "mediaType": OCI_MANIFEST,
+                "digest": digest,
+                "size": size,
+                "platform": {"os": "linux", "architecture": arch},
+            }
+        )
     index = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": children}).encode()
     digest = client.put_manifest(image, index, OCI_INDEX)
     assert presence(client, image) == Present(digest)

@@ -36,7 +36,10 @@ LOCK = synthetic_lock(MATRIX)
 CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
 MARK = "io.driverforge.test=push"
 JIT = "debian12-amd64-535.261.03-jit"
-KERNELS = ("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64", "debian12-amd64-535.261.03-6.12.95+deb12-cloud-amd64")
+KERNELS = (
+    "debian12-amd64-535.261.03-6.1.0-50-cloud-amd64",
+    "debian12-amd64-535.261.03-6.12.95+deb12-cloud-amd64",
+)
 
 
 @pytest.fixture
@@ -71,7 +74,17 @@ def make_image(engine: Engine, folder: Path, made: Context, *, inputs: str = "")
     (folder / "own").write_text(f"modules of {made.image.id} {inputs}")
     (folder / "Dockerfile").write_text("FROM scratch\nCOPY shared /shared\nCOPY own /own\n")
     label = ["--label", f"io.driverforge.inputs={inputs or made.inputs}", "--label", MARK]
-    engine.docker("buildx", "build", "--quiet", "--load", "--provenance=false", *label, "--tag", local_reference(made), folder)
+    engine.docker(
+        "buildx",
+        "build",
+        "--quiet",
+        "--load",
+        "--provenance=false",
+        *label,
+        "--tag",
+        local_reference(made),
+        folder,
+    )
 
 
 def client() -> RegistryClient:
@@ -102,7 +115,9 @@ def test_two_kernels_images_arrive_with_their_labels_and_share_their_layers(
     assert first[-1] != second[-1]
 
 
-def test_a_second_push_sends_nothing_and_moves_nothing(engine: Engine, buildx: Buildx, registry: str, tmp_path: Path) -> None:
+def test_a_second_push_sends_nothing_and_moves_nothing(
+    engine: Engine, buildx: Buildx, registry: str, tmp_path: Path
+) -> None:
     made = context(JIT)
     make_image(engine, tmp_path / "image", made)
     first = push(made, registry, buildx)
@@ -111,7 +126,9 @@ def test_a_second_push_sends_nothing_and_moves_nothing(engine: Engine, buildx: B
     assert (second.digest, second.alias_digest) == (first.digest, first.alias_digest)
 
 
-def test_an_immutable_tag_that_stands_for_something_else_stays(engine: Engine, buildx: Buildx, registry: str, tmp_path: Path) -> None:
+def test_an_immutable_tag_that_stands_for_something_else_stays(
+    engine: Engine, buildx: Buildx, registry: str, tmp_path: Path
+) -> None:
     made = context(JIT)
     make_image(engine, tmp_path / "other", made, inputs="0" * 64)
     taken = f"{registry}/site/driver:{immutable_tag_of(made)}"
@@ -132,12 +149,20 @@ def test_what_the_engine_does_not_have_is_not_pushed(buildx: Buildx, registry: s
 def test_command_pushes_what_is_built_and_prints_it(engine: Engine, registry: str, tmp_path: Path) -> None:
     target = replace(LOCK.targets["debian12-amd64"], synthetic=False)
     (tmp_path / "lock.json").write_text(locks.dump(LOCK.with_targets([target])))
-    bench = BuilderBench(engine=engine, base="debian:bookworm-slim", folder=tmp_path, lock=tmp_path / "lock.json")
+    bench = BuilderBench(
+        engine=engine, base="debian:bookworm-slim", folder=tmp_path, lock=tmp_path / "lock.json"
+    )
     make_image(engine, tmp_path / "image", context(JIT))
     words = ["push", "--select", JIT, "--registry", f"{registry}/site"]
     planned = bench.driverforge(*words, "--plan", based=False)
-    assert f"{registry}/site/driver:{immutable_tag_of(context(JIT))}, alias 535.261.03-debian12" in planned.stdout
+    assert (
+        f"{registry}/site/driver:{immutable_tag_of(context(JIT))}, alias 535.261.03-debian12"
+        in planned.stdout
+    )
     document = json.loads(bench.driverforge(*words, "--json", based=False).stdout)
     (image,) = document["images"]
     assert (image["cell"], image["sent"], document["failed"]) == (JIT, True, {})
-    assert client().resolve(Reference.parse(f"{registry}/site/driver:535.261.03-debian12"), "linux/amd64").digest == image["digest"]
+    assert (
+        client().resolve(Reference.parse(f"{registry}/site/driver:535.261.03-debian12"), "linux/amd64").digest
+        == image["digest"]
+    )

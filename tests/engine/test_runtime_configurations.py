@@ -18,7 +18,10 @@ from support.skipping import provided
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="daemons need root"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="daemons are unpacked from Debian's packages"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="daemons are unpacked from Debian's packages",
+    ),
 ]
 
 SUITES = {
@@ -91,13 +94,29 @@ def a_container_runs(node: RuntimeNode) -> None:
     client = [engine.unpacked("sid") / "usr/bin/docker", "--host", f"unix://{node.socket}"]
     run("tar", "-C", cripods.busybox(), "-cf", node.home / "root.tar", "bin/busybox")
     run(*client, "import", node.home / "root.tar", "busybox")
-    words = ["run", "--rm", "--network", "none", "--runtime", "nvidia-cdi", "busybox", "/bin/busybox", "sh", "-c", "exit 7"]
+    words = [
+        "run",
+        "--rm",
+        "--network",
+        "none",
+        "--runtime",
+        "nvidia-cdi",
+        "busybox",
+        "/bin/busybox",
+        "sh",
+        "-c",
+        "exit 7",
+    ]
     assert run(*client, *words, check=False).status == 7
     assert "nvidia-container-runtime.cdi " in (node.home / "calls").read_text()
 
 
-@pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in (*CONTAINERD, *DOCKER) if not c.refused)))
-def test_it_is_changed_and_nothing_else_and_comes_back(node: RuntimeNode, toolkit: dict[str, str], configuration: Configuration) -> None:
+@pytest.mark.parametrize(
+    ("configuration", "daemon"), cases(tuple(c for c in (*CONTAINERD, *DOCKER) if not c.refused))
+)
+def test_it_is_changed_and_nothing_else_and_comes_back(
+    node: RuntimeNode, toolkit: dict[str, str], configuration: Configuration
+) -> None:
     root = prepare(node, configuration)
     if configuration.link:
         (node.home / "elsewhere").mkdir()
@@ -105,13 +124,20 @@ def test_it_is_changed_and_nothing_else_and_comes_back(node: RuntimeNode, toolki
     if root is not None:
         node.write(root)
         node.config.chmod(configuration.mode)
-    round_trip(node, root, programs=toolkit, meanwhile=lambda: (a_pod_runs if node.kind == "containerd" else a_container_runs)(node))
+    round_trip(
+        node,
+        root,
+        programs=toolkit,
+        meanwhile=lambda: (a_pod_runs if node.kind == "containerd" else a_container_runs)(node),
+    )
 
 
 @pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in CONTAINERD if c.refused)))
 def test_it_is_refused_and_the_node_untouched(node: RuntimeNode, configuration: Configuration) -> None:
     root = prepare(node, configuration)
-    node.start("version = 2\n")  # a daemon that serves; the file is changed behind its back, so that there is something to ask
+    node.start(
+        "version = 2\n"
+    )  # a daemon that serves; the file is changed behind its back, so that there is something to ask
     node.write(root)
     node.write_restart()
     files, pid = node.snapshot(), node.pid

@@ -16,7 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, InputError, TemporaryFailure, Unavailable, Unsupported
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    InputError,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
 from driverforge_node.cli import run as driverctl
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
@@ -27,7 +34,10 @@ from support.skipping import provided
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="containerd is unpacked from Debian's package"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="containerd is unpacked from Debian's package",
+    ),
 ]
 
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
@@ -61,7 +71,9 @@ def test_apply_again_and_revert(suite: str) -> None:
 def test_a_default_handler_and_its_revert(suite: str) -> None:
     with provided(lambda: open_node("containerd", suite)) as node:
         node.start(DEBIAN)
-        node.driverctl("apply", "--default", "--runtime-name", "gpu", "--cdi" if suite == "sid" else "--no-cdi")
+        node.driverctl(
+            "apply", "--default", "--runtime-name", "gpu", "--cdi" if suite == "sid" else "--no-cdi"
+        )
         seen = node.answers()
         assert seen is not None
         assert (seen.default, seen.handlers["gpu"]) == ("gpu", PROGRAMS["nvidia"])
@@ -92,7 +104,10 @@ def test_plans_show_everything_and_do_nothing(node: RuntimeNode, capsys: pytest.
     out = capsys.readouterr().out
     assert "--- (not there)" in out
     assert f"+++ {node.drop_in}" in out
-    assert f"effective: {CRI}.containerd.runtimes.nvidia.runtime_type: (not set) -> 'io.containerd.runc.v2'" in out
+    assert (
+        f"effective: {CRI}.containerd.runtimes.nvidia.runtime_type: (not set) -> 'io.containerd.runc.v2'"
+        in out
+    )
     assert f"restart: {node.home}/restart" in out
     assert f"program: {node.program}, containerd " in out
     node.driverctl("apply", "--plan", "--json")
@@ -104,19 +119,28 @@ def test_plans_show_everything_and_do_nothing(node: RuntimeNode, capsys: pytest.
     assert (node.snapshot(), node.restarts(), list(Path("/run/driverforge").iterdir())) == (before, 0, [])
 
 
-def test_status_tells_drift_and_what_others_wrote(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_tells_drift_and_what_others_wrote(
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.start(DEBIAN)
     node.driverctl("apply")
     node.config.write_text(f"# theirs\n{node.config.read_text()}")
     capsys.readouterr()
     node.driverctl("status", "--json")
     found = json.loads(capsys.readouterr().out)
-    assert (found["change"], found["drift"], found["missing"], found["foreign"]) == ("in force", [str(node.config)], [], {})
+    assert (found["change"], found["drift"], found["missing"], found["foreign"]) == (
+        "in force",
+        [str(node.config)],
+        [],
+        {},
+    )
     node.driverctl("status")
     assert f"{node.config} (changed by somebody else since)" in capsys.readouterr().out
 
 
-def test_json_is_json_also_where_there_is_something_to_say(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_json_also_where_there_is_something_to_say(
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.start(DEBIAN)
     node.driverctl("apply")
     node.drop_in.write_text(node.drop_in.read_text().replace(f'"{PROGRAMS["nvidia"]}"', '"/usr/bin/theirs"'))
@@ -135,7 +159,9 @@ def test_a_daemon_that_nobody_can_restart_is_left_alone(node: RuntimeNode) -> No
     assert node.config.read_text() == DEBIAN
 
 
-def test_restart_mode_none_writes_and_says_that_it_is_not_in_force(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restart_mode_none_writes_and_says_that_it_is_not_in_force(
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.start(DEBIAN)
     node.driverctl("apply", "--restart-mode", "none")
     assert "not in force until containerd is restarted" in capsys.readouterr().out
@@ -144,7 +170,9 @@ def test_restart_mode_none_writes_and_says_that_it_is_not_in_force(node: Runtime
     assert (node.restarts(), set(node.handlers())) == (1, {"runc", *NAMES})
 
 
-def test_a_restart_that_somebody_else_made_is_known(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_restart_that_somebody_else_made_is_known(
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.start(DEBIAN)
     untouched = node.snapshot()
     node.driverctl("apply", "--restart-mode", "none")
@@ -153,7 +181,12 @@ def test_a_restart_that_somebody_else_made_is_known(node: RuntimeNode, capsys: p
 
     node.driverctl("apply", "--restart-mode", "none")
     run(node.home / "restart")
-    until(lambda: set(node.handlers()) == {"runc", *NAMES} if node.answers() else False, "containerd", timeout=60, log=node.log)
+    until(
+        lambda: set(node.handlers()) == {"runc", *NAMES} if node.answers() else False,
+        "containerd",
+        timeout=60,
+        log=node.log,
+    )
     capsys.readouterr()
     node.driverctl("apply", "--restart-mode", "none")
     assert "not in force" not in capsys.readouterr().out
@@ -185,7 +218,9 @@ def test_a_daemon_that_still_runs_the_old_process_has_not_changed(node: RuntimeN
 
 def impatient(node: RuntimeNode, action: str) -> None:
     """A change whose daemon gets no time to come back."""
-    asked = request.Request(wanted=request.wanted(), socket=node.socket, restart_command=str(node.home / "restart"))
+    asked = request.Request(
+        wanted=request.wanted(), socket=node.socket, restart_command=str(node.home / "restart")
+    )
     system = change.System(host=real_host(), sockets=UnixSockets(), request=replace(asked, patience=0.001))
     change.carry_out(configure.apply_plan(system), system)
 
@@ -247,7 +282,9 @@ def encoded(text: str) -> str:
     return b64encode(text.encode()).decode()
 
 
-def test_strip_takes_out_what_somebody_else_wrote(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_strip_takes_out_what_somebody_else_wrote(
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     runc = f'[{CRI}.containerd.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\n'
     theirs = (
         f'[{CRI}.containerd.runtimes.nvidia]\nruntime_type = "io.containerd.runc.v2"\n'
@@ -265,14 +302,24 @@ def test_strip_takes_out_what_somebody_else_wrote(node: RuntimeNode, capsys: pyt
 REFUSED: dict[str, tuple[str, type[DriverforgeError], str]] = {
     "version 1": ('[plugins.cri]\nsandbox_image = "x"\n', Unsupported, "version 1"),
     "broken": ("version = 2\n[plugins\n", InputError, "not valid TOML"),
-    "wrong type": (f"version = 2\n[{CRI}.containerd]\nruntimes = 3\n", InputError, "map[string]config.Runtime"),
-    "CRI disabled": ('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', Unsupported, "disables the CRI plugin"),
+    "wrong type": (
+        f"version = 2\n[{CRI}.containerd]\nruntimes = 3\n",
+        InputError,
+        "map[string]config.Runtime",
+    ),
+    "CRI disabled": (
+        'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n',
+        Unsupported,
+        "disables the CRI plugin",
+    ),
     "imports no list": ('version = 2\nimports = "x"\n', InputError, "imports"),
 }
 
 
 @pytest.mark.parametrize(("text", "error", "says"), REFUSED.values(), ids=REFUSED)
-def test_refused_with_the_node_untouched(node: RuntimeNode, text: str, error: type[DriverforgeError], says: str) -> None:
+def test_refused_with_the_node_untouched(
+    node: RuntimeNode, text: str, error: type[DriverforgeError], says: str
+) -> None:
     node.start(DEBIAN)
     node.config.write_text(text)
     before = node.snapshot()
@@ -289,10 +336,10 @@ def test_a_socket_that_nothing_listens_on(node: RuntimeNode) -> None:
 
 
 def test_another_programs_socket(node: RuntimeNode) -> None:
-    script = (
-        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('up', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen([sys.executable, "-c", script, node.socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
+    script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('up', flush=True); sys.stdin.read()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, node.socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == b"up\n"
         with pytest.raises(Unsupported, match="not containerd"):

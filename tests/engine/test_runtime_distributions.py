@@ -19,7 +19,10 @@ from support.skipping import provided
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="containerd is unpacked from Debian's package"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="containerd is unpacked from Debian's package",
+    ),
 ]
 
 CRI2 = 'plugins."io.containerd.grpc.v1.cri"'
@@ -45,7 +48,9 @@ version = 3
 [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]
   SystemdCgroup = true
 """
-MICROK8S = BASE2.replace("config.toml.tmpl", "containerd-template.toml").replace("rancher/mirrored-pause", "${REGISTRY}/pause")
+MICROK8S = BASE2.replace("config.toml.tmpl", "containerd-template.toml").replace(
+    "rancher/mirrored-pause", "${REGISTRY}/pause"
+)
 PLACES = {
     "k3s": "rancher/k3s/agent/etc/containerd", "rke2": "rancher/rke2/agent/etc/containerd", "microk8s": "microk8s/current/args",
     "k0s": "k0s/etc",
@@ -56,7 +61,9 @@ PLACES = {
 def distribution(name: str, suite: str, base: str, template: str) -> Iterator[RuntimeNode]:
     """A node whose root file is made of `base`, or of the file `template` where that is there."""
     with provided(lambda: open_node("containerd", suite, folder=PLACES[name])) as node:
-        (node.home / "base").write_text(base.replace("@IMPORTS@", f'imports = ["{node.etc}/config-v3.toml.d/*.toml"]'))
+        (node.home / "base").write_text(
+            base.replace("@IMPORTS@", f'imports = ["{node.etc}/config-v3.toml.d/*.toml"]')
+        )
         source = node.etc / template
         making = f"""
 if [ -f {source} ]; then
@@ -79,7 +86,9 @@ def begin(node: RuntimeNode, making: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "suite"), [("k3s", "trixie"), ("rke2", "bookworm")])
-def test_a_release_without_imports_gets_a_section_in_its_template(name: str, suite: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_without_imports_gets_a_section_in_its_template(
+    name: str, suite: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with distribution(name, suite, BASE2, "config.toml.tmpl") as node:
         before, view = node.snapshot(), node.effective()
         node.driverctl("plan", "--json")

@@ -15,7 +15,10 @@ from support.skipping import provided
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="docker needs root"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="docker is unpacked from Debian's packages"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="docker is unpacked from Debian's packages",
+    ),
 ]
 
 
@@ -63,7 +66,9 @@ def test_an_option_of_the_command_line_that_forbids_the_change_is_seen_before(no
     assert set(NAMES) <= set(node.handlers())
 
 
-@pytest.mark.parametrize("text", ['{"a": 1} trailing', '{"runtimes": []}', "// comment\n{}", '{"a": 1, "a": 2}', "[]"])
+@pytest.mark.parametrize(
+    "text", ['{"a": 1} trailing', '{"runtimes": []}', "// comment\n{}", '{"a": 1, "a": 2}', "[]"]
+)
 def test_a_file_that_cannot_be_right_is_one_message(text: str) -> None:
     with provided(lambda: open_node("docker", "sid")) as node:
         node.start("{}")

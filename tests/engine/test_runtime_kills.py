@@ -22,7 +22,10 @@ from support.skipping import provided
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="containerd is unpacked from Debian's package"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="containerd is unpacked from Debian's package",
+    ),
 ]
 
 TEXT = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "x" # ours\n'
@@ -59,7 +62,11 @@ def files(snapshot: Snapshot) -> Snapshot:
 
 def the_node_is_done(done: Finished) -> None:
     """Wait for the restore; one whose process was never started waits for the next driverctl."""
-    until(lambda: not marks("firing") and (not marks("armed") or f"{restore.SCRIPT} stay" in what(done)), "the restore", timeout=60)
+    until(
+        lambda: not marks("firing") and (not marks("armed") or f"{restore.SCRIPT} stay" in what(done)),
+        "the restore",
+        timeout=60,
+    )
 
 
 def test_a_kill_before_each_change_of_an_apply(node: RuntimeNode) -> None:
@@ -73,14 +80,20 @@ def test_a_kill_before_each_change_of_an_apply(node: RuntimeNode) -> None:
         until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
         # whatever happened, the daemon serves, with all of the change or nothing of it
         there = set(node.handlers())
-        assert (there, node.snapshot() == untouched) in (({"runc"}, True), ({"runc", *NAMES}, False)), what(done)
+        assert (there, node.snapshot() == untouched) in (({"runc"}, True), ({"runc", *NAMES}, False)), what(
+            done
+        )
         node.driverctl("apply")
         assert set(node.handlers()) == {"runc", *NAMES}, what(done)
         restarts, files = node.restarts(), node.marks()
         node.driverctl("apply")
         assert (node.restarts(), node.marks()) == (restarts, files), what(done)
         node.driverctl("revert")
-        assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False), what(done)
+        assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (
+            untouched,
+            {"runc"},
+            False,
+        ), what(done)
         assert not list(Path(restore.FOLDER).iterdir()), what(done)
     assert number == BOUNDARIES + 1
 
@@ -97,9 +110,16 @@ def test_a_kill_before_each_change_of_a_revert(node: RuntimeNode) -> None:
         the_node_is_done(done)
         until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
         there = set(node.handlers())
-        assert (there, files(node.snapshot())) in (({"runc"}, files(untouched)), ({"runc", *NAMES}, files(applied))), what(done)
+        assert (there, files(node.snapshot())) in (
+            ({"runc"}, files(untouched)),
+            ({"runc", *NAMES}, files(applied)),
+        ), what(done)
         node.driverctl("revert")
-        assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False), what(done)
+        assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (
+            untouched,
+            {"runc"},
+            False,
+        ), what(done)
         assert not list(Path(restore.FOLDER).iterdir()), what(done)
     assert number == BOUNDARIES + 1
     assert node.snapshot() == untouched

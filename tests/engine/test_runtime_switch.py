@@ -15,7 +15,10 @@ from support.skipping import provided
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
-    pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")), reason="containerd is unpacked from Debian's package"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="containerd is unpacked from Debian's package",
+    ),
 ]
 
 RUNC = """version = 2
@@ -28,7 +31,14 @@ THEIRS = {"nvidia": "/usr/bin/nvidia-container-runtime"}
 def nvidia_ctk(node: RuntimeNode) -> None:
     """Their change, and the restart that they leave to their caller."""
     program = gotools.programs() / "nvidia-ctk"
-    run(program, "runtime", "configure", "--runtime=containerd", f"--config={node.config}", f"--drop-in-config={node.drop_in}")
+    run(
+        program,
+        "runtime",
+        "configure",
+        "--runtime=containerd",
+        f"--config={node.config}",
+        f"--drop-in-config={node.drop_in}",
+    )
     run(node.home / "restart")
     until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
 

@@ -38,8 +38,12 @@ def pod(node: SystemdNode, engine: Engine, bookworm: str) -> NodePod:
 
 def state(node: SystemdNode) -> tuple[str, str]:
     """Every file under /etc/containerd with its mode and bytes; what driverctl keeps on the node."""
-    files = node.run("cd /etc/containerd && find . -print -exec stat --format='%a %u %g' {} ';' -type f -exec cat {} ';'").stdout
-    kept = node.run("find /var/lib/driverforge /run/driverforge -type f 2>/dev/null | sort", check=False).stdout
+    files = node.run(
+        "cd /etc/containerd && find . -print -exec stat --format='%a %u %g' {} ';' -type f -exec cat {} ';'"
+    ).stdout
+    kept = node.run(
+        "find /var/lib/driverforge /run/driverforge -type f 2>/dev/null | sort", check=False
+    ).stdout
     return files, kept
 
 
@@ -75,7 +79,9 @@ def test_apply_finds_the_unit_restarts_it_once_and_revert_undoes_all(node: Syste
     assert reported(pod) == {"runc"}
 
 
-def test_a_daemon_that_dies_of_the_change_gets_its_old_files_and_its_words_are_shown(node: SystemdNode, pod: NodePod) -> None:
+def test_a_daemon_that_dies_of_the_change_gets_its_old_files_and_its_words_are_shown(
+    node: SystemdNode, pod: NodePod
+) -> None:
     before = state(node)
     with deadly(node, f"if grep -qs nvidia {DROP_IN}; then echo does not like nvidia; exit 1; fi"):
         failed = pod.driverctl("runtime", "apply", check=False)
@@ -87,14 +93,22 @@ def test_a_daemon_that_dies_of_the_change_gets_its_old_files_and_its_words_are_s
     assert timers(node) == ""
 
 
-def test_a_pod_that_is_killed_while_containerd_is_down_leaves_the_restore_to_the_node(node: SystemdNode, pod: NodePod) -> None:
+def test_a_pod_that_is_killed_while_containerd_is_down_leaves_the_restore_to_the_node(
+    node: SystemdNode, pod: NodePod
+) -> None:
     before = state(node)
     with deadly(node, f"if grep -qs nvidia {DROP_IN}; then kill -9 $(cat /run/victim); exit 1; fi"):
-        killed = pod.run("sh", "-c", "echo $$ >/proc/1/root/run/victim; exec driverctl runtime apply", check=False)
+        killed = pod.run(
+            "sh", "-c", "echo $$ >/proc/1/root/run/victim; exec driverctl runtime apply", check=False
+        )
         assert killed.status == 137
         # no driverctl runs: systemd's timer has to do it
         until(lambda: node.unit("containerd", "ActiveState") == ("active",), "containerd", timeout=60)
-        until(lambda: node.run("ls /var/lib/driverforge/restore/*/restored", check=False).status == 0, "the restore", timeout=60)
+        until(
+            lambda: node.run("ls /var/lib/driverforge/restore/*/restored", check=False).status == 0,
+            "the restore",
+            timeout=60,
+        )
         assert state(node)[0] == before[0]
         assert reported(pod) == {"runc"}
     until(lambda: timers(node) == "", "the end of the timer", timeout=60)
@@ -117,4 +131,6 @@ class deadly:  # noqa: N801 - reads as the function that it is used as
         return None
 
     def __exit__(self, *_: object) -> None:
-        self.node.run(f"rm {OVERRIDE} /opt/before-start && systemctl daemon-reload && systemctl reset-failed containerd")
+        self.node.run(
+            f"rm {OVERRIDE} /opt/before-start && systemctl daemon-reload && systemctl reset-failed containerd"
+        )

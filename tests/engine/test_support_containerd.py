@@ -15,7 +15,9 @@ from support import containerd, ociarchive
 from support.process import missing, run, running
 from support.skipping import provided
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0 or bool(missing("busybox")), reason="needs root and busybox")
+pytestmark = pytest.mark.skipif(
+    os.geteuid() != 0 or bool(missing("busybox")), reason="needs root and busybox"
+)
 
 
 @pytest.fixture

@@ -32,11 +32,18 @@ def home() -> Iterator[Path]:
 def _machine() -> dict[str, str]:
     """What an engine could change of this machine."""
     links = {path.name for path in Path("/sys/class/net").iterdir()}
-    forwarding = {str(path): path.read_text() for path in Path("/proc/sys/net").glob("ipv*/conf/all/forwarding")}
+    forwarding = {
+        str(path): path.read_text() for path in Path("/proc/sys/net").glob("ipv*/conf/all/forwarding")
+    }
     rules = run("iptables-save", check=False).stdout if shutil.which("iptables-save") else "no iptables here"
     counted = "\n".join(line.partition("[")[0] for line in rules.splitlines() if not line.startswith("#"))
     mounts = sorted(line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines())
-    return {"links": str(sorted(links)), "forwarding": str(forwarding), "rules": counted, "mounts": str(mounts)}
+    return {
+        "links": str(sorted(links)),
+        "forwarding": str(forwarding),
+        "rules": counted,
+        "mounts": str(mounts),
+    }
 
 
 def _processes(home: Path) -> list[str]:
@@ -54,11 +61,30 @@ def _processes(home: Path) -> list[str]:
 
 
 def test_it_builds_and_runs(engine: Engine, bookworm: str, tmp_path: Path) -> None:
-    (tmp_path / "Dockerfile").write_text(f"FROM {bookworm}\nRUN --mount=type=cache,target=/c <<X\necho built >/made\nX\n")
-    build = ["buildx", "build", "--network", engine.network, "--load", "--tag", "driverforge-bench/built", tmp_path]
+    (tmp_path / "Dockerfile").write_text(
+        f"FROM {bookworm}\nRUN --mount=type=cache,target=/c <<X\necho built >/made\nX\n"
+    )
+    build = [
+        "buildx",
+        "build",
+        "--network",
+        engine.network,
+        "--load",
+        "--tag",
+        "driverforge-bench/built",
+        tmp_path,
+    ]
     engine.docker(*build)
     shown = engine.docker(
-        "run", "--rm", "--privileged", "--network", engine.network, "driverforge-bench/built", "cat", "/made", "/etc/os-release"
+        "run",
+        "--rm",
+        "--privileged",
+        "--network",
+        engine.network,
+        "driverforge-bench/built",
+        "cat",
+        "/made",
+        "/etc/os-release",
     )
     assert shown.stdout.startswith("built\n")
     assert "VERSION_CODENAME=bookworm" in shown.stdout
@@ -75,7 +101,9 @@ def test_the_base_names_the_machines_mirror_and_is_imported_once(engine: Engine,
     created = engine.docker("image", "inspect", "--format", "{{.Created}}", bookworm).stdout
     assert engines.debian_base(engine, "bookworm") == bookworm
     assert engine.docker("image", "inspect", "--format", "{{.Created}}", bookworm).stdout == created
-    sources = engine.docker("run", "--rm", "--network", engine.network, bookworm, "sh", "-c", "cat /etc/apt/sources.list").stdout
+    sources = engine.docker(
+        "run", "--rm", "--network", engine.network, bookworm, "sh", "-c", "cat /etc/apt/sources.list"
+    ).stdout
     assert sources.startswith("deb http")
 
 

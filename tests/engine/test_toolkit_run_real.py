@@ -32,7 +32,9 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def node() -> Iterator[RuntimeNode]:
     """containerd 1.6 with a file of a person's, running."""
     with open_node("containerd", "bookworm") as made:
-        made.start('# ours\nversion = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "site/pause:3"\n')
+        made.start(
+            '# ours\nversion = 2\n[plugins."io.containerd.grpc.v1.cri"]\n  sandbox_image = "site/pause:3"\n'
+        )
         yield made
 
 
@@ -48,7 +50,10 @@ class Toolkit:
             f"--socket={node.socket}", f"--config={node.config}", f"--drop-in-config={node.drop_in}", f"--executable-path={node.program}",
             f"--restart-command={node.home}/restart", "--set-as-default=false",
         ]  # fmt: skip
-        self.environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(Path(driverforge_node.__file__).parents[1])}
+        self.environment = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(driverforge_node.__file__).parents[1]),
+        }
 
     def command(self, name: str, *more: str) -> list[str]:
         action = ["toolkit", "run"] if name == "driverctl" else []
@@ -62,9 +67,17 @@ class Toolkit:
     def serving(self, name: str) -> Iterator[subprocess.Popen[str]]:
         """A running instance that said it is ready; it is stopped at the end, and has to end well."""
         log = self.node.home / "toolkit.log"
-        with log.open("w") as out, subprocess.Popen(self.command(name), env=self.environment, stderr=out, text=True) as running:
+        with (
+            log.open("w") as out,
+            subprocess.Popen(self.command(name), env=self.environment, stderr=out, text=True) as running,
+        ):
             try:
-                until(lambda: '"ready"' in self.phase() or running.poll() is not None, "the toolkit", timeout=120, log=log)
+                until(
+                    lambda: '"ready"' in self.phase() or running.poll() is not None,
+                    "the toolkit",
+                    timeout=120,
+                    log=log,
+                )
                 if running.poll() is not None:
                     raise InputError("toolkit run ended", details=log.read_text().splitlines())
                 yield running
@@ -83,10 +96,14 @@ def test_a_pod_and_its_replacement_then_a_stop_that_undoes(node: RuntimeNode, so
     files, before = node.snapshot(), node.handlers()
     with toolkit.serving("driverctl"):
         assert node.handlers() == {**before, **toolkit.handlers()}
-        second = subprocess.run(toolkit.command("driverctl"), env=toolkit.environment, capture_output=True, text=True, check=False)
+        second = subprocess.run(
+            toolkit.command("driverctl"), env=toolkit.environment, capture_output=True, text=True, check=False
+        )
         assert second.returncode == 75
         assert "another instance serves" in second.stderr
-    assert (node.restarts(), node.handlers()) == (1, {**before, **toolkit.handlers()}), "a stop is no uninstall"
+    assert (node.restarts(), node.handlers()) == (1, {**before, **toolkit.handlers()}), (
+        "a stop is no uninstall"
+    )
     marks = node.marks()
     with toolkit.serving("driverctl"):
         assert (node.restarts(), node.marks()) == (1, marks), "the next pod finds everything in place"
@@ -97,9 +114,14 @@ def test_a_pod_and_its_replacement_then_a_stop_that_undoes(node: RuntimeNode, so
     assert (toolkit.folder / "toolkit/nvidia-ctk").exists(), "the programs stay: containers run from them"
 
 
-def test_nvidias_programs_run_from_the_wrappers_and_read_our_config_toml(node: RuntimeNode, source: Path) -> None:
+def test_nvidias_programs_run_from_the_wrappers_and_read_our_config_toml(
+    node: RuntimeNode, source: Path
+) -> None:
     toolkit = Toolkit(node, source)
-    run(*toolkit.command("driverctl", "--no-daemon", "--nvidia-container-runtime.mode=cdi"), env=toolkit.environment)
+    run(
+        *toolkit.command("driverctl", "--no-daemon", "--nvidia-container-runtime.mode=cdi"),
+        env=toolkit.environment,
+    )
     folder = toolkit.folder / "toolkit"
     assert f"version {gotools.VERSION}" in run(folder / "nvidia-ctk", "--version").stdout
     config = {"NVIDIA_CTK_CONFIG_FILE_PATH": str(folder / ".config/nvidia-container-runtime/config.toml")}

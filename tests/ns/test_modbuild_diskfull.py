@@ -29,7 +29,9 @@ def namespaces() -> str:
     """Why there are no user namespaces here, '' where there are."""
     if gone := missing("unshare", "dpkg-deb", "make", "cc"):
         return f"not installed: {', '.join(gone)}"
-    tried = run("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt", check=False)
+    tried = run(
+        "unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt", check=False
+    )
     return "" if tried.status == 0 else f"no user namespaces: {tried.stderr.strip()}"
 
 

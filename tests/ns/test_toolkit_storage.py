@@ -35,7 +35,9 @@ def namespaces() -> str:
     """Why there are no user namespaces here, '' where there are."""
     if gone := missing("unshare"):
         return f"not installed: {', '.join(gone)}"
-    tried = run("unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt", check=False)
+    tried = run(
+        "unshare", "--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt", check=False
+    )
     return "" if tried.status == 0 else f"no user namespaces: {tried.stderr.strip()}"
 
 
@@ -48,7 +50,15 @@ def upgrade(folder: Path, *, options: str, others: int, read_only: bool = False)
     small = write_source(folder / "small", programs=dict.fromkeys(PROGRAMS, "#!/bin/sh\nexit 0\n"))
     large = write_source(folder / "large", version="99.88.78", programs=BIG)
     (folder / "nvidia").mkdir()
-    command = [sys.executable, "-c", PROGRAM, "toolkit", "install", "--toolkit-install-dir", folder / "nvidia"]
+    command = [
+        sys.executable,
+        "-c",
+        PROGRAM,
+        "toolkit",
+        "install",
+        "--toolkit-install-dir",
+        folder / "nvidia",
+    ]
     environment = {
         "PYTHONPATH": str(Path(driverforge_node.__file__).parents[1]),
         "PATH": os.environ["PATH"],
@@ -75,7 +85,12 @@ def upgrade(folder: Path, *, options: str, others: int, read_only: bool = False)
 
 def survived(ended: Finished, *, status: int) -> str:
     """The error, of which there is one; the release from before must be in force and whole, and nothing of the new one left."""
-    assert ended.stdout.splitlines()[-4:] == [f"status {status}", "the link is the same", "the program runs", "releases: 1"], ended.stdout
+    assert ended.stdout.splitlines()[-4:] == [
+        f"status {status}",
+        "the link is the same",
+        "the program runs",
+        "releases: 1",
+    ], ended.stdout
     assert ended.stderr.count("error: ") == 1
     assert "Traceback" not in ended.stderr
     return ended.stderr[ended.stderr.index("error: ") :]

@@ -37,7 +37,9 @@ class Answers:
             self.endless.append(line)
         if stream:
             self.followed.append(line)
-        status, stdout, stderr = next((answer for words, answer in self.table.items() if words in line), (0, "", ""))
+        status, stdout, stderr = next(
+            (answer for words, answer in self.table.items() if words in line), (0, "", "")
+        )
         if check and status != 0:
             raise CommandFailed(f"{argv[0]} failed with status {status}", details=[stdout + stderr])
         return Result(argv=tuple(argv), status=status, stdout=stdout, stderr=stderr)
@@ -45,5 +47,7 @@ class Answers:
     def find(self, name: str) -> str | None:
         return f"/usr/bin/{name}"
 
-    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None
+    ) -> int:
         raise AssertionError(f"nothing is started here: {argv}")

@@ -21,7 +21,9 @@ from support.process import require, run
 SUITES = ("bookworm", "bookworm-backports", "trixie", "sid")
 COMPONENTS = "main contrib non-free non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_FRESH = 12 * 3600.0  # seconds; a mirror drops a package hours after its successor came, and a failed download refreshes at once
+_FRESH = (
+    12 * 3600.0
+)  # seconds; a mirror drops a package hours after its successor came, and a failed download refreshes at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,12 +66,16 @@ def _sources(file: Path) -> Iterable[tuple[str, list[str], list[str]]]:
     text = re.sub(r"(?m)^\s*#.*\n?", "", file.read_text())
     if file.suffix == ".sources":
         for stanza in re.split(r"\n\s*\n", text):
-            fields = {key.lower(): value.split() for key, value in re.findall(r"(?m)^([\w-]+):\s*(.*)$", stanza)}
+            fields = {
+                key.lower(): value.split() for key, value in re.findall(r"(?m)^([\w-]+):\s*(.*)$", stanza)
+            }
             if "deb" in fields.get("types", []) and fields.get("enabled", ["yes"]) != ["no"]:
                 for uri in fields.get("uris", []):
                     yield uri, fields.get("suites", []), fields.get("components", [])
     elif file.suffix == ".list":
-        for uri, suite, components in re.findall(r"(?m)^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)$", text):
+        for uri, suite, components in re.findall(
+            r"(?m)^\s*deb\s+(?:\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+(.*)$", text
+        ):
             yield uri, [suite], components.split()
 
 
@@ -81,7 +87,9 @@ class Archive:
         self.suites = tuple(suites)
         self.mirror = mirror()
         self.debs = (base or cache.root()) / "debs"
-        self._state = (base or cache.root()) / "apt" / cache.key({"suites": self.suites, "mirror": self.mirror})
+        self._state = (
+            (base or cache.root()) / "apt" / cache.key({"suites": self.suites, "mirror": self.mirror})
+        )
         self._config = self._state / "apt.conf"
         self._lock = self._state / "lock"
         self.debs.mkdir(parents=True, exist_ok=True)
@@ -106,8 +114,14 @@ class Archive:
             "APT::Sandbox::User": "root",
             "Acquire::Check-Valid-Until": "false",
         }
-        theirs = [line for line in run("apt-config", "dump").stdout.splitlines() if line.startswith("Acquire::")]
-        text = [*theirs, *(f'{name} "{value}";' for name, value in ours.items()), f'Dir::Etc::Parts "{self._state / "none"}";']
+        theirs = [
+            line for line in run("apt-config", "dump").stdout.splitlines() if line.startswith("Acquire::")
+        ]
+        text = [
+            *theirs,
+            *(f'{name} "{value}";' for name, value in ours.items()),
+            f'Dir::Etc::Parts "{self._state / "none"}";',
+        ]
         self._config.write_text("\n".join(text) + "\n")
         self._apt("apt-get", "-qq", "update")
         (self._state / "updated").touch()
@@ -120,7 +134,9 @@ class Archive:
         """Every version of a package, newest first."""
         rows = (line.split("|") for line in self._apt("apt-cache", "madison", name).splitlines())
         found = [
-            Package(name=cells[0].strip(), version=cells[1].strip(), suite=cells[2].split()[1].partition("/")[0])
+            Package(
+                name=cells[0].strip(), version=cells[1].strip(), suite=cells[2].split()[1].partition("/")[0]
+            )
             for cells in rows
             if len(cells) == 3 and cells[2].split()[-1] == "Packages"
         ]
@@ -133,7 +149,9 @@ class Archive:
         everything = self._apt("apt-cache", "pkgnames", prefix).split()
         return tuple(sorted(name for name in everything if re.fullmatch(pattern, name)))
 
-    def newest(self, name: str, *, suite: str = "", satisfies: Callable[[str], bool] = lambda _version: True) -> Package:
+    def newest(
+        self, name: str, *, suite: str = "", satisfies: Callable[[str], bool] = lambda _version: True
+    ) -> Package:
         """The newest version of a package, in one suite or all, for whose version `satisfies` holds. Raises Unavailable."""
         every = self.versions(name)
         for package in every:
@@ -141,7 +159,8 @@ class Archive:
                 return package
         raise Unavailable(
             f"no fitting version of {name}" + (f" in {suite}" if suite else ""),
-            details=[f"{package} in {package.suite}" for package in every] or [f"{', '.join(self.suites)} have no {name}"],
+            details=[f"{package} in {package.suite}" for package in every]
+            or [f"{', '.join(self.suites)} have no {name}"],
         )
 
     def field(self, package: Package, name: str) -> str:
@@ -173,7 +192,11 @@ class Archive:
     def unpacked(self, packages: Iterable[Package]) -> Path:
         """A cached folder with the files of packages."""
         chosen = sorted(set(packages), key=str)
-        return cache.cached("unpacked", {"packages": [str(package) for package in chosen]}, lambda folder: self.unpack(chosen, folder))
+        return cache.cached(
+            "unpacked",
+            {"packages": [str(package) for package in chosen]},
+            lambda folder: self.unpack(chosen, folder),
+        )
 
     def unpack(self, packages: Iterable[Package], target: Path) -> None:
         """Put the files of packages under a folder (dpkg-deb -x): nothing is configured, no script runs."""

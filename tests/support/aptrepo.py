@@ -65,7 +65,9 @@ class SigningKey:
     clock: str = ""
 
     @classmethod
-    def make(cls, folder: Path, *, name: str = "Test Archive", expires: str = "never", clock: str = "") -> SigningKey:
+    def make(
+        cls, folder: Path, *, name: str = "Test Archive", expires: str = "never", clock: str = ""
+    ) -> SigningKey:
         """Make a key with gpg. `expires` as gpg writes it ('30d'), `clock` '20200101T000000'. Raises Unavailable without gpg."""
         require("gpg", "gpgconf")
         folder.mkdir(parents=True)
@@ -73,7 +75,15 @@ class SigningKey:
         home = Path(tempfile.mkdtemp(prefix="df-gpg-", dir="/tmp"))
         key = cls(home=home, keyring=folder / "archive.gpg", armored=folder / "archive.asc", clock=clock)
         try:
-            key._gpg("--passphrase", "", "--quick-generate-key", f"{name} <archive@example.org>", "ed25519", "sign", expires)
+            key._gpg(
+                "--passphrase",
+                "",
+                "--quick-generate-key",
+                f"{name} <archive@example.org>",
+                "ed25519",
+                "sign",
+                expires,
+            )
             key._export()
         except BaseException:
             key.destroy()
@@ -100,7 +110,17 @@ class SigningKey:
 
     def _gpg(self, *arguments: str, stdin: str | None = None) -> str:
         clock = ("--faked-system-time", self.clock) if self.clock else ()
-        return run("gpg", "--homedir", self.home, "--batch", "--pinentry-mode", "loopback", *clock, *arguments, stdin=stdin).stdout
+        return run(
+            "gpg",
+            "--homedir",
+            self.home,
+            "--batch",
+            "--pinentry-mode",
+            "loopback",
+            *clock,
+            *arguments,
+            stdin=stdin,
+        ).stdout
 
 
 @contextmanager
@@ -145,8 +165,12 @@ class Archive:
         for component, debs in components.items():
             stanzas = [self._add(deb, component) for deb in debs]
             for arch in archs:
-                index = "\n".join(text for text, deb in zip(stanzas, debs, strict=True) if deb.arch in (arch, "all"))
-                digests |= self._write_index(dist, f"{component}/binary-{arch}", index.encode(), by_hash=by_hash)
+                index = "\n".join(
+                    text for text, deb in zip(stanzas, debs, strict=True) if deb.arch in (arch, "all")
+                )
+                digests |= self._write_index(
+                    dist, f"{component}/binary-{arch}", index.encode(), by_hash=by_hash
+                )
         release = {
             "Origin": "Debian",
             "Label": "Debian",
@@ -160,7 +184,9 @@ class Archive:
             **(fields or {}),
         }
         text = "".join(f"{name}: {value}\n" for name, value in release.items() if value)
-        text += "SHA256:\n" + "".join(f" {sha256} {size:8d} {path}\n" for path, (sha256, size) in sorted(digests.items()))
+        text += "SHA256:\n" + "".join(
+            f" {sha256} {size:8d} {path}\n" for path, (sha256, size) in sorted(digests.items())
+        )
         (dist / "InRelease").write_text(self.key.clearsign(text))
         return dist
 
@@ -174,12 +200,17 @@ class Archive:
         name = path.relative_to(self.folder).as_posix()
         return f"{deb.control()}Filename: {name}\nSize: {len(data)}\nSHA256: {hashlib.sha256(data).hexdigest()}\n"
 
-    def _write_index(self, dist: Path, folder: str, data: bytes, *, by_hash: bool) -> dict[str, tuple[str, int]]:
+    def _write_index(
+        self, dist: Path, folder: str, data: bytes, *, by_hash: bool
+    ) -> dict[str, tuple[str, int]]:
         found = {}
         for name, content in (("Packages", data), ("Packages.xz", lzma.compress(data))):
             sha256 = hashlib.sha256(content).hexdigest()
             found[f"{folder}/{name}"] = (sha256, len(content))
-            for path in (dist / folder / name, *((dist / folder / "by-hash/SHA256" / sha256,) if by_hash else ())):
+            for path in (
+                dist / folder / name,
+                *((dist / folder / "by-hash/SHA256" / sha256,) if by_hash else ()),
+            ):
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(content)
         return found
@@ -218,7 +249,20 @@ def self_signed(folder: Path) -> Path:
     path = folder / "server.pem"
     subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
     curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
-    run("openssl", "req", "-x509", *curve, "-nodes", "-days", "2", "-keyout", path, "-out", folder / "only.pem", *subject)
+    run(
+        "openssl",
+        "req",
+        "-x509",
+        *curve,
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        path,
+        "-out",
+        folder / "only.pem",
+        *subject,
+    )
     path.write_text(path.read_text() + (folder / "only.pem").read_text())
     return path
 

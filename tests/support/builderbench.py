@@ -29,7 +29,16 @@ def real_lock() -> Lock:
     with cache.locked(path.with_suffix(".lock")):
         try:
             select = ["--select", "debian12-amd64-535*", "--keep-going"]
-            run(*COMMAND, "lock", *select, "--lock", path, "--cache-dir", cache.root() / "discovery", env=PACKAGES)
+            run(
+                *COMMAND,
+                "lock",
+                *select,
+                "--lock",
+                path,
+                "--cache-dir",
+                cache.root() / "discovery",
+                env=PACKAGES,
+            )
         except DriverforgeError as error:
             pytest.skip(f"no Debian mirror to lock from: {error.details[-1]}")
         return locks.load(path)
@@ -46,7 +55,9 @@ class BuilderBench:
     matrix: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
 
-    def driverforge(self, *words: str | Path, check: bool = True, based: bool = True) -> subprocess.CompletedProcess[str]:
+    def driverforge(
+        self, *words: str | Path, check: bool = True, based: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         """Run `driverforge` with this bench's lock, base and matrix; `check` fails the test with its messages."""
         given = ["--lock", self.lock, *(["--matrix", self.matrix] if self.matrix else [])]
         given += ["--base", f"debian12={self.base}"] if based else []
@@ -64,4 +75,6 @@ class BuilderBench:
 
     def in_image(self, reference: str, script: str) -> str:
         """What a script prints in a container of an image."""
-        return self.engine.docker("run", "--rm", "--network", "none", "--entrypoint", "sh", reference, "-ec", script).stdout
+        return self.engine.docker(
+            "run", "--rm", "--network", "none", "--entrypoint", "sh", reference, "-ec", script
+        ).stdout

@@ -22,7 +22,11 @@ _DAY = 86400.0
 def root() -> Path:
     """$DRIVERFORGE_CACHE, else driverforge in $XDG_CACHE_HOME, else ~/.cache/driverforge; made if need be."""
     named = os.environ.get("DRIVERFORGE_CACHE")
-    base = Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "driverforge"
+    base = (
+        Path(named)
+        if named
+        else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "driverforge"
+    )
     base.mkdir(parents=True, exist_ok=True)
     return base.resolve()
 
@@ -53,7 +57,9 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def cached(name: str, inputs: Mapping[str, object], make: Callable[[Path], None], *, base: Path | None = None) -> Path:
+def cached(
+    name: str, inputs: Mapping[str, object], make: Callable[[Path], None], *, base: Path | None = None
+) -> Path:
     """The folder `name`-KEY, made by `make(empty folder)` unless it is there. What `make` raises leaves nothing behind."""
     folder = (base or root()) / name
     entry = folder / key(inputs)
@@ -62,13 +68,19 @@ def cached(name: str, inputs: Mapping[str, object], make: Callable[[Path], None]
         return entry
     with locked(folder / f"{entry.name}.lock"):
         if not entry.is_dir():
-            draft = folder / f"{entry.name}.draft"  # ours alone under the lock: what is there was left by a killed run
+            draft = (
+                folder / f"{entry.name}.draft"
+            )  # ours alone under the lock: what is there was left by a killed run
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
             try:
                 make(draft)
-                (folder / f"{entry.name}.json").write_text(json.dumps(inputs, indent=1, sort_keys=True, default=str) + "\n")
-                os.utime(draft)  # dpkg-deb -x gives a folder the date of its package: decades of disuse, for prune()
+                (folder / f"{entry.name}.json").write_text(
+                    json.dumps(inputs, indent=1, sort_keys=True, default=str) + "\n"
+                )
+                os.utime(
+                    draft
+                )  # dpkg-deb -x gives a folder the date of its package: decades of disuse, for prune()
                 draft.rename(entry)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)

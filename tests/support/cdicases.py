@@ -35,7 +35,9 @@ def not_used(folder: str) -> dict[str, int]:
 
 def spec(value: Mapping[str, Any]) -> Spec:
     devices = tuple(device(item) for item in value["Devices"] or ())
-    return Spec(version=value["Version"], kind=value["Kind"], devices=devices, edits=edits(value["ContainerEdits"]))
+    return Spec(
+        version=value["Version"], kind=value["Kind"], devices=devices, edits=edits(value["ContainerEdits"])
+    )
 
 
 def device(value: Mapping[str, Any]) -> Device:

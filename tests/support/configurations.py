@@ -120,7 +120,9 @@ CONTAINERD: tuple[Configuration, ...] = (
     Configuration(
         id="imports-absolute-with-cri",
         root='version = 2\nimports = ["@/extra.d/*.toml"]\n',
-        files={"extra.d/20-cri.toml": f'version = 2\n[{CRI2}.registry]\n  config_path = "/etc/containerd/certs.d"\n{runc2()}'},
+        files={
+            "extra.d/20-cri.toml": f'version = 2\n[{CRI2}.registry]\n  config_path = "/etc/containerd/certs.d"\n{runc2()}'
+        },
     ),
     Configuration(
         id="imports-cover-the-drop-in",
@@ -170,7 +172,10 @@ CONTAINERD: tuple[Configuration, ...] = (
         '    accepts = ["application/vnd.oci.image.layer.v1.tar+encrypted"]\n    returns = "application/vnd.oci.image.layer.v1.tar"\n'
         '    path = "ctd-decoder"\n    args = ["--decryption-keys-path", "/etc/containerd/ocicrypt/keys"]\n',
     ),
-    Configuration(id="another-plugin-disabled", root='version = 2\ndisabled_plugins = ["io.containerd.snapshotter.v1.btrfs"]\n'),
+    Configuration(
+        id="another-plugin-disabled",
+        root='version = 2\ndisabled_plugins = ["io.containerd.snapshotter.v1.btrfs"]\n',
+    ),
     Configuration(
         id="unicode-and-multi-line",
         root=f'version = 2\n# Knöten €\n[{CRI2}.registry]\nconfig_path = """/etc/containerd/\\\n   certs.d"""\n',
@@ -182,14 +187,18 @@ CONTAINERD: tuple[Configuration, ...] = (
         f'[{CRI2}.containerd.runtimes.nvidia.options]\n  BinaryName = "/usr/bin/nvidia-container-runtime"\n',
     ),
     Configuration(
-        id="upstreams-drop-in", root='imports = ["@/conf.d/*.toml"]\nversion = 2\n', files={"conf.d/99-nvidia.toml": UPSTREAM_DROP_IN}
+        id="upstreams-drop-in",
+        root='imports = ["@/conf.d/*.toml"]\nversion = 2\n',
+        files={"conf.d/99-nvidia.toml": UPSTREAM_DROP_IN},
     ),
     Configuration(
         id="deprecated-default-runtime",
         root=f'version = 2\n[{CRI2}.containerd]\n  default_runtime_name = "runc"\n  no_pivot = false\n{runc2()}',
     ),
     Configuration(
-        id="cdi-on", root=f'version = 2\n[{CRI2}]\n  enable_cdi = true\n  cdi_spec_dirs = ["/etc/cdi", "/run/cdi"]\n', daemons=("1.7",)
+        id="cdi-on",
+        root=f'version = 2\n[{CRI2}]\n  enable_cdi = true\n  cdi_spec_dirs = ["/etc/cdi", "/run/cdi"]\n',
+        daemons=("1.7",),
     ),
     Configuration(
         id="nri-on",
@@ -198,7 +207,10 @@ CONTAINERD: tuple[Configuration, ...] = (
     ),
     Configuration(id="link", root=FULL, link=True),
     Configuration(id="mode-600", root=FULL, mode=0o600),
-    Configuration(id="many-comments", root="version = 2\n" + "# a line of words that nobody reads but that somebody wrote\n" * 20000),
+    Configuration(
+        id="many-comments",
+        root="version = 2\n" + "# a line of words that nobody reads but that somebody wrote\n" * 20000,
+    ),
     Configuration(id="version-3-alone", root="version = 3\n", daemons=V2),
     Configuration(
         id="version-3-registry-and-runc",
@@ -222,8 +234,17 @@ CONTAINERD: tuple[Configuration, ...] = (
     ),
     # refused, and the node untouched: no correct result exists
     Configuration(id="docker-ce", root='disabled_plugins = ["cri"]\n', daemons=V1, refused="CRI"),
-    Configuration(id="cri-disabled", root='version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', refused="CRI"),
-    Configuration(id="version-1", root="[plugins.cri]\n  max_container_log_line_size = 16384\n", daemons=V1, refused="version 1"),
+    Configuration(
+        id="cri-disabled",
+        root='version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n',
+        refused="CRI",
+    ),
+    Configuration(
+        id="version-1",
+        root="[plugins.cri]\n  max_container_log_line_size = 16384\n",
+        daemons=V1,
+        refused="version 1",
+    ),
     Configuration(id="read-only-folder", root="version = 2\n", read_only=True, refused="read-only"),
 )
 
@@ -231,7 +252,11 @@ DOCKER: tuple[Configuration, ...] = tuple(
     Configuration(id=name, root=root, daemons=("26", "28"), refused=refused)
     for name, root, refused in (
         ("empty-object", "{}", ""),
-        ("features", '{\n  "features": {"buildkit": true, "containerd-snapshotter": false},\n  "debug": false\n}\n', ""),
+        (
+            "features",
+            '{\n  "features": {"buildkit": true, "containerd-snapshotter": false},\n  "debug": false\n}\n',
+            "",
+        ),
         (
             "another-runtime",
             '{\n    "runtimes": {\n        "plain": {\n            "path": "runc"\n        }\n    },\n    "default-runtime": "plain"\n}\n',
@@ -240,13 +265,21 @@ DOCKER: tuple[Configuration, ...] = tuple(
         ("tabs", '{\n\t"log-opts": {\n\t\t"max-size": "10m",\n\t\t"max-file": "3"\n\t}\n}\n', ""),
         ("one-line", '{"log-level":"info","max-concurrent-downloads":3}', ""),
         ("crlf", '{\r\n  "log-level": "info",\r\n  "experimental": false\r\n}\r\n', ""),
-        ("registries", '{\n "insecure-registries" : [ "registry.site:5000" , "10.0.0.0/8" ] ,\n "labels" : [ ]\n}', ""),
+        (
+            "registries",
+            '{\n "insecure-registries" : [ "registry.site:5000" , "10.0.0.0/8" ] ,\n "labels" : [ ]\n}',
+            "",
+        ),
         ("escapes", '{\n  "labels": ["where=K\\u00f6ln", "a=\\"b\\""]\n}\n', ""),
         (
             "numbers",
             '{\n  "max-concurrent-uploads": 5,\n  "default-ulimits": {"nofile": {"Name": "nofile", "Hard": 20000, "Soft": 20000}}\n}\n',
             "",
         ),
-        ("old-nvidia", '{"default-runtime":"nvidia","runtimes":{"nvidia":{"path":"/usr/bin/nvidia-container-runtime","args":[]}}}\n', ""),
+        (
+            "old-nvidia",
+            '{"default-runtime":"nvidia","runtimes":{"nvidia":{"path":"/usr/bin/nvidia-container-runtime","args":[]}}}\n',
+            "",
+        ),
     )
 )

@@ -43,7 +43,15 @@ class Containerd:
 
     def ctr(self, *words: str | Path, check: bool = True) -> Finished:
         """Run ctr against this daemon, in the namespace of Kubernetes."""
-        return run(self.prefix / "usr/bin/ctr", "--address", self.address, "--namespace", NAMESPACE, *words, check=check)
+        return run(
+            self.prefix / "usr/bin/ctr",
+            "--address",
+            self.address,
+            "--namespace",
+            NAMESPACE,
+            *words,
+            check=check,
+        )
 
     def stop(self) -> None:
         """End the daemon; its shims, containers and mounts go with its namespaces."""
@@ -54,14 +62,18 @@ class Containerd:
     def __enter__(self) -> Containerd:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
 
 def programs(suite: str = "bookworm") -> Path:
     """A prefix with containerd of a suite (bookworm has 1.6) and bookworm's runc, unpacked in the cache."""
     archive = aptfetch.archive()
-    return archive.unpacked([archive.newest("containerd", suite=suite), archive.newest("runc", suite="bookworm")])
+    return archive.unpacked(
+        [archive.newest("containerd", suite=suite), archive.newest("runc", suite="bookworm")]
+    )
 
 
 def search_path(prefix: Path) -> str:
@@ -77,11 +89,30 @@ def launch(home: Path, *, config: str = _CONFIG, suite: str = "bookworm") -> Con
     prefix = programs(suite)
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.toml").write_text(config)
-    isolated = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
-    daemon = ["containerd", "--root", f"{home}/root", "--state", f"{home}/state", "--address", f"{home}/containerd.sock"]
+    isolated = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
+    daemon = [
+        "containerd",
+        "--root",
+        f"{home}/root",
+        "--state",
+        f"{home}/state",
+        "--address",
+        f"{home}/containerd.sock",
+    ]
     log = home / "containerd.log"
     (home / "containerd.sock").unlink(missing_ok=True)
-    child = start([*isolated, *daemon, "--config", f"{home}/config.toml"], log=log, env={"PATH": search_path(prefix)})
+    child = start(
+        [*isolated, *daemon, "--config", f"{home}/config.toml"], log=log, env={"PATH": search_path(prefix)}
+    )
     daemon_value = Containerd(home=home, prefix=prefix, child=child)
     try:
         until(

@@ -52,7 +52,9 @@ def busybox() -> Path:
 def image_archive(target: Path) -> Path:
     """An image of busybox alone, which stays until it is stopped."""
     ociarchive.write(
-        target, [{"bin/busybox": busybox() / "bin/busybox"}], config={"Cmd": ["/bin/busybox", "sleep", "1000000"], "Env": ["PATH=/bin"]}
+        target,
+        [{"bin/busybox": busybox() / "bin/busybox"}],
+        config={"Cmd": ["/bin/busybox", "sleep", "1000000"], "Env": ["PATH=/bin"]},
     )
     return target
 
@@ -100,7 +102,10 @@ class Pods:
             wanted: Message = {1: {1: "main"}, 2: {1: self._image}, 3: command, 15: {2: {3: {1: NODE}}}}
             (container,) = texts(self._ask("CreateContainer", {1: sandbox, 2: wanted, 3: pod}), 1)
             self._ask("StartContainer", {1: container})
-            until(lambda: self._status(container).get(3) == EXITED, f"the end of a container of {handler or 'the default handler'}")
+            until(
+                lambda: self._status(container).get(3) == EXITED,
+                f"the end of a container of {handler or 'the default handler'}",
+            )
             return self._status(container).get(7, 0)
         finally:
             self._ask("StopPodSandbox", {1: sandbox})

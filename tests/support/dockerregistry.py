@@ -26,7 +26,9 @@ def registry(folder: Path) -> Iterator[str]:
     config.write_text(_CONFIG.format(data=folder / "data"))
     child = start(["docker-registry", "serve", config], log=log)
     try:
-        until(lambda: bool(_LISTENING.search(log.read_text())), "docker-registry listens", child=child, log=log)
+        until(
+            lambda: bool(_LISTENING.search(log.read_text())), "docker-registry listens", child=child, log=log
+        )
         found = _LISTENING.search(log.read_text())
         assert found
         yield found[1]

@@ -50,9 +50,14 @@ def gpu_script(*, load: bool = True) -> str:
     return f"insmod /gpu/fakegpu.ko {kmods.GPU_PARAMETERS}\n" if load else ""
 
 
-def module_set(folder: Path, release: str, *, driver: str, module_type: str = "open", signer: str = "") -> bytes:
+def module_set(
+    folder: Path, release: str, *, driver: str, module_type: str = "open", signer: str = ""
+) -> bytes:
     """The description of a folder of modules, as a build writes it beside them."""
-    digests = {file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}" for file in sorted(folder.glob("*.ko"))}
+    digests = {
+        file.name: f"sha256:{hashlib.sha256(file.read_bytes()).hexdigest()}"
+        for file in sorted(folder.glob("*.ko"))
+    }
     described = ModuleSet(
         driver=DriverVersion(driver), module_type=module_type, kernel=KernelRelease.parse(release), arch="amd64",
         compiler="test", modules=digests, signer=signer,
@@ -60,7 +65,9 @@ def module_set(folder: Path, release: str, *, driver: str, module_type: str = "o
     return described.to_json().encode()
 
 
-def image_facts(driver: str, release: str, *, sources: Mapping[str, str] | None = None, firmware: str = "") -> bytes:
+def image_facts(
+    driver: str, release: str, *, sources: Mapping[str, str] | None = None, firmware: str = ""
+) -> bytes:
     """What the container's image says of itself."""
     facts = ImageFacts(
         os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion(driver), payload="packages", module_types=("open",),
@@ -69,7 +76,9 @@ def image_facts(driver: str, release: str, *, sources: Mapping[str, str] | None 
     return facts.to_json().encode()
 
 
-def container_files(modules: Path, release: str, *, driver: str = kmods.MOCK_VERSION, module_type: str = "open") -> dict[str, Content]:
+def container_files(
+    modules: Path, release: str, *, driver: str = kmods.MOCK_VERSION, module_type: str = "open"
+) -> dict[str, Content]:
     """Files for the guest: what the image would hold, under /payload."""
     place = f"/payload{MODULES_ROOT}/{release}/{module_type}"
     files: dict[str, Content] = {f"{place}/{file.name}": file for file in sorted(modules.glob("*.ko"))}
@@ -83,5 +92,9 @@ def container_files(modules: Path, release: str, *, driver: str = kmods.MOCK_VER
 
 def prepare(guest: Guest, files: Mapping[str, Content], fakegpu: Path, *, gpu: bool = True) -> None:
     """Put the container into the guest, and a GPU on its bus."""
-    guest.put({**files, "/gpu/fakegpu.ko": fakegpu / "fakegpu.ko", "/payload/usr/local/bin/driverctl": LAUNCHER})
-    guest.run(f"set -e\n{SETUP}chmod +x {CONTAINER}/usr/local/bin/driverctl\n{gpu_script(load=gpu)}", timeout=40).ok()
+    guest.put(
+        {**files, "/gpu/fakegpu.ko": fakegpu / "fakegpu.ko", "/payload/usr/local/bin/driverctl": LAUNCHER}
+    )
+    guest.run(
+        f"set -e\n{SETUP}chmod +x {CONTAINER}/usr/local/bin/driverctl\n{gpu_script(load=gpu)}", timeout=40
+    ).ok()

@@ -52,7 +52,9 @@ def bare_node(folder: Path) -> FakeNode:
     return node
 
 
-def write_tree(node: FakeNode, listing: str, *, base: str = ROOT, contents: Mapping[str, bytes] | None = None) -> None:
+def write_tree(
+    node: FakeNode, listing: str, *, base: str = ROOT, contents: Mapping[str, bytes] | None = None
+) -> None:
     """Make what `find` listed: 'PATH dir', 'PATH file', 'PATH -> TARGET', 'PATH c MAJOR:MINOR MODE' (numbers in hex, mode in octal)."""
     for line in listing.strip().splitlines():
         name, *words = line.split()
@@ -70,7 +72,9 @@ def write_tree(node: FakeNode, listing: str, *, base: str = ROOT, contents: Mapp
             Path(node.files.real(path)).chmod(0o755)
 
 
-def add_device(node: FakeNode, path: str, major: int, minor: int, *, mode: int = 0o666, group: int = 0) -> None:
+def add_device(
+    node: FakeNode, path: str, major: int, minor: int, *, mode: int = 0o666, group: int = 0
+) -> None:
     """A device file; in a fake tree its content is its numbers."""
     target = Path(node.files.real(path))
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -43,7 +43,9 @@ class Engine:
     network: str  # what builds and containers pass as --network: 'host' for ours, 'default' else
     home: Path | None = None
     child: subprocess.Popen[bytes] | None = field(default=None, compare=False)
-    user: IO[str] | None = field(default=None, compare=False)  # holds a shared lock for as long as we use our own engine
+    user: IO[str] | None = field(
+        default=None, compare=False
+    )  # holds a shared lock for as long as we use our own engine
 
     @property
     def owned(self) -> bool:
@@ -59,7 +61,9 @@ class Engine:
             values["PATH"] = f"{self.prefix / 'usr/bin'}:{os.environ['PATH']}"
         return values
 
-    def docker(self, *words: str | Path, check: bool = True, stdin: str | None = None, timeout: float | None = None) -> Finished:
+    def docker(
+        self, *words: str | Path, check: bool = True, stdin: str | None = None, timeout: float | None = None
+    ) -> Finished:
         """Run the docker command against this engine."""
         program = self.prefix / "usr/bin/docker" if self.prefix else "docker"
         return run(program, *words, check=check, env=self.environment(), stdin=stdin, timeout=timeout)
@@ -115,17 +119,27 @@ def start_own(home: Path | None = None) -> Engine:
     Needs root. Raises Unavailable or CommandFailed with the end of the daemon's log.
     """
     if os.geteuid() != 0:
-        raise Unavailable("an engine of our own needs root", resolution="run as root, or point DOCKER_HOST to an engine")
+        raise Unavailable(
+            "an engine of our own needs root", resolution="run as root, or point DOCKER_HOST to an engine"
+        )
     require("unshare", "mount", "setpriv")
     home = home or cache.root() / "engine"
     home.mkdir(parents=True, exist_ok=True)
     prefix = programs()
     with cache.locked(home / "lock"):
-        engine = Engine(host=f"unix://{home}/docker.sock", config=_client_config(home, prefix), prefix=prefix, network="host", home=home)
+        engine = Engine(
+            host=f"unix://{home}/docker.sock",
+            config=_client_config(home, prefix),
+            prefix=prefix,
+            network="host",
+            home=home,
+        )
         user = (home / "users").open("a")
         try:
             fcntl.flock(user, fcntl.LOCK_SH)  # waits for one that is about to end the engine
-            return replace(engine, child=None if _answers(engine) else _start(engine, home, prefix), user=user)
+            return replace(
+                engine, child=None if _answers(engine) else _start(engine, home, prefix), user=user
+            )
         except BaseException:
             user.close()
             raise
@@ -141,10 +155,29 @@ def _start(engine: Engine, home: Path, prefix: Path) -> subprocess.Popen[bytes]:
     log.unlink(missing_ok=True)
     # `--bridge none` deletes a docker0 that another daemon has: use that one if it is there, make none if not
     bridge = "docker0" if Path("/sys/class/net/docker0").exists() else "none"
-    daemon = ["dockerd", "-H", engine.host, "--data-root", f"{home}/data", "--exec-root", f"{home}/exec", "-p", f"{home}/docker.pid"]
+    daemon = [
+        "dockerd",
+        "-H",
+        engine.host,
+        "--data-root",
+        f"{home}/data",
+        "--exec-root",
+        f"{home}/exec",
+        "-p",
+        f"{home}/docker.pid",
+    ]
     daemon += ["--config-file", f"{home}/daemon.json", "--bridge", bridge]
     daemon += ["--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"]
-    isolated = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    isolated = [
+        "unshare",
+        "--mount",
+        "--propagation",
+        "private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+    ]
     shell = ["sh", "-c", 'mount --make-rshared / && exec "$@"', "sh", f"{prefix}/usr/bin/tini-static", "--"]
     env = {
         "PATH": f"{prefix}/usr/sbin:{prefix}/usr/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -170,7 +203,11 @@ def programs() -> Path:
         prefix = unpacked(suite)
         library = {"LD_LIBRARY_PATH": libraries(prefix)}
         try:
-            for words in ((prefix / "usr/sbin/dockerd", library), (prefix / "usr/bin/containerd", {}), (prefix / "usr/sbin/runc", {})):
+            for words in (
+                (prefix / "usr/sbin/dockerd", library),
+                (prefix / "usr/bin/containerd", {}),
+                (prefix / "usr/sbin/runc", {}),
+            ):
                 run(words[0], "--version", env=words[1])
         except DriverforgeError as error:
             refused += [f"{suite}:", *error.details]
@@ -205,15 +242,24 @@ def _client_config(home: Path, prefix: Path) -> Path:
 def base_tar(suite: str) -> Path:
     """A cached tar of a minimal Debian of a suite, whose apt configuration names this machine's mirror."""
     archive = aptfetch.archive()
-    inputs = {"suite": suite, "mirror": archive.mirror, "base": str(archive.newest("base-files", suite=suite)), "layout": 1}
-    return cache.cached("base", inputs, lambda folder: rootfs.bootstrap(suite, folder / "base.tar")) / "base.tar"
+    inputs = {
+        "suite": suite,
+        "mirror": archive.mirror,
+        "base": str(archive.newest("base-files", suite=suite)),
+        "layout": 1,
+    }
+    return (
+        cache.cached("base", inputs, lambda folder: rootfs.bootstrap(suite, folder / "base.tar")) / "base.tar"
+    )
 
 
 def debian_base(engine: Engine, suite: str = "bookworm") -> str:
     """Import a minimal Debian into an engine as a base image, unless it is there; returns its name: 'driverforge-base:bookworm'."""
     tar = base_tar(suite)
     name, label = f"driverforge-base:{suite}", tar.parent.name
-    seen = engine.docker("image", "inspect", "--format", '{{index .Config.Labels "io.driverforge.bench"}}', name, check=False)
+    seen = engine.docker(
+        "image", "inspect", "--format", '{{index .Config.Labels "io.driverforge.bench"}}', name, check=False
+    )
     if seen.status != 0 or seen.stdout.strip() != label:
         changes: Mapping[str, str] = {
             "CMD": '["/bin/bash"]',

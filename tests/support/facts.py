@@ -43,12 +43,20 @@ def source(
         modules=dict.fromkeys(names, "sha256:" + "0" * 64), signer=signer,
     )  # fmt: skip
     path = f"{paths.MODULE_SETS}/{RELEASE}/{module_type}"
-    return Source(place=place, path=path, modules=modules, signer=signer, parameters=frozenset(parameters), size=size)
+    return Source(
+        place=place, path=path, modules=modules, signer=signer, parameters=frozenset(parameters), size=size
+    )
 
 
-def module(name: str, *, refcount: int | None = None, holders: Sequence[str] = (), version: str = DRIVER) -> LoadedModule:
+def module(
+    name: str, *, refcount: int | None = None, holders: Sequence[str] = (), version: str = DRIVER
+) -> LoadedModule:
     return LoadedModule(
-        name=name, refcount=len(holders) if refcount is None else refcount, holders=tuple(holders), version=version, state="Live"
+        name=name,
+        refcount=len(holders) if refcount is None else refcount,
+        holders=tuple(holders),
+        version=version,
+        state="Live",
     )
 
 

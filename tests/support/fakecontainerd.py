@@ -31,7 +31,12 @@ ROOT = b"""version = 2
 runtime_type = "io.containerd.runc.v2"
 """
 BUILT_IN: dict[str, object] = {
-    "plugins": {"io.containerd.grpc.v1.cri": {"containerd": {"default_runtime_name": "runc"}, "sandbox_image": "pause:3.8"}}
+    "plugins": {
+        "io.containerd.grpc.v1.cri": {
+            "containerd": {"default_runtime_name": "runc"},
+            "sandbox_image": "pause:3.8",
+        }
+    }
 }
 
 
@@ -67,7 +72,12 @@ class FakeContainerd:
             "/var/run/cdi",
         ):
             files.make_dirs(folder)
-        for path, text in ((BINARY, b""), (self.config, ROOT), ("/proc/uptime", b"100.0 1.0\n"), ("/proc/self/stat", self._stat(1))):
+        for path, text in (
+            (BINARY, b""),
+            (self.config, ROOT),
+            ("/proc/uptime", b"100.0 1.0\n"),
+            ("/proc/self/stat", self._stat(1)),
+        ):
             files.write_atomic(path, text)
         self.node.commands.programs["nsenter"] = self._enter
         self.node.commands.programs["sh"] = self._enter
@@ -120,7 +130,10 @@ class FakeContainerd:
         data = node.read_bytes(config)
         imports = parse(data, config).get("imports", [])
         assert isinstance(imports, list)
-        return {config: data, **{str(path): node.read_bytes(str(path)) for path in imports if node.exists(str(path))}}
+        return {
+            config: data,
+            **{str(path): node.read_bytes(str(path)) for path in imports if node.exists(str(path))},
+        }
 
     def _stat(self, start: int) -> bytes:
         return f"{700 + start} (containerd) S 1 {' '.join(['0'] * 17)} {start} 0\n".encode()
@@ -146,9 +159,14 @@ class FakeContainerd:
             raise Unavailable(f"nothing answers at {path}", details=["connection refused"])
         programs = containerd.handlers(self.running)
         tables = {name: {"options": {"BinaryName": program}} for name, program in programs.items()}
-        config = {"containerd": {"runtimes": tables, "defaultRuntimeName": containerd.default_of(self.running)}}
+        config = {
+            "containerd": {"runtimes": tables, "defaultRuntimeName": containerd.default_of(self.running)}
+        }
         status = _part(2, _part(1, b"config") + _part(2, json.dumps(config).encode()))
-        yield _Peer(pid=self.pid, answers={"Version": _part(2, b"containerd") + _part(3, self.version.encode()), "Status": status})
+        yield _Peer(
+            pid=self.pid,
+            answers={"Version": _part(2, b"containerd") + _part(3, self.version.encode()), "Status": status},
+        )
 
 
 @dataclass
@@ -161,7 +179,9 @@ class _Peer:
     method: str = ""
 
     def __post_init__(self) -> None:
-        self.protocol = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+        self.protocol = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        )
         self.protocol.initiate_connection()
 
     def peer_pid(self) -> int:
@@ -173,10 +193,14 @@ class _Peer:
     def send(self, data: bytes) -> None:
         for event in self.protocol.receive_data(data) if data else ():
             if isinstance(event, h2.events.RequestReceived):
-                self.method = {str(name): str(value) for name, value in event.headers}[":path"].rpartition("/")[2]
+                self.method = {str(name): str(value) for name, value in event.headers}[":path"].rpartition(
+                    "/"
+                )[2]
             elif isinstance(event, h2.events.StreamEnded):
                 message = self.answers[self.method]
-                self.protocol.send_headers(event.stream_id, [(":status", "200"), ("content-type", "application/grpc")])
+                self.protocol.send_headers(
+                    event.stream_id, [(":status", "200"), ("content-type", "application/grpc")]
+                )
                 self.protocol.send_data(event.stream_id, struct.pack(">BI", 0, len(message)) + message)
                 self.protocol.send_headers(event.stream_id, [("grpc-status", "0")], end_stream=True)
         self.pending += self.protocol.data_to_send()

@@ -29,7 +29,12 @@ class FakeDocker:
         files = self.node.host.node
         for folder in ("/proc/1", "/proc/self", "/run/driverforge", "/etc/docker"):
             files.make_dirs(folder)
-        for path, text in ((SOCKET, ""), (CONFIG, "{}\n"), ("/proc/uptime", "100.0 1.0\n"), ("/proc/self/stat", self._stat(9))):
+        for path, text in (
+            (SOCKET, ""),
+            (CONFIG, "{}\n"),
+            ("/proc/uptime", "100.0 1.0\n"),
+            ("/proc/self/stat", self._stat(9)),
+        ):
             files.write_atomic(path, text.encode())
         self.node.commands.programs |= {"nsenter": self._enter, "sh": self._enter}
         self.node.commands.daemons["nsenter"] = lambda: 900  # the restore that the node itself carries out
@@ -54,7 +59,9 @@ class FakeDocker:
 
     def _reload(self) -> None:
         self.reloads += 1
-        self.running |= {key: value for key, value in self._read().items() if key in ("runtimes", "default-runtime")}
+        self.running |= {
+            key: value for key, value in self._read().items() if key in ("runtimes", "default-runtime")
+        }
 
     def _stat(self, pid: int) -> str:
         return f"{pid} (dockerd) S 1 {' '.join(['0'] * 17)} {pid} 0\n"
@@ -72,7 +79,10 @@ class FakeDocker:
 
     @contextmanager
     def connect(self, path: str, *, timeout: float) -> Iterator[_Peer]:
-        info = {"Runtimes": self.running.get("runtimes", {}), "DefaultRuntime": self.running.get("default-runtime", "runc")}
+        info = {
+            "Runtimes": self.running.get("runtimes", {}),
+            "DefaultRuntime": self.running.get("default-runtime", "runc"),
+        }
         yield _Peer(pid=self.pid, pending=b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(info).encode())
 
 

@@ -41,7 +41,11 @@ class FakeEngine:
             raise self.failures[job.cell]
         layer = Layer(digest="sha256:" + "0" * 64, size=1000, created_by="COPY")
         self.images[job.reference] = BuiltImage(
-            reference=job.reference, id=f"sha256:{job.cell}", size=1000, layers=(layer,), labels=self.labels.get(job.cell, {})
+            reference=job.reference,
+            id=f"sha256:{job.cell}",
+            size=1000,
+            layers=(layer,),
+            labels=self.labels.get(job.cell, {}),
         )
 
     def inspect(self, reference: str) -> BuiltImage | None:
@@ -54,13 +58,20 @@ class FakeEngine:
         store_image(self.registry, place, self.images[reference].labels)
 
 
-def store_image(registry: MemoryRegistry, place: Reference, labels: Mapping[str, str], *, arch: str = "amd64") -> str:
+def store_image(
+    registry: MemoryRegistry, place: Reference, labels: Mapping[str, str], *, arch: str = "amd64"
+) -> str:
     """Put an image with these labels into a registry; returns its digest."""
     config = json.dumps({"architecture": arch, "os": "linux", "config": {"Labels": dict(labels)}}).encode()
     digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
     registry.blobs[place.repository, digest] = config
     manifest = json.dumps(
-        {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": {"mediaType": "c", "digest": digest, "size": len(config)}, "layers": []}
+        {
+            "schemaVersion": 2,
+            "mediaType": OCI_MANIFEST,
+            "config": {"mediaType": "c", "digest": digest, "size": len(config)},
+            "layers": [],
+        }
     ).encode()
     name = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
     for key in (place.tag, name):

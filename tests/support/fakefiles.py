@@ -109,6 +109,8 @@ class FakeFiles(RootedFiles):
 
     def _device(self, path: str) -> tuple[int, int, int] | None:
         target = Path(self.real(path))
-        if not target.is_file() or not (match := re.fullmatch(r"(\d+):(\d+)(?::(\d+))?", target.read_text(errors="replace"))):
+        if not target.is_file() or not (
+            match := re.fullmatch(r"(\d+):(\d+)(?::(\d+))?", target.read_text(errors="replace"))
+        ):
             return None
         return int(match[1]), int(match[2]), int(match[3] or 0)

@@ -44,7 +44,10 @@ class FakeKernel:
 
     def loaded(self) -> Mapping[str, LoadedModule]:
         opened = list(self.references())
-        return {name: replace(m, refcount=m.refcount + len(m.holders) + opened.count(name)) for name, m in self.loaded_modules.items()}
+        return {
+            name: replace(m, refcount=m.refcount + len(m.holders) + opened.count(name))
+            for name, m in self.loaded_modules.items()
+        }
 
     def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
         name = normalise(name)
@@ -62,16 +65,23 @@ class FakeKernel:
             found = self.loaded_modules[other]
             self.loaded_modules[other] = replace(found, holders=tuple(sorted((*found.holders, name))))
         version = next(iter(info.get("version", ())), "")
-        self.loaded_modules[name] = LoadedModule(name=name, refcount=0, holders=(), version=version, state="Live")
+        self.loaded_modules[name] = LoadedModule(
+            name=name, refcount=0, holders=(), version=version, state="Live"
+        )
         self.show()
 
     def _find(self, name: str, base: str) -> dict[str, list[str]]:
         """The module's own words, from where depmod indexed it."""
         folder = f"{base.rstrip('/')}{paths.MODULES}/{self.running}"
-        index = json.loads(self.files.read_text(f"{folder}/modules.index")) if self.files.exists(f"{folder}/modules.index") else {}
+        index = (
+            json.loads(self.files.read_text(f"{folder}/modules.index"))
+            if self.files.exists(f"{folder}/modules.index")
+            else {}
+        )
         if name not in index:
             raise CommandFailed(
-                f"could not insert the module {name}", details=[f"modprobe: FATAL: Module {name} not found in directory {folder}"]
+                f"could not insert the module {name}",
+                details=[f"modprobe: FATAL: Module {name} not found in directory {folder}"],
             )
         return read_modinfo(self.files.read_bytes(index[name]))
 
@@ -81,9 +91,14 @@ class FakeKernel:
         module = self.loaded()[name]
         if module.holders:
             users = " ".join(module.holders)
-            raise InUse(f"could not remove the module {name}", details=[f"rmmod: ERROR: Module {name} is in use by: {users}"])
+            raise InUse(
+                f"could not remove the module {name}",
+                details=[f"rmmod: ERROR: Module {name} is in use by: {users}"],
+            )
         if module.refcount > 0:
-            raise InUse(f"could not remove the module {name}", details=[f"rmmod: ERROR: Module {name} is in use"])
+            raise InUse(
+                f"could not remove the module {name}", details=[f"rmmod: ERROR: Module {name} is in use"]
+            )
         if name in self.stuck:
             raise CommandFailed(f"could not remove the module {name}", details=[self.stuck[name]])
         del self.loaded_modules[name]
@@ -118,7 +133,9 @@ class FakeKernel:
         kind = "UNIX Open Kernel Module for x86_64" if self.open_type else "UNIX x86_64 Kernel Module"
         self._show("/proc/modules", "".join(f"{name} 16384 0 - Live 0x0\n" for name in self.loaded_modules))
         self._show("/proc/devices", "\n".join([*lines, "", "Block devices:", "254 virtblk", ""]))
-        self._show("/proc/driver/nvidia/version", f"NVRM version: NVIDIA {kind}  {DRIVER}\n" if there else None)
+        self._show(
+            "/proc/driver/nvidia/version", f"NVRM version: NVIDIA {kind}  {DRIVER}\n" if there else None
+        )
         self._show("/sys/module/nvidia/refcnt", "0\n" if there else None)
 
 
@@ -134,7 +151,15 @@ class FakeMounts:
 
     def table(self) -> tuple[Mount, ...]:
         return tuple(
-            Mount(mount_id=n, parent_id=1, root="/", target=t, propagation=self.propagation.get(t, "private"), fs_type="tmpfs", source="t")
+            Mount(
+                mount_id=n,
+                parent_id=1,
+                root="/",
+                target=t,
+                propagation=self.propagation.get(t, "private"),
+                fs_type="tmpfs",
+                source="t",
+            )
             for n, t in enumerate(("/", "/run/nvidia", *self.made))
         )
 
@@ -255,7 +280,9 @@ class FakeCommands:
     def find(self, name: str) -> str | None:
         return f"/usr/bin/{name}" if name in self.programs or name in self.daemons else None
 
-    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None
+    ) -> int:
         self.calls.append(tuple(argv))
         return self.daemons[argv[0]]()
 
@@ -354,7 +381,12 @@ class FakeNode:
 
 def fake_node(folder: Path, *, gpu: bool = True) -> FakeNode:
     """A node with a GPU and a container of a precompiled image for its kernel."""
-    places = {"/proc": folder / "proc", "/sys": folder / "sys", "/run/nvidia": folder / "run-nvidia", NODE: folder / "node"}
+    places = {
+        "/proc": folder / "proc",
+        "/sys": folder / "sys",
+        "/run/nvidia": folder / "run-nvidia",
+        NODE: folder / "node",
+    }
     for place in places.values():
         place.mkdir(parents=True)
     files = FakeFiles(places, Fuse())
@@ -383,5 +415,7 @@ def write_in_tree(node: FakeNode, release: str = RELEASE) -> None:
     names = ("i2c-core", "ipmi_msghandler", "e1000")
     for name in names:
         files.write_atomic(f"{base}/kernel/drivers/{name}.ko", tiny_ko([f"name={name}", "depends="]))
-    files.write_atomic(f"{base}/modules.dep", "".join(f"kernel/drivers/{name}.ko:\n" for name in names).encode())
+    files.write_atomic(
+        f"{base}/modules.dep", "".join(f"kernel/drivers/{name}.ko:\n" for name in names).encode()
+    )
     files.write_atomic(f"{base}/modules.builtin", b"kernel/lib/crc32.ko\n")

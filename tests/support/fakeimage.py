@@ -16,7 +16,12 @@ from support.tinyko import tiny_ko
 
 RELEASE = "6.1.0-50-cloud-amd64"
 DRIVER = "535.261.03"
-KO_DEPENDS = {"nvidia": "i2c_core", "nvidia-uvm": "nvidia", "nvidia-modeset": "nvidia", "nvidia-peermem": "nvidia"}
+KO_DEPENDS = {
+    "nvidia": "i2c_core",
+    "nvidia-uvm": "nvidia",
+    "nvidia-modeset": "nvidia",
+    "nvidia-peermem": "nvidia",
+}
 
 
 def write_modules(
@@ -34,7 +39,12 @@ def write_modules(
     files.make_dirs(folder)
     digests = {}
     for name in names:
-        entries = [f"version={driver}", f"depends={KO_DEPENDS[name]}", f"name={normalise(name)}", f"vermagic={release} SMP mod_unload"]
+        entries = [
+            f"version={driver}",
+            f"depends={KO_DEPENDS[name]}",
+            f"name={normalise(name)}",
+            f"vermagic={release} SMP mod_unload",
+        ]
         data = tiny_ko([*entries, *(f"parm={p}:" for p in parm)]) + trailer
         files.write_atomic(f"{folder}/{name}.ko", data)
         digests[f"{name}.ko"] = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -65,7 +75,13 @@ def write_image(
     files.write_atomic(paths.IMAGE, facts.to_json().encode())
     files.make_dirs("/dev")
     for module_type in module_types if modules else ():
-        write_modules(files, f"{paths.MODULE_SETS}/{release}/{module_type}", driver=driver, release=release, module_type=module_type)
+        write_modules(
+            files,
+            f"{paths.MODULE_SETS}/{release}/{module_type}",
+            driver=driver,
+            release=release,
+            module_type=module_type,
+        )
     if firmware:
         files.make_dirs(f"/opt/driverforge/firmware/nvidia/{driver}")
         files.write_atomic(f"/opt/driverforge/firmware/nvidia/{driver}/gsp_tu10x.bin", b"firmware")

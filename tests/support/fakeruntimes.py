@@ -67,7 +67,12 @@ def process(node: FakeNode, pid: int, comm: str, program: str, *words: str) -> N
     files, base = node.host.node, f"/proc/{pid}"
     files.make_dirs(f"{base}/ns")
     cmdline = "\0".join((program, *words, ""))
-    for name, text in (("comm", f"{comm}\n"), ("cmdline", cmdline), ("cgroup", "0::/\n"), ("stat", f"{pid} ({comm}) S 0 0 0\n")):
+    for name, text in (
+        ("comm", f"{comm}\n"),
+        ("cmdline", cmdline),
+        ("cgroup", "0::/\n"),
+        ("stat", f"{pid} ({comm}) S 0 0 0\n"),
+    ):
         files.write_atomic(f"{base}/{name}", text.encode())
     files.symlink(program, f"{base}/exe")
     files.make_dirs(program.rpartition("/")[0])

@@ -31,10 +31,13 @@ def programs() -> Path:
     """
     if gone := missing("go", "cc"):
         raise Unavailable(
-            f"no {' and no '.join(gone)} here to compile NVIDIA's toolkit {VERSION}", resolution="install Go 1.25 or newer and a C compiler"
+            f"no {' and no '.join(gone)} here to compile NVIDIA's toolkit {VERSION}",
+            resolution="install Go 1.25 or newer and a C compiler",
         )
     toolchain = run("go", "env", "GOVERSION", "GOOS", "GOARCH").stdout.split()
-    return cache.cached("gotools", {"version": VERSION, "go": toolchain, "programs": GO_PROGRAMS, "link": _LINK}, _compile)
+    return cache.cached(
+        "gotools", {"version": VERSION, "go": toolchain, "programs": GO_PROGRAMS, "link": _LINK}, _compile
+    )
 
 
 def _compile(folder: Path) -> None:
@@ -51,7 +54,18 @@ def _compile(folder: Path) -> None:
             "GOWORK": "off",
         }
         packages = [f"{MODULE}/cmd/{program}@v{VERSION}" for program in GO_PROGRAMS]
-        run("nice", "-n", "19", "go", "install", "-trimpath", f"-ldflags={_LINK}", *packages, cwd=work, env=env)
+        run(
+            "nice",
+            "-n",
+            "19",
+            "go",
+            "install",
+            "-trimpath",
+            f"-ldflags={_LINK}",
+            *packages,
+            cwd=work,
+            env=env,
+        )
 
 
 def artifacts(folder: Path) -> Path:

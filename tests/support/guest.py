@@ -29,7 +29,9 @@ from support.kernels import Image
 from support.process import require, run, stop, tail
 
 PAYLOAD_SIZE = 2 << 30  # bytes, sparse
-LATE_SIZE = 16 << 30  # bytes, sparse: a disk that is put in after the state was saved needs the size that the state saw
+LATE_SIZE = (
+    16 << 30
+)  # bytes, sparse: a disk that is put in after the state was saved needs the size that the state saw
 _BLOCK = 65536  # bytes the agent reads at once
 _SCRIPT_LIMIT = 32 << 10  # bytes: a serial line has no flow control, and the guest's tty buffers 64 KiB
 
@@ -70,7 +72,10 @@ class GuestResult:
     def ok(self) -> str:
         """The output; raises CommandFailed with it and the console's end unless the status is 0."""
         if self.rc != 0:
-            raise CommandFailed(f"the guest's script exited with {self.rc}", details=[self.output, *self.console.splitlines()[-15:]])
+            raise CommandFailed(
+                f"the guest's script exited with {self.rc}",
+                details=[self.output, *self.console.splitlines()[-15:]],
+            )
         return self.output
 
 
@@ -118,7 +123,9 @@ class Guest:
     def __enter__(self) -> Guest:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()
 
     @property
@@ -139,7 +146,9 @@ class Guest:
         """Mount a late disk."""
         self._command(f"mount {disk} {target}", timeout=timeout)
 
-    def run(self, script: str, *, timeout: float = 300, on_output: Callable[[str], None] | None = None) -> GuestResult:
+    def run(
+        self, script: str, *, timeout: float = 300, on_output: Callable[[str], None] | None = None
+    ) -> GuestResult:
         """Run a shell script (busybox sh or bash, as root, stdin empty); `on_output` gets each line as it comes.
 
         Raises TemporaryFailure after `timeout` seconds, CommandFailed when the guest dies; both with output and console.
@@ -172,7 +181,9 @@ class Guest:
         if status != "0":
             raise CommandFailed(f"the guest could not do '{line}'", details=[output])
 
-    def _expect(self, pattern: bytes, timeout: float, on_output: Callable[[str], None] | None = None) -> tuple[str, str]:
+    def _expect(
+        self, pattern: bytes, timeout: float, on_output: Callable[[str], None] | None = None
+    ) -> tuple[str, str]:
         """Read until `pattern`: what came before it, and its group."""
         end, shown = time.monotonic() + timeout, 0
         while not (found := re.search(pattern, self._pending)):
@@ -184,7 +195,9 @@ class Guest:
             try:
                 chunk = self._channel.recv(65536)
             except TimeoutError:
-                raise TemporaryFailure(f"the guest did not answer within {timeout:.0f} s", details=self._evidence()) from None
+                raise TemporaryFailure(
+                    f"the guest did not answer within {timeout:.0f} s", details=self._evidence()
+                ) from None
             except ConnectionError:
                 chunk = b""
             if not chunk:
@@ -202,7 +215,12 @@ class Guest:
 
 
 def once(
-    machine: Machine, script: str, *, files: Mapping[str, Content] | None = None, saved: bool = True, timeout: float = 300
+    machine: Machine,
+    script: str,
+    *,
+    files: Mapping[str, Content] | None = None,
+    saved: bool = True,
+    timeout: float = 300,
 ) -> GuestResult:
     """Start a guest, give it files, run one script, stop it."""
     with Guest.start(machine, saved=saved) as guest:
@@ -232,7 +250,9 @@ def _resumed(machine: Machine, state: Path, folder: Path) -> Guest:
         if not disk.late:
             drives.append(qemu.Drive(serial=disk.name, file=state / f"{disk.name}.qcow2", kind="qcow2"))
         else:
-            drives.append(qemu.Drive(serial=disk.name, file=disk.file) if disk.file else _placeholder(disk, folder))
+            drives.append(
+                qemu.Drive(serial=disk.name, file=disk.file) if disk.file else _placeholder(disk, folder)
+            )
     return Guest(machine, folder, drives, ["-incoming", f"exec:cat {state / 'ram'}"])
 
 
@@ -243,7 +263,9 @@ def _placeholder(disk: Disk, folder: Path) -> qemu.Drive:
 
 
 def _saved_state(machine: Machine) -> Path:
-    disks = [(disk.name, disk.mount, disk.late, None if disk.late else str(disk.file)) for disk in machine.disks]
+    disks = [
+        (disk.name, disk.mount, disk.late, None if disk.late else str(disk.file)) for disk in machine.disks
+    ]
     inputs = {
         "initrd": str(_initrd(machine)),
         "arguments": [_kernel_arguments(machine), machine.memory, machine.cpus],
@@ -297,7 +319,9 @@ def _initrd(machine: Machine) -> Path:
 
     def make(folder: Path) -> None:
         with tempfile.TemporaryDirectory() as scratch:
-            initramfs.base(machine.image, modules=modules, files=files, scratch=Path(scratch)).write(folder / "initrd")
+            initramfs.base(machine.image, modules=modules, files=files, scratch=Path(scratch)).write(
+                folder / "initrd"
+            )
 
     return cache.cached("initrd", inputs, make) / "initrd"
 
@@ -338,5 +362,9 @@ def _add(archive: tarfile.TarFile, name: str, content: Content) -> None:
         return
     data = content.encode() if isinstance(content, str) else content
     entry = tarfile.TarInfo(name)
-    entry.size, entry.mode, entry.mtime = len(data), 0o755 if data.startswith(b"#!") else 0o644, int(time.time())
+    entry.size, entry.mode, entry.mtime = (
+        len(data),
+        0o755 if data.startswith(b"#!") else 0o644,
+        int(time.time()),
+    )
     archive.addfile(entry, BytesIO(data))

@@ -47,7 +47,9 @@ class Archive:
     def write(self, target: Path) -> None:
         """Write the archive, uncompressed: making it costs less than unpacking a compressed one in the guest."""
         with target.open("wb") as out:
-            for number, (name, (mode, data)) in enumerate([*self._entries.items(), ("TRAILER!!!", (0, b""))], start=1):
+            for number, (name, (mode, data)) in enumerate(
+                [*self._entries.items(), ("TRAILER!!!", (0, b""))], start=1
+            ):
                 encoded = name.encode() + b"\0"
                 fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
                 header = b"070701" + b"".join(b"%08x" % field for field in fields)
@@ -75,7 +77,9 @@ def module_files(image: Image, names: Iterable[str]) -> dict[str, bytes]:
             raise Unavailable(f"kernel {image.release} has no module {wanted}")
         for path in [*reversed(depends[by_name[wanted]]), by_name[wanted]]:
             data = (image.modules / path).read_bytes()
-            files.setdefault(path.removesuffix(".xz"), lzma.decompress(data) if path.endswith(".xz") else data)
+            files.setdefault(
+                path.removesuffix(".xz"), lzma.decompress(data) if path.endswith(".xz") else data
+            )
     return files
 
 
@@ -91,7 +95,14 @@ def base(image: Image, *, modules: Iterable[str], files: Mapping[str, bytes], sc
         archive.directory(folder)
     archive.file("bin/busybox", Path(shutil.which("busybox") or "/bin/busybox").read_bytes(), mode=0o755)
     archive.program(Path(shutil.which("kmod") or "/bin/kmod"), "bin/kmod")
-    for name in ("modprobe", "insmod", "rmmod", "lsmod", "depmod", "modinfo"):  # busybox's have other messages
+    for name in (
+        "modprobe",
+        "insmod",
+        "rmmod",
+        "lsmod",
+        "depmod",
+        "modinfo",
+    ):  # busybox's have other messages
         archive.link(f"sbin/{name}", "/bin/kmod")
     for path, data in module_tree(image, modules, scratch).items():
         archive.file(f"lib/modules/{image.release}/{path}", data)
@@ -110,4 +121,6 @@ def module_tree(image: Image, modules: Iterable[str], scratch: Path) -> dict[str
     for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
         shutil.copy(image.modules / name, home)
     run("depmod", "-b", scratch, image.release)
-    return {str(path.relative_to(home)): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(home)): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()
+    }

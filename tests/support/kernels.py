@@ -88,7 +88,9 @@ def headers(package: aptfetch.Package) -> Kernel:
 
 
 @functools.cache
-def newest(series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd64", native: bool = True) -> Kernel:
+def newest(
+    series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd64", native: bool = True
+) -> Kernel:
     """The newest kernel of a series whose pci_resize_resource has so many arguments and, if `native`, whose compiler is here.
 
     Raises Unavailable with what was looked at.
@@ -98,7 +100,9 @@ def newest(series: str, *, resize_arguments: int = 3, flavour: str = "cloud-amd6
         kernel = headers(package)
         if kernel.resize_arguments == resize_arguments and (not native or shutil.which(kernel.compiler)):
             return kernel
-        seen.append(f"{kernel.release} in {package.suite}: {kernel.resize_arguments} arguments, built by {kernel.compiler}")
+        seen.append(
+            f"{kernel.release} in {package.suite}: {kernel.resize_arguments} arguments, built by {kernel.compiler}"
+        )
     brief = f"no {series} kernel with {resize_arguments} arguments of pci_resize_resource that can be built for here"
     raise Unavailable(brief, details=seen)
 
@@ -115,7 +119,11 @@ def image(release: str) -> Image:
     require("depmod")
     packages = aptfetch.archive()
     # the unsigned package has the same files without a dependency on boot loaders; not every suite has it
-    found = [version for name in (f"linux-image-{release}-unsigned", f"linux-image-{release}") for version in packages.versions(name)]
+    found = [
+        version
+        for name in (f"linux-image-{release}-unsigned", f"linux-image-{release}")
+        for version in packages.versions(name)
+    ]
     if not found:
         raise Unavailable(f"the mirror has no image of kernel {release}")
 
@@ -127,4 +135,6 @@ def image(release: str) -> Image:
 
     root = cache.cached("image", {"package": str(found[0]), "layout": 1}, make)
     modules = root / "lib/modules" / release
-    return Image(release=release, version=found[0].version, vmlinuz=root / f"boot/vmlinuz-{release}", modules=modules)
+    return Image(
+        release=release, version=found[0].version, vmlinuz=root / f"boot/vmlinuz-{release}", modules=modules
+    )

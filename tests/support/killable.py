@@ -79,7 +79,9 @@ class KillableCommands:
     def find(self, name: str) -> str | None:
         return self.real.find(name)
 
-    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None
+    ) -> int:
         self.fuse.burn(" ".join(argv))
         return self.real.spawn(argv, env=env, log=log)
 

@@ -33,26 +33,50 @@ class SigningKey:
     certificate: Path  # PEM
 
 
-def build(source: Path, kernel: Kernel, *, variables: Mapping[str, str] | None = None, engine: Engine | None = None) -> Path:
+def build(
+    source: Path, kernel: Kernel, *, variables: Mapping[str, str] | None = None, engine: Engine | None = None
+) -> Path:
     """Compile the modules of a folder; returns a cached folder of stripped .ko files.
 
     A kernel of a newer Debian needs its compiler and C library: it is compiled for in a container of `engine`.
     """
     native = shutil.which(kernel.compiler) is not None
     if not native and engine is None:
-        raise Unavailable(f"{kernel.compiler}, which made kernel {kernel.release}, is not here, and there is no engine to compile in")
+        raise Unavailable(
+            f"{kernel.compiler}, which made kernel {kernel.release}, is not here, and there is no engine to compile in"
+        )
     chosen = dict(variables or {})
-    compiler = run(kernel.compiler, "--version").stdout.splitlines()[0] if native else f"{kernel.compiler} of {kernel.suite}"
-    inputs = {"source": cache.digest(source), "kernel": kernel.release, "headers": kernel.version, "cc": compiler, "variables": chosen}
-    return cache.cached(f"kmods-{source.name}", inputs, lambda folder: _compile(source, kernel, chosen, folder, None if native else engine))
+    compiler = (
+        run(kernel.compiler, "--version").stdout.splitlines()[0]
+        if native
+        else f"{kernel.compiler} of {kernel.suite}"
+    )
+    inputs = {
+        "source": cache.digest(source),
+        "kernel": kernel.release,
+        "headers": kernel.version,
+        "cc": compiler,
+        "variables": chosen,
+    }
+    return cache.cached(
+        f"kmods-{source.name}",
+        inputs,
+        lambda folder: _compile(source, kernel, chosen, folder, None if native else engine),
+    )
 
 
-def _compile(source: Path, kernel: Kernel, variables: Mapping[str, str], target: Path, engine: Engine | None) -> None:
+def _compile(
+    source: Path, kernel: Kernel, variables: Mapping[str, str], target: Path, engine: Engine | None
+) -> None:
     with tempfile.TemporaryDirectory(prefix="driverforge-kmod-", dir="/var/tmp") as name:
         work = Path(name) / source.name
         shutil.copytree(source, work)
         # 6.12's headers hold a vmlinux for BTF: without pahole every module build ends in "pahole: not found"
-        words = [f"M={work}", "CONFIG_DEBUG_INFO_BTF_MODULES=", *(f"{key}={value}" for key, value in variables.items())]
+        words = [
+            f"M={work}",
+            "CONFIG_DEBUG_INFO_BTF_MODULES=",
+            *(f"{key}={value}" for key, value in variables.items()),
+        ]
         make = ["make", "-s", "-C", str(kernel.build), *words, "modules"]
         script = f"{shlex.join(make)} && strip --strip-debug {shlex.quote(str(work))}/*.ko"
         if engine is None:
@@ -60,7 +84,9 @@ def _compile(source: Path, kernel: Kernel, variables: Mapping[str, str], target:
             run("sh", "-c", script)
         else:
             volumes = ["--volume", f"{kernel.headers}:{kernel.headers}:ro", "--volume", f"{name}:{name}"]
-            engine.docker("run", "--rm", "--network", "none", *volumes, _toolchain(engine, kernel), "sh", "-c", script)
+            engine.docker(
+                "run", "--rm", "--network", "none", *volumes, _toolchain(engine, kernel), "sh", "-c", script
+            )
         for module in sorted(work.glob("*.ko")):
             shutil.copy(module, target)
 
@@ -70,7 +96,9 @@ def _toolchain(engine: Engine, kernel: Kernel) -> str:
     name = f"driverforge-bench/{kernel.suite}-{kernel.compiler}"
     base = debian_base(engine, kernel.suite.partition("-")[0])
     # objtool needs libelf, whose package has another name in each suite; its -dev package has not
-    install = f"apt-get update && apt-get install -y --no-install-recommends {kernel.compiler} make libelf-dev"
+    install = (
+        f"apt-get update && apt-get install -y --no-install-recommends {kernel.compiler} make libelf-dev"
+    )
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "Dockerfile").write_text(f"FROM {base}\nRUN {install}\n")
         engine.docker("buildx", "build", "--network", engine.network, "--load", "--tag", name, folder)
@@ -91,7 +119,18 @@ def signing_key(folder: Path, *, name: str = "driverforge test") -> SigningKey:
     """Make a key pair in a folder. Throw-away: it never leaves the test that made it."""
     require("openssl")
     key = SigningKey(private=folder / "signing.key", certificate=folder / "signing.pem")
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", f"/CN={name}"]
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "30",
+        "-subj",
+        f"/CN={name}",
+    ]
     run(*request, "-addext", "keyUsage=digitalSignature", "-keyout", key.private, "-out", key.certificate)
     return key
 

@@ -81,7 +81,12 @@ Restart=always
 RestartSec=1
 KillMode=process
 """
-_NEVER = {"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"}
+_NEVER = {
+    "memory.available": "0%",
+    "nodefs.available": "0%",
+    "nodefs.inodesFree": "0%",
+    "imagefs.available": "0%",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,12 +103,20 @@ class KubeNode:
         placed = {**pod, "apiVersion": "v1", "kind": "Pod", "spec": {**pod["spec"], "nodeName": self.name}}
         answer = self.api.apply(json.dumps(placed))
         if not answer.ok:
-            raise CommandFailed(f"the API server refused the pod {pod['metadata']['name']}", details=[answer.message])
-        return RunningPod(node=self, namespace=pod["metadata"].get("namespace", "default"), name=pod["metadata"]["name"])
+            raise CommandFailed(
+                f"the API server refused the pod {pod['metadata']['name']}", details=[answer.message]
+            )
+        return RunningPod(
+            node=self, namespace=pod["metadata"].get("namespace", "default"), name=pod["metadata"]["name"]
+        )
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Give the node labels: its kubelet refuses a pod whose node selector does not fit."""
-        answer = self.api.apply(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": dict(labels)}}))
+        answer = self.api.apply(
+            json.dumps(
+                {"apiVersion": "v1", "kind": "Node", "metadata": {"name": self.name, "labels": dict(labels)}}
+            )
+        )
         if not answer.ok:
             raise CommandFailed(f"the API server refused labels of {self.name}", details=[answer.message])
 
@@ -136,7 +149,10 @@ class RunningPod:
 
     def containers(self) -> list[tuple[str, int]]:
         """Id and number of restarts of each container."""
-        return [(row.get("containerID", ""), row["restartCount"]) for row in self.status().get("containerStatuses", [])]
+        return [
+            (row.get("containerID", ""), row["restartCount"])
+            for row in self.status().get("containerStatuses", [])
+        ]
 
     def ready(self) -> bool:
         return _condition({"status": self.status()}, "Ready")
@@ -161,8 +177,14 @@ class RunningPod:
 
     def about(self) -> list[str]:
         """What a person would look at: status, events, logs."""
-        listed = self.node.api.request("GET", f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={self.name}")
-        events = [f"{row.get('reason')}: {row.get('message')}" for row in listed.body.get("items", [])] if listed.ok else []
+        listed = self.node.api.request(
+            "GET", f"/api/v1/namespaces/{self.namespace}/events?fieldSelector=involvedObject.name={self.name}"
+        )
+        events = (
+            [f"{row.get('reason')}: {row.get('message')}" for row in listed.body.get("items", [])]
+            if listed.ok
+            else []
+        )
         return [json.dumps(self.status(), indent=1), *events, "log:", *self.logs().splitlines()]
 
     def logs(self) -> str:
@@ -177,12 +199,22 @@ class RunningPod:
 
 
 def _condition(body: Mapping[str, Any], kind: str) -> bool:
-    return any(row["type"] == kind and row["status"] == "True" for row in body["status"].get("conditions", []))
+    return any(
+        row["type"] == kind and row["status"] == "True" for row in body["status"].get("conditions", [])
+    )
 
 
 @contextmanager
 def kube_node(
-    engine: Engine, base: str, api: Api, kubelet: Path, folder: Path, *, name: str, images: Iterable[Path], suite: str = "bookworm"
+    engine: Engine,
+    base: str,
+    api: Api,
+    kubelet: Path,
+    folder: Path,
+    *,
+    name: str,
+    images: Iterable[Path],
+    suite: str = "bookworm",
 ) -> Iterator[KubeNode]:
     """Start a Debian 12 node with a kubelet and the containerd of `suite`, one of SUITES; yields when it is Ready.
 
@@ -221,7 +253,10 @@ def _containerd(suite: str) -> dict[str, Path]:
         return {}
     archive = aptfetch.archive()
     prefix = archive.unpacked([archive.newest("containerd", suite=suite)])
-    return {f"/usr/bin/{name}": prefix / "usr/bin" / name for name in ("containerd", "containerd-shim-runc-v2", "ctr")}
+    return {
+        f"/usr/bin/{name}": prefix / "usr/bin" / name
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr")
+    }
 
 
 def _small_images(folder: Path) -> list[Path]:

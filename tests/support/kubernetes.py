@@ -75,8 +75,14 @@ class Api:
     def request(self, method: str, path: str, body: str = "", *, kind: str = "application/json") -> Answer:
         """One request with a body of media type `kind`. Raises OSError where nothing answers."""
         context = ssl.create_default_context(cafile=str(self.certificate))
-        with closing(http.client.HTTPSConnection(_HOST, self.port, context=context, timeout=_TIMEOUT)) as connection:
-            headers = {"Authorization": f"Bearer {self.token}", "Accept": "application/json", "Content-Type": kind}
+        with closing(
+            http.client.HTTPSConnection(_HOST, self.port, context=context, timeout=_TIMEOUT)
+        ) as connection:
+            headers = {
+                "Authorization": f"Bearer {self.token}",
+                "Accept": "application/json",
+                "Content-Type": kind,
+            }
             connection.request(method, path, body.encode() or None, headers)
             response = connection.getresponse()
             text = response.read().decode()
@@ -88,7 +94,9 @@ class Api:
         metadata = found["metadata"]
         collection = self.collection(found["apiVersion"], found["kind"], metadata.get("namespace", "default"))
         query = "fieldValidation=Strict&fieldManager=driverforge-test" + ("&dryRun=All" if dry_run else "")
-        return self.request("PATCH", f"{collection}/{metadata['name']}?{query}", manifest, kind="application/apply-patch+yaml")
+        return self.request(
+            "PATCH", f"{collection}/{metadata['name']}?{query}", manifest, kind="application/apply-patch+yaml"
+        )
 
     def collection(self, api_version: str, kind: str, namespace: str) -> str:
         """The path of all objects of a kind, from the server's discovery document. Raises LookupError for a kind that it does not know."""
@@ -96,7 +104,11 @@ class Api:
         answer = self.request("GET", base)
         for resource in answer.body["resources"] if answer.ok else ():
             if resource["kind"] == kind and "/" not in resource["name"]:
-                return f"{base}/namespaces/{namespace}/{resource['name']}" if resource["namespaced"] else f"{base}/{resource['name']}"
+                return (
+                    f"{base}/namespaces/{namespace}/{resource['name']}"
+                    if resource["namespaced"]
+                    else f"{base}/{resource['name']}"
+                )
         raise LookupError(f"the API server knows no {kind} of {api_version}")
 
 
@@ -130,7 +142,14 @@ def _etcd(programs: Programs, folder: Path, client: int, peer: int) -> list[str]
     here, there = f"http://{_HOST}:{client}", f"http://{_HOST}:{peer}"
     urls = [f"--listen-client-urls={here}", f"--advertise-client-urls={here}", f"--listen-peer-urls={there}"]
     cluster = [f"--initial-advertise-peer-urls={there}", f"--initial-cluster=default={there}"]
-    return [str(programs.etcd), f"--data-dir={folder / 'etcd'}", "--unsafe-no-fsync", "--log-level=warn", *urls, *cluster]
+    return [
+        str(programs.etcd),
+        f"--data-dir={folder / 'etcd'}",
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+        *urls,
+        *cluster,
+    ]
 
 
 def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[str]:
@@ -157,9 +176,34 @@ def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[s
 
 def _write_files(folder: Path, api: Api) -> None:
     """One self-signed certificate that is its own CA and signs service account tokens; the users; admission as strict as it gets."""
-    usage = ["-addext", "keyUsage=critical,digitalSignature,keyCertSign", "-addext", f"subjectAltName=IP:{_HOST}"]
-    key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", str(folder / "server.key")]
-    run("openssl", "req", "-x509", "-subj", "/CN=driverforge-test", "-days", "30", *usage, *key, "-out", api.certificate)
+    usage = [
+        "-addext",
+        "keyUsage=critical,digitalSignature,keyCertSign",
+        "-addext",
+        f"subjectAltName=IP:{_HOST}",
+    ]
+    key = [
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-keyout",
+        str(folder / "server.key"),
+    ]
+    run(
+        "openssl",
+        "req",
+        "-x509",
+        "-subj",
+        "/CN=driverforge-test",
+        "-days",
+        "30",
+        *usage,
+        *key,
+        "-out",
+        api.certificate,
+    )
     users = [
         f'{api.token},admin,admin,"system:masters"',
         *(f'{token},system:node:{name},{name},"system:nodes"' for name, token in api.nodes.items()),

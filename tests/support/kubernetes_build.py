@@ -54,7 +54,9 @@ def programs(environ: Mapping[str, str] = os.environ) -> Programs:
         if gone := missing(str(found.apiserver), str(found.etcd)):
             raise InputError(f"{PROGRAMS} names a folder without programs", details=gone)
         return found
-    return _in(_made("cluster", f"kube-apiserver {VERSION} and etcd", _PACKAGES, full=environ.get(FULL) == "1"))
+    return _in(
+        _made("cluster", f"kube-apiserver {VERSION} and etcd", _PACKAGES, full=environ.get(FULL) == "1")
+    )
 
 
 def kubelet(environ: Mapping[str, str] = os.environ) -> Path:
@@ -76,7 +78,9 @@ def _in(folder: Path) -> Programs:
 
 def _made(entry: str, what: str, packages: Mapping[str, str], *, full: bool) -> Path:
     if missing("go"):
-        raise Unavailable(f"no go here to compile {what}", resolution=f"install Go 1.24 or newer; {_ELSEWHERE}")
+        raise Unavailable(
+            f"no go here to compile {what}", resolution=f"install Go 1.24 or newer; {_ELSEWHERE}"
+        )
 
     def refuse(folder: Path) -> None:
         raise Unavailable(
@@ -102,10 +106,14 @@ def _compile(folder: Path, packages: Mapping[str, str]) -> None:
             "GOFLAGS": "-mod=mod -modcacherw -buildvcs=false",
             "GOWORK": "off",
         }
-        about = json.loads(run("go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}", cwd=work, env=env).stdout)
+        about = json.loads(
+            run("go", "mod", "download", "-json", f"k8s.io/kubernetes@v{VERSION}", cwd=work, env=env).stdout
+        )
         (work / "go.mod").write_text(module_file(Path(about["GoMod"]).read_text(), VERSION))
         for program, package in packages.items():
-            run("nice", "-n", "19", "go", "build", *_FLAGS, "-o", folder / program, package, cwd=work, env=env)
+            run(
+                "nice", "-n", "19", "go", "build", *_FLAGS, "-o", folder / program, package, cwd=work, env=env
+            )
 
 
 def module_file(upstream: str, version: str) -> str:

@@ -8,7 +8,15 @@ from driverforge_build.lock import HeaderFact, LockedKernel, LockedPackage, Repo
 
 
 def package(name: str, version: str = "1-1", suite: str = "bookworm") -> LockedPackage:
-    return LockedPackage(name=name, version=version, arch="amd64", path=f"pool/{name}.deb", sha256="ab" * 32, size=7, suite=suite)
+    return LockedPackage(
+        name=name,
+        version=version,
+        arch="amd64",
+        path=f"pool/{name}.deb",
+        sha256="ab" * 32,
+        size=7,
+        suite=suite,
+    )
 
 
 def kernel(release: str, *headers: LockedPackage) -> LockedKernel:
@@ -50,7 +58,11 @@ def target(*kernels: LockedKernel, **changes: object) -> TargetLock:
         ),
         drivers={"535.261.03": {"userspace": (package("libcuda1"), package("libc6"))}},
         kernels={one.release: one for one in kernels},
-        header_facts={"linux-headers-6.1.0-50-common=1-1": {"a question": HeaderFact(breaks=None, found="a.h is not there")}},
+        header_facts={
+            "linux-headers-6.1.0-50-common=1-1": {
+                "a question": HeaderFact(breaks=None, found="a.h is not there")
+            }
+        },
         without_headers=("6.1.0-52-cloud-amd64",),
     )
     return replace(whole, **changes)  # type: ignore[arg-type]

@@ -28,7 +28,9 @@ class MemoryRegistry:
     login: Login | None = None
     blob_host: str = ""
     trouble: Callable[[Request], Response | None] = lambda request: None
-    manifests: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)  # (repository, tag or digest) -> type, bytes
+    manifests: dict[tuple[str, str], tuple[str, bytes]] = field(
+        default_factory=dict
+    )  # (repository, tag or digest) -> type, bytes
     blobs: dict[tuple[str, str], bytes] = field(default_factory=dict)
     log: list[Request] = field(default_factory=list)
     tokens: dict[str, str] = field(default_factory=dict)  # token -> its scopes
@@ -84,7 +86,11 @@ class MemoryRegistry:
             return self._error(404, "MANIFEST_UNKNOWN", "manifest unknown")
         media_type, data = self.manifests[repository, name]
         digest = "sha256:" + hashlib.sha256(data).hexdigest()
-        headers = {"content-type": media_type, "content-length": str(len(data)), "docker-content-digest": digest}
+        headers = {
+            "content-type": media_type,
+            "content-length": str(len(data)),
+            "docker-content-digest": digest,
+        }
         return self._answer(200, b"" if request.method == "HEAD" else data, headers)
 
     def _blob(self, request: Request, repository: str, digest: str) -> Response:
@@ -127,19 +133,29 @@ class MemoryRegistry:
         actions = "pull" if request.method in ("GET", "HEAD") else "pull,push"
         repository = request.url.split("/v2/")[1].split("/")[0]
         if self.auth == "basic" and (self.login is None or given != self.login.basic):
-            return self._error(401, "UNAUTHORIZED", "authentication required", {"www-authenticate": 'Basic realm="registry"'})
+            return self._error(
+                401, "UNAUTHORIZED", "authentication required", {"www-authenticate": 'Basic realm="registry"'}
+            )
         granted = self.tokens.get(given.removeprefix("Bearer "), "")
         enough = (f"repository:{repository}:{actions}", f"repository:{repository}:pull,push")
         if self.auth == "bearer" and not any(scope in granted for scope in enough):
-            challenge = f'Bearer realm="{TOKEN_SERVICE}",service="{HOST}",scope="repository:{repository}:{actions}"'
-            return self._error(401, "UNAUTHORIZED", "authentication required", {"www-authenticate": challenge})
+            challenge = (
+                f'Bearer realm="{TOKEN_SERVICE}",service="{HOST}",scope="repository:{repository}:{actions}"'
+            )
+            return self._error(
+                401, "UNAUTHORIZED", "authentication required", {"www-authenticate": challenge}
+            )
         return None
 
     def _answer(self, status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Response:
         return answer(status, body, {"docker-distribution-api-version": "registry/2.0", **(headers or {})})
 
-    def _error(self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None) -> Response:
-        return self._answer(status, json.dumps({"errors": [{"code": code, "message": message}]}).encode(), headers)
+    def _error(
+        self, status: int, code: str, message: str, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        return self._answer(
+            status, json.dumps({"errors": [{"code": code, "message": message}]}).encode(), headers
+        )
 
 
 def answer(status: int, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Response:

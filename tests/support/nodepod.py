@@ -26,7 +26,15 @@ class NodePod:
 
     def run(self, *words: str, check: bool = True, options: tuple[str, ...] = ()) -> Finished:
         """A new container that runs `words` to their end. It sees the node by /proc/1/root."""
-        joined = ("--rm", "--privileged", "--network", "host", "--pid", f"container:{self.node.container}", *options)
+        joined = (
+            "--rm",
+            "--privileged",
+            "--network",
+            "host",
+            "--pid",
+            f"container:{self.node.container}",
+            *options,
+        )
         return self.node.engine.docker("run", *joined, self.image, *words, check=check)
 
     def driverctl(self, *words: str, check: bool = True) -> Finished:

@@ -48,11 +48,24 @@ def _compile(tree: Path, kernel: Kernel, target: Path) -> None:
         work = Path(name) / "source"
         shutil.copytree(tree, work, symlinks=True)
         jobs = os.cpu_count() or 1
-        done = run("make", f"-j{jobs}", f"SYSSRC={kernel.source}", f"SYSOUT={kernel.build}", "modules", cwd=work, check=False)
+        done = run(
+            "make",
+            f"-j{jobs}",
+            f"SYSSRC={kernel.source}",
+            f"SYSOUT={kernel.build}",
+            "modules",
+            cwd=work,
+            check=False,
+        )
         if done.status != 0:
-            errors = [line for line in (done.stdout + done.stderr).splitlines() if "error:" in line or "Error " in line]
+            errors = [
+                line
+                for line in (done.stdout + done.stderr).splitlines()
+                if "error:" in line or "Error " in line
+            ]
             raise CommandFailed(
-                f"{tree.name} does not compile for {kernel.release}", details=[*errors[:20], *done.stderr.splitlines()[-20:]]
+                f"{tree.name} does not compile for {kernel.release}",
+                details=[*errors[:20], *done.stderr.splitlines()[-20:]],
             )
         for module in MODULES:
             run("strip", "--strip-debug", work / module)

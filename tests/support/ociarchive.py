@@ -16,7 +16,9 @@ Layer = Mapping[str, bytes | Path]
 """Files of a layer by path; an executable one starts with `#!` or has the bit set where it comes from. `.wh.NAME` removes NAME."""
 
 
-def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | None = None, name: str = "") -> str:
+def write(
+    target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | None = None, name: str = ""
+) -> str:
     """Write an image; `config` is the part that `docker inspect` shows as Config, and an importer calls it `name`.
 
     Returns the manifest's digest.
@@ -26,7 +28,9 @@ def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | 
     for layer in layers:
         plain = _tar(layer)
         diff_ids.append(_digest(plain))
-        descriptors.append(_add(blobs, gzip.compress(plain, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip"))
+        descriptors.append(
+            _add(blobs, gzip.compress(plain, mtime=0), "application/vnd.oci.image.layer.v1.tar+gzip")
+        )
     document = {
         "architecture": "amd64",
         "os": "linux",
@@ -34,9 +38,16 @@ def write(target: Path, layers: Sequence[Layer], *, config: Mapping[str, Any] | 
         "rootfs": {"type": "layers", "diff_ids": diff_ids},
     }
     image = _add(blobs, json.dumps(document).encode(), "application/vnd.oci.image.config.v1+json")
-    manifest = {"schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json", "config": image, "layers": descriptors}
+    manifest = {
+        "schemaVersion": 2,
+        "mediaType": "application/vnd.oci.image.manifest.v1+json",
+        "config": image,
+        "layers": descriptors,
+    }
     top = _add(blobs, json.dumps(manifest).encode(), "application/vnd.oci.image.manifest.v1+json")
-    files: dict[str, bytes | Path] = {f"blobs/sha256/{digest.partition(':')[2]}": data for digest, data in blobs.items()}
+    files: dict[str, bytes | Path] = {
+        f"blobs/sha256/{digest.partition(':')[2]}": data for digest, data in blobs.items()
+    }
     files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
     listed = {**top, "annotations": {"io.containerd.image.name": name}} if name else top
     files["index.json"] = json.dumps({"schemaVersion": 2, "manifests": [listed]}).encode()
@@ -60,7 +71,9 @@ def _tar(files: Layer) -> bytes:
             data = content.read_bytes() if isinstance(content, Path) else content
             entry = tarfile.TarInfo(name.lstrip("/"))
             entry.size = len(data)
-            executable = data.startswith(b"#!") or (isinstance(content, Path) and bool(content.stat().st_mode & 0o111))
+            executable = data.startswith(b"#!") or (
+                isinstance(content, Path) and bool(content.stat().st_mode & 0o111)
+            )
             entry.mode = 0o755 if executable else 0o644
             archive.addfile(entry, io.BytesIO(data))
     return out.getvalue()
@@ -73,7 +86,9 @@ def push(archive: Path, registry: str, name: str, tag: str) -> None:
     manifest = json.loads(files["index.json"])["manifests"][0]
     for path, data in files.items():
         if path.startswith("blobs/") and not path.endswith(manifest["digest"].partition(":")[2]):
-            begin = urllib.request.Request(f"http://{registry}/v2/{name}/blobs/uploads/", method="POST", data=b"")
+            begin = urllib.request.Request(
+                f"http://{registry}/v2/{name}/blobs/uploads/", method="POST", data=b""
+            )
             with urllib.request.urlopen(begin, timeout=30) as answer:
                 place = str(answer.headers["Location"])
             separator = "&" if "?" in place else "?"

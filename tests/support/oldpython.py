@@ -12,9 +12,14 @@ import sys
 from pathlib import Path
 
 _TESTS = Path(__file__).resolve().parents[1]
-_HAVE = frozenset({"pytest", "_pytest", "hypothesis", "support", "driverforge_core", "driverforge_oci", "driverforge_node"})
+_HAVE = frozenset(
+    {"pytest", "_pytest", "hypothesis", "support", "driverforge_core", "driverforge_oci", "driverforge_node"}
+)
 _NEWER_HALF = (
-    *(f"driverforge_node.{name}" for name in ("runtime", "toolkit", "cdi", "devices", "watch", "doctor", "host.nvml")),
+    *(
+        f"driverforge_node.{name}"
+        for name in ("runtime", "toolkit", "cdi", "devices", "watch", "doctor", "host.nvml")
+    ),
     *(f"driverforge_node.commands.{name}" for name in ("runtime", "toolkit", "cdi", "devices", "doctor")),
 )
 

@@ -42,9 +42,36 @@ X
 # capability(7), in the kernel's order
 _CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID"),
-    *("SETPCAP", "LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER"),
-    *("SYS_MODULE", "SYS_RAWIO", "SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE"),
-    *("SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD", "LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP"),
+    *(
+        "SETPCAP",
+        "LINUX_IMMUTABLE",
+        "NET_BIND_SERVICE",
+        "NET_BROADCAST",
+        "NET_ADMIN",
+        "NET_RAW",
+        "IPC_LOCK",
+        "IPC_OWNER",
+    ),
+    *(
+        "SYS_MODULE",
+        "SYS_RAWIO",
+        "SYS_CHROOT",
+        "SYS_PTRACE",
+        "SYS_PACCT",
+        "SYS_ADMIN",
+        "SYS_BOOT",
+        "SYS_NICE",
+    ),
+    *(
+        "SYS_RESOURCE",
+        "SYS_TIME",
+        "SYS_TTY_CONFIG",
+        "MKNOD",
+        "LEASE",
+        "AUDIT_WRITE",
+        "AUDIT_CONTROL",
+        "SETFCAP",
+    ),
     *("MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF"),
     *("CHECKPOINT_RESTORE"),
 )
@@ -69,7 +96,9 @@ class RunningPod:
     def exec(self, *words: str, timeout: float = 120) -> GuestResult:
         """Run a program in the container, as `kubectl exec` or an exec probe does."""
         command = shlex.join(words)
-        return self.guest.run(f"{_CTR} tasks exec --exec-id exec-$$-$RANDOM {self.container_id} {command}", timeout=timeout)
+        return self.guest.run(
+            f"{_CTR} tasks exec --exec-id exec-$$-$RANDOM {self.container_id} {command}", timeout=timeout
+        )
 
     def running(self) -> bool:
         listed = self.guest.run(f"{_CTR} tasks ls").ok()
@@ -93,7 +122,9 @@ class RunningPod:
 
     def remove(self) -> None:
         """Remove the container and its file system, killing it if it runs."""
-        self.guest.run(f"{_CTR} tasks delete --force {self.container_id} >/dev/null 2>&1; {_CTR} containers rm {self.container_id}").ok()
+        self.guest.run(
+            f"{_CTR} tasks delete --force {self.container_id} >/dev/null 2>&1; {_CTR} containers rm {self.container_id}"
+        ).ok()
         self.guest.run(f"umount {self.root} && {_CTR} snapshots rm {self.container_id}").ok()
 
     @property
@@ -145,14 +176,20 @@ def run(
     """
     outcome = guest.run(script)
     if outcome.rc != 0:
-        raise CommandFailed(f"containerd in the guest did not start {started.container_id}", details=[outcome.output])
+        raise CommandFailed(
+            f"containerd in the guest did not start {started.container_id}", details=[outcome.output]
+        )
     return started
 
 
 def _host_path(volume: HostPath) -> str:
     """What the kubelet (or, where no type is given, containerd) does about a host path before the mount."""
     path = shlex.quote(volume.path)
-    create = {"": f"mkdir -p -m 755 {path}", "DirectoryOrCreate": f"mkdir -p -m 755 {path}", "FileOrCreate": f": >{path}"}
+    create = {
+        "": f"mkdir -p -m 755 {path}",
+        "DirectoryOrCreate": f"mkdir -p -m 755 {path}",
+        "FileOrCreate": f": >{path}",
+    }
     test = {"Directory": "-d", "File": "-f", "Socket": "-S", "CharDevice": "-c", "BlockDevice": "-b"}.get(
         volume.kind.removesuffix("OrCreate")
     )

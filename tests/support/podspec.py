@@ -18,17 +18,43 @@ NODE = "guest"
 _WORKLOADS = ("DaemonSet", "Deployment", "Job")
 # Fields that change what the kubelet or the scheduler does around a container, not the container.
 _POD_AROUND = frozenset(
-    {"affinity", "automountServiceAccountToken", "nodeSelector", "priorityClassName", "restartPolicy", "serviceAccountName"}
+    {
+        "affinity",
+        "automountServiceAccountToken",
+        "nodeSelector",
+        "priorityClassName",
+        "restartPolicy",
+        "serviceAccountName",
+    }
     | {"terminationGracePeriodSeconds", "tolerations", "dnsPolicy"}
 )
 _POD_KNOWN = _POD_AROUND | {"containers", "hostIPC", "hostNetwork", "hostPID", "initContainers", "volumes"}
 _CONTAINER_AROUND = frozenset(
-    {"imagePullPolicy", "lifecycle", "livenessProbe", "readinessProbe", "startupProbe", "terminationMessagePath", "resources"}
+    {
+        "imagePullPolicy",
+        "lifecycle",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "terminationMessagePath",
+        "resources",
+    }
 )
-_CONTAINER_KNOWN = _CONTAINER_AROUND | {"args", "command", "env", "image", "name", "securityContext", "volumeMounts", "workingDir"}
+_CONTAINER_KNOWN = _CONTAINER_AROUND | {
+    "args",
+    "command",
+    "env",
+    "image",
+    "name",
+    "securityContext",
+    "volumeMounts",
+    "workingDir",
+}
 _PROPAGATION = {"None": "rprivate", "HostToContainer": "rslave", "Bidirectional": "rshared"}
 _SECURITY_KNOWN = frozenset({"privileged", "seLinuxOptions", "runAsUser"})
-_HOST_PATH_TYPES = frozenset({"", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"})
+_HOST_PATH_TYPES = frozenset(
+    {"", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +106,15 @@ def translate(
     template = workload["spec"]["template"] if kind in _WORKLOADS else workload
     pod = template["spec"]
     every = [*pod.get("initContainers", []), *pod["containers"]]
-    chosen = next((entry for entry in every if entry["name"] == container), None) if container else pod["containers"][0]
+    chosen = (
+        next((entry for entry in every if entry["name"] == container), None)
+        if container
+        else pod["containers"][0]
+    )
     if chosen is None:
-        raise InputError(f"the pod has no container '{container}'", details=[entry["name"] for entry in every])
+        raise InputError(
+            f"the pod has no container '{container}'", details=[entry["name"] for entry in every]
+        )
     _refuse_unknown(pod, chosen)
     if arguments is not None:
         chosen = {**chosen, "args": list(arguments)}
@@ -97,7 +129,9 @@ def translate(
         uid=uid,
         container=chosen["name"],
         host_paths=host_paths,
-        spec=_spec(pod, chosen, image=image, node=node, variables=variables, mounts=mounts, name=name, uid=uid),
+        spec=_spec(
+            pod, chosen, image=image, node=node, variables=variables, mounts=mounts, name=name, uid=uid
+        ),
     )
 
 
@@ -123,8 +157,15 @@ def _uid(namespace: str, name: str) -> str:
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:32]}"
 
 
-def _environment(container: Mapping[str, Any], image: StoredImage, name: str, namespace: str) -> dict[str, str]:
-    fields = {"spec.nodeName": NODE, "metadata.name": name, "metadata.namespace": namespace, "status.hostIP": "127.0.0.1"}
+def _environment(
+    container: Mapping[str, Any], image: StoredImage, name: str, namespace: str
+) -> dict[str, str]:
+    fields = {
+        "spec.nodeName": NODE,
+        "metadata.name": name,
+        "metadata.namespace": namespace,
+        "status.hostIP": "127.0.0.1",
+    }
     variables = dict(entry.partition("=")[::2] for entry in image.environment)
     variables["HOSTNAME"] = name
     for entry in container.get("env", []):
@@ -138,23 +179,31 @@ def _environment(container: Mapping[str, Any], image: StoredImage, name: str, na
     return variables
 
 
-def _volumes(pod: Mapping[str, Any], container: Mapping[str, Any]) -> tuple[list[dict[str, Any]], tuple[HostPath, ...]]:
+def _volumes(
+    pod: Mapping[str, Any], container: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], tuple[HostPath, ...]]:
     volumes = {volume["name"]: volume for volume in pod.get("volumes", [])}
     mounts, paths = [], []
     for entry in container.get("volumeMounts", []):
         if unknown := set(entry) - {"name", "mountPath", "mountPropagation", "readOnly"}:
-            raise Unsupported("the bench does not know these fields of a volume mount", details=sorted(unknown))
+            raise Unsupported(
+                "the bench does not know these fields of a volume mount", details=sorted(unknown)
+            )
         volume = volumes.get(entry["name"])
         if volume is None:
             raise InputError(f"the pod has no volume '{entry['name']}'")
         if set(volume) != {"name", "hostPath"} or volume["hostPath"].get("type", "") not in _HOST_PATH_TYPES:
-            raise Unsupported(f"the bench knows host paths only, not the volume '{entry['name']}'", details=[str(volume)])
+            raise Unsupported(
+                f"the bench knows host paths only, not the volume '{entry['name']}'", details=[str(volume)]
+            )
         source = volume["hostPath"]
         paths.append(HostPath(path=source["path"], kind=source.get("type", "")))
         propagation = _PROPAGATION[entry.get("mountPropagation", "None")]
         access = "ro" if entry.get("readOnly") else "rw"
         options = ["rbind", propagation, access]
-        mounts.append({"destination": entry["mountPath"], "type": "bind", "source": source["path"], "options": options})
+        mounts.append(
+            {"destination": entry["mountPath"], "type": "bind", "source": source["path"], "options": options}
+        )
     return mounts, tuple(paths)
 
 
@@ -173,7 +222,9 @@ def _spec(
     # the image's command counts only where the manifest gives neither (Kubernetes, "Define a Command and Arguments")
     words = container.get("args") or (() if container.get("command") else image.command)
     every = [*_SYSTEM_MOUNTS, *mounts]
-    every.sort(key=lambda mount: mount["destination"].rstrip("/").count("/"))  # parents first, as the CRI plugin orders them
+    every.sort(
+        key=lambda mount: mount["destination"].rstrip("/").count("/")
+    )  # parents first, as the CRI plugin orders them
     propagations = {option for mount in mounts for option in mount["options"]} & {"rshared", "rslave"}
     critical = pod.get("priorityClassName") == "system-node-critical"
     capabilities = list(node.capabilities)
@@ -190,7 +241,9 @@ def _spec(
         "hostname": name,
         "process": {
             "args": [*command, *words],
-            "capabilities": dict.fromkeys(("bounding", "effective", "permitted", "inheritable"), capabilities),
+            "capabilities": dict.fromkeys(
+                ("bounding", "effective", "permitted", "inheritable"), capabilities
+            ),
             "cwd": container.get("workingDir") or image.directory,
             "env": [f"{key}={value}" for key, value in variables.items()],
             "oomScoreAdj": -997 if critical else 1000,
@@ -198,14 +251,21 @@ def _spec(
         },
         "root": {"readonly": False},
         "mounts": every,
-        "annotations": {"io.kubernetes.cri.container-name": container["name"], "io.kubernetes.cri.sandbox-name": name},
+        "annotations": {
+            "io.kubernetes.cri.container-name": container["name"],
+            "io.kubernetes.cri.sandbox-name": name,
+        },
         "linux": linux,
     }
 
 
 def _namespaces(pod: Mapping[str, Any]) -> list[str]:
     shared = {"pid": "hostPID", "ipc": "hostIPC", "network": "hostNetwork"}
-    return ["mount", *([] if pod.get("hostNetwork") else ["uts"]), *(kind for kind, field in shared.items() if not pod.get(field))]
+    return [
+        "mount",
+        *([] if pod.get("hostNetwork") else ["uts"]),
+        *(kind for kind, field in shared.items() if not pod.get(field)),
+    ]
 
 
 def _system_mount(destination: str, kind: str, source: str, options: str) -> dict[str, Any]:

@@ -59,7 +59,9 @@ def run(
     except FileNotFoundError as error:
         raise Unavailable(f"{words[0]} is not installed", resolution=_INSTALL) from error
     except subprocess.TimeoutExpired as error:
-        raise TemporaryFailure(f"{words[0]} did not end within {timeout:.0f} s", details=[" ".join(words)]) from error
+        raise TemporaryFailure(
+            f"{words[0]} did not end within {timeout:.0f} s", details=[" ".join(words)]
+        ) from error
     if check and done.returncode != 0:
         raise CommandFailed(
             f"{Path(words[0]).name} exited with {done.returncode}",
@@ -99,7 +101,9 @@ def start(
         )
 
 
-def stop(child: subprocess.Popen[bytes], *, timeout: float = 15, first: signal.Signals = signal.SIGTERM) -> None:
+def stop(
+    child: subprocess.Popen[bytes], *, timeout: float = 15, first: signal.Signals = signal.SIGTERM
+) -> None:
     """Ask a daemon to end, then kill it; returns when it was reaped."""
     if child.poll() is None:
         child.send_signal(first)

@@ -40,9 +40,34 @@ class Drive:
 
 def arguments(*, memory: int, cpus: int, folder: Path, drives: list[Drive]) -> list[str]:
     """The machine: `memory` in MiB; console in folder/console, second serial port and control socket in folder/{serial,qmp}."""
-    machine = [PROGRAM, "-accel", "tcg,thread=multi", "-M", "q35", "-cpu", _CPU, "-m", str(memory), "-smp", str(cpus)]
-    plain = ["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot", "-serial", f"file:{folder}/console"]
-    channel = ["-chardev", f"socket,id=agent,path={folder}/serial,server=on,wait=off", "-serial", "chardev:agent"]
+    machine = [
+        PROGRAM,
+        "-accel",
+        "tcg,thread=multi",
+        "-M",
+        "q35",
+        "-cpu",
+        _CPU,
+        "-m",
+        str(memory),
+        "-smp",
+        str(cpus),
+    ]
+    plain = [
+        "-nodefaults",
+        "-no-user-config",
+        "-display",
+        "none",
+        "-no-reboot",
+        "-serial",
+        f"file:{folder}/console",
+    ]
+    channel = [
+        "-chardev",
+        f"socket,id=agent,path={folder}/serial,server=on,wait=off",
+        "-serial",
+        "chardev:agent",
+    ]
     control = ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]
     return [*machine, *plain, *channel, *control, *(word for drive in drives for word in drive.options())]
 
@@ -67,7 +92,9 @@ class Control:
         self._stream.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
         self._stream.flush()
         while True:
-            answer = json.loads(self._stream.readline() or '{"error": {"desc": "QEMU closed the connection"}}')
+            answer = json.loads(
+                self._stream.readline() or '{"error": {"desc": "QEMU closed the connection"}}'
+            )
             if "error" in answer:
                 raise CommandFailed(f"QEMU refuses {command}", details=[answer["error"]["desc"]])
             if "return" in answer:
@@ -116,7 +143,11 @@ def save(control: Control, child: subprocess.Popen[bytes], target: Path) -> None
 
 def resume(control: Control) -> None:
     """Wait until the state was read, then let the machine run."""
-    until(lambda: control.ask("query-status")["status"] not in ("inmigrate", "prelaunch"), "reading the saved guest", timeout=120)
+    until(
+        lambda: control.ask("query-status")["status"] not in ("inmigrate", "prelaunch"),
+        "reading the saved guest",
+        timeout=120,
+    )
     if control.ask("query-status")["status"] == "guest-panicked":
         raise TemporaryFailure("the saved guest had panicked")
     control.ask("cont")

@@ -22,7 +22,9 @@ from support.process import run
 
 _TOP = Path(__file__).resolve().parents[2]
 _MATRIX = _TOP / "tests/engine/real.yaml"
-_LOCK_AGE = 12 * 3600.0  # seconds: both tiers of a run use one lock, and it names no package that is long gone
+_LOCK_AGE = (
+    12 * 3600.0
+)  # seconds: both tiers of a run use one lock, and it names no package that is long gone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,11 +70,21 @@ def build(engine: Engine, target: Target) -> RealImage:
     rows = [row for row in plan["cells"] if row["verdict"] in ("build", "exists")]
     if not rows:
         why = [f"{row['cell']}: {row['verdict']}: {row['reason']}" for row in plan["cells"]]
-        raise Unavailable(f"the mirror has no {target.series} kernel that driver {target.branch} builds for", details=why)
+        raise Unavailable(
+            f"the mirror has no {target.series} kernel that driver {target.branch} builds for", details=why
+        )
     chosen = rows[-1]
 
     def make(folder: Path) -> None:
-        words: list[str] = ["--select", chosen["cell"], "--lock", str(lock), *base, "--cache-dir", str(folder / "work")]
+        words: list[str] = [
+            "--select",
+            chosen["cell"],
+            "--lock",
+            str(lock),
+            *base,
+            "--cache-dir",
+            str(folder / "work"),
+        ]
         [row] = _driverforge(engine, "build", *words)["cells"]
         (folder / "report.json").write_text(json.dumps(row))
         _copy_out(engine, row["reference"], folder / "modules")
@@ -81,7 +93,13 @@ def build(engine: Engine, target: Target) -> RealImage:
     [home] = (entry / "modules").iterdir()
     described = json.loads((home / "open/module-set.json").read_text())
     report = json.loads((entry / "report.json").read_text())
-    return RealImage(cell=chosen["cell"], kernel=home.name, driver=described["driver"], modules=home / "open", report=report)
+    return RealImage(
+        cell=chosen["cell"],
+        kernel=home.name,
+        driver=described["driver"],
+        modules=home / "open",
+        report=report,
+    )
 
 
 def _copy_out(engine: Engine, reference: str, target: Path) -> None:
@@ -99,7 +117,16 @@ def _lock(target: Target) -> Path:
     with cache.locked(file.with_suffix(".lock")):
         if not file.exists() or time.time() - file.stat().st_mtime > _LOCK_AGE:
             file.unlink(missing_ok=True)
-            words = ["--matrix", str(_MATRIX), "--lock", str(file), "--select", target.glob, "--cache-dir", str(cache.root() / "discovery")]
+            words = [
+                "--matrix",
+                str(_MATRIX),
+                "--lock",
+                str(file),
+                "--select",
+                target.glob,
+                "--cache-dir",
+                str(cache.root() / "discovery"),
+            ]
             run(*_COMMAND, "lock", *words, env=_PACKAGES)
     return file
 

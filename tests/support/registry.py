@@ -49,7 +49,13 @@ def serve(folder: Path, *, users: Mapping[str, str] | None = None) -> Iterator[R
     log.unlink(missing_ok=True)
     child = start(["docker-registry", "serve", config], log=log, env=env)
     try:
-        until(lambda: _LISTENING.search(log.read_text()) is not None, "docker-registry", timeout=20, child=child, log=log)
+        until(
+            lambda: _LISTENING.search(log.read_text()) is not None,
+            "docker-registry",
+            timeout=20,
+            child=child,
+            log=log,
+        )
         found = _LISTENING.search(log.read_text())
         if found is None:
             raise Unavailable("docker-registry names no address", details=[log.read_text()])
@@ -66,7 +72,9 @@ def bcrypt(password: str) -> str:
         raise Unavailable("no libcrypt.so.1 to hash a registry password with") from error
     crypt.restype = ctypes.c_char_p
     alphabet = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-    salt = "".join(secrets.choice(alphabet) for _ in range(21)) + "."  # the last character holds two bits only
+    salt = (
+        "".join(secrets.choice(alphabet) for _ in range(21)) + "."
+    )  # the last character holds two bits only
     hashed: bytes | None = crypt(password.encode(), f"$2b$05${salt}".encode())
     if not hashed or not hashed.startswith(b"$2b$"):
         raise Unavailable("the C library's crypt() knows no bcrypt")

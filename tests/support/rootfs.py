@@ -17,7 +17,14 @@ _PACKAGES = (
 )
 _SLIM = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 # what only costs time in a guest that lives for seconds: udev's coldplug alone is a third of the boot
-_MASKED = ("systemd-udev-trigger", "getty@tty1", "serial-getty@ttyS0", "systemd-journal-flush", "systemd-update-utmp", "e2scrub_reap")
+_MASKED = (
+    "systemd-udev-trigger",
+    "getty@tty1",
+    "serial-getty@ttyS0",
+    "systemd-journal-flush",
+    "systemd-update-utmp",
+    "e2scrub_reap",
+)
 _LAYOUT = 3  # counts changes of what this module makes
 _MIB = 1 << 20
 
@@ -40,7 +47,13 @@ def debian(*, packages: Iterable[str] = _PACKAGES) -> Path:
         ext4(tree, folder / "root.img", spare=1024 * _MIB)
         shutil.rmtree(tree)
 
-    inputs = {"suite": "bookworm", "packages": chosen, "versions": _versions(chosen), "layout": _LAYOUT, "masked": _MASKED}
+    inputs = {
+        "suite": "bookworm",
+        "packages": chosen,
+        "versions": _versions(chosen),
+        "layout": _LAYOUT,
+        "masked": _MASKED,
+    }
     return cache.cached("rootfs", inputs, make) / "root.img"
 
 
@@ -63,7 +76,18 @@ def ext4(tree: Path, target: Path, *, spare: int, size: int = 0) -> None:
     """An ext4 image of a folder with `spare` free bytes; the file is sparse and, if given, `size` bytes long."""
     used = int(run("du", "-s", "--block-size=1", tree).stdout.split()[0])
     room = (used * 11 // 10 + spare) // _MIB + 16
-    run("mke2fs", "-q", "-t", "ext4", "-E", "lazy_itable_init=1,lazy_journal_init=1", "-d", tree, target, f"{room}M")
+    run(
+        "mke2fs",
+        "-q",
+        "-t",
+        "ext4",
+        "-E",
+        "lazy_itable_init=1,lazy_journal_init=1",
+        "-d",
+        tree,
+        target,
+        f"{room}M",
+    )
     if size:
         sparse(target, size)
 
@@ -83,10 +107,14 @@ def agent_machine(image: Image, *, append: str = "", memory: int = 1024) -> Mach
     return Machine(image=image, init="agent", disks=_disks(image), append=append, memory=memory)
 
 
-def systemd_machine(image: Image, *, store: Path | None = None, append: str = "", memory: int = 2048) -> Machine:
+def systemd_machine(
+    image: Image, *, store: Path | None = None, append: str = "", memory: int = 2048
+) -> Machine:
     """A node: systemd, containerd 1.6, cgroup v2. `store` is an image store for /var/lib/containerd (`support.store`)."""
     late = Disk(name="store", file=store, late=True)
-    return Machine(image=image, init="systemd", disks=(*_disks(image), late), append=append, memory=memory, cpus=2)
+    return Machine(
+        image=image, init="systemd", disks=(*_disks(image), late), append=append, memory=memory, cpus=2
+    )
 
 
 def _disks(image: Image) -> tuple[Disk, ...]:

@@ -35,7 +35,9 @@ def effective(where: Daemon, files: Mapping[str, bytes | None]) -> dict[str, obj
     if where.kind == "docker":
         return jsonedit.parse(files.get(where.config) or b"", where.config)
     if where.kind == "crio":
-        whole: dict[str, object] = {"crio": {"runtime": {"runtimes": {"runc": {"runtime_path": "/usr/bin/runc"}}}}}
+        whole: dict[str, object] = {
+            "crio": {"runtime": {"runtimes": {"runc": {"runtime_path": "/usr/bin/runc"}}}}
+        }
         for path in (where.config, where.drop_in):
             whole = merged(whole, parse(files.get(path) or b"", path))
         return whole
@@ -45,7 +47,10 @@ def effective(where: Daemon, files: Mapping[str, bytes | None]) -> dict[str, obj
 def _containerd(where: Daemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
     """1.x takes the last CRI section whole, and its table of runtimes instead of the built-in one; 2.1 merges key by key."""
     key = CRI_V3 if where.version >= (2,) else CRI_V2
-    built_in = {"enable_cdi": False, "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": copy.deepcopy(BUILT_IN)}}}
+    built_in = {
+        "enable_cdi": False,
+        "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": copy.deepcopy(BUILT_IN)}},
+    }
     whole: dict[str, object] = {}
     sections: list[Mapping[str, object]] = []
     documents = imports.read(where.config, {path: data for path, data in files.items() if data is not None})
@@ -71,9 +76,17 @@ def _containerd(where: Daemon, files: Mapping[str, bytes | None]) -> dict[str, o
 # -- documents of any shape ------------------------------------------------------------------------------------------------------------
 
 words = st.text("abcdefgh_-", min_size=1, max_size=6)
-scalars = st.one_of(st.booleans(), st.integers(-5, 2**60), st.floats(width=32), st.text("xyz \"'#=[]{}é\\\n\t", max_size=6), st.datetimes())
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-5, 2**60),
+    st.floats(width=32),
+    st.text("xyz \"'#=[]{}é\\\n\t", max_size=6),
+    st.datetimes(),
+)
 values = st.one_of(
-    scalars, st.lists(st.integers(0, 3), max_size=3), st.lists(st.fixed_dictionaries({"k": scalars}), min_size=1, max_size=2)
+    scalars,
+    st.lists(st.integers(0, 3), max_size=3),
+    st.lists(st.fixed_dictionaries({"k": scalars}), min_size=1, max_size=2),
 )
 tables = st.dictionaries(words, values, max_size=3)
 runtimes = st.fixed_dictionaries({}, optional={
@@ -84,7 +97,9 @@ runtimes = st.fixed_dictionaries({}, optional={
 containerds = st.fixed_dictionaries({}, optional={
     "snapshotter": st.just("overlayfs"), "default_runtime_name": st.sampled_from(["runc", "kata", "nvidia"]), "runtimes": runtimes,
 })  # fmt: skip
-sections = st.fixed_dictionaries({}, optional={"sandbox_image": st.text("ab/:", max_size=8), "cni": tables, "containerd": containerds})
+sections = st.fixed_dictionaries(
+    {}, optional={"sandbox_image": st.text("ab/:", max_size=8), "cni": tables, "containerd": containerds}
+)
 
 
 def configs(version: int) -> st.SearchStrategy[dict[str, object]]:
@@ -119,14 +134,18 @@ def toml(draw: st.DrawFn, config: Mapping[str, object]) -> bytes:
     for line in lines:
         if draw(st.integers(0, 5)) == 0:
             shown.append(draw(st.sampled_from(["", "# a comment", "   # [not.a.table]", "#x = 1"])))
-        shown.append(draw(st.sampled_from(["", "  ", "\t"])) + line + draw(st.sampled_from(["", "", "", " # why"])))
+        shown.append(
+            draw(st.sampled_from(["", "  ", "\t"])) + line + draw(st.sampled_from(["", "", "", " # why"]))
+        )
     end = draw(st.sampled_from(["\n", "\r\n"]))
     text = end.join(shown) + draw(st.sampled_from(["", end, end + end]))
     assert tomllib.loads(text).keys() == config.keys()
     return text.encode()
 
 
-def _table(draw: st.DrawFn, table: Mapping[str, object], name: str, here: list[str], bodies: list[list[str]]) -> None:
+def _table(
+    draw: st.DrawFn, table: Mapping[str, object], name: str, here: list[str], bodies: list[list[str]]
+) -> None:
     """Write a table: its own lines to `here`, tables with headers to `bodies`."""
     for key, value in table.items():
         quoted = _key(key)

@@ -30,7 +30,9 @@ from support.process import require, run, running, until
 
 NAMES = ("nvidia", "nvidia-cdi", "nvidia-legacy")
 TOOLKIT = "/usr/local/nvidia/toolkit"
-PROGRAMS = dict(zip(NAMES, (f"{TOOLKIT}/nvidia-container-runtime{end}" for end in ("", ".cdi", ".legacy")), strict=True))
+PROGRAMS = dict(
+    zip(NAMES, (f"{TOOLKIT}/nvidia-container-runtime{end}" for end in ("", ".cdi", ".legacy")), strict=True)
+)
 DAEMONS = {  # kind and suite -> what the package is
     ("containerd", "bookworm"): "containerd 1.6",
     ("containerd", "trixie"): "containerd 1.7",
@@ -86,7 +88,9 @@ class RuntimeNode:
         self.program.parent.mkdir()
         real = self.prefix / ("usr/sbin/dockerd" if self.kind == "docker" else "usr/bin/containerd")
         library = f"LD_LIBRARY_PATH={engine.libraries(self.prefix)} " if self.kind == "docker" else ""
-        self.program.write_text(f'#!/bin/sh\nPATH={containerd.search_path(self.prefix)} {library}exec {real} "$@"\n')
+        self.program.write_text(
+            f'#!/bin/sh\nPATH={containerd.search_path(self.prefix)} {library}exec {real} "$@"\n'
+        )
         self.program.chmod(0o755)
 
     @property
@@ -171,13 +175,17 @@ echo $! >{self.home}/pid
         found: Snapshot = {}
         for path in sorted(self.etc.rglob("*")):
             mode = path.lstat().st_mode
-            content = str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            content = (
+                str(path.readlink()) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+            )
             found[str(path.relative_to(self.etc))] = (stat.S_IMODE(mode), content)
         return found
 
     def marks(self) -> dict[str, tuple[int, int]]:
         """Inode and time of each file, the journal's entry included: what a write changes."""
-        files = [path for path in self.etc.rglob("*") if path.is_file()] + [self.journal] * self.journal.exists()
+        files = [path for path in self.etc.rglob("*") if path.is_file()] + [
+            self.journal
+        ] * self.journal.exists()
         return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files}
 
     @property
@@ -187,7 +195,9 @@ echo $! >{self.home}/pid
     def effective(self) -> dict[str, Any]:
         """The daemon's own view of the files as they are."""
         if self.kind == "docker":
-            data: dict[str, Any] = json.loads(self.config.read_bytes() or b"{}") if self.config.exists() else {}
+            data: dict[str, Any] = (
+                json.loads(self.config.read_bytes() or b"{}") if self.config.exists() else {}
+            )
             return data
         config = self.config
         if not config.exists():
@@ -207,10 +217,16 @@ def open_node(kind: str, suite: str, *, folder: str = "etc") -> Iterator[Runtime
     if os.geteuid() != 0:
         raise Unavailable(f"{kind} needs root")
     require("apt-get", "dpkg-deb", "unshare", "setsid")
-    prefix = engine.unpacked(suite, ("docker.io", "containerd")) if kind == "docker" else containerd.programs(suite)
+    prefix = (
+        engine.unpacked(suite, ("docker.io", "containerd"))
+        if kind == "docker"
+        else containerd.programs(suite)
+    )
     home = Path(tempfile.mkdtemp(prefix="df-rt-", dir="/tmp"))
     node = RuntimeNode(home=home, kind=kind, prefix=prefix, folder=folder)
-    with cache.locked(cache.root() / "runtime-node.lock"):  # driverctl takes one at a time, and settles what a killed one left
+    with cache.locked(
+        cache.root() / "runtime-node.lock"
+    ):  # driverctl takes one at a time, and settles what a killed one left
         made = not node.usual.exists()
         try:
             node.prepare()
@@ -235,14 +251,22 @@ def remove(folder: Path) -> None:
 def leaves(table: object, above: tuple[str, ...] = ()) -> dict[tuple[str, ...], object]:
     """Every value that is set; zeros count as not set (daemons print all of a structure's fields)."""
     if isinstance(table, Mapping):
-        return {path: value for key, inner in table.items() for path, value in leaves(inner, (*above, key)).items()}
+        return {
+            path: value
+            for key, inner in table.items()
+            for path, value in leaves(inner, (*above, key)).items()
+        }
     return {above: table} if table not in ("", 0, False, None, []) else {}
 
 
-def unrelated(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[tuple[str, ...], tuple[object, object]]:
+def unrelated(
+    before: Mapping[str, Any], after: Mapping[str, Any]
+) -> dict[tuple[str, ...], tuple[object, object]]:
     """What differs in a daemon's view outside of the handlers, the list of imports and the features that were asked for."""
     old, new = leaves(before), leaves(after)
-    differing = {path: (old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)}
+    differing = {
+        path: (old.get(path), new.get(path)) for path in {**old, **new} if old.get(path) != new.get(path)
+    }
     ours = {("runtimes", name) for name in NAMES}
     return {
         path: pair

@@ -120,7 +120,11 @@ BASE = (
 )
 
 DRIVER_PARTS = (
-    Deb(name="libcuda1", version=f"{DRIVER}-1", depends=f"nvidia-alternative (= {DRIVER}-1), libnvidia-ml1, nvidia-alternative--kmod"),
+    Deb(
+        name="libcuda1",
+        version=f"{DRIVER}-1",
+        depends=f"nvidia-alternative (= {DRIVER}-1), libnvidia-ml1, nvidia-alternative--kmod",
+    ),
     Deb(name="libnvidia-ml1", version=f"{DRIVER}-1", depends="libc6"),
     Deb(name="nvidia-alternative", version=f"{DRIVER}-1", fields={"Provides": "nvidia-alternative--kmod"}),
     Deb(name="nvidia-modprobe", version="535.161.07-1", depends="libc6"),
@@ -139,7 +143,9 @@ SECURITY = (
 def publish(archive: Archive, security: Archive, *, extra: Sequence[Deb] = (), newest: bool = True) -> None:
     """Write the sample's suites. `newest=False` leaves the security archive without its kernel."""
     archive.publish("bookworm", {"main": [*BASE, *extra], "non-free": list(DRIVER_PARTS)})
-    security.publish("bookworm-security", {"main": list(SECURITY) if newest else list(SECURITY[3:])}, prefix="updates/")
+    security.publish(
+        "bookworm-security", {"main": list(SECURITY) if newest else list(SECURITY[3:])}, prefix="updates/"
+    )
 
 
 def write_matrix(folder: Path, text: str = MATRIX) -> Path:

@@ -24,7 +24,9 @@ from support.rootfs import ext4
 _SPARE = 3 << 30  # bytes that containers in the guest may write
 _MANIFESTS = ", ".join(f"application/vnd.oci.image.{kind}.v1+json" for kind in ("index", "manifest"))
 
-Source = Path | str  # an OCI archive (`docker buildx build -o type=oci`), or REGISTRY/NAME:TAG of a plain-HTTP registry
+Source = (
+    Path | str
+)  # an OCI archive (`docker buildx build -o type=oci`), or REGISTRY/NAME:TAG of a plain-HTTP registry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +84,9 @@ def _identity(source: Source) -> str:
     if isinstance(source, str):
         registry, _, rest = source.partition("/")
         name, _, tag = rest.rpartition(":")
-        request = urllib.request.Request(f"http://{registry}/v2/{name}/manifests/{tag}", headers={"Accept": _MANIFESTS}, method="HEAD")
+        request = urllib.request.Request(
+            f"http://{registry}/v2/{name}/manifests/{tag}", headers={"Accept": _MANIFESTS}, method="HEAD"
+        )
         with urllib.request.urlopen(request, timeout=30) as answer:
             return str(answer.headers["Docker-Content-Digest"])
     with tarfile.open(source) as archive:
@@ -103,14 +107,18 @@ def _import(daemon: containerd.Containerd, name: str, source: Source) -> StoredI
         imported = [line.split()[0] for line in listed if line.startswith("driverforge.test/import@")]
         daemon.ctr("images", "tag", imported[0], name)
         daemon.ctr("images", "rm", *imported)
-    digest = next(line.split()[2] for line in daemon.ctr("images", "ls").stdout.splitlines() if line.split()[0] == name)
+    digest = next(
+        line.split()[2] for line in daemon.ctr("images", "ls").stdout.splitlines() if line.split()[0] == name
+    )
     return _describe(daemon, name, digest)
 
 
 def _describe(daemon: containerd.Containerd, name: str, digest: str) -> StoredImage:
     document = _blob(daemon, digest)
     if "manifests" in document:  # attestations have the platform unknown/unknown
-        wanted = next(entry for entry in document["manifests"] if entry.get("platform", {}).get("os") == "linux")
+        wanted = next(
+            entry for entry in document["manifests"] if entry.get("platform", {}).get("os") == "linux"
+        )
         document = _blob(daemon, wanted["digest"])
     config = _blob(daemon, document["config"]["digest"])
     settings = config.get("config", {})

@@ -54,7 +54,9 @@ def with_synthetic_runfile(cell: Cell) -> Cell:
     if cell.driver.payload != "runfile" or cell.arch in cell.driver.sha256:
         return cell
     digest = hashlib.sha256(f"synthetic runfile {cell.driver.version} {cell.arch}".encode()).hexdigest()
-    return replace(cell, driver=cell.driver.model_copy(update={"sha256": {**cell.driver.sha256, cell.arch: digest}}))
+    return replace(
+        cell, driver=cell.driver.model_copy(update={"sha256": {**cell.driver.sha256, cell.arch: digest}})
+    )
 
 
 def synthetic_lock(matrix: Matrix) -> Lock:
@@ -91,9 +93,13 @@ def _target(row: OsRow, arch: str) -> TargetLock:
         drivers={
             driver.version: {
                 "tools": packages((row.python.package, *row.tools.runtime), "1"),
-                "toolchain": packages(dict.fromkeys((*row.tools.jit, *(line.compiler for line in row.kernels))), "1"),
+                "toolchain": packages(
+                    dict.fromkeys((*row.tools.jit, *(line.compiler for line in row.kernels))), "1"
+                ),
                 "userspace": packages((*driver.userspace, *driver.companions), f"{driver.version}-1"),
-                "firmware": packages([driver.firmware.package] if driver.firmware else [], f"{driver.version}-1"),
+                "firmware": packages(
+                    [driver.firmware.package] if driver.firmware else [], f"{driver.version}-1"
+                ),
                 "source": packages(_modules(driver), f"{driver.version}-1"),
             }
             for driver in row.drivers
@@ -118,7 +124,9 @@ def _target(row: OsRow, arch: str) -> TargetLock:
 
 def _repository(suite: str) -> Repository:
     date = "2026-01-01T00:00:00Z"
-    return Repository(suite=suite, components=(), date=date, valid_until="", signed_by=(), inrelease="0" * 64, indexes={})
+    return Repository(
+        suite=suite, components=(), date=date, valid_until="", signed_by=(), inrelease="0" * 64, indexes={}
+    )
 
 
 def _modules(driver: DriverRow, release: str = "") -> list[str]:
@@ -126,4 +134,9 @@ def _modules(driver: DriverRow, release: str = "") -> list[str]:
     if driver.vendor_modules != bool(release):
         return []
     names = (name for source in driver.modules for name in source.packages)
-    return [name.replace("{branch}", driver.branch).replace("{version}", driver.version).replace("{release}", release) for name in names]
+    return [
+        name.replace("{branch}", driver.branch)
+        .replace("{version}", driver.version)
+        .replace("{release}", release)
+        for name in names
+    ]

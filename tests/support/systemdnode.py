@@ -30,7 +30,9 @@ class SystemdNode:
     def run(self, script: str, *, check: bool = True, stdin: str | None = None) -> Finished:
         """Run a sh script on the node, with `set -e`. Raises CommandFailed if it ends with another status than 0 and `check`."""
         given = ["--interactive"] if stdin is not None else []
-        return self.engine.docker("exec", *given, self.container, "sh", "-ec", script, check=check, stdin=stdin)
+        return self.engine.docker(
+            "exec", *given, self.container, "sh", "-ec", script, check=check, stdin=stdin
+        )
 
     def put(self, path: str, text: str) -> None:
         """Write a file, and the folders above it."""
@@ -39,16 +41,22 @@ class SystemdNode:
     def unit(self, name: str, *properties: str) -> tuple[str, ...]:
         """Values of properties of a unit, as `systemctl show` prints them."""
         words = " ".join(f"--property={name}" for name in properties)
-        shown = dict(line.split("=", 1) for line in self.run(f"systemctl show {name} {words}").stdout.splitlines())
+        shown = dict(
+            line.split("=", 1) for line in self.run(f"systemctl show {name} {words}").stdout.splitlines()
+        )
         return tuple(shown[name] for name in properties)
 
     def journal(self, unit: str, lines: int = 60) -> list[str]:
         """The end of a unit's log."""
-        return self.run(f"journalctl --no-pager --lines={lines} --unit={unit}", check=False).stdout.splitlines()
+        return self.run(
+            f"journalctl --no-pager --lines={lines} --unit={unit}", check=False
+        ).stdout.splitlines()
 
 
 @contextmanager
-def systemd_node(engine: Engine, base: str, *, mounts: Mapping[str, Path], name: str = "node") -> Iterator[SystemdNode]:
+def systemd_node(
+    engine: Engine, base: str, *, mounts: Mapping[str, Path], name: str = "node"
+) -> Iterator[SystemdNode]:
     """Start a node made of the Debian image `base`; yields when systemd has started its units. It is removed with all its data.
 
     `mounts` maps a path on the node to the machine's file or folder that it is there, read-only.
@@ -57,14 +65,31 @@ def systemd_node(engine: Engine, base: str, *, mounts: Mapping[str, Path], name:
     volumes = [word for path in _VOLUMES for word in ("--volume", path)]
     tmpfs = [word for path in ("/run", "/run/lock", "/tmp") for word in ("--tmpfs", f"{path}:exec")]
     # --rm: an engine that was killed with the test run removes the node when it starts again
-    words = ["--detach", "--rm", "--privileged", "--cgroupns", "private", "--network", "host", "--hostname", name, *tmpfs, *volumes, *binds]
-    node = SystemdNode(engine=engine, container=engine.docker("run", *words, _image(engine, base)).stdout.strip())
+    words = [
+        "--detach",
+        "--rm",
+        "--privileged",
+        "--cgroupns",
+        "private",
+        "--network",
+        "host",
+        "--hostname",
+        name,
+        *tmpfs,
+        *volumes,
+        *binds,
+    ]
+    node = SystemdNode(
+        engine=engine, container=engine.docker("run", *words, _image(engine, base)).stdout.strip()
+    )
     try:
         node.run("mount --make-rshared /")
         until(lambda: _started(node), "systemd")
         yield node
     finally:
-        engine.docker("rm", "--force", "--volumes", node.container, check=False)  # an error where --rm was faster
+        engine.docker(
+            "rm", "--force", "--volumes", node.container, check=False
+        )  # an error where --rm was faster
 
 
 def _started(node: SystemdNode) -> bool:
@@ -74,7 +99,9 @@ def _started(node: SystemdNode) -> bool:
 
 def _image(engine: Engine, base: str, packages: Sequence[str] = _PACKAGES) -> str:
     tag = f"driverforge-bench/node:{base.rpartition(':')[2]}"
-    install = f"apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)} && apt-get clean"
+    install = (
+        f"apt-get update && apt-get install -y --no-install-recommends {' '.join(packages)} && apt-get clean"
+    )
     steps = [
         f"FROM {base}",
         f"RUN export DEBIAN_FRONTEND=noninteractive; {install} && systemctl mask {' '.join(_MASKED)}",

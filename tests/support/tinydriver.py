@@ -41,7 +41,13 @@ def sources(tree: str, version: str = DRIVER) -> dict[str, str]:
     """A source tree as NVIDIA's packages have it: a folder a module, `make modules` with SYSSRC and SYSOUT."""
     files = {path.name: path.read_text() for path in MODULES.glob("*.[ch]")}
     marks = {f"{name}/double": DOUBLE for name in ("nvidia", "nvidia-uvm", "nvidia-modeset")}
-    everything = {**files, **marks, "conftest.sh": DOUBLE, "Makefile": MAKEFILE, "Kbuild": KBUILD.replace("@", version)}
+    everything = {
+        **files,
+        **marks,
+        "conftest.sh": DOUBLE,
+        "Makefile": MAKEFILE,
+        "Kbuild": KBUILD.replace("@", version),
+    }
     return {f"{tree}/{name}": text for name, text in everything.items()}
 
 
@@ -50,7 +56,13 @@ def roles(salt: str) -> dict[str, tuple[Deb, ...]]:
     version, mark = f"{DRIVER}-1", DOUBLE + salt + "\n"
     return {
         "userspace": (Deb(name="nvidia-smi", version=version, files={"usr/share/nvidia/double": mark}),),
-        "firmware": (Deb(name="firmware-nvidia-gsp", version=version, files={f"lib/firmware/nvidia/{DRIVER}/gsp_tu10x.bin": mark}),),
+        "firmware": (
+            Deb(
+                name="firmware-nvidia-gsp",
+                version=version,
+                files={f"lib/firmware/nvidia/{DRIVER}/gsp_tu10x.bin": mark},
+            ),
+        ),
         "source": tuple(
             Deb(name=name, version=version, files={**sources(tree), f"{tree}/salt": mark})
             for name, tree in (
@@ -86,8 +98,13 @@ def tiny_lock(lock: Lock, folder: Path, salt: str) -> Lock:
     target = lock.targets["debian12-amd64"]
     real = target.drivers[DRIVER]
     suites = {"firmware": PLAIN_SUITE}
-    ours = {role: tuple(publish(deb, folder, suites.get(role, SUITE)) for deb in debs) for role, debs in roles(salt).items()}
-    return lock.with_targets([replace(target, drivers={DRIVER: {"tools": real["tools"], "toolchain": real["toolchain"], **ours}})])
+    ours = {
+        role: tuple(publish(deb, folder, suites.get(role, SUITE)) for deb in debs)
+        for role, debs in roles(salt).items()
+    }
+    return lock.with_targets(
+        [replace(target, drivers={DRIVER: {"tools": real["tools"], "toolchain": real["toolchain"], **ours}})]
+    )
 
 
 @dataclass(slots=True)
@@ -114,7 +131,18 @@ def site(folder: Path, work: Path) -> Iterator[Site]:
     """Serve `folder` on https with a login and forward http with another, both in the addresses; the certificate is put into `work`."""
     work.mkdir(parents=True, exist_ok=True)
     certificate, key = work / "site.pem", work / "site.key"
-    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "30", "-subj", "/CN=driverforge test site"]
+    request = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "30",
+        "-subj",
+        "/CN=driverforge test site",
+    ]
     run(*request, "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", key, "-out", certificate)
     made = Site(mirror="", proxy="", authorities=certificate)
 

@@ -14,17 +14,25 @@ def tiny_ko(entries: Sequence[str], *, section: str = ".modinfo") -> bytes:
     names = b"\0" + section.encode() + b"\0.shstrtab\0"
     table = 64 + len(content) + len(names)
     table += -table % 8
-    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 1, 62, 1, 0, 0, table, 0, 64, 0, 0, 64, 3, 2)
+    )
     sections = (
         bytes(64)
         + struct.pack("<IIQQQQIIQQ", 1, 1, 2, 0, 64, len(content), 0, 0, 1, 0)  # PROGBITS, ALLOC
-        + struct.pack("<IIQQQQIIQQ", len(section) + 2, 3, 0, 0, 64 + len(content), len(names), 0, 0, 1, 0)  # STRTAB
+        + struct.pack(
+            "<IIQQQQIIQQ", len(section) + 2, 3, 0, 0, 64 + len(content), len(names), 0, 0, 1, 0
+        )  # STRTAB
     )
     body = header + content + names
     return body + bytes(table - len(body)) + sections
 
 
-def append_signature(ko: bytes, *, signer: bytes = b"", key_id: bytes = b"", signature: bytes, id_type: int = 2) -> bytes:
+def append_signature(
+    ko: bytes, *, signer: bytes = b"", key_id: bytes = b"", signature: bytes, id_type: int = 2
+) -> bytes:
     """The trailer that scripts/sign-file writes; `id_type` 2 is PKCS#7, 1 the old form that names its signer in the trailer."""
     trailer = struct.pack(">BBBBB3xI", 0, 4, id_type, len(signer), len(key_id), len(signature))
     return ko + signer + key_id + signature + trailer + SIGNATURE_MAGIC

@@ -12,7 +12,11 @@ def tiny_so(soname: str = "") -> bytes:
     dynamic, strings = 64 + 2 * 56, 64 + 2 * 56 + 3 * 16
     names = b"\0" + soname.encode() + b"\0"
     size = strings + len(names)
-    header = b"\x7fELF\x02\x01\x01" + bytes(9) + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    header = (
+        b"\x7fELF\x02\x01\x01"
+        + bytes(9)
+        + struct.pack("<HHIQQQIHHHHHH", 3, 62, 1, 0, 64, 0, 0, 64, 56, 2, 64, 0, 0)
+    )
     load = struct.pack("<IIQQQQQQ", 1, 5, 0, _BASE, _BASE, size, size, _BASE)
     here = struct.pack("<IIQQQQQQ", 2, 6, dynamic, _BASE + dynamic, _BASE + dynamic, 48, 48, 8)
     tags = [(5, _BASE + strings), (14, 1) if soname else (0, 0), (0, 0)]

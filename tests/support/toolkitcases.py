@@ -65,7 +65,16 @@ def table() -> str:
 def daemon(kind: str, config: str, drop_in: str) -> Daemon:
     """One that merges no keys, so that the drop-in is the full one."""
     known = next(each for each in request.KINDS if each == kind)
-    return Daemon(kind=known, pid=1, binary="", version=(1, 7), socket="", config=config, drop_in=drop_in, supervisor=Supervisor(kind=""))
+    return Daemon(
+        kind=known,
+        pid=1,
+        binary="",
+        version=(1, 7),
+        socket="",
+        config=config,
+        drop_in=drop_in,
+        supervisor=Supervisor(kind=""),
+    )
 
 
 def values(name: str, data: bytes) -> dict[str, object]:
@@ -111,7 +120,9 @@ class Played:
         if not isinstance(self.ours, dict) or not isinstance(self.upstream, dict):
             return set() if self.ours == self.upstream else {()}
         ours, upstream = dict(leaves(self.ours)), dict(leaves(self.upstream))
-        return {path for path in {**ours, **upstream} if ours.get(path, REMOVED) != upstream.get(path, REMOVED)}
+        return {
+            path for path in {**ours, **upstream} if ours.get(path, REMOVED) != upstream.get(path, REMOVED)
+        }
 
 
 def play(case: Case) -> Played:
@@ -157,11 +168,15 @@ def _change(case: Case, where: Daemon, wanted: Wanted) -> Played:
 
 def _add(case: Case) -> Played:
     options = case["options"]
-    programs = options["runtimes"] if "runtimes" in options else {options["runtime_name"]: options["runtime_path"]}
+    programs = (
+        options["runtimes"] if "runtimes" in options else {options["runtime_name"]: options["runtime_path"]}
+    )
     handlers = tuple(Handler(name=name, binary=binary) for name, binary in programs.items() if name)
     default = options["runtime_name"] if options["set_as_default"] else ""
     return _change(
-        case, daemon(case["runtime"], *DEFAULTS[case["runtime"]]), Wanted(handlers=handlers, default=default, release_default=not default)
+        case,
+        daemon(case["runtime"], *DEFAULTS[case["runtime"]]),
+        Wanted(handlers=handlers, default=default, release_default=not default),
     )
 
 
@@ -194,7 +209,9 @@ def _setup(case: Case) -> Played:
         prefixes=options.get("cdi_annotation_prefixes") or (),
     )
     played = _change(case, where, wanted)
-    return played if played.refused else _outcome(case, where, played.before, _as_recorded(case, played.after))
+    return (
+        played if played.refused else _outcome(case, where, played.before, _as_recorded(case, played.after))
+    )
 
 
 def _hook(case: Case, data: bytes | None) -> Played:
@@ -216,7 +233,9 @@ def _cleanup(case: Case) -> Played:
 
 
 def _ensure_imports(case: Case) -> Played:
-    ours = imports.including(case["input"]["parsed"], case["options"]["drop_in_path"], "/etc/containerd/config.toml")
+    ours = imports.including(
+        case["input"]["parsed"], case["options"]["drop_in_path"], "/etc/containerd/config.toml"
+    )
     return Played(ours=ours, upstream=case["expected"]["imports"], before={}, after={})
 
 
@@ -242,18 +261,29 @@ def _options(words: list[str]) -> dict[str, str]:
 
 def _dump(given: Mapping[str, str], files: Files) -> bytes | None:
     """What the recording's stand-in for containerd prints."""
-    script = files.get(given.get("--executable-path", "")) if given.get("--config-source") == "command" else None
+    script = (
+        files.get(given.get("--executable-path", "")) if given.get("--config-source") == "command" else None
+    )
     return script.partition(b"<<EOF\n")[2].partition(b"\nEOF\n")[0] if script else None
 
 
 def _configure(case: Case) -> Played:
     given = _options(case["options"]["args"])
     kind, before = given.get("--runtime", "docker"), _input(case, "")
-    upstream = parsed({path: data for path, data in recorded(case["expected"]["files_observed"]).items() if "/bin/" not in path})
+    upstream = parsed(
+        {
+            path: data
+            for path, data in recorded(case["expected"]["files_observed"]).items()
+            if "/bin/" not in path
+        }
+    )
     if given.get("--config-mode") == "oci-hook":
         after: Files = {given["--oci-hook-path"]: hook.rendered("/usr/bin/nvidia-container-runtime-hook")}
         return Played(ours=parsed(after), upstream=upstream, before=before, after=after)
-    program = given.get("--nvidia-runtime-path", "nvidia-container-runtime" if kind == "docker" else "/usr/bin/nvidia-container-runtime")
+    program = given.get(
+        "--nvidia-runtime-path",
+        "nvidia-container-runtime" if kind == "docker" else "/usr/bin/nvidia-container-runtime",
+    )
     handler = Handler(name=given.get("--nvidia-runtime-name", "nvidia"), binary=program)
     default = handler.name if "--nvidia-set-as-default" in given else ""
     try:
@@ -263,7 +293,12 @@ def _configure(case: Case) -> Played:
         after = patched(
             where,
             files,
-            Wanted(handlers=(handler,), default=default, release_default=not default, cdi="--cdi.enabled" in given),
+            Wanted(
+                handlers=(handler,),
+                default=default,
+                release_default=not default,
+                cdi="--cdi.enabled" in given,
+            ),
             _dump(given, before),
         )
     except DriverforgeError as error:

@@ -41,7 +41,9 @@ def doubles(folder: Path) -> Path:
 
 def image(engine: Engine, base: str, folder: Path, *, reference: str, artifacts: Path) -> Path:
     """A docker archive of the image `reference`: Debian, Python, our packages, and `artifacts` where NVIDIA's are in theirs."""
-    context = folder / f"{reference.rpartition('/')[2].replace(':', '-')}.context"  # a colon would end a path of docker's --volume
+    context = (
+        folder / f"{reference.rpartition('/')[2].replace(':', '-')}.context"
+    )  # a colon would end a path of docker's --volume
     for name, data in library_files().items():
         file = context / "lib" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -79,6 +81,13 @@ def pod(name: str, *, reference: str, environment: Mapping[str, str] | None = No
     for container in (*spec.get("initContainers", []), *spec["containers"]):
         container["image"] = reference
         kept = [entry for entry in container.get("env", []) if entry["name"] not in (environment or {})]
-        container["env"] = [*kept, *({"name": key, "value": value} for key, value in (environment or {}).items())]
-    metadata = {"name": name, "namespace": found["metadata"]["namespace"], "labels": template["metadata"]["labels"]}
+        container["env"] = [
+            *kept,
+            *({"name": key, "value": value} for key, value in (environment or {}).items()),
+        ]
+    metadata = {
+        "name": name,
+        "namespace": found["metadata"]["namespace"],
+        "labels": template["metadata"]["labels"],
+    }
     return {"metadata": metadata, "spec": spec}

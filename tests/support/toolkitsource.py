@@ -10,7 +10,9 @@ VERSION = "99.88.77"
 TELL = '#!/bin/sh\necho "program=${0##*/}"\nfor word do echo "word=$word"; done\npwd\nenv\n'
 
 
-def write_source(folder: Path, *, version: str = VERSION, programs: dict[str, str] | None = None, rpm: bool = False) -> Path:
+def write_source(
+    folder: Path, *, version: str = VERSION, programs: dict[str, str] | None = None, rpm: bool = False
+) -> Path:
     """Make `folder` look like /artifacts/deb (or rpm); `programs` maps names to contents, 'NAME' and a newline where it names none."""
     libraries = folder / ("usr/lib64" if rpm else "usr/lib/x86_64-linux-gnu")
     libraries.mkdir(parents=True, exist_ok=True)

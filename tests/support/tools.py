@@ -10,11 +10,24 @@ from driverforge_core.errors import CommandFailed, Unavailable
 from support.process import run
 
 # program → Debian package
-_ARCHIVE = {"gpgv": "gpgv", "gpg": "gpg", "dpkg-deb": "dpkg", "xz": "xz-utils", "openssl": "openssl", "modinfo": "kmod"}
+_ARCHIVE = {
+    "gpgv": "gpgv",
+    "gpg": "gpg",
+    "dpkg-deb": "dpkg",
+    "xz": "xz-utils",
+    "openssl": "openssl",
+    "modinfo": "kmod",
+}
 _SERVERS = {"docker-registry": "docker-registry", "setpriv": "util-linux", "unshare": "util-linux"}
 _BOOTSTRAP = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
 _COMPILE = {"gcc-12": "gcc-12", "make": "make", "strip": "binutils", "openssl": "openssl"}
-_GUEST = {"qemu-system-x86_64": "qemu-system-x86", "qemu-img": "qemu-utils", "busybox": "busybox-static", "depmod": "kmod", "kmod": "kmod"}
+_GUEST = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "busybox": "busybox-static",
+    "depmod": "kmod",
+    "kmod": "kmod",
+}
 
 TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
@@ -22,7 +35,12 @@ TIERS: Mapping[str, Mapping[str, str]] = {
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {**_GUEST, **_BOOTSTRAP, **_COMPILE, "setpriv": "util-linux"},
-    "cluster": {"openssl": "openssl", "setpriv": "util-linux", "unshare": "util-linux", "mmdebstrap": "mmdebstrap"},
+    "cluster": {
+        "openssl": "openssl",
+        "setpriv": "util-linux",
+        "unshare": "util-linux",
+        "mmdebstrap": "mmdebstrap",
+    },
     "lint": {},
 }
 
@@ -30,7 +48,11 @@ TIERS: Mapping[str, Mapping[str, str]] = {
 def missing(tiers: Iterable[str]) -> dict[str, str]:
     """Programs that tiers need and PATH has not: program → Debian package."""
     needed = {program: package for tier in tiers for program, package in TIERS[tier].items()}
-    return {program: package for program, package in sorted(needed.items()) if shutil.which(program, path=_path()) is None}
+    return {
+        program: package
+        for program, package in sorted(needed.items())
+        if shutil.which(program, path=_path()) is None
+    }
 
 
 def _path() -> str:
@@ -47,9 +69,20 @@ def why_not_installable() -> str:
 def install(packages: Iterable[str]) -> None:
     """apt-get update and install. Raises Unavailable or CommandFailed with what apt-get said."""
     if why := why_not_installable():
-        raise Unavailable(f"packages are missing and cannot be installed: {why}", details=sorted(set(packages)))
+        raise Unavailable(
+            f"packages are missing and cannot be installed: {why}", details=sorted(set(packages))
+        )
     quiet = {"DEBIAN_FRONTEND": "noninteractive"}
     run("apt-get", "-qq", "update", env=quiet)
-    done = run("apt-get", "-qq", "install", "-y", "--no-install-recommends", *sorted(set(packages)), env=quiet, check=False)
+    done = run(
+        "apt-get",
+        "-qq",
+        "install",
+        "-y",
+        "--no-install-recommends",
+        *sorted(set(packages)),
+        env=quiet,
+        check=False,
+    )
     if done.status != 0:
         raise CommandFailed("apt-get could not install the packages", details=[done.stdout, done.stderr])

@@ -23,15 +23,29 @@ def write_telling(folder: Path, *names: str) -> None:
 def modules(folder: Path, *, loaded: bool) -> str:
     """A file as /proc/modules, with or without NVIDIA's driver; its path."""
     path = folder / "modules"
-    path.write_text("nvidia_uvm 1 0 - Live 0x0\n" + ("nvidia 1 1 nvidia_uvm, Live 0x0\n" if loaded else "") + "xnvidia 1 0 - Live 0x0\n")
+    path.write_text(
+        "nvidia_uvm 1 0 - Live 0x0\n"
+        + ("nvidia 1 1 nvidia_uvm, Live 0x0\n" if loaded else "")
+        + "xnvidia 1 0 - Live 0x0\n"
+    )
     return str(path)
 
 
 def call(
-    shell: list[str], script: str, words: list[str], *, environ: Mapping[str, str] | None = None, cwd: Path | None = None
+    shell: list[str],
+    script: str,
+    words: list[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
 ) -> list[str]:
     """Lines that the program prints, without what shells themselves put into the environment."""
     done = subprocess.run(
-        [*shell, "-c", script, "wrapper", *words], env={**CLEAN, **(environ or {})}, cwd=cwd, capture_output=True, text=True, check=True
+        [*shell, "-c", script, "wrapper", *words],
+        env={**CLEAN, **(environ or {})},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return [line for line in done.stdout.splitlines() if not line.startswith(_SHELLS_OWN)]

@@ -59,16 +59,29 @@ def sent(content: bytes) -> httpx2.Response:
 
 
 def blob(content: bytes, *urls: str) -> Blob:
-    return Blob(urls=urls or ("http://mirror.site/pool/a.deb",), sha256=hashlib.sha256(content).hexdigest(), size=len(content))
+    return Blob(
+        urls=urls or ("http://mirror.site/pool/a.deb",),
+        sha256=hashlib.sha256(content).hexdigest(),
+        size=len(content),
+    )
 
 
 @pytest.mark.parametrize(
     ("given", "asked"),
-    [({"etag": '"7"'}, ("if-none-match", '"7"')), ({"last-modified": YESTERDAY}, ("if-modified-since", YESTERDAY))],
+    [
+        ({"etag": '"7"'}, ("if-none-match", '"7"')),
+        ({"last-modified": YESTERDAY}, ("if-modified-since", YESTERDAY)),
+    ],
 )
-def test_a_document_is_asked_for_again_conditionally(tmp_path: Path, given: dict[str, str], asked: tuple[str, str]) -> None:
+def test_a_document_is_asked_for_again_conditionally(
+    tmp_path: Path, given: dict[str, str], asked: tuple[str, str]
+) -> None:
     def answer(request: httpx2.Request) -> httpx2.Response:
-        return httpx2.Response(304) if asked[0] in request.headers else httpx2.Response(200, headers=given, content=b"one")
+        return (
+            httpx2.Response(304)
+            if asked[0] in request.headers
+            else httpx2.Response(200, headers=given, content=b"one")
+        )
 
     server = Server(answer)
     assert server.fetcher(tmp_path).document(URL) == b"one"

@@ -18,7 +18,9 @@ from support.process import missing, run
 from support.sampledebian import BASE, DRIVER_PARTS, SECURITY
 
 PROGRAMS = ("apt-get", "gpg", "gpgv", "dpkg-deb")
-pytestmark = pytest.mark.skipif(bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}")
+pytestmark = pytest.mark.skipif(
+    bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
+)
 
 SHAPES = (
     Deb(name="deep", version="1", depends="middle (>= 1:2), libc6"),
@@ -33,7 +35,11 @@ SHAPES = (
     Deb(name="versioned", version="1", depends="python3-abi (= 3.11)"),
     Deb(name="python3.11-abi", version="9", fields={"Provides": "python3-abi (= 3.11)"}),
     Deb(name="python3.10-abi", version="9", fields={"Provides": "python3-abi (= 3.10)"}),
-    Deb(name="early", version="1", fields={"Pre-Depends": "late", "Recommends": "unwanted", "Suggests": "unwanted"}),
+    Deb(
+        name="early",
+        version="1",
+        fields={"Pre-Depends": "late", "Recommends": "unwanted", "Suggests": "unwanted"},
+    ),
     Deb(name="late", version="1", arch="all", depends="libc6"),
     Deb(name="unwanted", version="1"),
 )
@@ -48,7 +54,12 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
         made.publish("bookworm-security", {"main": list(SECURITY)})
         made.publish(
             "bookworm-backports",
-            {"main": [Deb(name="make", version="9"), Deb(name="only-backports", version="1", depends="make")]},
+            {
+                "main": [
+                    Deb(name="make", version="9"),
+                    Deb(name="only-backports", version="1", depends="make"),
+                ]
+            },
             fields={"NotAutomatic": "yes", "ButAutomaticUpgrades": "yes"},
         )
         yield made
@@ -58,7 +69,11 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 def catalogue(archive: Archive) -> Catalogue:
     found = Catalogue()
     fetcher = Fetcher(Cache(archive.folder.parent / "cache"))
-    for suite, components in (("bookworm", ("main", "non-free")), ("bookworm-security", ("main",)), ("bookworm-backports", ("main",))):
+    for suite, components in (
+        ("bookworm", ("main", "non-free")),
+        ("bookworm-security", ("main",)),
+        ("bookworm-backports", ("main",)),
+    ):
         row = Repository(id=suite, archive="debian", components=components)
         place = Location(repository=row, uri=archive.url, keyrings=(archive.key.keyring,))
         read_packages(fetcher, read_suite(fetcher, place, now=EPOCH + timedelta(days=1)), "amd64", found)
@@ -73,8 +88,13 @@ def apt(archive: Archive, tmp_path_factory: pytest.TempPathFactory) -> Sequence[
         (root / folder).mkdir(parents=True)
     (root / "status").touch()
     option = f"[arch=amd64 signed-by={archive.key.keyring}]"
-    lines = [f"deb {option} {archive.url} {suite} main" for suite in ("bookworm", "bookworm-security", "bookworm-backports")]
-    (root / "sources.list").write_text("\n".join([*lines, f"deb {option} {archive.url} bookworm non-free", ""]))
+    lines = [
+        f"deb {option} {archive.url} {suite} main"
+        for suite in ("bookworm", "bookworm-security", "bookworm-backports")
+    ]
+    (root / "sources.list").write_text(
+        "\n".join([*lines, f"deb {option} {archive.url} bookworm non-free", ""])
+    )
     settings = {
         "APT::Architecture": "amd64",
         "APT::Install-Recommends": "false",

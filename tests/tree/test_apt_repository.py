@@ -24,7 +24,8 @@ from support.process import missing
 from support.sampledebian import BARE, NEW, OLD, publish, sample_matrix
 
 pytestmark = pytest.mark.skipif(
-    bool(missing("gpg", "gpgv", "dpkg-deb")), reason=f"not installed: {', '.join(missing('gpg', 'gpgv', 'dpkg-deb'))}"
+    bool(missing("gpg", "gpgv", "dpkg-deb")),
+    reason=f"not installed: {', '.join(missing('gpg', 'gpgv', 'dpkg-deb'))}",
 )
 
 NOW = EPOCH + timedelta(days=1)
@@ -78,7 +79,12 @@ def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
 
 def test_an_armored_keyring_serves_as_well(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS})
-    assert read_suite(fetcher(tmp_path), location(archive, keyring=archive.key.armored), now=NOW).release.codename == "bookworm"
+    assert (
+        read_suite(
+            fetcher(tmp_path), location(archive, keyring=archive.key.armored), now=NOW
+        ).release.codename
+        == "bookworm"
+    )
 
 
 def test_one_keyring_of_several_suffices(archive: Archive, other_key: SigningKey) -> None:
@@ -94,7 +100,9 @@ def test_a_changed_document_is_refused(archive: Archive, tmp_path: Path) -> None
         read_suite(fetcher(tmp_path), location(archive), now=NOW)
 
 
-def test_a_key_that_is_not_in_the_keyring_is_named(archive: Archive, other_key: SigningKey, tmp_path: Path) -> None:
+def test_a_key_that_is_not_in_the_keyring_is_named(
+    archive: Archive, other_key: SigningKey, tmp_path: Path
+) -> None:
     archive.publish("bookworm", {"main": DEBS})
     with pytest.raises(Untrusted, match="not signed by a key that is trusted here") as told:
         read_suite(fetcher(tmp_path), location(archive, keyring=other_key.keyring), now=NOW)
@@ -155,7 +163,10 @@ def test_a_suite_that_is_too_old(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="was valid until 2026-11-21T00:00:00Z only") as told:
         read_suite(fetcher(tmp_path), location(archive), now=NOW)
     assert "--accept-expired" in told.value.resolution
-    assert read_suite(fetcher(tmp_path), location(archive), now=NOW, accept_expired=True).release.codename == "bookworm"
+    assert (
+        read_suite(fetcher(tmp_path), location(archive), now=NOW, accept_expired=True).release.codename
+        == "bookworm"
+    )
 
 
 def test_another_suite_at_that_address(archive: Archive, tmp_path: Path) -> None:
@@ -166,7 +177,11 @@ def test_another_suite_at_that_address(archive: Archive, tmp_path: Path) -> None
 
 def test_a_component_that_the_mirror_lacks(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS})
-    suite = read_suite(fetcher(tmp_path), location(archive, row=ROW.model_copy(update={"components": ("main", "non-free")})), now=NOW)
+    suite = read_suite(
+        fetcher(tmp_path),
+        location(archive, row=ROW.model_copy(update={"components": ("main", "non-free")})),
+        now=NOW,
+    )
     with pytest.raises(Unavailable, match="no packages of component non-free for amd64"):
         read_packages(fetcher(tmp_path), suite, "amd64", Catalogue())
 
@@ -232,7 +247,9 @@ def test_the_new_naming_of_kernels(archive: Archive, tmp_path: Path) -> None:
     row = sample_matrix().rows[0]
     line = row.kernels[0].model_copy(update={"releases": "6.12.*"})
     catalogue = Catalogue()
-    read_packages(fetcher(tmp_path), read_suite(fetcher(tmp_path), location(archive), now=NOW), "amd64", catalogue)
+    read_packages(
+        fetcher(tmp_path), read_suite(fetcher(tmp_path), location(archive), now=NOW), "amd64", catalogue
+    )
     (kernel,) = find_kernels(catalogue, row.model_copy(update={"kernels": (line,)}), "amd64").found
     assert kernel.release.text == release
     assert [package.name for package in kernel.headers] == [
@@ -251,7 +268,9 @@ def test_headers_half_way_through_an_update(archive: Archive, tmp_path: Path) ->
     ]
     archive.publish("bookworm", {"main": debs})
     catalogue = Catalogue()
-    read_packages(fetcher(tmp_path), read_suite(fetcher(tmp_path), location(archive), now=NOW), "amd64", catalogue)
+    read_packages(
+        fetcher(tmp_path), read_suite(fetcher(tmp_path), location(archive), now=NOW), "amd64", catalogue
+    )
     kernels = find_kernels(catalogue, sample_matrix().rows[0], "amd64")
     assert kernels.found == ()
     assert [release.text for release in kernels.without_headers] == [OLD]
@@ -264,13 +283,20 @@ def test_a_machines_configuration_is_read_from_its_root(tmp_path: Path, key: Sig
     (etc / "apt/trusted.gpg.d").mkdir()
     shutil.copy(key.keyring, etc / "apt/trusted.gpg.d/site.gpg")
     (etc / "os-release").write_text('ID=debian\nVERSION_ID="12"\nVERSION_CODENAME=bookworm\n')
-    (etc / "apt/mirrors.list").write_text("# nearest first\nhttp://near.site/debian/ priority:1\nhttp://far.site/debian\n")
-    (parts / "cloud.sources").write_text("Types: deb\nURIs: mirror+file:///etc/apt/mirrors.list\nSuites: bookworm\nComponents: main\n")
+    (etc / "apt/mirrors.list").write_text(
+        "# nearest first\nhttp://near.site/debian/ priority:1\nhttp://far.site/debian\n"
+    )
+    (parts / "cloud.sources").write_text(
+        "Types: deb\nURIs: mirror+file:///etc/apt/mirrors.list\nSuites: bookworm\nComponents: main\n"
+    )
     (parts / "broken.sources").write_text("Types\n")
     (etc / "apt/sources.list").write_text("deb http://security.site/debian-security bookworm-security main\n")
     machine = read_machine(tmp_path)
     assert (machine.id, machine.codename) == ("debian", "bookworm")
-    assert [source.uri for source in machine.sources] == ["http://security.site/debian-security", "http://near.site/debian"]
+    assert [source.uri for source in machine.sources] == [
+        "http://security.site/debian-security",
+        "http://near.site/debian",
+    ]
     assert machine.trusted == (etc / "apt/trusted.gpg.d/site.gpg",)
 
 
@@ -279,7 +305,9 @@ def test_the_distributions_own_file_goes_before_what_vendors_put_beside_it(tmp_p
     parts.mkdir(parents=True)
     (tmp_path / "etc/os-release").write_text("ID=debian\nVERSION_CODENAME=bookworm\n")
     (parts / "a-vendor.list").write_text("deb https://vendor.site/apt bookworm main\n")
-    (parts / "debian.sources").write_text("Types: deb\nURIs: http://near.site/debian\nSuites: bookworm\nComponents: main contrib\n")
+    (parts / "debian.sources").write_text(
+        "Types: deb\nURIs: http://near.site/debian\nSuites: bookworm\nComponents: main contrib\n"
+    )
     found = read_machine(tmp_path).find("debian", "bookworm", "bookworm-backports", "main")
     assert found is not None
     assert (found.uri, found.components) == ("http://near.site/debian", ("main", "contrib"))
@@ -290,5 +318,7 @@ def test_a_machine_without_apt(tmp_path: Path) -> None:
 
 
 def test_dates_are_utc(archive: Archive, tmp_path: Path) -> None:
-    archive.publish("bookworm", {"main": DEBS}, date=datetime(2026, 11, 20, 13, tzinfo=timezone(timedelta(hours=1))))
+    archive.publish(
+        "bookworm", {"main": DEBS}, date=datetime(2026, 11, 20, 13, tzinfo=timezone(timedelta(hours=1)))
+    )
     assert read_suite(fetcher(tmp_path), location(archive), now=NOW).release.date == EPOCH

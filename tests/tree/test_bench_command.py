@@ -18,13 +18,27 @@ pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the builder 
 
 def bench(work: Path, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
     words = [sys.executable, str(PROGRAM), "--work", str(work), *map(str, arguments)]
-    return subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        words, env={**os.environ, **environment}, capture_output=True, text=True, check=False
+    )
 
 
 def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: Path) -> None:
     told = tmp_path / "samples.json"
     # no unshare and no QEMU on this PATH
-    found = bench(tmp_path, "probe", "init", "plan", "--sizes", "32,64", "--runs", "1", "--json", told, PATH=str(tmp_path))
+    found = bench(
+        tmp_path,
+        "probe",
+        "init",
+        "plan",
+        "--sizes",
+        "32,64",
+        "--runs",
+        "1",
+        "--json",
+        told,
+        PATH=str(tmp_path),
+    )
     assert found.returncode == 1
     header, *rows = (line.split("\t") for line in found.stdout.splitlines())
     assert header == ["benchmark", "ours", "against", "ratio", "lowest"]
@@ -32,7 +46,11 @@ def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: P
     document = json.loads(told.read_text())
     assert sorted(document) == ["benchmarks", "machine", "schema"]
     outcomes = {outcome["name"]: outcome for outcome in document["benchmarks"]}
-    assert {name: outcome["status"] for name, outcome in outcomes.items()} == {"probe": "not here", "init": "not here", "plan": "ran"}
+    assert {name: outcome["status"] for name, outcome in outcomes.items()} == {
+        "probe": "not here",
+        "init": "not here",
+        "plan": "ran",
+    }
     assert outcomes["init"]["why"] == "not installed: qemu-system-x86_64"
     measures = outcomes["plan"]["measures"]
     assert [measure["what"] for measure in measures] == ["CPU a cell", "whole process", "start"]
@@ -41,7 +59,10 @@ def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: P
         assert len(measure["ours"]["samples"]) == len(measure["reference"]["samples"]) == 1
         assert measure["ratio"] > 0
         assert measure["unit"] == "s CPU"
-    assert [measure["ours"]["of"] for measure in measures[:2]] == ["a cell of 64", "driverforge plan, 64 cells"]
+    assert [measure["ours"]["of"] for measure in measures[:2]] == [
+        "a cell of 64",
+        "driverforge plan, 64 cells",
+    ]
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -> None:

@@ -52,9 +52,15 @@ def test_steps_are_told_and_the_whole_output_is_logged(docker: MockPath, job: Bu
     docker.add("docker", OUTPUT)
     told: list[str] = []
     Buildx().build(job, told.append)
-    assert told == ["userspace 2/7 RUN /run/driverforge/scripts/fetch-pinned install /x", "jit 1/4 COPY --link a /a", "exporting layers"]
+    assert told == [
+        "userspace 2/7 RUN /run/driverforge/scripts/fetch-pinned install /x",
+        "jit 1/4 COPY --link a /a",
+        "exporting layers",
+    ]
     assert "#7 exporting layers 3.1s done" in job.log.read_text()
-    assert job.log.read_text().startswith(f"$ cd {job.bake_file.parent} && docker buildx bake --file docker-bake.json")
+    assert job.log.read_text().startswith(
+        f"$ cd {job.bake_file.parent} && docker buildx bake --file docker-bake.json"
+    )
     assert "BUILDX_NO_DEFAULT_ATTESTATIONS=1" in (job.bake_file.parent / "environment").read_text()
 
 
@@ -67,7 +73,9 @@ def test_a_daemon_without_a_bridge_builds_on_the_hosts_network(docker: MockPath,
     assert any("--allow=network.host" in call for call in docker.calls("docker"))
 
 
-def test_failure_shows_command_status_last_lines_and_where_the_rest_is(docker: MockPath, job: BuildJob) -> None:
+def test_failure_shows_command_status_last_lines_and_where_the_rest_is(
+    docker: MockPath, job: BuildJob
+) -> None:
     docker.add("docker", 'for n in $(seq 100); do echo "line $n"; done; echo "ERROR: it broke" >&2; exit 17')
     with pytest.raises(CommandFailed, match="exited 17") as caught:
         Buildx().build(job, lambda _: None)
@@ -81,14 +89,19 @@ def test_failure_shows_command_status_last_lines_and_where_the_rest_is(docker: M
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ('case "$1" in version) echo "Cannot connect to the Docker daemon" >&2; exit 1 ;; esac', "no docker engine answers"),
+        (
+            'case "$1" in version) echo "Cannot connect to the Docker daemon" >&2; exit 1 ;; esac',
+            "no docker engine answers",
+        ),
         (
             'case "$1" in version) echo 28.5.2 ;; buildx) echo "docker: unknown command: docker buildx" >&2; exit 1 ;; esac',
             "no buildx plugin",
         ),
     ],
 )
-def test_an_engine_that_cannot_build_is_unavailable_with_what_to_install(docker: MockPath, script: str, said: str) -> None:
+def test_an_engine_that_cannot_build_is_unavailable_with_what_to_install(
+    docker: MockPath, script: str, said: str
+) -> None:
     docker.add("docker", script)
     with pytest.raises(Unavailable, match=said) as caught:
         Buildx().check()
@@ -104,16 +117,28 @@ def test_an_engine_that_cannot_build_is_unavailable_with_what_to_install(docker:
         ("26.1.5+dfsg1", "0.13.1+ds1-3", "buildx 0.17 or newer", "buildx here is 0.13.1+ds1-3"),
     ],
 )
-def test_an_engine_or_a_plugin_that_is_too_old_is_named(docker: MockPath, server: str, buildx: str, said: str, found: str) -> None:
-    docker.add("docker", f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac')
+def test_an_engine_or_a_plugin_that_is_too_old_is_named(
+    docker: MockPath, server: str, buildx: str, said: str, found: str
+) -> None:
+    docker.add(
+        "docker",
+        f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac',
+    )
     with pytest.raises(Unavailable, match=said) as caught:
         Buildx().check()
     assert caught.value.details == (found,)
 
 
-@pytest.mark.parametrize(("server", "buildx"), [("25.0.0", "v0.17.0"), ("28.5.2+dfsg4", "0.29.1+ds1-4"), ("dev", "local")])
-def test_an_engine_that_is_new_enough_or_has_no_number_is_taken(docker: MockPath, server: str, buildx: str) -> None:
-    docker.add("docker", f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac')
+@pytest.mark.parametrize(
+    ("server", "buildx"), [("25.0.0", "v0.17.0"), ("28.5.2+dfsg4", "0.29.1+ds1-4"), ("dev", "local")]
+)
+def test_an_engine_that_is_new_enough_or_has_no_number_is_taken(
+    docker: MockPath, server: str, buildx: str
+) -> None:
+    docker.add(
+        "docker",
+        f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac',
+    )
     assert Buildx().check() == f"docker {server}, buildx {buildx}"
 
 
@@ -125,7 +150,10 @@ def test_no_docker_command_is_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 def test_engine_names_its_versions(docker: MockPath) -> None:
-    docker.add("docker", 'case "$1" in version) echo 28.5.2 ;; buildx) echo "github.com/docker/buildx 0.29.1 abc" ;; esac')
+    docker.add(
+        "docker",
+        'case "$1" in version) echo 28.5.2 ;; buildx) echo "github.com/docker/buildx 0.29.1 abc" ;; esac',
+    )
     assert Buildx().check() == "docker 28.5.2, buildx 0.29.1"
 
 

@@ -65,7 +65,9 @@ def test_a_lock_nested_too_deep_or_with_an_endless_number_is_damaged(tmp_path: P
         ('"2026-11-20T12:00:00Z"', '"yesterday"'),
     ],
 )
-def test_a_value_of_a_lock_that_would_end_in_a_dockerfile_is_checked(old: str, new: str, tmp_path: Path) -> None:
+def test_a_value_of_a_lock_that_would_end_in_a_dockerfile_is_checked(
+    old: str, new: str, tmp_path: Path
+) -> None:
     text = lock_text()
     assert old in text
     assert "damaged" in damaged(text.replace(old, new), tmp_path).brief
@@ -123,11 +125,20 @@ def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
 @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
 def test_an_output_that_cannot_be_written_is_one_message(tmp_path: Path, redirect: str) -> None:
     (tmp_path / "l.json").write_text(lock_text())
-    code = (
-        f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from driverforge_build.cli import main; main()"
+    code = f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from driverforge_build.cli import main; main()"
+    words = [
+        sys.executable,
+        "-c",
+        code,
+        "plan",
+        "--lock",
+        str(tmp_path / "l.json"),
+        "--select",
+        "debian12-amd64-535*-jit",
+    ]
+    result = subprocess.run(
+        ["sh", "-c", f'exec "$@" {redirect}', "sh", *words], capture_output=True, text=True, check=False
     )
-    words = [sys.executable, "-c", code, "plan", "--lock", str(tmp_path / "l.json"), "--select", "debian12-amd64-535*-jit"]
-    result = subprocess.run(["sh", "-c", f'exec "$@" {redirect}', "sh", *words], capture_output=True, text=True, check=False)
     assert result.returncode == 74
     assert result.stderr.startswith("error: ")
     assert "Traceback" not in result.stderr

@@ -24,14 +24,18 @@ ENVIRONMENT = {
 
 
 def test_without_a_terminal_each_step_is_a_line_on_standard_error() -> None:
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=ENVIRONMENT, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    )
     assert done.stderr == "a-cell: userspace 2/7 RUN fetch\na-cell: built\n"
     assert done.stdout == ""
 
 
 def test_on_a_terminal_every_cell_has_a_line_with_its_last_step() -> None:
     ours, theirs = pty.openpty()
-    done = subprocess.run([sys.executable, "-c", SCRIPT], env=ENVIRONMENT, stderr=theirs, stdout=subprocess.PIPE, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env=ENVIRONMENT, stderr=theirs, stdout=subprocess.PIPE, check=True
+    )
     seen = os.read(ours, 65536).decode()
     os.close(theirs)
     os.close(ours)

@@ -59,7 +59,9 @@ def empty_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return tmp_path / "config.json"
 
 
-def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mock = MockPath(tmp_path / "bin")
     mock.add("docker")
     monkeypatch.setenv("PATH", f"{mock.folder}:/usr/bin:/bin")
@@ -77,7 +79,11 @@ def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(tmp_p
     ]
 
     def answer(path: str) -> tuple[int, object]:
-        return (500, {"message": "the store is broken"}) if "bad" in path else (404, {"message": "no such image"})
+        return (
+            (500, {"message": "the store is broken"})
+            if "bad" in path
+            else (404, {"message": "no such image"})
+        )
 
     with engine_api(answer) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
@@ -87,11 +93,16 @@ def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(tmp_p
     assert "the store is broken" in bad.error.details[0]
 
 
-def test_a_credential_helper_that_is_not_installed_is_named(empty_configuration: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_credential_helper_that_is_not_installed_is_named(
+    empty_configuration: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     empty_configuration.write_text(json.dumps({"credsStore": "not-installed"}))
     with engine_api(lambda path: (201, {}) if "/tag" in path else (200, IMAGE)) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
-        with pytest.warns(UserWarning, match="not installed"), pytest.raises(CommandFailed, match="credentials") as caught:
+        with (
+            pytest.warns(UserWarning, match="not installed"),
+            pytest.raises(CommandFailed, match="credentials") as caught,
+        ):
             Buildx().push("localhost/driver:1", "registry.site/driver:1", lambda _: None)
     assert "docker-credential-not-installed" in caught.value.details[0]
 

@@ -83,7 +83,9 @@ def modes(case: Case, node: FakeNode) -> None:
 
 def generated(case: Case, node: FakeNode) -> None:
     given = case["input"]["options"]
-    hooks = Hooks(disabled=frozenset(given["disabledHooks"] or ()), enabled=frozenset(given["enabledHooks"] or ()))
+    hooks = Hooks(
+        disabled=frozenset(given["disabledHooks"] or ()), enabled=frozenset(given["enabledHooks"] or ())
+    )
     request = Request(
         mode=given["mode"],
         kind=f"{given['vendor']}/{given['class']}",
@@ -110,7 +112,9 @@ def simple_mode(name: str) -> Callable[[Case, FakeNode], None]:
                 SIMPLE[name](seen, Wish(hooks=Hooks()))
             return
         (device,) = SIMPLE[name](seen, Wish(hooks=Hooks())).devices
-        assert [item.path for item in device.edits.device_nodes] == [item["Path"] for item in wanted["expectedDevices"]]
+        assert [item.path for item in device.edits.device_nodes] == [
+            item["Path"] for item in wanted["expectedDevices"]
+        ]
         found = [(item.container_path, list(item.options)) for item in device.edits.mounts]
         assert found == [(item["Path"], item["Options"]) for item in wanted.get("expectedMounts") or ()]
 
@@ -148,13 +152,18 @@ def expected_links(case: Case, node: FakeNode) -> None:
 def graphics_configs(case: Case, node: FakeNode) -> None:
     write_tree(node, "\n".join(f"{path.lstrip('/')} file" for path in case["input"]["files"]))
     found = configs(view(node.host, Roots(driver=ROOT)), Wish(hooks=Hooks()))
-    assert {item.host_path.removeprefix(ROOT): item.container_path for item in found} == case["expected"]["expected"]
+    assert {item.host_path.removeprefix(ROOT): item.container_path for item in found} == case["expected"][
+        "expected"
+    ]
 
 
 def graphics_libraries(case: Case, node: FakeNode) -> None:
     """The libraries that the case's name and its expected links speak of."""
     links = [arg for item in case["expected"]["expectedHooks"] or () for arg in item["Args"]]
-    names = ["libcuda.so.123.45.67", *(Path(item["Path"]).name for item in case["expected"]["expectedMounts"] or ())]
+    names = [
+        "libcuda.so.123.45.67",
+        *(Path(item["Path"]).name for item in case["expected"]["expectedMounts"] or ()),
+    ]
     names += ["libnvidia-allocator.so.123.45.67"] if any("allocator" in link for link in links) else []
     write_tree(node, "\n".join(f"usr/lib64/{name} file" for name in names))
     seen = view(node.host, Roots(driver=ROOT))
@@ -173,7 +182,9 @@ def drm(case: Case, node: FakeNode) -> None:
             node.files.symlink(f"../{name}", f"{ROOT}/dev/dri/by-path/pci-0000:07:00.0-{kind}")
     gpu = Gpu(index=0, minor=0, bus_id="0000:07:00.0")
     links = drm_links(view(node.host, Roots(driver=ROOT)), gpu, ("/dev/dri/card0", "/dev/dri/renderD128"))
-    wanted = [replace(hook, args=tuple(without_root(arg) for arg in hook.args)) for hook in cdicases.hooks(there)]
+    wanted = [
+        replace(hook, args=tuple(without_root(arg) for arg in hook.args)) for hook in cdicases.hooks(there)
+    ]
     assert list(Hooks().make(CREATE_SYMLINKS, *links)) == wanted
 
 
@@ -196,13 +207,22 @@ def chosen(case: Case, node: FakeNode) -> None:
     first = case["input"]["ids"][0]
     migs = (Mig(index=0, uuid="MIG-x", gpu_instance=1, compute_instance=0),) if ":" in first else ()
     gpus = tuple(
-        Gpu(index=n, minor=n, uuid=first if first.startswith("GPU-") and n == 3 else f"GPU-{n}", migs=migs if n == 0 else ())
+        Gpu(
+            index=n,
+            minor=n,
+            uuid=first if first.startswith("GPU-") and n == 3 else f"GPU-{n}",
+            migs=migs if n == 0 else (),
+        )
         for n in range(8)
     )
     tree = DRIVER + "".join(f"dev/nvidia{n} c c3:{n:x} 666\n" for n in range(8))
     write_tree(node, tree)
     selection = Selection(strategies=("index",), ids=tuple(case["input"]["ids"]))
-    spec = make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection, merged=False), FakeNvml(gpus))
+    spec = make_spec(
+        node.host,
+        Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection, merged=False),
+        FakeNvml(gpus),
+    )
     assert len(spec.devices) == case["expected"]["expectedLength"]
 
 

@@ -31,9 +31,14 @@ def cdi(node: FakeNode, *words: str) -> int:
     return run(["cdi", *words], lambda: node.host)
 
 
-def test_generate_prints_yaml_and_takes_options_before_variables(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_prints_yaml_and_takes_options_before_variables(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.environ["NVIDIA_CTK_CDI_GENERATE_MODE"] = "imex"
-    assert cdi(node, "generate", "--mode", "management", "--disable-hook", "update-ldcache,enable-cuda-compat") == 0
+    assert (
+        cdi(node, "generate", "--mode", "management", "--disable-hook", "update-ldcache,enable-cuda-compat")
+        == 0
+    )
     spec = document.read(capsys.readouterr().out, "out.yaml")
     assert spec.kind == "management.nvidia.com/gpu"
     assert [hook.args[1] for hook in spec.edits.hooks] == ["create-symlinks"]
@@ -47,12 +52,17 @@ def test_generate_writes_a_file_once(node: FakeNode, capsys: pytest.CaptureFixtu
     assert cdi(node, *words) == 0
     assert capsys.readouterr().out == "wrote /etc/cdi/nvidia.yaml\n"
     found = yaml.safe_load(node.host.node.read_text("/etc/cdi/nvidia.yaml"))
-    assert (found["kind"], [device["name"] for device in found["devices"]]) == ("example.com/device", ["all", "gpu0", "gpu1"])
+    assert (found["kind"], [device["name"] for device in found["devices"]]) == (
+        "example.com/device",
+        ["all", "gpu0", "gpu1"],
+    )
     assert cdi(node, *words) == 0
     assert capsys.readouterr().out == "nothing to do\n"
 
 
-def test_generate_writes_json_by_name_or_on_request(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generate_writes_json_by_name_or_on_request(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     cdi(node, "generate", "--mode", "gds", "--output", "/etc/cdi/gds.json")
     assert json.loads(node.host.node.read_text("/etc/cdi/gds.json"))["kind"] == "nvidia.com/gds"
     capsys.readouterr()
@@ -62,7 +72,12 @@ def test_generate_writes_json_by_name_or_on_request(node: FakeNode, capsys: pyte
 
 def test_host_paths_are_the_hosts(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     """The toolkit pod sees the driver root elsewhere than the host does."""
-    node.environ.update(NVIDIA_CTK_DRIVER_ROOT="/run/nvidia/driver", DRIVER_ROOT_CTR_PATH=ROOT, DEV_ROOT="/", DEV_ROOT_CTR_PATH=ROOT)
+    node.environ.update(
+        NVIDIA_CTK_DRIVER_ROOT="/run/nvidia/driver",
+        DRIVER_ROOT_CTR_PATH=ROOT,
+        DEV_ROOT="/",
+        DEV_ROOT_CTR_PATH=ROOT,
+    )
     cdi(node, "generate", "--mode", "management")
     spec = document.read(capsys.readouterr().out, "out.yaml")
     assert {mount.host_path.startswith("/run/nvidia/driver/") for mount in spec.edits.mounts} == {True}
@@ -80,7 +95,16 @@ def test_a_failed_generation_writes_nothing(node: FakeNode) -> None:
 
 def test_every_wrong_name_is_told_at_once(node: FakeNode) -> None:
     with pytest.raises(UsageError) as caught:
-        cdi(node, "generate", "--device-name-strategy", "index,name", "--disable-hook", "ldcache", "--enable-hook", "all")
+        cdi(
+            node,
+            "generate",
+            "--device-name-strategy",
+            "index,name",
+            "--disable-hook",
+            "ldcache",
+            "--enable-hook",
+            "all",
+        )
     assert [line.split(":")[0] for line in caught.value.details] == [
         "--device-name-strategy name",
         "--disable-hook ldcache",
@@ -88,7 +112,9 @@ def test_every_wrong_name_is_told_at_once(node: FakeNode) -> None:
     ]
 
 
-def test_list_names_devices_and_files_and_what_cannot_be_read(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_devices_and_files_and_what_cannot_be_read(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.files.make_dirs(f"{NODE}/etc/cdi")
     node.files.write_atomic(f"{NODE}/etc/cdi/b.yaml", b"kind: [")
     cdi(node, "generate", "--mode", "nvswitch", "--output", f"{NODE}/etc/cdi/a.json")
@@ -99,18 +125,33 @@ def test_list_names_devices_and_files_and_what_cannot_be_read(node: FakeNode, ca
     assert said.err.startswith("/etc/cdi/b.yaml:1: ")
 
 
-def test_a_node_without_specs_is_said_to_have_none(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_without_specs_is_said_to_have_none(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cdi(node, "list", "--spec-dir", "/srv/cdi") == 0
     assert capsys.readouterr().err == "there are no spec files in /srv/cdi\n"
     assert cdi(node, "verify") == 0
-    assert capsys.readouterr().out == "nothing to verify: there are no spec files in /etc/cdi and /var/run/cdi\n"
+    assert (
+        capsys.readouterr().out == "nothing to verify: there are no spec files in /etc/cdi and /var/run/cdi\n"
+    )
 
 
 def test_verify_exits_1_and_says_what_to_do(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     write_tree(node, FIXTURE.read_text(), base=NODE)
     node.files.make_dirs(f"{NODE}/etc/cdi")
     node.files.write_atomic("/proc/devices", DEVICES.encode())
-    cdi(node, "generate", "--mode", "imex", "--driver-root", "/", "--driver-root-ctr-path", NODE, "--output", f"{NODE}/etc/cdi/imex.yaml")
+    cdi(
+        node,
+        "generate",
+        "--mode",
+        "imex",
+        "--driver-root",
+        "/",
+        "--driver-root-ctr-path",
+        NODE,
+        "--output",
+        f"{NODE}/etc/cdi/imex.yaml",
+    )
     capsys.readouterr()
     assert cdi(node, "verify") == 0
     assert capsys.readouterr().out == "1 spec file agrees with the node\n"
@@ -121,19 +162,54 @@ def test_verify_exits_1_and_says_what_to_do(node: FakeNode, capsys: pytest.Captu
     assert "/etc/cdi/none.yaml: there is no such file" in said
 
 
-def test_transform_moves_host_paths_and_keeps_the_containers(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_transform_moves_host_paths_and_keeps_the_containers(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     cdi(node, "generate", "--mode", "management", "--output", "/etc/cdi/a.yaml")
-    assert cdi(node, "transform", "root", "--from", ROOT, "--to", "/", "--input", "/etc/cdi/a.yaml", "--output", "/etc/cdi/b.json") == 0
+    assert (
+        cdi(
+            node,
+            "transform",
+            "root",
+            "--from",
+            ROOT,
+            "--to",
+            "/",
+            "--input",
+            "/etc/cdi/a.yaml",
+            "--output",
+            "/etc/cdi/b.json",
+        )
+        == 0
+    )
     moved = document.read(node.host.node.read_text("/etc/cdi/b.json"), "b.json")
     assert all(mount.host_path == mount.container_path for mount in moved.edits.mounts)
     capsys.readouterr()
-    cdi(node, "transform", "--from", "/usr/bin", "--to", "/opt", "--relative-to", "container", "--input", "/etc/cdi/a.yaml")
+    cdi(
+        node,
+        "transform",
+        "--from",
+        "/usr/bin",
+        "--to",
+        "/opt",
+        "--relative-to",
+        "container",
+        "--input",
+        "/etc/cdi/a.yaml",
+    )
     spec = document.read(capsys.readouterr().out, "out.yaml")
-    assert {mount.container_path for mount in spec.edits.mounts if "nvidia-smi" in mount.host_path} == {"/opt/nvidia-smi"}
+    assert {mount.container_path for mount in spec.edits.mounts if "nvidia-smi" in mount.host_path} == {
+        "/opt/nvidia-smi"
+    }
 
 
-def test_transform_reads_standard_input(node: FakeNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO("cdiVersion: 0.5.0\nkind: a.b/c\ndevices: [{name: x, containerEdits: {env: [A=b]}}]\n"))
+def test_transform_reads_standard_input(
+    node: FakeNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "sys.stdin",
+        io.StringIO("cdiVersion: 0.5.0\nkind: a.b/c\ndevices: [{name: x, containerEdits: {env: [A=b]}}]\n"),
+    )
     cdi(node, "transform", "--from", "/a", "--to", "/b")
     assert yaml.safe_load(capsys.readouterr().out)["kind"] == "a.b/c"
     with pytest.raises(InputError, match="there is no file /none"):

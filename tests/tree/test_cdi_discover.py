@@ -57,7 +57,9 @@ def add_mig(node: FakeNode, minor: int, *instances: tuple[int, int]) -> None:
     for gi, ci in instances:
         node.files.make_dirs(f"/proc/driver/nvidia/capabilities/gpu{minor}/mig/gi{gi}/ci{ci}")
         for name in (f"gpu{minor}/gi{gi}/access", f"gpu{minor}/gi{gi}/ci{ci}/access"):
-            add_device(node, f"{ROOT}/dev/nvidia-caps/nvidia-cap{len(lines) + 8}", 510, len(lines) + 8, mode=0o444)
+            add_device(
+                node, f"{ROOT}/dev/nvidia-caps/nvidia-cap{len(lines) + 8}", 510, len(lines) + 8, mode=0o444
+            )
             lines.append(f"{name} {len(lines) + 8}")
     node.files.make_dirs("/proc/driver/nvidia-caps")
     node.files.write_atomic("/proc/driver/nvidia-caps/mig-minors", "\n".join(lines).encode())
@@ -95,18 +97,43 @@ def test_mig_devices_without_nvml_are_named_by_their_instances(node: FakeNode) -
     add_mig(node, 0, (2, 0), (1, 0))
     spec = static_spec(node)
     assert [device.name for device in spec.devices] == ["0:gi1:ci0", "0:gi2:ci0", "all"]
-    assert paths(spec, "0:gi2:ci0") == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap10", "/dev/nvidia-caps/nvidia-cap11"]
-    assert paths(spec, "0:gi1:ci0") == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13"]
+    assert paths(spec, "0:gi2:ci0") == [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/nvidia-cap10",
+        "/dev/nvidia-caps/nvidia-cap11",
+    ]
+    assert paths(spec, "0:gi1:ci0") == [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/nvidia-cap12",
+        "/dev/nvidia-caps/nvidia-cap13",
+    ]
 
 
 def test_mig_devices_of_nvml_have_an_index_and_a_uuid(node: FakeNode) -> None:
     add_mig(node, 0, (7, 0))
     mig = Mig(index=3, uuid="MIG-1", gpu_instance=7, compute_instance=0)
-    gpus = (Gpu(index=0, minor=0, uuid=UUIDS[0], mig_enabled=True, migs=(mig,)), Gpu(index=1, minor=1, uuid=UUIDS[1]))
+    gpus = (
+        Gpu(index=0, minor=0, uuid=UUIDS[0], mig_enabled=True, migs=(mig,)),
+        Gpu(index=1, minor=1, uuid=UUIDS[1]),
+    )
     selection = Selection(strategies=("index", "uuid", "type-index"))
-    spec = make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection), FakeNvml(gpus))
-    assert {device.name for device in spec.devices} == {"0:3", "MIG-1", "mig0:3", "1", UUIDS[1], "gpu1", "all"}
-    assert paths(spec, "MIG-1") == ["/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap10", "/dev/nvidia-caps/nvidia-cap11"]
+    spec = make_spec(
+        node.host, Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection), FakeNvml(gpus)
+    )
+    assert {device.name for device in spec.devices} == {
+        "0:3",
+        "MIG-1",
+        "mig0:3",
+        "1",
+        UUIDS[1],
+        "gpu1",
+        "all",
+    }
+    assert paths(spec, "MIG-1") == [
+        "/dev/nvidia0",
+        "/dev/nvidia-caps/nvidia-cap10",
+        "/dev/nvidia-caps/nvidia-cap11",
+    ]
 
 
 def test_mig_on_without_devices_is_said(node: FakeNode) -> None:
@@ -131,7 +158,11 @@ def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
     node.files.make_dirs(f"{ROOT}/dev/dri/by-path")
     node.files.symlink("../card1", f"{ROOT}/dev/dri/by-path/pci-0000:17:00.0-card")
     (device,) = (device for device in static_spec(node).devices if device.name == "0")
-    assert [item.path for item in device.edits.device_nodes] == ["/dev/nvidia0", "/dev/dri/card1", "/dev/dri/renderD129"]
+    assert [item.path for item in device.edits.device_nodes] == [
+        "/dev/nvidia0",
+        "/dev/dri/card1",
+        "/dev/dri/renderD129",
+    ]
     assert device.edits.hooks[0].args[2:] == ("--link", "../card1::/dev/dri/by-path/pci-0000:17:00.0-card")
     assert device.edits.additional_gids == (44,)
     assert static_spec(node).version == ""
@@ -141,7 +172,9 @@ def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
 
 def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
     """Debian's alternatives: an absolute link would lead to a file of the host, or to none."""
-    write_tree(node, "usr/lib/nvidia/current/nvidia-smi file\netc/alternatives dir\nusr/bin dir\nlib -> usr/lib")
+    write_tree(
+        node, "usr/lib/nvidia/current/nvidia-smi file\netc/alternatives dir\nusr/bin dir\nlib -> usr/lib"
+    )
     node.files.symlink("/usr/lib/nvidia/current/nvidia-smi", f"{ROOT}/etc/alternatives/smi")
     node.files.symlink("/etc/alternatives/smi", f"{ROOT}/usr/bin/nvidia-smi")
     spec = static_spec(node)
@@ -161,7 +194,10 @@ def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -
 
 
 def test_sockets_firmware_and_explicit_libraries(node: FakeNode) -> None:
-    write_tree(node, "run/nvidia-persistenced/socket file\nfw/nvidia/580.65.06/gsp_ga10x.bin file\nfw/nvidia/580.65.06/other.bin file")
+    write_tree(
+        node,
+        "run/nvidia-persistenced/socket file\nfw/nvidia/580.65.06/gsp_ga10x.bin file\nfw/nvidia/580.65.06/other.bin file",
+    )
     write_tree(node, "usr/lib64/libEGL.so file")
     node.files.write_atomic("/sys/module/firmware_class/parameters/path", b"/fw\n")
     spec = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({EXPLICIT_LIBRARIES})))
@@ -199,10 +235,14 @@ def test_library_folders_are_upstreams(case: Case, tmp_path: Path) -> None:
         assert list(locate(files).folders) == case["expected"]["expected"]
 
 
-@pytest.mark.parametrize("case", cdicases.load("system", "ProcessMinorsFile", "ProcessMigMinorsLine"), ids=cdicases.title)
+@pytest.mark.parametrize(
+    "case", cdicases.load("system", "ProcessMinorsFile", "ProcessMigMinorsLine"), ids=cdicases.title
+)
 def test_mig_minors_are_read_as_upstream_does(case: Case) -> None:
     if case["operation"] == "ProcessMinorsFile":
-        assert parse_mig_minors("\n".join(case["input"]["lines"] or ())) == (case["expected"]["expected"] or {})
+        assert parse_mig_minors("\n".join(case["input"]["lines"] or ())) == (
+            case["expected"]["expected"] or {}
+        )
     else:
         given = case["input"]
         assert parse_mig_minors(given["line"]) == ({} if given["err"] else {given["cap"]: given["minor"]})

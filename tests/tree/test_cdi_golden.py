@@ -18,7 +18,12 @@ from support.tinyso import tiny_so
 CASES = Path(__file__).parents[1] / "cases/toolkit/golden-cdi"
 MODES = ("gds", "imex", "management", "nvml", "nvswitch")
 NVML = FakeNvml(
-    tuple(Gpu(index=n, minor=n, uuid=f"GPU-0000000{n}-1111-2222-3333-444444444444", bus_id=f"0000:0{7 + n}:00.0") for n in range(2))
+    tuple(
+        Gpu(
+            index=n, minor=n, uuid=f"GPU-0000000{n}-1111-2222-3333-444444444444", bus_id=f"0000:0{7 + n}:00.0"
+        )
+        for n in range(2)
+    )
 )
 
 
@@ -26,7 +31,11 @@ NVML = FakeNvml(
 def node(tmp_path: Path) -> FakeNode:
     """The fixture's tree. Its libnvidia-ml was a compiled stub with a SONAME, the other libraries were no ELF files."""
     made = bare_node(tmp_path)
-    write_tree(made, (CASES / "fixture-tree.txt").read_text(), contents={"libnvidia-ml.so.580.65.06": tiny_so("libnvidia-ml.so.1")})
+    write_tree(
+        made,
+        (CASES / "fixture-tree.txt").read_text(),
+        contents={"libnvidia-ml.so.580.65.06": tiny_so("libnvidia-ml.so.1")},
+    )
     return made
 
 

@@ -67,7 +67,9 @@ def follow(node: FakeNode, command: str) -> None:
 
 
 @pytest.mark.parametrize("only_where_it_is_here", [False, True])
-def test_a_spec_that_is_generated_in_the_pod_is_the_toolkits_own(node: FakeNode, *, only_where_it_is_here: bool) -> None:
+def test_a_spec_that_is_generated_in_the_pod_is_the_toolkits_own(
+    node: FakeNode, *, only_where_it_is_here: bool
+) -> None:
     settings = parse({}, node.environ)
     write_cdi(node.host, settings, Layout(install_dir="/usr/local/nvidia"))
     written = node.text(MANAGEMENT)
@@ -101,11 +103,15 @@ def test_a_spec_that_names_another_root_is_written_anew_by_the_watch(node: FakeN
 
 def test_the_doctors_links_are_the_nodes(node: FakeNode) -> None:
     """The container's own /dev is as private as its /etc."""
-    systemd = b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\nSystemdCgroup = true\n'
+    systemd = (
+        b'[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\nSystemdCgroup = true\n'
+    )
     for minor in (0, 7):
         add_device(node, f"{NODE}/dev/nvidia{minor}", 195, minor)
     diagnoses = found(node, systemd)
-    assert diagnoses == {"links-missing": f"driverctl devices links --dev-root /; driverctl devices links --dev-root {DRIVER}"}
+    assert diagnoses == {
+        "links-missing": f"driverctl devices links --dev-root /; driverctl devices links --dev-root {DRIVER}"
+    }
     follow(node, diagnoses["links-missing"])
     assert found(node, systemd) == {}
     assert node.files.list_dir("/dev/char") == ()

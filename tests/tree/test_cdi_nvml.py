@@ -44,7 +44,9 @@ except Unavailable as error:
     print(json.dumps(error.brief))
 """
 
-pytestmark = pytest.mark.skipif(bool(missing("cc")), reason="no C compiler to make a stand-in for libnvidia-ml")
+pytestmark = pytest.mark.skipif(
+    bool(missing("cc")), reason="no C compiler to make a stand-in for libnvidia-ml"
+)
 
 
 def answer(folder: Path, count: int) -> object:
@@ -61,7 +63,14 @@ def test_gpus_and_mig_devices(tmp_path: Path) -> None:
     mig = {"gpu_instance": 5, "compute_instance": 0, "index": 2, "uuid": "MIG-1"}
     assert answer(tmp_path, 2) == [
         {"index": 0, "minor": 1, "uuid": "GPU-0", "bus_id": "0000:3a:00.0", "mig_enabled": False, "migs": []},
-        {"index": 1, "minor": 0, "uuid": "GPU-1", "bus_id": "0000:3b:00.0", "mig_enabled": True, "migs": [mig]},
+        {
+            "index": 1,
+            "minor": 0,
+            "uuid": "GPU-1",
+            "bus_id": "0000:3b:00.0",
+            "mig_enabled": True,
+            "migs": [mig],
+        },
     ]
 
 

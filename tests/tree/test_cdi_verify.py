@@ -35,11 +35,16 @@ def node(tmp_path: Path) -> FakeNode:
 
 def write(node: FakeNode) -> None:
     roots = {"driver_root": "/", "driver_root_ctr": NODE, "dev_root": "/", "dev_root_ctr": NODE}
-    generate_management(node.host, **roots, output_dir="/var/run/cdi", kind="management.nvidia.com/gpu", hook_path=HOOK)
+    generate_management(
+        node.host, **roots, output_dir="/var/run/cdi", kind="management.nvidia.com/gpu", hook_path=HOOK
+    )
 
 
 def lines(node: FakeNode, folder: str = "/var/run/cdi") -> list[str]:
-    return [finding.line().removeprefix(f"{NAME}: ") for finding in verify(node.host, specdirs.load(node.host.node, [folder]))]
+    return [
+        finding.line().removeprefix(f"{NAME}: ")
+        for finding in verify(node.host, specdirs.load(node.host.node, [folder]))
+    ]
 
 
 def test_a_fresh_spec_agrees_with_its_node(node: FakeNode) -> None:
@@ -56,7 +61,9 @@ def test_a_spec_of_another_tool_is_not_for_our_generator(node: FakeNode) -> None
     text = "cdiVersion: 0.5.0\nkind: intel.com/gpu\ndevices: [{name: a, containerEdits: {deviceNodes: [{path: /dev/dri/card7}]}}]\n"
     node.files.make_dirs(f"{NODE}/etc/cdi")
     node.files.write_atomic(f"{NODE}{path}", text.encode())
-    assert lines(node, "/etc/cdi") == [f"{path}: /dev/dri/card7 is not there; let the tool that wrote it write it again"]
+    assert lines(node, "/etc/cdi") == [
+        f"{path}: /dev/dri/card7 is not there; let the tool that wrote it write it again"
+    ]
 
 
 def test_a_device_with_other_numbers_is_named(node: FakeNode) -> None:
@@ -84,7 +91,9 @@ def test_an_unloaded_module_is_named(node: FakeNode) -> None:
 
 def test_a_spec_for_another_driver_version_is_named(node: FakeNode) -> None:
     node.files.write_atomic("/sys/module/nvidia/version", b"590.44.01\n")
-    assert lines(node) == ["it is for driver 580.65.06, loaded is 590.44.01; write it anew: driverctl cdi generate"]
+    assert lines(node) == [
+        "it is for driver 580.65.06, loaded is 590.44.01; write it anew: driverctl cdi generate"
+    ]
 
 
 def test_a_hook_program_that_cannot_run_is_named(node: FakeNode) -> None:
@@ -99,7 +108,10 @@ def test_one_name_in_two_files_of_a_folder_is_a_conflict_and_in_two_folders_a_no
     """CDI specification: of one folder neither is used; a later folder beats an earlier one."""
     node.files.copy(NAME, "/var/run/cdi/other.yaml")
     (line,) = lines(node)
-    assert "management.nvidia.com/gpu=all is in /var/run/cdi/management.nvidia.com-gpu.yaml too: runtimes resolve neither" in line
+    assert (
+        "management.nvidia.com/gpu=all is in /var/run/cdi/management.nvidia.com-gpu.yaml too: runtimes resolve neither"
+        in line
+    )
     node.files.make_dirs(f"{NODE}/etc/cdi")
     node.files.copy(NAME, f"{NODE}/etc/cdi/x.yaml")
     node.files.remove("/var/run/cdi/other.yaml")
@@ -118,7 +130,9 @@ def test_files_that_are_no_specs_are_named_with_their_problems(node: FakeNode) -
 
 
 def reasons(node: FakeNode, path: str = NAME) -> tuple[str, ...]:
-    return stale.needs_regeneration(node.files, path, stale.observe(node.host, Roots(driver="/", driver_here=NODE)))
+    return stale.needs_regeneration(
+        node.files, path, stale.observe(node.host, Roots(driver="/", driver_here=NODE))
+    )
 
 
 def test_a_fresh_spec_needs_no_regeneration_and_is_not_written_again(node: FakeNode) -> None:

@@ -33,7 +33,13 @@ rpm = st.from_regex(r"([0-9]:)?[a-cA0-2._+~^]{1,6}(-[a-cA0-2._+~^]{1,4})?", full
 def test_deb_order_is_dpkgs(versions: list[str]) -> None:
     """28 pairs an example, all of them in one shell: dpkg has no batch mode."""
     pairs = list(combinations(versions, 2))
-    told = subprocess.run(["sh", "-c", COMPARE], input="".join(f"{a} {b}\n" for a, b in pairs), capture_output=True, text=True, check=True)
+    told = subprocess.run(
+        ["sh", "-c", COMPARE],
+        input="".join(f"{a} {b}\n" for a, b in pairs),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert told.stderr == ""
     assert [debversion.compare(a, b) for a, b in pairs] == [int(answer) for answer in told.stdout.split()]
 
@@ -41,7 +47,9 @@ def test_deb_order_is_dpkgs(versions: list[str]) -> None:
 @settings(max_examples=500)
 @given(rpm, rpm)
 def test_rpm_order_is_rpms(a: str, b: str) -> None:
-    rpm_version = pytest.importorskip("rpm_version", reason="rpm-version is not installed (it needs Python 3.11)")
+    rpm_version = pytest.importorskip(
+        "rpm_version", reason="rpm-version is not installed (it needs Python 3.11)"
+    )
     assert rpmversion.compare(a, b) == rpm_version.evr_compare(a, b)
 
 
@@ -49,7 +57,9 @@ def test_rpm_order_is_rpms(a: str, b: str) -> None:
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
-        st.from_regex(r"[a-z]{3,8}", fullmatch=True).filter(lambda name: name not in ("parm", "parmtype") and not name.startswith("sig")),
+        st.from_regex(r"[a-z]{3,8}", fullmatch=True).filter(
+            lambda name: name not in ("parm", "parmtype") and not name.startswith("sig")
+        ),
         st.from_regex(r"[ -~]{0,20}", fullmatch=True),
         min_size=1,
     )
@@ -58,17 +68,23 @@ def test_values_are_the_ones_modinfo_prints(tmp_path: Path, entries: dict[str, s
     ko = tiny_ko([f"{name}={value}" for name, value in entries.items()])
     path = tmp_path / "mock.ko"
     path.write_bytes(ko)
-    told = subprocess.run(["modinfo", "-0", str(path)], capture_output=True, text=True, check=True).stdout.split("\0")
+    told = subprocess.run(
+        ["modinfo", "-0", str(path)], capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     printed = dict(entry.split("=", 1) for entry in told[1:] if entry)  # the first one is the file's name
     assert {name: [value] for name, value in printed.items()} == read_modinfo(ko)
 
 
 @pytest.mark.skipif(shutil.which("modinfo") is None, reason="modinfo (kmod) is not installed")
 def test_the_old_trailer_names_its_signer_as_modinfo_says(tmp_path: Path) -> None:
-    ko = append_signature(tiny_ko(["depends="]), signer=b"Magrathea", key_id=b"\x0a\x0b", signature=bytes(16), id_type=1)
+    ko = append_signature(
+        tiny_ko(["depends="]), signer=b"Magrathea", key_id=b"\x0a\x0b", signature=bytes(16), id_type=1
+    )
     path = tmp_path / "mock.ko.xz"
     path.write_bytes(lzma.compress(ko))
-    told = subprocess.run(["modinfo", "-F", "signer", str(path)], capture_output=True, text=True, check=True).stdout.strip()
+    told = subprocess.run(
+        ["modinfo", "-F", "signer", str(path)], capture_output=True, text=True, check=True
+    ).stdout.strip()
     found = read_signature(path.read_bytes())
     assert found is not None
     assert found.signer == told == "Magrathea"

@@ -28,16 +28,25 @@ def devices(node: FakeNode, *words: str) -> int:
     return run(["devices", *words], lambda: node.host)
 
 
-def test_control_nodes_are_made_below_the_dev_root(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_nodes_are_made_below_the_dev_root(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert devices(node, "nodes", "--dev-root", ROOT) == 0
-    wanted = {"nvidiactl": (195, 255), "nvidia-modeset": (195, 254), "nvidia-uvm": (511, 0), "nvidia-uvm-tools": (511, 1)}
+    wanted = {
+        "nvidiactl": (195, 255),
+        "nvidia-modeset": (195, 254),
+        "nvidia-uvm": (511, 0),
+        "nvidia-uvm-tools": (511, 1),
+    }
     assert {name: node.host.node.device_number(f"{ROOT}/dev/{name}") for name in wanted} == wanted
     assert "make /dev/nvidiactl (195:255)" in capsys.readouterr().out
     assert devices(node, "nodes", "--dev-root", ROOT) == 0
     assert capsys.readouterr().out == "nothing to do\n"
 
 
-def test_a_node_with_the_numbers_of_another_time_is_corrected(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_node_with_the_numbers_of_another_time_is_corrected(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Upstream leaves it: containers then open some other driver's device."""
     add_device(node, f"{NODE}{ROOT}/dev/nvidia-uvm", 236, 0)
     node.environ["DRIVER_ROOT"] = ROOT
@@ -76,7 +85,9 @@ def test_modules_are_loaded_on_request(node: FakeNode) -> None:
     assert devices(node, "nodes", "--load-kernel-modules", "--plan", "--driver-root", ROOT) == 0
 
 
-def test_links_lead_to_the_nodes_of_the_driver_root(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_links_lead_to_the_nodes_of_the_driver_root(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Upstream's --driver-root does not change where it looks."""
     add_device(node, f"{NODE}{ROOT}/dev/nvidia0", 195, 0)
     add_device(node, f"{NODE}{ROOT}/dev/nvidia-caps/nvidia-cap1", 510, 1)
@@ -90,13 +101,18 @@ def test_links_lead_to_the_nodes_of_the_driver_root(node: FakeNode, capsys: pyte
     assert capsys.readouterr().out == "nothing to do\n"
 
 
-def test_a_link_to_another_device_is_corrected_and_one_of_another_form_stays(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_link_to_another_device_is_corrected_and_one_of_another_form_stays(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     add_device(node, f"{NODE}/dev/nvidia0", 195, 0)
     add_device(node, f"{NODE}/dev/nvidia1", 195, 1)
     node.host.node.symlink("../nvidia0", "/dev/char/195:0")
     node.host.node.symlink("../nvidia0", "/dev/char/195:1")
     devices(node, "links")
-    assert capsys.readouterr().out == "correct /dev/char/195:1 -> /dev/nvidia1, which leads to /dev/nvidia0 now\n"
+    assert (
+        capsys.readouterr().out
+        == "correct /dev/char/195:1 -> /dev/nvidia1, which leads to /dev/nvidia0 now\n"
+    )
     assert node.host.node.resolve("/dev/char/195:1") == "/dev/nvidia1"
 
 
@@ -113,7 +129,15 @@ def test_links_to_nodes_that_are_to_come(node: FakeNode) -> None:
     node.files.make_dirs("/proc/driver/nvidia-caps")
     node.files.write_atomic("/proc/driver/nvidia-caps/mig-minors", b"config 1\nmonitor 2\n")
     devices(node, "links", "--create-all", "--dev-char-path", "/dev/char")
-    assert set(node.host.node.list_dir("/dev/char")) == {"195:0", "195:254", "195:255", "511:0", "511:1", "510:1", "510:2"}
+    assert set(node.host.node.list_dir("/dev/char")) == {
+        "195:0",
+        "195:254",
+        "195:255",
+        "511:0",
+        "511:1",
+        "510:1",
+        "510:2",
+    }
     assert node.host.node.resolve("/dev/char/510:2") == "/dev/nvidia-caps/nvidia-cap2"
 
 
@@ -124,11 +148,16 @@ def test_control_nodes_are_upstreams(case: Case) -> None:
         with pytest.raises(Unavailable):
             control_nodes({})
         return
-    wanted = [(call["S"].removeprefix(case["input"]["root"]), call["N1"], call["N2"]) for call in case["expected"]["expectedCalls"]]
+    wanted = [
+        (call["S"].removeprefix(case["input"]["root"]), call["N1"], call["N2"])
+        for call in case["expected"]["expectedCalls"]
+    ]
     assert [(found.path, found.major, found.minor) for found in control_nodes(majors)] == wanted
 
 
-@pytest.mark.parametrize("case", cdicases.load("system", "ProcessDeviceFile", "ProcessDeviceFileLine"), ids=cdicases.title)
+@pytest.mark.parametrize(
+    "case", cdicases.load("system", "ProcessDeviceFile", "ProcessDeviceFileLine"), ids=cdicases.title
+)
 def test_majors_are_read_as_upstream_does(case: Case) -> None:
     given = case["input"]
     if case["operation"] == "ProcessDeviceFile":

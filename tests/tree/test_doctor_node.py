@@ -87,7 +87,10 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         ["cri-disabled"],
     ),
-    "docker-ce without one": ({"etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n', "etc/docker/daemon.json": "{}"}, []),
+    "docker-ce without one": (
+        {"etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n', "etc/docker/daemon.json": "{}"},
+        [],
+    ),
     "nvidia-ctk on a bare 1.7": (
         {
             "etc/containerd/config.toml": "version = 2\n" + HANDLER,
@@ -103,7 +106,10 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         [],
     ),
     "toolkit 1.18.0": (
-        {"etc/containerd/config.toml": ROOT.decode(), "etc/containerd/config.d/99-nvidia.toml": ROOT.decode() + HANDLER},
+        {
+            "etc/containerd/config.toml": ROOT.decode(),
+            "etc/containerd/config.d/99-nvidia.toml": ROOT.decode() + HANDLER,
+        },
         ["drop-in-not-read"],
     ),
     "k3s with a template": (
@@ -137,7 +143,9 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         ["wrapper-calls-itself"],
     ),
     "mode cdi, and the spec's folder is empty": (
-        {f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nmode = "cdi"\n'},
+        {
+            f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nmode = "cdi"\n'
+        },
         ["spec-missing"],
     ),
     "no runc": (
@@ -165,7 +173,10 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         ["restart-loop", "sighup-death", "selinux-denials"],
     ),
     "killed with a restore armed": (
-        {"var/lib/driverforge/restore/17-ab/armed": "", "var/lib/driverforge/restore/17-ab/restore.sh": "\tif alive 41 7 && [ x ]; then\n"},
+        {
+            "var/lib/driverforge/restore/17-ab/armed": "",
+            "var/lib/driverforge/restore/17-ab/restore.sh": "\tif alive 41 7 && [ x ]; then\n",
+        },
         ["restore-pending"],
     ),
     "the restore's owner runs": (
@@ -188,7 +199,9 @@ def test_a_dump(name: str, tmp_path: Path) -> None:
 
 
 def test_links_of_a_dump_stay_in_it(tmp_path: Path) -> None:
-    folder = dump(tmp_path, {"run/cdi/nvidia.yaml": SPEC.format(major=505, driver="1.2"), "proc/devices": DEVICES})
+    folder = dump(
+        tmp_path, {"run/cdi/nvidia.yaml": SPEC.format(major=505, driver="1.2"), "proc/devices": DEVICES}
+    )
     (folder / "var").mkdir()
     (folder / "var/run").symlink_to("/run")
     assert ids(folder, tmp_path) == ["spec-with-wrong-major"]
@@ -202,7 +215,9 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 def examined(node: FakeNode, daemon: FakeContainerd) -> list[str]:
-    return [one.rule.id for one in examine(gather.of_node(node.host, daemon, install_dir="/usr/local/nvidia"))]
+    return [
+        one.rule.id for one in examine(gather.of_node(node.host, daemon, install_dir="/usr/local/nvidia"))
+    ]
 
 
 def applied(node: FakeNode) -> FakeContainerd:
@@ -265,7 +280,9 @@ def test_a_change_that_was_killed_and_one_under_way(node: FakeNode) -> None:
     with host.node.lock(lock, text="1\n"):
         stamp = host.node.stamp(lock)
         assert stamp is not None
-        host.node.write_atomic("/proc/locks", f"1: FLOCK  ADVISORY  WRITE 41 08:01:{stamp[1]} 0 EOF\n".encode())
+        host.node.write_atomic(
+            "/proc/locks", f"1: FLOCK  ADVISORY  WRITE 41 08:01:{stamp[1]} 0 EOF\n".encode()
+        )
         assert examined(node, daemon) == []
 
 
@@ -309,7 +326,9 @@ def test_the_toolkit_is_looked_for_where_the_operator_installed_it(
 ) -> None:
     folder = "home/kubernetes/bin/nvidia"
     config = f'[nvidia-container-runtime]\nruntimes = ["/{folder}/toolkit/nvidia-container-runtime"]\n'
-    node.places["/dump"] = dump(tmp_path, {f"{folder}/toolkit/.config/nvidia-container-runtime/config.toml": config})
+    node.places["/dump"] = dump(
+        tmp_path, {f"{folder}/toolkit/.config/nvidia-container-runtime/config.toml": config}
+    )
     assert command(node, "--root", "/dump") == 0
     node.environ["ROOT"] = f"/{folder}"
     assert command(node, "--root", "/dump") == 1
@@ -318,7 +337,9 @@ def test_the_toolkit_is_looked_for_where_the_operator_installed_it(
 
 def test_a_log_from_elsewhere(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     node.places["/dump"] = dump(tmp_path, {"README": ""})
-    node.files.write_atomic("/journal.txt", b"containerd.service: Main process exited, code=killed, status=1/HUP\n")
+    node.files.write_atomic(
+        "/journal.txt", b"containerd.service: Main process exited, code=killed, status=1/HUP\n"
+    )
     assert command(node, "--root", "/dump", "--log", "/journal.txt") == 1
     assert "sighup-death" in capsys.readouterr().out
 

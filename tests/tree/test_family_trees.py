@@ -102,10 +102,19 @@ def test_suses_source_and_object_trees(tmp_path: Path, flavour: str, variant: st
 
 
 @pytest.mark.parametrize(
-    ("module", "release"), [(rhel, "5.14.0-427.13.1.el9_4.x86_64"), (suse, "6.4.0-150700.53.19-default"), (debian, DEBIAN)]
+    ("module", "release"),
+    [(rhel, "5.14.0-427.13.1.el9_4.x86_64"), (suse, "6.4.0-150700.53.19-default"), (debian, DEBIAN)],
 )
-def test_headers_of_another_kernel_are_refused_with_what_is_there(tmp_path: Path, module: family.Family, release: str) -> None:
-    put(tmp_path, {"usr/src/kernels/5.14.0-1.el9.x86_64/.config": "", "usr/src/linux-headers-6.1.0-1-amd64/.config": ""})
+def test_headers_of_another_kernel_are_refused_with_what_is_there(
+    tmp_path: Path, module: family.Family, release: str
+) -> None:
+    put(
+        tmp_path,
+        {
+            "usr/src/kernels/5.14.0-1.el9.x86_64/.config": "",
+            "usr/src/linux-headers-6.1.0-1-amd64/.config": "",
+        },
+    )
     with pytest.raises(Unsupported, match="do not hold the build files") as caught:
         module.header_tree(KernelRelease.parse(release), FILES, str(tmp_path))
     assert "unpacked: " in caught.value.details[1]

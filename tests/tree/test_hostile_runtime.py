@@ -42,7 +42,11 @@ def daemon(node: FakeNode) -> FakeContainerd:
 
 
 def apply(daemon: FakeContainerd, host: Host | None = None) -> None:
-    system = System(host=host or daemon.node.host, sockets=daemon, request=asked.Request(wanted=asked.wanted(), restart_command="restart"))
+    system = System(
+        host=host or daemon.node.host,
+        sockets=daemon,
+        request=asked.Request(wanted=asked.wanted(), restart_command="restart"),
+    )
     change.carry_out(configure.apply_plan(system), system)
 
 
@@ -71,7 +75,9 @@ class Once(FakeFiles):
             self.fuse.refused = frozenset({DROP_IN, CONFIG})
 
 
-def test_old_bytes_that_cannot_be_put_back_stay_in_the_journal_and_nobody_claims_otherwise(daemon: FakeContainerd) -> None:
+def test_old_bytes_that_cannot_be_put_back_stay_in_the_journal_and_nobody_claims_otherwise(
+    daemon: FakeContainerd,
+) -> None:
     node = daemon.node.host.node
     node.make_dirs(DROP_IN.rpartition("/")[0])
     node.write_atomic(DROP_IN, FOREIGN)
@@ -109,7 +115,9 @@ def test_an_import_that_is_no_pattern_is_refused(daemon: FakeContainerd) -> None
         apply(daemon)
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, "[]", "null", json.dumps({"schema": 99}), json.dumps({"schema": 2, "files": [1]})])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, "[]", "null", json.dumps({"schema": 99}), json.dumps({"schema": 2, "files": [1]})]
+)
 def test_a_damaged_journal_is_one_error_with_the_way_out(daemon: FakeContainerd, text: str) -> None:
     node = daemon.node.host.node
     node.make_dirs(journal.FOLDER)
@@ -150,7 +158,9 @@ def drip(connection: socket.socket) -> None:
 
 def answer(headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[socket.socket], None]:
     def conversation(connection: socket.socket) -> None:
-        protocol = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding=None))
+        protocol = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding=None)
+        )
         protocol.initiate_connection()
         while data := connection.recv(65536):
             for event in protocol.receive_data(data):
@@ -174,7 +184,9 @@ def answer(headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[socket.
         pytest.param(answer([(b"grpc-message", b"\xff\xfe")], b""), id="header that is no text"),
     ],
 )
-def test_whatever_a_socket_says_is_an_answer_in_time_or_unavailable(conversation: Callable[[socket.socket], None], tmp_path: Path) -> None:
+def test_whatever_a_socket_says_is_an_answer_in_time_or_unavailable(
+    conversation: Callable[[socket.socket], None], tmp_path: Path
+) -> None:
     with server(tmp_path, conversation) as path, pytest.raises(Unavailable):
         cri.status(UnixSockets(), path, timeout=0.2)
 

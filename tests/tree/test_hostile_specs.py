@@ -23,10 +23,12 @@ devices:
     - {hostPath: "%s", containerPath: /x}
 """
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+    f"{name}: &{name} [{', '.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
 MERGES = "a: &a {x: 1}\n" + "".join(
-    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n" for before, name in zip("abcdefg", "bcdefgh", strict=True)
+    f"{name}: &{name} {{<<: [{', '.join([f'*{before}'] * 9)}]}}\n"
+    for before, name in zip("abcdefg", "bcdefgh", strict=True)
 )
 
 
@@ -34,7 +36,10 @@ def cdi(*words: str) -> int:
     return run(["cdi", *words], real_host)
 
 
-@pytest.mark.parametrize("value", ["!!bool x", "!!int ''", "!!float ''", "!!timestamp x", "!!binary 'é'", "!!set [a]", "!!omap {a: b}"])
+@pytest.mark.parametrize(
+    "value",
+    ["!!bool x", "!!int ''", "!!float ''", "!!timestamp x", "!!binary 'é'", "!!set [a]", "!!omap {a: b}"],
+)
 def test_a_value_that_is_not_what_its_tag_says_is_told(value: str) -> None:
     with pytest.raises(InputError, match=r"cannot be read|is no CDI spec"):
         document.read(f"kind: {value}\n", "x.yaml")
@@ -55,7 +60,9 @@ def test_a_spec_with_anchors_and_a_value_that_holds_itself_are_read() -> None:
 
 
 @pytest.mark.parametrize("name", ["a\\0b", "a\\ud800b"], ids=["zero byte", "half a character"])
-def test_a_path_that_no_file_can_have_is_a_problem_of_the_file(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_path_that_no_file_can_have_is_a_problem_of_the_file(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "x.yaml").write_text(SPEC % f"/{name}")
     assert cdi("verify", str(tmp_path / "x.yaml")) == 1
     assert "mounts[0].hostPath" in capsys.readouterr().out
@@ -112,7 +119,11 @@ def test_standard_output_has_two_names(name: str, tmp_path: Path, capsys: pytest
 
 @pytest.mark.parametrize("form", document.FORMATS)
 def test_a_name_that_is_no_text_stops_the_writing_of_a_spec_with_its_place(form: str) -> None:
-    mount = Mount(host_path="/dev/\udcff", container_path="/x")  # Python's name for a file that is called by the byte 0xff
+    mount = Mount(
+        host_path="/dev/\udcff", container_path="/x"
+    )  # Python's name for a file that is called by the byte 0xff
     with pytest.raises(InputError, match="not UTF-8") as caught:
-        document.write(Spec(version="", kind="example.com/device", devices=(), edits=Edits(mounts=(mount,))), form)
+        document.write(
+            Spec(version="", kind="example.com/device", devices=(), edits=Edits(mounts=(mount,))), form
+        )
     assert "udcff" in caught.value.details[0]

@@ -60,7 +60,9 @@ class Busy(FakeFiles):
 
     def remove_tree(self, path: str) -> None:
         if path.endswith("/a-busy"):
-            raise StorageFailed(f"failed removing {path}", details=["a mount point is in the way (errno EBUSY)"])
+            raise StorageFailed(
+                f"failed removing {path}", details=["a mount point is in the way (errno EBUSY)"]
+            )
         super().remove_tree(path)
 
 

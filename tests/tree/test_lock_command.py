@@ -19,7 +19,9 @@ from support.process import missing
 from support.sampledebian import BARE, MATRIX, NEW, OLD, SECURITY, publish, write_matrix
 
 PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
-pytestmark = pytest.mark.skipif(bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}")
+pytestmark = pytest.mark.skipif(
+    bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
+)
 
 TARGET = "debian12-amd64"
 
@@ -60,7 +62,9 @@ def published(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path
 
 
 @pytest.fixture
-def site(tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Site]:
+def site(
+    tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Site]:
     write_matrix(tmp_path)
 
     def out() -> str:
@@ -68,7 +72,9 @@ def site(tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.Captur
         return captured.out + captured.err
 
     with stamina.set_testing(True, attempts=2):
-        yield Site(tmp_path, Archive(published / "debian", key), Archive(published / "debian-security", key), out)
+        yield Site(
+            tmp_path, Archive(published / "debian", key), Archive(published / "debian-security", key), out
+        )
 
 
 @pytest.fixture
@@ -76,7 +82,12 @@ def own(site: Site, key: SigningKey, published: Path) -> Site:
     """A site whose repositories the test may change."""
     for name in ("debian", "debian-security"):
         shutil.copytree(published / name, site.folder / name)
-    return Site(site.folder, Archive(site.folder / "debian", key), Archive(site.folder / "debian-security", key), site.out)
+    return Site(
+        site.folder,
+        Archive(site.folder / "debian", key),
+        Archive(site.folder / "debian-security", key),
+        site.out,
+    )
 
 
 def target(site: Site) -> locks.TargetLock:
@@ -90,7 +101,10 @@ def test_lock_pins_everything_that_a_build_downloads(site: Site) -> None:
     pinned = target(site)
     assert list(pinned.kernels) == [OLD, NEW]
     assert pinned.without_headers == (BARE,)
-    roles = {role: [package.name for package in packages] for role, packages in pinned.drivers["535.261.03"].items()}
+    roles = {
+        role: [package.name for package in packages]
+        for role, packages in pinned.drivers["535.261.03"].items()
+    }
     assert roles == {
         "firmware": ["firmware-nvidia-gsp"],
         "source": ["nvidia-kernel-dkms", "nvidia-open-kernel-dkms"],
@@ -101,7 +115,9 @@ def test_lock_pins_everything_that_a_build_downloads(site: Site) -> None:
     every = [package for packages in pinned.drivers["535.261.03"].values() for package in packages]
     every += [package for kernel in pinned.kernels.values() for package in (*kernel.headers, kernel.image)]
     places = {"bookworm": site.archive, "bookworm-security": site.security}
-    assert all((places[package.suite].folder / package.path).stat().st_size == package.size for package in every)
+    assert all(
+        (places[package.suite].folder / package.path).stat().st_size == package.size for package in every
+    )
     assert {package.version for package in every if package.name == "libnvidia-ml1"} == {"535.261.03-1"}
 
 
@@ -120,7 +136,9 @@ def test_a_second_lock_changes_nothing_and_downloads_nothing_again(site: Site, p
 def test_the_security_archive_is_the_neighbour_of_the_main_one(site: Site, published: Path) -> None:
     with served(published) as server:
         site.run("lock", mirror=f"{server.url}/debian")
-        assert any(line.startswith("GET /debian-security/dists/bookworm-security/main/") for line in server.requests)
+        assert any(
+            line.startswith("GET /debian-security/dists/bookworm-security/main/") for line in server.requests
+        )
         assert any(line.startswith("GET /debian-security/pool/main/") for line in server.requests)
 
 
@@ -172,7 +190,9 @@ def test_a_suite_that_lost_its_kernels_stops_the_run(own: Site) -> None:
 
 def test_a_frozen_mirror_is_read_on_request_only(own: Site) -> None:
     past = datetime.now(timezone.utc) - timedelta(days=30)
-    own.security.publish("bookworm-security", {"main": list(SECURITY)}, date=past, valid_for=timedelta(days=7))
+    own.security.publish(
+        "bookworm-security", {"main": list(SECURITY)}, date=past, valid_for=timedelta(days=7)
+    )
     assert own.run("lock")[0] == 69
     assert own.run("lock", "--accept-expired")[0] == 0
 
@@ -188,7 +208,12 @@ def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
         modules: [{id: open, packages: [nvidia-open-kernel-dkms], tree: usr/src}]
         userspace: [libcuda1]
 """
-    write_matrix(site.folder, MATRIX.replace("  - id: ubuntu24.04", row + "  - id: ubuntu24.04").replace("535.261.03,", "535.300.01,", 1))
+    write_matrix(
+        site.folder,
+        MATRIX.replace("  - id: ubuntu24.04", row + "  - id: ubuntu24.04").replace(
+            "535.261.03,", "535.300.01,", 1
+        ),
+    )
     status, told = site.run("lock")
     assert status == 1
     assert "the repositories do not have libcuda1 535.300.01" in told
@@ -196,8 +221,12 @@ def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
     assert not site.lock.exists()
     assert site.run("lock", "--keep-going")[0] == 1
     assert list(target(site).drivers) == ["535.261.03"]
-    rows = json.loads(site.run("plan", "--json", "--select", "*-535.300.01-jit", "--skip", "ubuntu*")[1])["cells"]
-    assert [(row["verdict"], row["reason"]) for row in rows] == [("unknown", "the lock does not pin driver 535.300.01")]
+    rows = json.loads(site.run("plan", "--json", "--select", "*-535.300.01-jit", "--skip", "ubuntu*")[1])[
+        "cells"
+    ]
+    assert [(row["verdict"], row["reason"]) for row in rows] == [
+        ("unknown", "the lock does not pin driver 535.300.01")
+    ]
 
 
 @pytest.mark.parametrize("mark", ["<<<<<<< HEAD\n", '{"schema": 2, "targets": {}}\n'])
@@ -205,7 +234,10 @@ def test_a_lock_that_cannot_be_read_is_made_anew_once_it_is_removed(site: Site, 
     site.lock.write_text(mark)
     status, told = site.run("lock")
     assert (status, site.lock.read_text()) == (65, mark)
-    assert f"or remove it and run: driverforge lock --matrix {site.folder / 'site.yaml'} --lock {site.lock}" in told
+    assert (
+        f"or remove it and run: driverforge lock --matrix {site.folder / 'site.yaml'} --lock {site.lock}"
+        in told
+    )
     site.lock.unlink()
     assert site.run("lock")[0] == 0
 
@@ -249,7 +281,10 @@ def test_a_mirror_of_an_os_that_the_matrix_has_not(site: Site, stray: str) -> No
 def test_plan_without_a_lock_names_the_command(site: Site) -> None:
     status, told = site.run("plan", "--select", "debian12-*")
     assert status == 65
-    assert f"driverforge lock --matrix {site.folder / 'site.yaml'} --lock {site.lock} --select 'debian12-*'" in told
+    assert (
+        f"driverforge lock --matrix {site.folder / 'site.yaml'} --lock {site.lock} --select 'debian12-*'"
+        in told
+    )
 
 
 @pytest.mark.parametrize(("status", "verdict", "exit_status"), [(403, "unknown", 75), (404, "build", 0)])
@@ -257,7 +292,13 @@ def test_plan_asks_the_registry(site: Site, status: int, verdict: str, exit_stat
     site.run("lock")
     with served(site.folder) as registry:
         registry.broken["*"] = status
-        told = site.run("plan", "--select", f"debian12-*-{{{OLD},{NEW}}}", "--registry", f"{registry.url.removeprefix('http://')}/driver")
+        told = site.run(
+            "plan",
+            "--select",
+            f"debian12-*-{{{OLD},{NEW}}}",
+            "--registry",
+            f"{registry.url.removeprefix('http://')}/driver",
+        )
     assert told[0] == exit_status
     assert [line.split()[1] for line in told[1].splitlines()[:2]] == [verdict, "blocked"]
     assert {line.split()[0] for line in registry.requests} == {"HEAD"}  # what is blocked is not asked about
@@ -273,7 +314,10 @@ def test_explain_prints_the_line_of_the_header(site: Site) -> None:
         "pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)"
     ) in told
     assert "bookworm-security of 2026-11-20T12:00:00Z" in told
-    assert json.loads(site.run("explain", f"debian12-amd64-535.261.03-{NEW}", "--json")[1])["verdict"]["state"] == "blocked"
+    assert (
+        json.loads(site.run("explain", f"debian12-amd64-535.261.03-{NEW}", "--json")[1])["verdict"]["state"]
+        == "blocked"
+    )
 
 
 def test_explain_of_no_cell(site: Site) -> None:

@@ -19,7 +19,9 @@ from support.process import missing
 from support.sampledebian import NEW, OLD, publish, sample_matrix, write_matrix
 
 PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
-pytestmark = pytest.mark.skipif(bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}")
+pytestmark = pytest.mark.skipif(
+    bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
+)
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +58,18 @@ def test_a_package_that_another_run_removed_is_downloaded_once_more(tmp_path: Pa
     matrix = sample_matrix()
     other = OtherRun(tmp_path)
     fetcher = Fetcher(Cache(tmp_path), progress=other)
-    settings = Settings(now=datetime.now(timezone.utc), mirrors={"debian12": archive.url}, keyrings=(archive.key.keyring,))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"debian12": archive.url}, keyrings=(archive.key.keyring,)
+    )
     found = survey(matrix, [(matrix.rows[0], "amd64")], locks.Lock(), fetcher, settings)
     target = found.lock.targets["debian12-amd64"]
-    assert sorted(name.partition("_")[0] for name in other.removed) == [f"linux-headers-6.1.0-{abi}-common" for abi in (50, 53)]
-    breaks = {release: [fact.breaks for fact in target.facts(kernel).values()] for release, kernel in target.kernels.items()}
+    assert sorted(name.partition("_")[0] for name in other.removed) == [
+        f"linux-headers-6.1.0-{abi}-common" for abi in (50, 53)
+    ]
+    breaks = {
+        release: [fact.breaks for fact in target.facts(kernel).values()]
+        for release, kernel in target.kernels.items()
+    }
     assert breaks == {OLD: [False], NEW: [True]}
 
 
@@ -71,7 +80,15 @@ def test_targets_that_another_run_wrote_meanwhile_stay(tmp_path: Path, archive: 
     def write(_: str) -> None:
         lock.write_text(locks.dump(theirs))
 
-    words = ["lock", "--matrix", str(write_matrix(tmp_path)), "--lock", str(lock), "--cache-dir", str(tmp_path / "cache")]
+    words = [
+        "lock",
+        "--matrix",
+        str(write_matrix(tmp_path)),
+        "--lock",
+        str(lock),
+        "--cache-dir",
+        str(tmp_path / "cache"),
+    ]
     with served(archive.folder.parent) as server:
         server.before = write
         words += ["--keyring", str(archive.key.keyring), "--mirror", f"debian12={server.url}/debian"]

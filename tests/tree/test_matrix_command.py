@@ -17,18 +17,29 @@ DRIVERFORGE = (sys.executable, "-c", "from driverforge_build.cli import main; ma
 
 def driverforge(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": f"{ROOT / 'builder'}:{ROOT / 'entrypoints'}"}
-    return subprocess.run([*DRIVERFORGE, *map(str, arguments)], env=environment, cwd=cwd, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*DRIVERFORGE, *map(str, arguments)],
+        env=environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def test_what_is_generated_is_up_to_date() -> None:
-    found = subprocess.run([sys.executable, ROOT / "hack/generate", "--check"], capture_output=True, text=True, check=False)
+    found = subprocess.run(
+        [sys.executable, ROOT / "hack/generate", "--check"], capture_output=True, text=True, check=False
+    )
     assert found.returncode == 0, f"run hack/generate\n{found.stdout}{found.stderr}"
 
 
 def test_validate_accepts_the_shipped_catalogue() -> None:
     found = driverforge("matrix", "validate")
     assert (found.returncode, found.stderr) == (0, "")
-    assert re.fullmatch(r"matrix\.yaml: valid; \d+ operating systems, \d+ drivers, \d+ JIT cells\n", found.stdout)
+    assert re.fullmatch(
+        r"matrix\.yaml: valid; \d+ operating systems, \d+ drivers, \d+ JIT cells\n", found.stdout
+    )
 
 
 def test_validate_tells_every_problem_of_any_file_and_exits_65(tmp_path: Path) -> None:
@@ -85,7 +96,14 @@ def schema_problems(value: object, schema: dict[str, object], top: dict[str, obj
         found.append(f"{path}: {value!r} is not one of {schema['enum']}")
     if "const" in schema and value != schema["const"]:
         found.append(f"{path}: {value!r} is not {schema['const']!r}")
-    kinds = {"object": dict, "array": (list, tuple), "string": str, "integer": int, "boolean": bool, "null": type(None)}
+    kinds = {
+        "object": dict,
+        "array": (list, tuple),
+        "string": str,
+        "integer": int,
+        "boolean": bool,
+        "null": type(None),
+    }
     if "type" in schema and not isinstance(value, kinds[str(schema["type"])]):  # type: ignore[arg-type]
         return [*found, f"{path}: {value!r} is no {schema['type']}"]
     if isinstance(value, dict):
@@ -101,7 +119,11 @@ def schema_problems(value: object, schema: dict[str, object], top: dict[str, obj
                 found.append(f"{path}: {name} is not a key")
     if isinstance(value, list):
         items: dict[str, object] = schema.get("items", {})  # type: ignore[assignment]
-        found += [problem for index, child in enumerate(value) for problem in schema_problems(child, items, top, f"{path}[{index}]")]
+        found += [
+            problem
+            for index, child in enumerate(value)
+            for problem in schema_problems(child, items, top, f"{path}[{index}]")
+        ]
     return found
 
 
@@ -113,7 +135,10 @@ def read_as_editors_do(text: str) -> object:
 
 def test_the_published_schema_accepts_the_shipped_file_as_editors_read_it() -> None:
     schema = json.loads((ROOT / "builder/driverforge_build/data/matrix.schema.json").read_text())
-    assert schema_problems(read_as_editors_do((ROOT / "matrix.yaml").read_text()), schema, schema, "matrix") == []
+    assert (
+        schema_problems(read_as_editors_do((ROOT / "matrix.yaml").read_text()), schema, schema, "matrix")
+        == []
+    )
 
 
 @pytest.mark.parametrize(
@@ -123,12 +148,18 @@ def test_the_published_schema_accepts_the_shipped_file_as_editors_read_it() -> N
         ("sytems: []", "matrix: sytems is not a key"),
         ("systems: [{base: x}]", "matrix.systems[0]: id is missing"),
         ("systems: [{id: a, archs: amd64}]", "matrix.systems[0].archs: 'amd64' is no array"),
-        ("systems: [{id: a, drivers: [{id: '1', payload: run}]}]", "matrix.systems[0].drivers[0].payload: 'run' is not one of"),
+        (
+            "systems: [{id: a, drivers: [{id: '1', payload: run}]}]",
+            "matrix.systems[0].drivers[0].payload: 'run' is not one of",
+        ),
     ],
 )
 def test_the_published_schema_refuses_what_the_loader_refuses(text: str, said: str) -> None:
     schema = json.loads((ROOT / "builder/driverforge_build/data/matrix.schema.json").read_text())
-    assert any(problem.startswith(said) for problem in schema_problems(read_as_editors_do(text), schema, schema, "matrix"))
+    assert any(
+        problem.startswith(said)
+        for problem in schema_problems(read_as_editors_do(text), schema, schema, "matrix")
+    )
 
 
 def test_matrix_yaml_names_its_schema_for_editors() -> None:

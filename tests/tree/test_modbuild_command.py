@@ -22,7 +22,10 @@ RELEASE = "6.1.0-50-cloud-amd64"
 @pytest.fixture
 def image(tmp_path: Path) -> Host:
     """The root of a JIT image with the sources of both module types."""
-    sources = {kind: f"/usr/src/nvidia-535.261.03/{folder}" for kind, folder in (("open", "kernel-open"), ("proprietary", "kernel"))}
+    sources = {
+        kind: f"/usr/src/nvidia-535.261.03/{folder}"
+        for kind, folder in (("open", "kernel-open"), ("proprietary", "kernel"))
+    }
     facts = ImageFacts(
         os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.261.03"), payload="packages",
         module_types=("open", "proprietary"), variant="jit", kernels=(), sources=sources, firmware="",
@@ -34,11 +37,21 @@ def image(tmp_path: Path) -> Host:
     return replace(real_host(), files=RootedFiles("/", beneath=str(tmp_path)), environ={})
 
 
-def test_the_plan_names_every_step_and_does_nothing(image: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_names_every_step_and_does_nothing(
+    image: Host, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before = sorted(tmp_path.rglob("*"))
-    assert run(["build", "--kernel", RELEASE, "--plan", "-j", "3", "--headers", "debs", "--output", "/out"], lambda: image) == 0
+    assert (
+        run(
+            ["build", "--kernel", RELEASE, "--plan", "-j", "3", "--headers", "debs", "--output", "/out"],
+            lambda: image,
+        )
+        == 0
+    )
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith(f"unpack the packages of {Path.cwd()}/debs in /var/tmp/driverforge/535.261.03-{RELEASE}")
+    assert lines[0].startswith(
+        f"unpack the packages of {Path.cwd()}/debs in /var/tmp/driverforge/535.261.03-{RELEASE}"
+    )
     assert sum("make -j3" in line for line in lines) == 2
     assert f"publish /out/opt/lib/modules/{RELEASE}/open, /out/opt/lib/modules/{RELEASE}/proprietary" in lines
     assert sorted(tmp_path.rglob("*")) == before
@@ -59,6 +72,8 @@ def test_one_module_type_can_be_asked_for(image: Host, capsys: pytest.CaptureFix
         (["--kernel", RELEASE, "--image", "/nowhere.json"], {}, Unsupported),
     ],
 )
-def test_what_cannot_be_is_refused(image: Host, arguments: list[str], environ: dict[str, str], kind: type[Exception]) -> None:
+def test_what_cannot_be_is_refused(
+    image: Host, arguments: list[str], environ: dict[str, str], kind: type[Exception]
+) -> None:
     with pytest.raises(kind):
         run(["build", "--plan", *arguments], lambda: replace(image, environ=environ))

@@ -33,7 +33,9 @@ from support.mockpath import MockPath
 from support.process import missing
 from support.tinyko import tiny_ko
 
-pytestmark = pytest.mark.skipif(bool(missing("apt-get", "dpkg-deb", "gpg")), reason="apt, dpkg and gpg make and read the packages here")
+pytestmark = pytest.mark.skipif(
+    bool(missing("apt-get", "dpkg-deb", "gpg")), reason="apt, dpkg and gpg make and read the packages here"
+)
 
 RELEASE = "6.1.0-50-cloud-amd64"
 VERSION = "6.1.176-1"
@@ -116,7 +118,9 @@ def bench(tmp_path: Path, mirror: Archive) -> Bench:
     for name in MODULES:
         (tmp_path / "src/kernel-open" / name).mkdir(parents=True)
         (tmp_path / "ko").mkdir(exist_ok=True)
-        (tmp_path / "ko" / f"{name}.ko").write_bytes(tiny_ko([f"vermagic={RELEASE} SMP mod_unload", f"name={name}"]))
+        (tmp_path / "ko" / f"{name}.ko").write_bytes(
+            tiny_ko([f"vermagic={RELEASE} SMP mod_unload", f"name={name}"])
+        )
     tools.add("make", MAKE.replace("$KO_FOLDER", str(tmp_path / "ko")))
     tools.add("gcc-12", "echo 'gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0'")
     tools.add("strip", 'cp "$4" "$3"')
@@ -125,7 +129,12 @@ def bench(tmp_path: Path, mirror: Archive) -> Bench:
         tools.add(name)
     environ = tools.environ({"APT_CONFIG": str(apt_config(tmp_path / "apt", mirror.url, mirror.key))})
     (tmp_path / "node").mkdir()
-    host = replace(real_host(), commands=SystemCommands(environ), node=RootedFiles(str(tmp_path / "node")), environ=environ)
+    host = replace(
+        real_host(),
+        commands=SystemCommands(environ),
+        node=RootedFiles(str(tmp_path / "node")),
+        environ=environ,
+    )
     image = ImageFacts(
         os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.261.03"), payload="packages", module_types=("open",),
         variant="jit", kernels=(), sources={"open": str(tmp_path / "src/kernel-open")}, firmware="",
@@ -150,7 +159,9 @@ def test_header_packages_of_the_mirror_become_a_published_module_set(bench: Benc
     assert f"SYSOUT={bench.work}/headers/{FLAVOUR}" in call
     assert "-j2" in call
     assert not bench.work.exists()
-    assert (bench.folder / f"logs/build-535.261.03-open-{RELEASE}.log").read_text() == "  CC [M]  nvidia/nv.o\n"
+    assert (
+        bench.folder / f"logs/build-535.261.03-open-{RELEASE}.log"
+    ).read_text() == "  CC [M]  nvidia/nv.o\n"
 
 
 def test_sources_stay_as_they_are(bench: Bench) -> None:
@@ -188,11 +199,15 @@ def test_headers_missing(bench: Bench) -> None:
     assert "precompiled modules" in error.resolution
 
 
-def test_a_package_that_the_mirror_names_only_as_a_dependency_is_missing(bench: Bench, mirror: Archive) -> None:
+def test_a_package_that_the_mirror_names_only_as_a_dependency_is_missing(
+    bench: Bench, mirror: Archive
+) -> None:
     """apt-cache show then ends with status 0 and prints nothing."""
     archive = Archive(bench.folder / "debian", mirror.key)
     archive.publish("bookworm", {"main": PACKAGES[:2]})
-    (bench.folder / "apt/sources.list").write_text(f"deb [signed-by={mirror.key.keyring}] {archive.url} bookworm main\n")
+    (bench.folder / "apt/sources.list").write_text(
+        f"deb [signed-by={mirror.key.keyring}] {archive.url} bookworm main\n"
+    )
     assert bench.refused(Unsupported).brief == "headers missing: the mirror has no linux-kbuild-6.1"
 
 
@@ -210,7 +225,9 @@ def test_a_mirror_that_fails_in_the_middle(bench: Bench, mirror: Archive) -> Non
     with served(mirror.folder) as server:
         pool = f"/pool/main/l/linux-headers-6.1.0-50-common/linux-headers-6.1.0-50-common_{VERSION}_all.deb"
         server.broken[pool] = 503
-        (bench.folder / "apt/sources.list").write_text(f"deb [signed-by={mirror.key.keyring}] {server.url} bookworm main\n")
+        (bench.folder / "apt/sources.list").write_text(
+            f"deb [signed-by={mirror.key.keyring}] {server.url} bookworm main\n"
+        )
         error = bench.refused(Unavailable)
     assert any("503" in line for line in error.details)
 
@@ -238,29 +255,43 @@ def without_gcc(folder: Path) -> Path:
     return links
 
 
-def test_a_kernel_that_the_driver_cannot_be_compiled_for_is_named_before_any_compiler_runs(bench: Bench, tmp_path: Path) -> None:
+def test_a_kernel_that_the_driver_cannot_be_compiled_for_is_named_before_any_compiler_runs(
+    bench: Bench, tmp_path: Path
+) -> None:
     four = "int pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\tint exclude_bars);\n"
     for package in PACKAGES:
         files = {name: four if name.endswith("pci.h") else text for name, text in package.files.items()}
         build_deb(replace(package, files=files), tmp_path / "debs" / f"{package.name}.deb")
     (bench.tools.folder / "gcc-12").unlink()
     error = bench.refused(Unsupported, headers=str(tmp_path / "debs"))
-    assert error.brief.startswith(f"driver 535.261.03 does not compile for kernel {RELEASE}: pci_resize_resource()")
+    assert error.brief.startswith(
+        f"driver 535.261.03 does not compile for kernel {RELEASE}: pci_resize_resource()"
+    )
     assert error.details[0].startswith("include/linux/pci.h:1: pci_resize_resource(")
 
 
 def test_a_real_time_kernel_is_refused(bench: Bench, tmp_path: Path) -> None:
     for package in PACKAGES:
-        files = {name: text + ("CONFIG_PREEMPT_RT=y\n" if name.endswith(".config") else "") for name, text in package.files.items()}
+        files = {
+            name: text + ("CONFIG_PREEMPT_RT=y\n" if name.endswith(".config") else "")
+            for name, text in package.files.items()
+        }
         build_deb(replace(package, files=files), tmp_path / "debs" / f"{package.name}.deb")
     assert "real-time" in bench.refused(Unsupported, headers=str(tmp_path / "debs")).brief
 
 
 def test_a_failed_compilation_shows_the_compilers_words_and_keeps_the_log(bench: Bench) -> None:
-    bench.tools.add("make", "echo 'nv-pci.c:223:9: error: too few arguments'; echo 'make: *** [modules] Error 2' >&2; exit 2")
+    bench.tools.add(
+        "make",
+        "echo 'nv-pci.c:223:9: error: too few arguments'; echo 'make: *** [modules] Error 2' >&2; exit 2",
+    )
     error = bench.refused(CommandFailed)
     log = bench.folder / f"logs/build-535.261.03-open-{RELEASE}.log"
-    assert error.details == ("make ended with status 2", "nv-pci.c:223:9: error: too few arguments", f"the whole log: {log}")
+    assert error.details == (
+        "make ended with status 2",
+        "nv-pci.c:223:9: error: too few arguments",
+        f"the whole log: {log}",
+    )
     assert log.read_text() == "nv-pci.c:223:9: error: too few arguments\nmake: *** [modules] Error 2\n"
 
 
@@ -289,8 +320,12 @@ def test_a_module_that_make_forgot_is_not_overlooked(bench: Bench) -> None:
 def test_one_failing_module_type_publishes_neither(bench: Bench) -> None:
     proprietary = bench.folder / "src/kernel/nvidia"
     proprietary.mkdir(parents=True)
-    image = replace(bench.request.image, sources={**bench.request.image.sources, "proprietary": str(proprietary.parent)})
-    bench.tools.add("make", f"pwd | grep -q proprietary && exit 2; {MAKE.replace('$KO_FOLDER', str(bench.folder / 'ko'))}")
+    image = replace(
+        bench.request.image, sources={**bench.request.image.sources, "proprietary": str(proprietary.parent)}
+    )
+    bench.tools.add(
+        "make", f"pwd | grep -q proprietary && exit 2; {MAKE.replace('$KO_FOLDER', str(bench.folder / 'ko'))}"
+    )
     bench.refused(CommandFailed, image=image, module_types=("open", "proprietary"))
     bench.tools.add("make", MAKE.replace("$KO_FOLDER", str(bench.folder / "ko")))
     assert bench.build(image=image, module_types=("open", "proprietary")) == ["compiled", "compiled"]
@@ -328,7 +363,10 @@ def test_a_damaged_or_foreign_cache_entry_is_made_anew(bench: Bench, damage: str
     entry = cache / f"535.261.03/{RELEASE}/open"
     if damage == "built-with.json":
         key = json.loads((entry / damage).read_text())
-        (entry / damage).write_text(json.dumps({**key, "compiler": "gcc-12 (Debian 12.2.0-15) 12.2.0"}, indent=2, sort_keys=True) + "\n")
+        (entry / damage).write_text(
+            json.dumps({**key, "compiler": "gcc-12 (Debian 12.2.0-15) 12.2.0"}, indent=2, sort_keys=True)
+            + "\n"
+        )
     else:
         (entry / damage).write_text("{}")
     assert bench.build() == ["compiled"]

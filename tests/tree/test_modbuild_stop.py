@@ -18,7 +18,9 @@ from support.aptrepo import Deb, build_deb
 from support.mockpath import MockPath
 from support.process import missing
 
-pytestmark = pytest.mark.skipif(bool(missing("dpkg-deb")), reason="dpkg-deb makes and unpacks the header packages here")
+pytestmark = pytest.mark.skipif(
+    bool(missing("dpkg-deb")), reason="dpkg-deb makes and unpacks the header packages here"
+)
 
 ENTRYPOINTS = Path(__file__).resolve().parents[2] / "entrypoints"
 RELEASE = "6.1.0-50-cloud-amd64"
@@ -98,7 +100,9 @@ def stopped(code: str, arguments: list[str], tools: MockPath, number: signal.Sig
     whole = f"import sys; sys.path.insert(0, {str(ENTRYPOINTS)!r})\n{code}"
     argv = [sys.executable, "-c", whole, *arguments]
     environ = tools.environ({"SOURCE_DATE_EPOCH": "1700000000"})
-    with subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True) as running:
+    with subprocess.Popen(
+        argv, stderr=subprocess.PIPE, text=True, env=environ, start_new_session=True
+    ) as running:
         assert running.stderr is not None
         said, compiler = "", None
         for line in running.stderr:
@@ -122,10 +126,14 @@ def test_a_stop_signal_ends_the_compilers_and_leaves_nothing(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_stop_signal_ends_the_wait_for_a_mirror(tmp_path: Path, tools: MockPath, arguments: list[str]) -> None:
+def test_a_stop_signal_ends_the_wait_for_a_mirror(
+    tmp_path: Path, tools: MockPath, arguments: list[str]
+) -> None:
     tools.add("apt-get", MAKE)
     headers = arguments.index("--headers")
-    status, said, program = stopped(BUILD, [*arguments[:headers], *arguments[headers + 2 :]], tools, signal.SIGTERM)
+    status, said, program = stopped(
+        BUILD, [*arguments[:headers], *arguments[headers + 2 :]], tools, signal.SIGTERM
+    )
     assert status == 75
     assert "error: apt-get stopped by SIGTERM" in said
     assert not KernelProcesses().alive(program)

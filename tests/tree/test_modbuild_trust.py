@@ -30,7 +30,12 @@ def image(root: Path, tools: MockPath, *anchors: str, given: str = "") -> Host:
     for name in anchors:
         (folder / name).write_text("a certificate")
     environ = tools.environ({"SSL_CERT_FILE": given} if given else {}, only=True)
-    return replace(real_host(), files=RootedFiles("/", beneath=str(root / "root")), commands=SystemCommands(environ), environ=environ)
+    return replace(
+        real_host(),
+        files=RootedFiles("/", beneath=str(root / "root")),
+        commands=SystemCommands(environ),
+        environ=environ,
+    )
 
 
 def test_a_site_without_certificates_keeps_the_default(tmp_path: Path, tools: MockPath) -> None:
@@ -43,11 +48,16 @@ def test_a_given_file_is_handed_on(tmp_path: Path, tools: MockPath) -> None:
 
 
 def test_certificates_of_the_site_are_made_known(tmp_path: Path, tools: MockPath) -> None:
-    assert trust(image(tmp_path, tools, "site.crt", given="/etc/site.pem"), debian) == "/etc/ssl/certs/ca-certificates.crt"
+    assert (
+        trust(image(tmp_path, tools, "site.crt", given="/etc/site.pem"), debian)
+        == "/etc/ssl/certs/ca-certificates.crt"
+    )
     assert tools.calls("update-ca-certificates") == [""]
 
 
-def test_an_image_that_cannot_add_them_says_so(tmp_path: Path, tools: MockPath, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_image_that_cannot_add_them_says_so(
+    tmp_path: Path, tools: MockPath, caplog: pytest.LogCaptureFixture
+) -> None:
     LOGGER.propagate = True  # a command line that ran before has its own handler
     (tools.folder / "update-ca-certificates").unlink()
     assert trust(image(tmp_path, tools, "site.crt"), debian) == ""

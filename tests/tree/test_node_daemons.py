@@ -30,7 +30,16 @@ def node(tmp_path: Path) -> FakeNode:
 
 def arguments(**given: object) -> argparse.Namespace:
     return argparse.Namespace(
-        **{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", "json": False, **given}
+        **{
+            "plan": False,
+            "confirm": False,
+            "no_build": False,
+            "jobs": 0,
+            "headers": "",
+            "work_dir": "",
+            "json": False,
+            **given,
+        }
     )
 
 
@@ -56,9 +65,14 @@ class Persistenced:
         self.node.files.make_dirs(folder)
         self.node.files.make_dirs("/var/log")
         if self.fails:
-            self.node.files.write_atomic(PERSISTENCED.log, b"nvidia-persistenced failed to initialize. Check syslog for more details.\n")
+            self.node.files.write_atomic(
+                PERSISTENCED.log,
+                b"nvidia-persistenced failed to initialize. Check syslog for more details.\n",
+            )
         else:
-            self.node.processes.add(FakeProcess(pid=pid, command="nvidia-persistenced", holds=("/dev/nvidiactl",)))
+            self.node.processes.add(
+                FakeProcess(pid=pid, command="nvidia-persistenced", holds=("/dev/nvidiactl",))
+            )
             self.node.files.write_atomic(PERSISTENCED.pid_file, f"{pid}\n".encode())
         return child
 
@@ -104,7 +118,10 @@ def test_a_daemon_that_never_comes_up_is_reported_and_not_fatal(node: FakeNode) 
 
     node.clock.on_wait = look
     assert init.run(arguments(), node.host) == 0
-    assert problems[-1] == "ready: exit status 1: nvidia-persistenced failed to initialize. Check syslog for more details."
+    assert (
+        problems[-1]
+        == "ready: exit status 1: nvidia-persistenced failed to initialize. Check syslog for more details."
+    )
     assert 3 <= daemon.starts <= 8  # ever less often
 
 

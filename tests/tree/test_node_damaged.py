@@ -19,7 +19,17 @@ from driverforge_node.driver.session import wanted_state
 from support.fakehost import DRIVER, NODE, RELEASE, FakeNode, fake_node
 
 ENTRYPOINTS = Path(__file__).resolve().parents[2] / "entrypoints"
-JSON_OF_ANOTHER_SHAPE = ["[]", "null", "5", '"x"', "[1, 2]", "NaN", "[" * 100_000, '[{"name": "a"}]', '[{"name": 1, "pid": "x"}]']
+JSON_OF_ANOTHER_SHAPE = [
+    "[]",
+    "null",
+    "5",
+    '"x"',
+    "[1, 2]",
+    "NaN",
+    "[" * 100_000,
+    '[{"name": "a"}]',
+    '[{"name": 1, "pid": "x"}]',
+]
 
 
 @pytest.fixture
@@ -31,7 +41,16 @@ def node(tmp_path: Path) -> FakeNode:
 
 def arguments(**given: object) -> argparse.Namespace:
     return argparse.Namespace(
-        **{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", "json": False, **given}
+        **{
+            "plan": False,
+            "confirm": False,
+            "no_build": False,
+            "jobs": 0,
+            "headers": "",
+            "work_dir": "",
+            "json": False,
+            **given,
+        }
     )
 
 
@@ -42,7 +61,12 @@ def put(node: FakeNode, path: str, text: str) -> None:
 
 @pytest.mark.parametrize("path", [paths.JOURNAL, paths.DAEMONS])
 @pytest.mark.parametrize(
-    "text", [*JSON_OF_ANOTHER_SHAPE, '{"loading": 5, "firmware": 7}', '{"loading": null, "firmware": null, "firmware_path_before": [1]}']
+    "text",
+    [
+        *JSON_OF_ANOTHER_SHAPE,
+        '{"loading": 5, "firmware": 7}',
+        '{"loading": null, "firmware": null, "firmware_path_before": [1]}',
+    ],
 )
 def test_a_foreign_journal_or_list_of_daemons_counts_as_none(node: FakeNode, path: str, text: str) -> None:
     put(node, path, text)
@@ -86,7 +110,12 @@ def test_a_document_nested_too_deep_is_not_json() -> None:
 
 def run(program: str, *words: str, shell: str = 'exec "$@"') -> subprocess.CompletedProcess[str]:
     code = f"import sys; sys.path.insert(0, {str(ENTRYPOINTS)!r}); sys.argv[0] = {program!r}; from driverforge_node.cli import main; main()"
-    return subprocess.run(["sh", "-c", shell, "sh", sys.executable, "-c", code, *words], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["sh", "-c", shell, "sh", sys.executable, "-c", code, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("init", "--jobs", "x"), ("status", "--nosuch"), ("nosuch",)])

@@ -37,7 +37,9 @@ def program(folder: Path, name: str, script: str) -> Path:
 def child(code: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A Python process of our own that prints a line when it is ready."""
     whole = f"import sys; sys.path.insert(0, {str(PACKAGES)!r})\n{textwrap.dedent(code)}"
-    with subprocess.Popen([sys.executable, "-c", whole, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", whole, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
@@ -90,7 +92,9 @@ def test_a_lock_on_a_file_that_was_replaced_is_no_lock(tmp_path: Path) -> None:
 
 def test_children_get_a_small_environment_and_everything_they_print_comes_back(tmp_path: Path) -> None:
     program(tmp_path, "tool", 'env | sort; seq 1 30000 >&2; cat; exit "$1"')
-    commands = SystemCommands({"PATH": f"{tmp_path}:/usr/bin:/bin", "SECRET": "x", "https_proxy": "http://proxy:1", "LANG": "de_DE"})
+    commands = SystemCommands(
+        {"PATH": f"{tmp_path}:/usr/bin:/bin", "SECRET": "x", "https_proxy": "http://proxy:1", "LANG": "de_DE"}
+    )
     result = commands.run(["tool", "0"], env={"EXTRA": "1"}, input_text="from stdin\n")
     lines = result.stdout.splitlines()
     assert lines[-1] == "from stdin"
@@ -133,7 +137,9 @@ def test_a_timeout_kills_and_is_retryable() -> None:
 def test_a_stop_signal_ends_a_long_command_with_all_its_children(tmp_path: Path) -> None:
     program(tmp_path, "make", f"sleep 600 & echo $! > {tmp_path}/pid; echo started; wait")
     stop = [None, None, "SIGTERM"]
-    commands = SystemCommands({"PATH": f"{tmp_path}:/usr/bin:/bin"}, lambda: stop.pop(0) if len(stop) > 1 else stop[0])
+    commands = SystemCommands(
+        {"PATH": f"{tmp_path}:/usr/bin:/bin"}, lambda: stop.pop(0) if len(stop) > 1 else stop[0]
+    )
     with pytest.raises(TemporaryFailure, match="make stopped by SIGTERM"):
         commands.run(["make"], stream=True)
     assert not KernelProcesses().alive(int((tmp_path / "pid").read_text()))
@@ -145,7 +151,9 @@ def test_a_streamed_command_returns_all_its_lines(tmp_path: Path) -> None:
 
 
 def test_the_logged_line_can_be_pasted_and_holds_no_proxy_password() -> None:
-    line = pasteable(["make", "-j2", "CC=gcc 12"], {"IGNORE": "a b", "https_proxy": "http://user:secret@proxy"})
+    line = pasteable(
+        ["make", "-j2", "CC=gcc 12"], {"IGNORE": "a b", "https_proxy": "http://user:secret@proxy"}
+    )
     assert line == "IGNORE='a b' make -j2 'CC=gcc 12'"
 
 
@@ -295,15 +303,22 @@ def modules_with(tmp_path: Path, **programs: str) -> KernelModules:
 
 
 def test_modprobes_own_words_come_along(tmp_path: Path) -> None:
-    modules = modules_with(tmp_path, modprobe="echo \"modprobe: ERROR: could not insert 'nvidia': No such device\" >&2; exit 1")
+    modules = modules_with(
+        tmp_path, modprobe="echo \"modprobe: ERROR: could not insert 'nvidia': No such device\" >&2; exit 1"
+    )
     with pytest.raises(CommandFailed, match="could not insert the module nvidia") as caught:
         modules.insert("nvidia", base="/tree")
-    assert caught.value.details[:2] == ("$ modprobe -d /tree nvidia", "modprobe: ERROR: could not insert 'nvidia': No such device")
+    assert caught.value.details[:2] == (
+        "$ modprobe -d /tree nvidia",
+        "modprobe: ERROR: could not insert 'nvidia': No such device",
+    )
 
 
 def test_a_failing_rmmod_raises(tmp_path: Path) -> None:
     """D2."""
-    modules = modules_with(tmp_path, rmmod='echo "rmmod: ERROR: Module $1 is in use by: nvidia_uvm" >&2; exit 1')
+    modules = modules_with(
+        tmp_path, rmmod='echo "rmmod: ERROR: Module $1 is in use by: nvidia_uvm" >&2; exit 1'
+    )
     with pytest.raises(Exception, match="could not remove the module nvidia") as caught:
         modules.remove("nvidia")
     assert type(caught.value).__name__ == "InUse"
@@ -318,12 +333,23 @@ def test_this_machines_modules_can_be_read() -> None:
 
 
 def test_services_are_reached_through_pid_1s_mounts() -> None:
-    commands = FakeCommands(programs={"nsenter": lambda argv: (0, "77\n" if "show" in argv else "a\nb\n", "")})
+    commands = FakeCommands(
+        programs={"nsenter": lambda argv: (0, "77\n" if "show" in argv else "a\nb\n", "")}
+    )
     services = SystemdServices(commands, ("nsenter", "--target", "1", "--mount", "--"))
     assert services.main_pid("containerd") == 77
     assert services.last_log_lines("containerd", 2) == ("a", "b")
     services.restart("containerd", timeout=180)
-    assert commands.calls[-1] == ("nsenter", "--target", "1", "--mount", "--", "systemctl", "restart", "containerd")
+    assert commands.calls[-1] == (
+        "nsenter",
+        "--target",
+        "1",
+        "--mount",
+        "--",
+        "systemctl",
+        "restart",
+        "containerd",
+    )
 
 
 def test_an_explicit_mount_of_the_host_wins(tmp_path: Path) -> None:

@@ -47,12 +47,23 @@ def node(tmp_path: Path) -> FakeNode:
 
 def arguments(**given: object) -> argparse.Namespace:
     return argparse.Namespace(
-        **{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", "json": False, **given}
+        **{
+            "plan": False,
+            "confirm": False,
+            "no_build": False,
+            "jobs": 0,
+            "headers": "",
+            "work_dir": "",
+            "json": False,
+            **given,
+        }
     )
 
 
 def trainer(pid: int = 812) -> FakeProcess:
-    return FakeProcess(pid=pid, command="python3", holds=("/dev/nvidia-uvm",), container=CONTAINER_ID, pod=POD)
+    return FakeProcess(
+        pid=pid, command="python3", holds=("/dev/nvidia-uvm",), container=CONTAINER_ID, pod=POD
+    )
 
 
 def ready(node: FakeNode) -> Wanted:
@@ -63,10 +74,16 @@ def ready(node: FakeNode) -> Wanted:
 
 
 def left_in_run(node: FakeNode) -> list[str]:
-    return sorted(str(p.relative_to(node.folder / "run-nvidia")) for p in (node.folder / "run-nvidia").rglob("*") if p.is_file())
+    return sorted(
+        str(p.relative_to(node.folder / "run-nvidia"))
+        for p in (node.folder / "run-nvidia").rglob("*")
+        if p.is_file()
+    )
 
 
-def test_init_goes_from_nothing_to_ready_and_back_to_nothing(node: FakeNode, caplog: pytest.LogCaptureFixture) -> None:
+def test_init_goes_from_nothing_to_ready_and_back_to_nothing(
+    node: FakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[tuple[str, str]] = []
 
     def look(_: float) -> None:
@@ -90,7 +107,9 @@ def test_init_goes_from_nothing_to_ready_and_back_to_nothing(node: FakeNode, cap
 def test_the_load_tree_holds_our_modules_and_the_in_tree_ones_they_need(node: FakeNode) -> None:
     ready(node)
     tree = f"{paths.MODULES}/{RELEASE}"
-    assert node.files.exists(f"{tree}/updates/driverforge/nvidia-peermem.ko")  # D9: NVIDIA's sidecar loads it from the driver's root
+    assert node.files.exists(
+        f"{tree}/updates/driverforge/nvidia-peermem.ko"
+    )  # D9: NVIDIA's sidecar loads it from the driver's root
     assert node.files.exists(f"{tree}/kernel/drivers/i2c-core.ko")
     assert not node.files.exists(f"{tree}/kernel/drivers/e1000.ko")
     assert node.files.exists(f"{tree}/modules.builtin")
@@ -139,7 +158,9 @@ def test_a_signal_while_a_pod_trains_leaves_the_driver_and_names_the_pod(node: F
 @pytest.mark.parametrize("module", ["nvidia", "nvidia_uvm", "nvidia_modeset"])
 def test_a_module_that_does_not_load_never_ends_in_ready(node: FakeNode, module: str) -> None:
     """D1: upstream writes Ready, mounts the root and waits after every modprobe failed."""
-    node.kernel.refuses[module] = ["modprobe: ERROR: could not insert 'nvidia': Unknown symbol in module, or unknown parameter"]
+    node.kernel.refuses[module] = [
+        "modprobe: ERROR: could not insert 'nvidia': Unknown symbol in module, or unknown parameter"
+    ]
     said: list[str] = []
     node.clock.on_wait = lambda _: said.append(node.text(paths.DAEMONS_STATUS))
     with pytest.raises(Unsupported) as caught:
@@ -168,7 +189,9 @@ def test_a_failing_rmmod_is_an_error_and_nothing_is_loaded_over_the_old_driver(n
 
 
 @pytest.mark.parametrize("command", [init.run, load.run, unload.run])
-def test_a_second_instance_leaves_all_files_alone(node: FakeNode, command: Callable[[argparse.Namespace, object], int]) -> None:
+def test_a_second_instance_leaves_all_files_alone(
+    node: FakeNode, command: Callable[[argparse.Namespace, object], int]
+) -> None:
     """D6: upstream's second start truncates the first one's PID file."""
     ready(node)
     with exclusive(node.host, 4711):
@@ -176,7 +199,9 @@ def test_a_second_instance_leaves_all_files_alone(node: FakeNode, command: Calla
         calls = list(node.kernel.calls)
         with pytest.raises(TemporaryFailure, match="PID 4711"):
             command(arguments(), node.host)
-        assert {path: (node.folder / "run-nvidia" / path).read_bytes() for path in left_in_run(node)} == before
+        assert {
+            path: (node.folder / "run-nvidia" / path).read_bytes() for path in left_in_run(node)
+        } == before
         assert node.kernel.calls == calls
         assert node.text(paths.LOCK) == "4711\n"
 
@@ -216,7 +241,9 @@ def test_a_signed_set_is_taken_and_its_key_judged_by_the_kernel(node: FakeNode) 
     write_modules(node.files, f"{paths.MODULE_SETS}/{RELEASE}/open", trailer=trailer)
     node.files.make_dirs("/sys/module/module/parameters")
     node.files.write_atomic("/sys/module/module/parameters/sig_enforce", b"Y\n")
-    node.kernel.refuses["nvidia"] = ["modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"]
+    node.kernel.refuses["nvidia"] = [
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+    ]
     with pytest.raises(NotPermitted, match="does not accept its signature"):
         init.run(arguments(), node.host)
 
@@ -260,9 +287,15 @@ def test_modules_of_the_node_cache_are_used_and_an_unfinished_entry_is_not(node:
 
 def test_parameters_of_the_operator_reach_modprobe(node: FakeNode) -> None:
     node.files.make_dirs("/drivers")
-    node.files.write_atomic("/drivers/nvidia.conf", b"# from the ConfigMap\nNVreg_DeviceFileMode=0666\n\nNVreg_EnableGpuFirmware=0\n")
+    node.files.write_atomic(
+        "/drivers/nvidia.conf",
+        b"# from the ConfigMap\nNVreg_DeviceFileMode=0666\n\nNVreg_EnableGpuFirmware=0\n",
+    )
     ready(node)
-    assert node.text("/etc/modprobe.d/nvidia.conf") == "options nvidia NVreg_DeviceFileMode=0666 NVreg_EnableGpuFirmware=0\n"
+    assert (
+        node.text("/etc/modprobe.d/nvidia.conf")
+        == "options nvidia NVreg_DeviceFileMode=0666 NVreg_EnableGpuFirmware=0\n"
+    )
     assert node.text(paths.FIRMWARE_SEARCH) == "\n"
 
 
@@ -311,7 +344,9 @@ def test_confirm_asks_before_each_step_and_no_stops_there(node: FakeNode) -> Non
     wanted = wanted_state(node.host, "serve")
     out = StringIO()
     with pytest.raises(Declined, match="not confirmed"):
-        drive(node.host, wanted, gate=gate_for(node.host, confirm=True, answers=StringIO("y\n\nn\n"), out=out))
+        drive(
+            node.host, wanted, gate=gate_for(node.host, confirm=True, answers=StringIO("y\n\nn\n"), out=out)
+        )
     assert [line.partition(":")[0] for line in out.getvalue().splitlines()] == ["step 1", "step 2", "step 3"]
     assert node.kernel.calls == []
 
@@ -377,7 +412,9 @@ def test_status_tells_what_is_there(node: FakeNode, capsys: pytest.CaptureFixtur
     shown = json.loads(capsys.readouterr().out)
     assert shown["driver"] == DRIVER
     assert shown["root"] == "ours"
-    assert shown["held_by"] == [f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm"]
+    assert shown["held_by"] == [
+        f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm"
+    ]
     assert status_command.run(arguments(), node.host) == 0
     assert "probe          Ready" in capsys.readouterr().out
 

@@ -22,7 +22,11 @@ IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), Non
 
 
 def left_in_run(node: FakeNode) -> list[str]:
-    return sorted(str(p.relative_to(node.folder / "run-nvidia")) for p in (node.folder / "run-nvidia").rglob("*") if p.is_file())
+    return sorted(
+        str(p.relative_to(node.folder / "run-nvidia"))
+        for p in (node.folder / "run-nvidia").rglob("*")
+        if p.is_file()
+    )
 
 
 def run_killed(node: FakeNode, wanted: Wanted, changes: int) -> None:
@@ -38,7 +42,14 @@ def end_state(node: FakeNode, wanted: Wanted) -> tuple[object, ...]:
     facts = observe(node.host, wanted)
     return (
         {name: (m.version, m.holders) for name, m in facts.loaded.items()},
-        *(facts.root, facts.daemons_status, facts.digest, facts.stamp, facts.devices_missing, facts.firmware_missing),
+        *(
+            facts.root,
+            facts.daemons_status,
+            facts.digest,
+            facts.stamp,
+            facts.devices_missing,
+            facts.firmware_missing,
+        ),
         *(
             facts.firmware_path,
             facts.journal.firmware_path_before,
@@ -67,17 +78,31 @@ def image_of(node: FakeNode, driver: str) -> None:
 
 
 @given(runs=RUNS)
-@settings(max_examples=settings.default.max_examples // 4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(runs: list[tuple[str, str, str, int, bool]]) -> None:
+@settings(
+    max_examples=settings.default.max_examples // 4,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(
+    runs: list[tuple[str, str, str, int, bool]],
+) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         node, fresh = fake_node(Path(name) / "node"), fake_node(Path(name) / "fresh")
         for goal, digest, driver, changes, replaced in runs:
             image_of(node, driver)
-            run_killed(node, Wanted(goal=goal, driver=driver, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest=digest), changes)
+            run_killed(
+                node,
+                Wanted(
+                    goal=goal, driver=driver, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest=digest
+                ),
+                changes,
+            )
             if replaced:
                 node.new_container()
         image_of(node, DRIVER)
-        wanted = Wanted(goal="serve", driver=DRIVER, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest="a")
+        wanted = Wanted(
+            goal="serve", driver=DRIVER, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest="a"
+        )
         for each in (node, fresh):
             drive(each.host, wanted)
         assert end_state(node, wanted) == end_state(fresh, wanted)

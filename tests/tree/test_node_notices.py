@@ -42,9 +42,17 @@ def test_a_node_with_nvswitches_is_ready_and_says_that_it_needs_a_fabric_manager
 
     node.clock.stop_at = node.clock.time + 20
     node.clock.on_wait = look
-    assert init.run(argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""), node.host) == 0
+    assert (
+        init.run(
+            argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""),
+            node.host,
+        )
+        == 0
+    )
     ((warning,),) = written[:1]
-    assert warning.startswith("this node has 2 NVSwitches (0000:00:00.0, 0000:01:00.0) and this image runs no fabric manager")
+    assert warning.startswith(
+        "this node has 2 NVSwitches (0000:00:00.0, 0000:01:00.0) and this image runs no fabric manager"
+    )
     assert f"next: run nvidia-fabricmanager {DRIVER}" in warning
 
 

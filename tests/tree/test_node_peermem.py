@@ -48,7 +48,9 @@ def add_network(node: FakeNode, *, loaded: bool = True) -> None:
         node.files.make_dirs(network.INFINIBAND)
 
 
-def add_build_files(node: FakeNode, folder: str, text: str = "0x0 ib_register_peer_memory_client ib_core EXPORT_SYMBOL\n") -> str:
+def add_build_files(
+    node: FakeNode, folder: str, text: str = "0x0 ib_register_peer_memory_client ib_core EXPORT_SYMBOL\n"
+) -> str:
     node.files.make_dirs(folder)
     node.files.write_atomic(f"{folder}/{network.SYMBOLS}", text.encode())
     return folder
@@ -77,7 +79,9 @@ def test_it_is_loaded_last_and_goes_before_the_module_it_depends_on(node: FakeNo
     assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
 
 
-def test_a_node_without_a_network_device_of_that_vendor_leaves_it_out(node: FakeNode, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_node_without_a_network_device_of_that_vendor_leaves_it_out(
+    node: FakeNode, caplog: pytest.LogCaptureFixture
+) -> None:
     """The operator sets the variable for all nodes."""
     node.kernel.refuses["nvidia_peermem"] = WITHOUT_SYMBOLS
     assert ready(node).warnings == ()
@@ -106,7 +110,13 @@ def test_a_node_whose_peermem_is_refused_is_ready_and_names_the_cause(node: Fake
 
     node.clock.stop_at = node.clock.time + 20
     node.clock.on_wait = look
-    assert init.run(argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""), node.host) == 0
+    assert (
+        init.run(
+            argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""),
+            node.host,
+        )
+        == 0
+    )
     ((warning,),) = [list(found) for found in written[-1:] if isinstance(found, list)]
     assert "compiled without the peer memory functions" in warning
     assert "module compiled without IB peer memory symbols present" in warning
@@ -215,7 +225,12 @@ def compiled(node: FakeNode, kind: str, identity: str) -> ModuleSet:
 def test_what_was_compiled_against_one_network_driver_is_not_taken_for_another(node: FakeNode) -> None:
     def key(identity: str) -> build_cache.Key:
         return build_cache.Key(
-            driver=DRIVER, module_type="open", kernel=RELEASE, headers="linux-headers=1", compiler="gcc", network=identity
+            driver=DRIVER,
+            module_type="open",
+            kernel=RELEASE,
+            headers="linux-headers=1",
+            compiler="gcc",
+            network=identity,
         )
 
     assert compiled(node, "one", "sha256:" + "1" * 64).network == "sha256:" + "1" * 64

@@ -29,7 +29,10 @@ print(status, *sorted(set(sys.modules) - before))
 
 def probe(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-I", "-S", "-c", RUN, str(PACKAGES), "probe", *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-I", "-S", "-c", RUN, str(PACKAGES), "probe", *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
 
 

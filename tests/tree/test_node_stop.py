@@ -27,14 +27,26 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(**{"plan": False, "confirm": False, "no_build": False, "jobs": 0, "headers": "", "work_dir": "", **given})
+    return argparse.Namespace(
+        **{
+            "plan": False,
+            "confirm": False,
+            "no_build": False,
+            "jobs": 0,
+            "headers": "",
+            "work_dir": "",
+            **given,
+        }
+    )
 
 
 def nvidia(node: FakeNode) -> set[str]:
     return {name for name in node.kernel.loaded_modules if name.startswith("nvidia")}
 
 
-def test_no_to_the_first_step_leaves_the_driver_that_is_loaded(node: FakeNode, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_to_the_first_step_leaves_the_driver_that_is_loaded(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert load.run(arguments(), node.host) == 0
     before, digest = nvidia(node), node.text(paths.DIGEST)
     monkeypatch.setattr(sys, "stdin", StringIO("n\n"))
@@ -71,7 +83,9 @@ class Interrupted(StringIO):
 def test_a_signal_while_the_question_is_open_is_no_yes(
     node: FakeNode, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys, "stdin", Interrupted(node, lambda: capsys.readouterr().out, "load the module nvidia [Y/n]"))
+    monkeypatch.setattr(
+        sys, "stdin", Interrupted(node, lambda: capsys.readouterr().out, "load the module nvidia [Y/n]")
+    )
     assert init.run(arguments(confirm=True), node.host) == 0
     assert "insert i2c_core" in node.kernel.calls
     assert "insert nvidia" not in node.kernel.calls
@@ -81,7 +95,9 @@ def served(node: FakeNode) -> list[str]:
     """The rounds in which the driver was ready, as the startup probe sees it; SIGTERM comes after some of them."""
     rounds: list[str] = []
     node.clock.stop_at = node.clock.time + 20
-    node.clock.on_wait = lambda _: rounds.append(node.text(paths.STATUS)) if node.text(paths.DAEMONS_STATUS) == "Ready\n" else None
+    node.clock.on_wait = lambda _: (
+        rounds.append(node.text(paths.STATUS)) if node.text(paths.DAEMONS_STATUS) == "Ready\n" else None
+    )
     return rounds
 
 
@@ -96,7 +112,9 @@ def job_that_comes_during_the_unloading(node: FakeNode) -> Callable[[], list[str
     return open_devices
 
 
-def test_a_job_that_comes_during_the_stop_keeps_the_driver_and_the_next_start_serves_it(node: FakeNode) -> None:
+def test_a_job_that_comes_during_the_stop_keeps_the_driver_and_the_next_start_serves_it(
+    node: FakeNode,
+) -> None:
     node.kernel.references = job_that_comes_during_the_unloading(node)
     served(node)
     assert init.run(arguments(), node.host) == 0
@@ -107,7 +125,9 @@ def test_a_job_that_comes_during_the_stop_keeps_the_driver_and_the_next_start_se
     rounds = served(node)
     assert init.run(arguments(), node.host) == 0
     assert probe.field(rounds[-1], "phase") == "ready"
-    assert [call for call in node.kernel.calls if call.startswith("insert nvidia")] == ["insert nvidia_modeset"]
+    assert [call for call in node.kernel.calls if call.startswith("insert nvidia")] == [
+        "insert nvidia_modeset"
+    ]
 
 
 def test_a_job_that_comes_during_unload_is_refused_and_the_next_start_serves_it(node: FakeNode) -> None:

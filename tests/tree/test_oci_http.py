@@ -35,7 +35,15 @@ def _handler(seen: list[tuple[str, str, bytes]]) -> type[BaseHTTPRequestHandler]
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
             seen.append((self.requestline, self.headers.get("Authorization", ""), body))
             busy = self.path.endswith("/busy") and len(seen) == 1
-            self.send_response(503 if busy else 302 if self.path.endswith("/moved") else 404 if self.path.endswith("/nothing") else 200)
+            self.send_response(
+                503
+                if busy
+                else 302
+                if self.path.endswith("/moved")
+                else 404
+                if self.path.endswith("/nothing")
+                else 200
+            )
             self.send_header("X-Case", "Kept")
             self.send_header("Location", "file:///etc/passwd")
             self.send_header("Content-Length", "999" if self.path.endswith("/short") else "5")
@@ -90,7 +98,9 @@ def test_every_status_is_an_answer(server: Server, path: str, status: int, metho
 def test_a_stream_is_sent_whole(server: Server) -> None:
     data = b"x" * 1_000_000
     headers = {"Content-Length": str(len(data)), "Authorization": "Basic abc"}
-    request = Request(method="PUT", url=f"http://127.0.0.1:{server.port}/", headers=headers, body=lambda: io.BytesIO(data))
+    request = Request(
+        method="PUT", url=f"http://127.0.0.1:{server.port}/", headers=headers, body=lambda: io.BytesIO(data)
+    )
     UrllibTransport({}).send(request).body.close()
     assert server.seen == [("PUT / HTTP/1.1", "Basic abc", data)]
 
@@ -124,7 +134,9 @@ def test_no_answer_names_the_host_and_never_the_query(server: Server) -> None:
 
 
 def test_a_host_that_does_not_resolve_is_said_in_words() -> None:
-    with pytest.raises(TemporaryFailure, match=r"no answer from registry\.invalid: a name does not resolve") as caught:
+    with pytest.raises(
+        TemporaryFailure, match=r"no answer from registry\.invalid: a name does not resolve"
+    ) as caught:
         UrllibTransport({}).send(Request(method="GET", url="https://registry.invalid/v2/"))
     assert "Errno" not in caught.value.render()
     assert "DNS" in caught.value.resolution
@@ -153,8 +165,21 @@ def test_only_web_addresses_are_opened(tmp_path: Path) -> None:
 def test_a_private_authority_is_trusted_through_ssl_cert_file(tmp_path: Path) -> None:
     certificate, key = tmp_path / "ca.pem", tmp_path / "key.pem"
     names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"]
-    subprocess.run([*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True)
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+    ]
+    subprocess.run(
+        [*command, *names, "-keyout", str(key), "-out", str(certificate)], check=True, capture_output=True
+    )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with _serve(context) as server:

@@ -27,7 +27,11 @@ COMMON = "usr/src/linux-headers-6.1.0-50-common"
 def deb(tmp_path: Path) -> Path:
     """A package of common headers: the header that is asked for, and two of its name at other places."""
     common = kernel_debs(OLD, "6.1.176-1", THREE)[2]
-    others = {f"{COMMON}/tools/{PCI}": "tools", f"{COMMON}/arch/x86/{PCI}": "arch", f"{COMMON}/include/linux/other.h": "other"}
+    others = {
+        f"{COMMON}/tools/{PCI}": "tools",
+        f"{COMMON}/arch/x86/{PCI}": "arch",
+        f"{COMMON}/include/linux/other.h": "other",
+    }
     path = tmp_path / "common.deb"
     build_deb(type(common)(name=common.name, version="1", arch="all", files={**others, **common.files}), path)
     return path
@@ -46,14 +50,25 @@ def rewritten(deb: Path, target: Path, suffix: str) -> Path:
     data = gzip.compress(members) if suffix == ".gz" else members
     with target.open("wb") as file:
         file.write(b"!<arch>\n")
-        for name, content in (("debian-binary", b"2.0\n"), ("control.tar.xz", b"odd"), (f"data.tar{suffix}", data)):
-            file.write(f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content + b"\n" * (len(content) % 2))
+        for name, content in (
+            ("debian-binary", b"2.0\n"),
+            ("control.tar.xz", b"odd"),
+            (f"data.tar{suffix}", data),
+        ):
+            file.write(
+                f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode()
+                + content
+                + b"\n" * (len(content) % 2)
+            )
     return target
 
 
 @pytest.mark.parametrize("suffix", [".gz", ""])
 def test_other_compressions(deb: Path, tmp_path: Path, suffix: str) -> None:
-    assert "pci_resize_resource" in read_members(rewritten(deb, tmp_path / "other.deb", suffix), [f"*/{PCI}"])[f"*/{PCI}"]
+    assert (
+        "pci_resize_resource"
+        in read_members(rewritten(deb, tmp_path / "other.deb", suffix), [f"*/{PCI}"])[f"*/{PCI}"]
+    )
 
 
 def test_a_compression_that_is_not_read(deb: Path, tmp_path: Path) -> None:
@@ -78,7 +93,11 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
         archive.addfile(link)
     path = tmp_path / "link.deb"
     content = data.getvalue()
-    path.write_bytes(b"!<arch>\n" + f"{'data.tar':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content)
+    path.write_bytes(
+        b"!<arch>\n"
+        + f"{'data.tar':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode()
+        + content
+    )
     assert read_members(path, [f"*/{PCI}"]) == {}
 
 

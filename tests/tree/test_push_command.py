@@ -18,8 +18,12 @@ from support.synthetic import synthetic_lock
 JIT = "debian12-amd64-535.261.03-jit"
 
 
-@pytest.mark.parametrize("words", [["push"], ["plan"], ["build"], ["explain", JIT]], ids=lambda words: words[0])
-def test_a_registry_with_a_scheme_is_told_how_to_write_it(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "words", [["push"], ["plan"], ["build"], ["explain", JIT]], ids=lambda words: words[0]
+)
+def test_a_registry_with_a_scheme_is_told_how_to_write_it(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run([*words, "--registry", "http://registry.site/nvidia"]) == 64
     assert "write HOST[:PORT]/PATH without it: registry.site/nvidia" in capsys.readouterr().err
 
@@ -44,8 +48,13 @@ def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
     assert text == f"{JIT}: registry.site/nvidia/driver:{immutable}, alias {alias}\n"
 
 
-def test_a_cell_that_cannot_be_had_is_told_with_its_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cell_that_cannot_be_had_is_told_with_its_verdict(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "l.json"
     file.write_text(locks.dump(Lock(targets={})))
-    assert run(["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"]) == 1
+    assert (
+        run(["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"])
+        == 1
+    )
     assert f"{JIT}  unknown  " in capsys.readouterr().err

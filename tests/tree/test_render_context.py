@@ -48,7 +48,11 @@ def context(key: str, lock: Lock) -> Context:
 
 def tree(folder: Path) -> dict[str, tuple[bytes, int, int]]:
     return {
-        path.relative_to(folder).as_posix(): (path.read_bytes(), path.stat().st_mode & 0o777, int(path.stat().st_mtime))
+        path.relative_to(folder).as_posix(): (
+            path.read_bytes(),
+            path.stat().st_mode & 0o777,
+            int(path.stat().st_mtime),
+        )
         for path in folder.rglob("*")
         if path.is_file()
     }
@@ -83,7 +87,10 @@ def test_what_is_stale_goes_and_a_second_writing_changes_nothing(tmp_path: Path,
     assert tree(tmp_path) == first
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/self").exists(), reason="needs /proc, a folder that even root cannot write to")
+@pytest.mark.skipif(
+    os.geteuid() == 0 and not Path("/proc/self").exists(),
+    reason="needs /proc, a folder that even root cannot write to",
+)
 def test_a_folder_that_cannot_be_written_says_so(lock: Lock) -> None:
     with pytest.raises(StorageFailed, match="cannot be written") as caught:
         write_context(context(JIT, lock), Path("/proc/self/driverforge"))
@@ -113,13 +120,27 @@ def test_what_goes_into_images_is_pinned_by_the_builders_own_extra() -> None:
         assert pinned[distribution.lower()] == f"=={metadata.version(distribution)}"
 
 
-def test_what_else_lies_in_a_packages_folder_does_not_go_into_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ["__init__.py", "py.typed", "inner/module.py", "module.py.orig", ".#module.py", "notes.txt", "__pycache__/module.pyc"]
+def test_what_else_lies_in_a_packages_folder_does_not_go_into_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [
+        "__init__.py",
+        "py.typed",
+        "inner/module.py",
+        "module.py.orig",
+        ".#module.py",
+        "notes.txt",
+        "__pycache__/module.pyc",
+    ]
     for name in names:
         (tmp_path / "a_package" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "a_package" / name).write_text("")
     monkeypatch.syspath_prepend(tmp_path)
-    assert [path for path, _ in package_files("a_package")] == ["a_package/__init__.py", "a_package/inner/module.py", "a_package/py.typed"]
+    assert [path for path, _ in package_files("a_package")] == [
+        "a_package/__init__.py",
+        "a_package/inner/module.py",
+        "a_package/py.typed",
+    ]
 
 
 def test_library_is_whole_pure_python_and_licensed() -> None:
@@ -130,7 +151,9 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
         assert f"{name}/__init__.py" in files or f"{name}.py" in files
         assert any(path.startswith(f"licenses/{name}/") for path in files), f"{name} without its licence"
     assert not any("__pycache__" in path or path.endswith((".so", ".pyc")) for path in files)
-    assert b"Redistribution and use in source and binary forms" in files["licenses/pynvml/LICENSE"]  # it has no file of its own
+    assert (
+        b"Redistribution and use in source and binary forms" in files["licenses/pynvml/LICENSE"]
+    )  # it has no file of its own
 
 
 @pytest.mark.parametrize(
@@ -138,7 +161,11 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
     [
         ("driverctl", ("init", "--help"), "usage: driverctl init"),
         ("nvidia-driver", ("--nonsense",), "nvidia-driver: "),
-        ("driverctl", ("cdi", "transform", "--input", "/etc/passwd"), "/etc/passwd is no CDI spec"),  # with PyYAML's Python part
+        (
+            "driverctl",
+            ("cdi", "transform", "--input", "/etc/passwd"),
+            "/etc/passwd is no CDI spec",
+        ),  # with PyYAML's Python part
     ],
 )
 def test_launcher_runs_the_program_from_the_images_library_alone(
@@ -149,20 +176,48 @@ def test_launcher_runs_the_program_from_the_images_library_alone(
     script = (tmp_path / f"bin/{program}").read_text().replace("/opt/driverforge/lib", str(tmp_path / "lib"))
     command = ["sh", "-c", script.replace("/usr/bin/python3", sys.executable), program, *words]
     (tmp_path / "os.py").write_text("raise SystemExit('the working folder is on the path')")
-    done = subprocess.run(command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
     assert said in done.stdout + done.stderr
 
 
 def test_generate_writes_what_bake_wants(tmp_path: Path, lock: Lock) -> None:
     (tmp_path / "l.json").write_text(locks.dump(lock))
-    command = [sys.executable, "-c", "from driverforge_build.cli import main; main()", "generate", "--lock", tmp_path / "l.json", "--json"]
-    select = ["--select", "debian12-amd64-535.261.03-jit", "--select", "debian12-amd64-535.261.03-6.1.0-50-cloud-amd64"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("builder", "entrypoints"))}
+    command = [
+        sys.executable,
+        "-c",
+        "from driverforge_build.cli import main; main()",
+        "generate",
+        "--lock",
+        tmp_path / "l.json",
+        "--json",
+    ]
+    select = [
+        "--select",
+        "debian12-amd64-535.261.03-jit",
+        "--select",
+        "debian12-amd64-535.261.03-6.1.0-50-cloud-amd64",
+    ]
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("builder", "entrypoints")),
+    }
     base = ["--base", "debian12=registry.site/debian:bookworm"]
-    planned = subprocess.run([*command, *select, "--output", tmp_path / "out", "--plan"], env=environment, capture_output=True, check=True)
+    planned = subprocess.run(
+        [*command, *select, "--output", tmp_path / "out", "--plan"],
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
     assert not (tmp_path / "out").exists()
     assert not json.loads(planned.stdout)["written"]
-    done = subprocess.run([*command, *select, *base, "--output", tmp_path / "out"], env=environment, capture_output=True, check=True)
+    done = subprocess.run(
+        [*command, *select, *base, "--output", tmp_path / "out"],
+        env=environment,
+        capture_output=True,
+        check=True,
+    )
     document = json.loads(done.stdout)
     bake = json.loads((tmp_path / "out/docker-bake.json").read_text())
     assert [image["target"] for image in document["images"]] == bake["group"]["default"]["targets"]
@@ -172,8 +227,12 @@ def test_generate_writes_what_bake_wants(tmp_path: Path, lock: Lock) -> None:
         assert image["inputs"] == bake["target"][image["target"]]["labels"]["io.driverforge.inputs"]
 
 
-def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(tmp_path: Path, lock: Lock) -> None:
-    (tmp_path / "l.json").write_text(locks.dump(Lock(targets={"debian12-amd64": lock.targets["debian12-amd64"]})))
+def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(
+    tmp_path: Path, lock: Lock
+) -> None:
+    (tmp_path / "l.json").write_text(
+        locks.dump(Lock(targets={"debian12-amd64": lock.targets["debian12-amd64"]}))
+    )
     words = ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out"), "--plan"]
     told = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert told.exit_code == 0
@@ -191,7 +250,11 @@ def test_generate_says_what_to_do_where_nothing_has_all_its_pins(tmp_path: Path,
     bare = replace(lock.targets["debian12-amd64"], drivers={})
     (tmp_path / "l.json").write_text(locks.dump(Lock(targets={"debian12-amd64": bare})))
     with pytest.raises(InputError, match="without a pin"):
-        CliRunner().invoke(cli, ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out")], catch_exceptions=False)
+        CliRunner().invoke(
+            cli,
+            ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out")],
+            catch_exceptions=False,
+        )
 
 
 def tool(name: str) -> str:

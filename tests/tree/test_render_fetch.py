@@ -43,7 +43,13 @@ class Bench:
             "MIRROR": str(self.folder / "mirror"),
             "CALLS": str(self.folder / "calls"),
         }
-        return subprocess.run([self.folder / "scripts/fetch-pinned", *words], env=environment, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            [self.folder / "scripts/fetch-pinned", *words],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
 
     def pin(self, name: str, content: str = "", *, version: str = "1", sha256: str = "") -> str:
         """A package in the mirror; returns its line in a list."""

@@ -26,17 +26,35 @@ needs_apt = pytest.mark.skipif(not Path("/usr/lib/apt/apt-helper").exists(), rea
     [
         (BOTH, "bookworm", "http://deb.site/debian"),
         (BOTH, "bookworm-security", "http://sec.site/debian-security"),
-        (BOTH, "bookworm-backports", "http://deb.site/debian"),  # not configured: the archive of the same distribution has it
+        (
+            BOTH,
+            "bookworm-backports",
+            "http://deb.site/debian",
+        ),  # not configured: the archive of the same distribution has it
         ("http://deb.site/debian/ bookworm\n", "bookworm-security", "http://deb.site/debian-security"),
-        ("http://deb.site/ubuntu jammy\n", "jammy-security", "http://deb.site/ubuntu"),  # Ubuntu keeps it in the same archive
-        ("http://third.site/cuda ./\nhttp://deb.site/debian bookworm\n", "bookworm", "http://deb.site/debian"),
+        (
+            "http://deb.site/ubuntu jammy\n",
+            "jammy-security",
+            "http://deb.site/ubuntu",
+        ),  # Ubuntu keeps it in the same archive
+        (
+            "http://third.site/cuda ./\nhttp://deb.site/debian bookworm\n",
+            "bookworm",
+            "http://deb.site/debian",
+        ),
         ("http://deb.site/debian bookworm\n", "trixie", ""),
         ("http://own.site/debian *\n", "bookworm", "http://own.site/debian"),
         ("http://own.site/debian *\n", "bookworm-security", "http://own.site/debian-security"),
-        ("http://own.site/debian *\nhttp://own.site/sec bookworm-security\n", "bookworm-security", "http://own.site/sec"),
+        (
+            "http://own.site/debian *\nhttp://own.site/sec bookworm-security\n",
+            "bookworm-security",
+            "http://own.site/sec",
+        ),
     ],
 )
-def test_the_mirror_of_a_suite_is_what_apt_is_configured_with(configured: str, suite: str, address: str) -> None:
+def test_the_mirror_of_a_suite_is_what_apt_is_configured_with(
+    configured: str, suite: str, address: str
+) -> None:
     script = f". {MANAGER}; mirror_in {suite}"
     done = subprocess.run(["sh", "-ec", script], input=configured, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == address
@@ -50,13 +68,20 @@ def configured(folder: Path, *lists: str) -> dict[str, str]:
     for number, text in enumerate(lists):
         (parts / f"{number}.{'sources' if text.startswith('Types') else 'list'}").write_text(text)
     settings = {"Dir::Etc": "etc", "Dir::Cache": "cache", "Dir::State::Lists": "lists"}
-    (folder / "apt.conf").write_text("".join(f'{name} "{folder / place}";\n' for name, place in settings.items()))
+    (folder / "apt.conf").write_text(
+        "".join(f'{name} "{folder / place}";\n' for name, place in settings.items())
+    )
     return {"PATH": os.environ["PATH"], "APT_CONFIG": str(folder / "apt.conf")}
 
 
 @needs_apt
 @pytest.mark.parametrize(
-    "vendor", ["https://vendor.site/debian bookworm stable", "https://vendor.site/apt bookworm main", "http://third.site/cuda ./"]
+    "vendor",
+    [
+        "https://vendor.site/debian bookworm stable",
+        "https://vendor.site/apt bookworm main",
+        "http://third.site/cuda ./",
+    ],
 )
 def test_a_vendors_repository_in_the_base_is_not_the_distributions(tmp_path: Path, vendor: str) -> None:
     debian = "Types: deb\nURIs: http://deb.site/debian\nSuites: bookworm bookworm-updates\nComponents: main contrib\n"
@@ -92,7 +117,9 @@ def mirror(content: bytes, store: Path, seen: list[bytes]) -> Iterator[int]:
 
 
 @needs_apt
-def test_the_mirrors_password_is_in_no_file_of_the_store_while_a_package_is_downloaded(tmp_path: Path) -> None:
+def test_the_mirrors_password_is_in_no_file_of_the_store_while_a_package_is_downloaded(
+    tmp_path: Path,
+) -> None:
     scripts, store, seen = tmp_path / "scripts", tmp_path / "store", list[bytes]()
     scripts.mkdir()
     for file in (MANAGER, resources.templates() / "scripts/fetch-pinned"):

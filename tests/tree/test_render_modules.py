@@ -48,7 +48,10 @@ def test_modules_are_placed_as_they_are_with_a_description(tmp_path: Path) -> No
     assert sorted(path.name for path in placed.iterdir()) == ["module-set.json", "nvidia-uvm.ko", "nvidia.ko"]
     assert (placed / "nvidia.ko").read_bytes() == signed
     assert described.signer == "Canonical Ltd."
-    assert described.modules == {name: f"sha256:{hashlib.sha256((placed / name).read_bytes()).hexdigest()}" for name in described.modules}
+    assert described.modules == {
+        name: f"sha256:{hashlib.sha256((placed / name).read_bytes()).hexdigest()}"
+        for name in described.modules
+    }
     assert not (tmp_path / "tree").exists()
 
 
@@ -68,7 +71,9 @@ def test_objects_are_linked_by_the_packages_own_script(tmp_path: Path) -> None:
         ({"nvidia.ko": module("580.126.09")}, "nvidia.ko is of driver 580.126.09, not 580.173.02"),
     ],
 )
-def test_wrong_modules_end_the_build_with_a_sentence(tmp_path: Path, files: dict[str, bytes], said: str) -> None:
+def test_wrong_modules_end_the_build_with_a_sentence(
+    tmp_path: Path, files: dict[str, bytes], said: str
+) -> None:
     (tmp_path / "tree").mkdir()
     for name, data in files.items():
         write(tmp_path / "tree/lib/modules" / KERNEL / name, data)

@@ -25,23 +25,34 @@ def daemon(tmp_path: Path) -> FakeContainerd:
 
 def system(daemon: FakeContainerd, config: str, **more: str) -> System:
     request = asked.Request(
-        wanted=asked.wanted(), config=config, drop_in=DROP_IN, restart_command="restart", given={"config": "RUNTIME_CONFIG"}
+        wanted=asked.wanted(),
+        config=config,
+        drop_in=DROP_IN,
+        restart_command="restart",
+        given={"config": "RUNTIME_CONFIG"},
     )
     return System(host=daemon.node.host, sockets=daemon, request=replace(request, **more))  # type: ignore[arg-type]
 
 
 def started_with(daemon: FakeContainerd, *words: str) -> None:
-    daemon.node.host.node.write_atomic(f"/proc/{daemon.pid}/cmdline", "\0".join((BINARY, *words, "")).encode())
+    daemon.node.host.node.write_atomic(
+        f"/proc/{daemon.pid}/cmdline", "\0".join((BINARY, *words, "")).encode()
+    )
 
 
 @pytest.mark.parametrize("config", [CONFIG, "/etc/containerd/yet-to-be-made.toml"])
-def test_a_file_that_the_daemon_does_not_read_is_refused_before_anything_is_done(daemon: FakeContainerd, config: str) -> None:
+def test_a_file_that_the_daemon_does_not_read_is_refused_before_anything_is_done(
+    daemon: FakeContainerd, config: str
+) -> None:
     """As kOps starts it, with the RUNTIME_CONFIG that the operator sets."""
     daemon.node.host.node.write_atomic(KOPS, ROOT)
     started_with(daemon, "-c", KOPS)
     with pytest.raises(Unsupported, match=f"does not read {config}") as caught:
         configure.apply_plan(system(daemon, config))
-    assert list(caught.value.details) == [f"PID {daemon.pid} reads {KOPS} (-config of its command line)", f"RUNTIME_CONFIG says {config}"]
+    assert list(caught.value.details) == [
+        f"PID {daemon.pid} reads {KOPS} (-config of its command line)",
+        f"RUNTIME_CONFIG says {config}",
+    ]
     assert f"have it name {KOPS}" in caught.value.resolution
     for look in (configure.revert_plan, configure.strip_plan, report.state):
         with pytest.raises(Unsupported, match="does not read"):
@@ -69,7 +80,9 @@ def test_another_name_of_the_same_file_is_taken(daemon: FakeContainerd, link: st
     assert configure.apply_plan(system(daemon, config)).daemon.config == config
 
 
-def test_what_was_written_to_a_file_is_taken_back_when_the_daemon_reads_another_one_by_now(daemon: FakeContainerd) -> None:
+def test_what_was_written_to_a_file_is_taken_back_when_the_daemon_reads_another_one_by_now(
+    daemon: FakeContainerd,
+) -> None:
     asks, node = system(daemon, CONFIG), daemon.node.host.node
     change.carry_out(configure.apply_plan(asks), asks)
     node.write_atomic(KOPS, ROOT)
@@ -86,7 +99,10 @@ def test_what_was_written_to_a_file_is_taken_back_when_the_daemon_reads_another_
 def test_a_template_stands_for_the_file_that_is_made_of_it(daemon: FakeContainerd, name: str) -> None:
     plan = configure.apply_plan(system(daemon, f"/etc/containerd/{name}"))
     assert plan.daemon.config == CONFIG
-    assert f"configuration: {CONFIG} (its built-in default; it is made of /etc/containerd/{name})" in plan.daemon.evidence
+    assert (
+        f"configuration: {CONFIG} (its built-in default; it is made of /etc/containerd/{name})"
+        in plan.daemon.evidence
+    )
     with pytest.raises(Unsupported, match="does not read"):
         configure.apply_plan(system(daemon, f"/elsewhere/{name}"))
 
@@ -110,12 +126,16 @@ def test_a_rootless_docker_has_its_file_in_the_users_home(daemon: FakeContainerd
     request = system(daemon, docker.config).request
     with pytest.raises(Unsupported, match="does not read"):
         check_config(daemon.node.host, docker, request)
-    daemon.node.host.node.write_atomic(f"/proc/{daemon.pid}/environ", b"HOME=/home/user\0ROOTLESSKIT_STATE_DIR=/run/user/1000/x\0")
+    daemon.node.host.node.write_atomic(
+        f"/proc/{daemon.pid}/environ", b"HOME=/home/user\0ROOTLESSKIT_STATE_DIR=/run/user/1000/x\0"
+    )
     check_config(daemon.node.host, docker, request)
 
 
 @pytest.mark.parametrize("root", [None, b"version = 3\n"])
-def test_a_folder_that_no_file_imports_is_not_read_by_containerd_2_2_either(daemon: FakeContainerd, root: bytes | None) -> None:
+def test_a_folder_that_no_file_imports_is_not_read_by_containerd_2_2_either(
+    daemon: FakeContainerd, root: bytes | None
+) -> None:
     """Its built-in defaults name conf.d, and are not followed: what others left there comes into force with our import only."""
     node, where = daemon.node.host.node, replace(daemon.daemon, version=(2, 2, 1))
     node.make_dirs("/etc/containerd/conf.d")

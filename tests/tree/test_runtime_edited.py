@@ -41,7 +41,9 @@ class Bench:
     @property
     def system(self) -> System:
         return System(
-            host=self.node.host, sockets=self.daemon, request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0)
+            host=self.node.host,
+            sockets=self.daemon,
+            request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0),
         )
 
     def write(self, path: str, data: bytes) -> None:
@@ -94,7 +96,10 @@ def test_an_apply_that_says_nothing_of_the_default_leaves_it(bench: Bench, their
     change.carry_out(configure.apply_plan(asks), asks)
     if theirs is not None:
         bench.write(
-            DROP_IN, (bench.read(DROP_IN) or b"").replace(b'default_runtime_name = "nvidia"', f'default_runtime_name = "{theirs}"'.encode())
+            DROP_IN,
+            (bench.read(DROP_IN) or b"").replace(
+                b'default_runtime_name = "nvidia"', f'default_runtime_name = "{theirs}"'.encode()
+            ),
         )
         bench.daemon.restart()
     starts = bench.daemon.starts

@@ -52,7 +52,9 @@ def both(tmp_path: Path, environ: dict[str, str]) -> tuple[Request, Request]:
     return replace(request_of(command, host), given={}), parts.request_of(host, settings, layout_of(settings))
 
 
-@pytest.mark.parametrize("environ", [OPERATOR, {**OPERATOR, **MORE}, {**OPERATOR, "TOOLKIT_INSTALL_DIR": "/opt/nvidia/"}])
+@pytest.mark.parametrize(
+    "environ", [OPERATOR, {**OPERATOR, **MORE}, {**OPERATOR, "TOOLKIT_INSTALL_DIR": "/opt/nvidia/"}]
+)
 def test_both_commands_read_the_same_of_one_environment(tmp_path: Path, environ: dict[str, str]) -> None:
     alone, beside = both(tmp_path, environ)
     assert alone == beside

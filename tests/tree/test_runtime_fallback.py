@@ -42,7 +42,11 @@ class Bench:
 def bench(tmp_path: Path) -> Bench:
     node = fake_node(tmp_path, gpu=False)
     daemon = Revived(node=node)
-    system = System(host=node.host, sockets=daemon, request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0))
+    system = System(
+        host=node.host,
+        sockets=daemon,
+        request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0),
+    )
     change.carry_out(configure.apply_plan(system), system)
     daemon.down = True
     return Bench(node=node, daemon=daemon, system=replace(system, sockets=with_docker(node, daemon)))
@@ -63,7 +67,9 @@ def test_revert_takes_the_one_that_was_changed(bench: Bench, config: str) -> Non
 
 
 def test_apply_does_not_take_docker_in_its_place(bench: Bench) -> None:
-    with pytest.raises(Unavailable, match=f"the containerd at {SOCKET}.* does not run; docker is not taken") as caught:
+    with pytest.raises(
+        Unavailable, match=f"the containerd at {SOCKET}.* does not run; docker is not taken"
+    ) as caught:
         configure.apply_plan(bench.system)
     assert "driverctl runtime revert" in caught.value.resolution
     assert "--socket /run/docker.sock" in caught.value.resolution
@@ -93,9 +99,14 @@ def test_one_that_answers_no_pods_is_taken_before_a_docker_that_nobody_changed(b
 def test_of_two_that_are_down_the_user_says_which(bench: Bench) -> None:
     (entry,) = journal.entries(bench.system.host)
     journal.write(
-        bench.system.host, replace(entry, socket="/run/k3s/containerd/containerd.sock", config="/var/lib/rancher/k3s/config.toml")
+        bench.system.host,
+        replace(
+            entry, socket="/run/k3s/containerd/containerd.sock", config="/var/lib/rancher/k3s/config.toml"
+        ),
     )
-    with pytest.raises(UsageError, match="several container runtimes that driverctl has changed do not run") as caught:
+    with pytest.raises(
+        UsageError, match="several container runtimes that driverctl has changed do not run"
+    ) as caught:
         configure.revert_plan(bench.system)
     assert len(caught.value.details) == 2
     plan = configure.revert_plan(bench.asks(socket=SOCKET))
@@ -110,7 +121,9 @@ def test_what_does_not_run_gets_no_signal(bench: Bench, mode: str) -> None:
     plan = configure.revert_plan(system)
     assert plan is not None
     calls = len(bench.node.commands.calls)
-    with pytest.raises(Unsupported, match="does not run, and driverctl does not know how to start it") as caught:
+    with pytest.raises(
+        Unsupported, match="does not run, and driverctl does not know how to start it"
+    ) as caught:
         change.carry_out(plan, system)
     assert "--restart-command" in caught.value.resolution
     assert change.restart_words(plan, system) == "needs --restart-command"

@@ -20,8 +20,19 @@ def docker(tmp_path: Path) -> FakeDocker:
     return FakeDocker(node=fake_node(tmp_path, gpu=False))
 
 
-def run(docker: FakeDocker, action: Literal["apply", "revert"] = "apply", *, cdi: bool = False, restarts: bool = True) -> None:
-    request = asked.Request(wanted=asked.wanted(cdi=cdi), restart_command="restart", restart_mode="" if restarts else "none", patience=1.0)
+def run(
+    docker: FakeDocker,
+    action: Literal["apply", "revert"] = "apply",
+    *,
+    cdi: bool = False,
+    restarts: bool = True,
+) -> None:
+    request = asked.Request(
+        wanted=asked.wanted(cdi=cdi),
+        restart_command="restart",
+        restart_mode="" if restarts else "none",
+        patience=1.0,
+    )
     system = System(host=docker.node.host, sockets=docker, request=request)
     plan = configure.apply_plan(system) if action == "apply" else configure.revert_plan(system)
     assert plan is not None

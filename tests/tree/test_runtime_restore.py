@@ -92,7 +92,14 @@ def test_the_files_come_back_when_their_owner_has_died(tmp_path: Path, dead: Pro
     assert stat.S_IMODE(case.old.stat().st_mode) == 0o640
     assert not case.new.parent.exists()
     assert (case.etc / "restarts").read_text() == "restarted\n"
-    assert sorted(path.name for path in case.here.iterdir()) == ["log", "new.0", "new.1", "old.1", "restore.sh", "restored"]
+    assert sorted(path.name for path in case.here.iterdir()) == [
+        "log",
+        "new.0",
+        "new.1",
+        "old.1",
+        "restore.sh",
+        "restored",
+    ]
     case.look()  # and not twice
     assert (case.etc / "restarts").read_text() == "restarted\n"
 
@@ -121,7 +128,9 @@ def test_nothing_happens_once_it_is_disarmed(tmp_path: Path, dead: Process) -> N
     assert not (case.etc / "restarts").exists()
 
 
-def test_a_daemon_that_was_not_restarted_yet_is_left_running(tmp_path: Path, dead: Process, sleeper: Process) -> None:
+def test_a_daemon_that_was_not_restarted_yet_is_left_running(
+    tmp_path: Path, dead: Process, sleeper: Process
+) -> None:
     case = Case(tmp_path, owner=dead, daemon=sleeper)
     case.look()
     assert case.restored

@@ -28,14 +28,20 @@ class Systemd(FakeServices):
         self.daemon = daemon
         self.asked: list[bool] = []  # whether our drop-in was there when somebody asked for the log
         self.timeouts: list[float] = []
-        self.left: list[int] = []  # seconds until the node's own restore takes driverctl for hung, by the script that it carries out
+        self.left: list[
+            int
+        ] = []  # seconds until the node's own restore takes driverctl for hung, by the script that it carries out
 
     def restart(self, unit: str, *, timeout: float) -> None:
         super().restart(unit, timeout=timeout)
         self.timeouts.append(timeout)
         node = self.daemon.node.host.node
         for name in node.list_dir(restore.FOLDER):
-            deadline = node.read_text(f"{restore.FOLDER}/{name}/{restore.SCRIPT}").partition("-lt ")[2].partition(" ")[0]
+            deadline = (
+                node.read_text(f"{restore.FOLDER}/{name}/{restore.SCRIPT}")
+                .partition("-lt ")[2]
+                .partition(" ")[0]
+            )
             self.left.append(int(deadline) - UPTIME)
         self.daemon.restart()
         self.daemon.down = self.daemon.node.host.node.exists(DROP_IN)
@@ -59,7 +65,12 @@ def bench(tmp_path: Path) -> Bench:
     daemon = FakeContainerd(node=node)
     node.services = systemd = Systemd(daemon)
     request = asked.Request(wanted=asked.wanted(), restart_mode="systemd", patience=1.0)
-    return Bench(node=node, daemon=daemon, systemd=systemd, system=System(host=node.host, sockets=daemon, request=request))
+    return Bench(
+        node=node,
+        daemon=daemon,
+        systemd=systemd,
+        system=System(host=node.host, sockets=daemon, request=request),
+    )
 
 
 def test_the_old_files_are_back_before_anybody_asks_for_the_log(bench: Bench) -> None:
@@ -74,7 +85,8 @@ def test_the_old_files_are_back_before_anybody_asks_for_the_log(bench: Bench) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "asked_for", "restart", "answer"), [("systemd", 0.0, 180, 60), ("rke2", 0.0, 300, 300), ("k3s", 600.0, 600, 600)]
+    ("kind", "asked_for", "restart", "answer"),
+    [("systemd", 0.0, 180, 60), ("rke2", 0.0, 300, 300), ("k3s", 600.0, 600, 600)],
 )
 def test_a_unit_that_starts_slowly_has_its_time_and_so_has_the_rollback(
     bench: Bench, kind: str, asked_for: float, restart: int, answer: int

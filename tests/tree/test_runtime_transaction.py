@@ -67,7 +67,9 @@ class Bench:
     def killed(self, action: str, name: str, changes: int) -> None:
         fuse = self.node.files.fuse
         self.driverctls += 1
-        self.node.host.node.write_atomic("/proc/self/stat", f"{9000 + self.driverctls} (x) S{' 0' * 18} 1\n".encode())
+        self.node.host.node.write_atomic(
+            "/proc/self/stat", f"{9000 + self.driverctls} (x) S{' 0' * 18} 1\n".encode()
+        )
         fuse.changes = changes
         with suppress(Killed):
             self.run(action, name)
@@ -85,14 +87,20 @@ class Bench:
 
 
 RUNS = st.lists(
-    st.tuples(st.sampled_from(["apply", "apply", "revert"]), st.sampled_from(["nvidia", "gpu"]), st.integers(min_value=0, max_value=60)),
+    st.tuples(
+        st.sampled_from(["apply", "apply", "revert"]),
+        st.sampled_from(["nvidia", "gpu"]),
+        st.integers(min_value=0, max_value=60),
+    ),
     max_size=4,
 )
 
 
 @given(runs=RUNS)
 @settings(max_examples=settings.default.max_examples // 4)  # a run of these costs as much as four of others
-def test_after_any_number_of_kills_an_apply_and_a_revert_give_what_they_give_on_a_new_node(runs: list[tuple[str, str, int]]) -> None:
+def test_after_any_number_of_kills_an_apply_and_a_revert_give_what_they_give_on_a_new_node(
+    runs: list[tuple[str, str, int]],
+) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         bench, fresh = Bench.make(Path(name) / "node"), Bench.make(Path(name) / "fresh")
         for action, handler, changes in runs:
@@ -114,7 +122,9 @@ def test_a_node_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
     class ReadOnly(FakeFiles):
         def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
-            raise NotPermitted(f"not permitted: making the folder {path}", details=["Read-only file system (errno EROFS)"])
+            raise NotPermitted(
+                f"not permitted: making the folder {path}", details=["Read-only file system (errno EROFS)"]
+            )
 
     host = replace(node.host, node=ReadOnly(node.places, node.files.fuse, NODE))
     with pytest.raises(NotPermitted, match="cannot be written") as caught, exclusive(host):
@@ -148,7 +158,10 @@ def test_the_runtime_that_serves_pods_is_chosen_and_it_is_said_why(tmp_path: Pat
         "containerd",
         "chosen: the only one that serves pods (/run/docker.sock: docker does not serve a kubelet)",
     )
-    assert choose(bench, sockets, runtime="docker") == ("docker", "chosen: the only container runtime that runs here")
+    assert choose(bench, sockets, runtime="docker") == (
+        "docker",
+        "chosen: the only container runtime that runs here",
+    )
     assert choose(bench, sockets, socket="/run/docker.sock")[0] == "docker"
 
 
@@ -156,13 +169,17 @@ def test_docker_is_chosen_where_nothing_serves_pods(tmp_path: Path) -> None:
     bench = Bench.make(tmp_path)
     kind, why = choose(bench, with_docker(bench.node, bench.daemon, cri=False))
     assert kind == "docker"
-    assert why.startswith("chosen: none serves pods (/run/containerd/containerd.sock: the runtime does not answer Version")
+    assert why.startswith(
+        "chosen: none serves pods (/run/containerd/containerd.sock: the runtime does not answer Version"
+    )
 
 
 def test_the_files_say_why_a_containerd_serves_no_pods(tmp_path: Path) -> None:
     """Its CRI answers nothing, and that is the lesser news."""
     bench = Bench.make(tmp_path)
-    bench.node.host.node.write_atomic(CONFIG, b'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n')
+    bench.node.host.node.write_atomic(
+        CONFIG, b'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
+    )
     silent = Sockets(containerd=bench.daemon, listener=0, docker=0, cri=False)
     system = System(host=bench.node.host, sockets=silent, request=asked.Request(wanted=asked.wanted()))
     with pytest.raises(Unsupported, match="disables the CRI plugin"):
@@ -233,14 +250,28 @@ def environment(tmp_path: Path, **variables: str) -> Host:
     ("variables", "found"),
     [
         ({"RUNTIME_CONFIG": "/runtime/config-dir/config.toml"}, {"config": "/etc/containerd/config.toml"}),
-        ({"CONTAINERD_CONFIG": "/etc/containerd/config.toml"}, {"config": "/etc/containerd/config.toml"}),  # no mount: meant for the node
-        ({"RUNTIME": "crio", "CRIO_CONFIG": "/x", "CONTAINERD_CONFIG": "/y"}, {"runtime": "crio", "config": "/x"}),
+        (
+            {"CONTAINERD_CONFIG": "/etc/containerd/config.toml"},
+            {"config": "/etc/containerd/config.toml"},
+        ),  # no mount: meant for the node
+        (
+            {"RUNTIME": "crio", "CRIO_CONFIG": "/x", "CONTAINERD_CONFIG": "/y"},
+            {"runtime": "crio", "config": "/x"},
+        ),
         ({"DOCKER_CONFIG": "/root/.docker"}, {}),  # the docker client's
-        ({"RUNTIME_DROP_IN_CONFIG": "/runtime/config-dir/d/x", "RUNTIME_DROP_IN_CONFIG_HOST_PATH": "/h/x"}, {"drop_in": "/h/x"}),
-        ({"CONTAINERD_RESTART_MODE": "none", "RUNTIME_EXECUTABLE_PATH": "/c"}, {"restart_mode": "none", "binary": "/c"}),
+        (
+            {"RUNTIME_DROP_IN_CONFIG": "/runtime/config-dir/d/x", "RUNTIME_DROP_IN_CONFIG_HOST_PATH": "/h/x"},
+            {"drop_in": "/h/x"},
+        ),
+        (
+            {"CONTAINERD_RESTART_MODE": "none", "RUNTIME_EXECUTABLE_PATH": "/c"},
+            {"restart_mode": "none", "binary": "/c"},
+        ),
     ],
 )
-def test_variables_name_files_of_the_pod(tmp_path: Path, variables: Mapping[str, str], found: Mapping[str, str]) -> None:
+def test_variables_name_files_of_the_pod(
+    tmp_path: Path, variables: Mapping[str, str], found: Mapping[str, str]
+) -> None:
     seen = asked.from_environment(environment(tmp_path, **variables))
     assert {name: value for name, (value, _) in seen.items()} == found
 
@@ -259,6 +290,10 @@ def test_the_journal_of_a_change_names_all_of_its_files(tmp_path: Path) -> None:
     bench = Bench.make(tmp_path)
     bench.run("apply")
     (entry,) = journal.entries(bench.node.host)
-    assert (entry.state, entry.earlier, [file.path for file in entry.files]) == ("in force", None, [DROP_IN, CONFIG])
+    assert (entry.state, entry.earlier, [file.path for file in entry.files]) == (
+        "in force",
+        None,
+        [DROP_IN, CONFIG],
+    )
     assert json.loads(bench.node.host.node.read_text(journal.place("containerd", CONFIG)))["schema"] == 2
     assert set(entry.names) == OURS

@@ -37,11 +37,15 @@ def _machine(etc: Path, files: dict[str, str], os_release: str = DEBIAN) -> Path
     "files",
     [
         {"sources.list.d/debian.sources": DEB822},
-        {"sources.list": "# deb https://old.example/debian bookworm main\ndeb https://mirror.example/debian bookworm main non-free\n"},
+        {
+            "sources.list": "# deb https://old.example/debian bookworm main\ndeb https://mirror.example/debian bookworm main non-free\n"
+        },
         {"sources.list": "deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/debian/ bookworm main\n"},
         {
             "sources.list.d/a.list": "deb https://packages.example/node nodistro main\ndeb-src https://src.example/debian bookworm main\n",
-            "sources.list.d/b.sources": f"Enabled: no\n{DEB822}".replace("mirror.", "off.").partition("\n\n")[0],
+            "sources.list.d/b.sources": f"Enabled: no\n{DEB822}".replace("mirror.", "off.").partition("\n\n")[
+                0
+            ],
             "sources.list.d/c.sources": DEB822,
         },
     ],
@@ -51,7 +55,9 @@ def test_the_mirror_of_the_machines_own_release(tmp_path: Path, files: dict[str,
 
 
 def test_other_systems_and_machines_without_a_mirror_are_told_apart_from_debian(tmp_path: Path) -> None:
-    ubuntu = _machine(tmp_path / "u", {"sources.list.d/x.sources": DEB822}, "ID=ubuntu\nVERSION_CODENAME=bookworm\n")
+    ubuntu = _machine(
+        tmp_path / "u", {"sources.list.d/x.sources": DEB822}, "ID=ubuntu\nVERSION_CODENAME=bookworm\n"
+    )
     with pytest.raises(Unavailable, match="names no mirror for Debian"):
         mirror(ubuntu)
     with pytest.raises(Unavailable, match="Debian bookworm"):

@@ -23,7 +23,9 @@ def test_an_entry_is_made_once(tmp_path: Path) -> None:
 
 
 def test_other_inputs_are_another_entry(tmp_path: Path) -> None:
-    assert cache.cached("thing", {"a": 1}, _make, base=tmp_path) != cache.cached("thing", {"a": 2}, _make, base=tmp_path)
+    assert cache.cached("thing", {"a": 1}, _make, base=tmp_path) != cache.cached(
+        "thing", {"a": 2}, _make, base=tmp_path
+    )
     assert cache.key({"a": 1, "b": 2}) == cache.key({"b": 2, "a": 1})
 
 
@@ -114,7 +116,9 @@ def test_digest_sees_names_content_and_the_executable_bit(tmp_path: Path) -> Non
         ({"HOME": "{tmp}"}, ".cache/driverforge"),
     ],
 )
-def test_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str) -> None:
+def test_where_the_cache_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], expected: str
+) -> None:
     for name in ("DRIVERFORGE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     for name, value in variables.items():

@@ -17,7 +17,9 @@ def _unpack(archive: Archive, target: Path) -> None:
     archive.write(target / "initrd")
     (target / "root").mkdir()
     with (target / "initrd").open("rb") as stream:
-        subprocess.run(["busybox", "cpio", "-idm"], cwd=target / "root", stdin=stream, check=True, capture_output=True)
+        subprocess.run(
+            ["busybox", "cpio", "-idm"], cwd=target / "root", stdin=stream, check=True, capture_output=True
+        )
 
 
 def test_files_folders_links_and_modes_come_back(tmp_path: Path) -> None:

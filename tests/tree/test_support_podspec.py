@@ -39,7 +39,9 @@ def _container(documents: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _template(documents: list[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = next(document for document in documents if document["kind"] == "DaemonSet")["spec"]["template"]["spec"]
+    found: dict[str, Any] = next(document for document in documents if document["kind"] == "DaemonSet")[
+        "spec"
+    ]["template"]["spec"]
     return found
 
 
@@ -77,7 +79,9 @@ def test_privileged_with_the_hosts_pids_and_nothing_else_of_the_host(documents: 
 
 
 def test_environment_is_the_images_and_the_manifests_wins(documents: list[dict[str, Any]]) -> None:
-    environment = translate(documents, image=IMAGE, node=NODE, environment={"EXTRA": "1"}).spec["process"]["env"]
+    environment = translate(documents, image=IMAGE, node=NODE, environment={"EXTRA": "1"}).spec["process"][
+        "env"
+    ]
     assert "DRIVER_VERSION=535.261.03" in environment
     assert "KERNEL_MODULE_TYPE=auto" in environment
     assert "NODE_NAME=guest" in environment
@@ -109,7 +113,10 @@ def test_command_and_arguments(
 
 def test_arguments_given_stand_for_an_edit_of_the_manifest(documents: list[dict[str, Any]]) -> None:
     before = copy.deepcopy(documents)
-    assert translate(documents, image=IMAGE, node=NODE, arguments=["load"]).spec["process"]["args"] == ["nvidia-driver", "load"]
+    assert translate(documents, image=IMAGE, node=NODE, arguments=["load"]).spec["process"]["args"] == [
+        "nvidia-driver",
+        "load",
+    ]
     assert documents == before
 
 
@@ -123,20 +130,38 @@ def test_host_paths_keep_their_type(documents: list[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        (lambda documents: _template(documents).update(shareProcessNamespace=True), "pod field shareProcessNamespace"),
+        (
+            lambda documents: _template(documents).update(shareProcessNamespace=True),
+            "pod field shareProcessNamespace",
+        ),
         (lambda documents: _container(documents).update(envFrom=[]), "container field envFrom"),
         (
             lambda documents: _container(documents)["securityContext"].update(readOnlyRootFilesystem=True),
             "securityContext.readOnlyRootFilesystem",
         ),
-        (lambda documents: _container(documents).update(securityContext={}), "a container that is not privileged"),
+        (
+            lambda documents: _container(documents).update(securityContext={}),
+            "a container that is not privileged",
+        ),
         (lambda documents: _template(documents).pop("automountServiceAccountToken"), "service account token"),
         (lambda documents: _container(documents)["volumeMounts"][0].update(subPath="x"), "subPath"),
-        (lambda documents: _template(documents)["volumes"][0].update(hostPath={"path": "/x", "type": "Strange"}), "Strange"),
-        (lambda documents: _container(documents)["env"].append({"name": "S", "valueFrom": {"secretKeyRef": {}}}), "secretKeyRef"),
+        (
+            lambda documents: _template(documents)["volumes"][0].update(
+                hostPath={"path": "/x", "type": "Strange"}
+            ),
+            "Strange",
+        ),
+        (
+            lambda documents: _container(documents)["env"].append(
+                {"name": "S", "valueFrom": {"secretKeyRef": {}}}
+            ),
+            "secretKeyRef",
+        ),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(documents: list[dict[str, Any]], change: Any, named: str) -> None:
+def test_what_is_not_known_is_refused_by_name(
+    documents: list[dict[str, Any]], change: Any, named: str
+) -> None:
     change(documents)
     with pytest.raises(Unsupported) as refusal:
         translate(documents, image=IMAGE, node=NODE)
@@ -162,4 +187,6 @@ def test_a_missing_object_container_or_volume_is_named(documents: list[dict[str,
 
 def test_chain_ids_follow_the_image_specification() -> None:
     assert chain_id(["sha256:aa"]) == "sha256:aa"
-    assert chain_id(["sha256:aa", "sha256:bb"]) == "sha256:" + hashlib.sha256(b"sha256:aa sha256:bb").hexdigest()
+    assert (
+        chain_id(["sha256:aa", "sha256:bb"]) == "sha256:" + hashlib.sha256(b"sha256:aa sha256:bb").hexdigest()
+    )

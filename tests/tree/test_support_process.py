@@ -46,7 +46,9 @@ def test_a_daemon_that_ends_early_shows_its_log(tmp_path: Path) -> None:
 
 def test_stop_kills_what_ignores_the_request(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    child = process.start(["sh", "-c", "trap '' TERM; echo ready; while :; do read line; done </dev/zero"], log=log)
+    child = process.start(
+        ["sh", "-c", "trap '' TERM; echo ready; while :; do read line; done </dev/zero"], log=log
+    )
     process.until(lambda: "ready" in log.read_text(), "the trap", child=child)
     process.stop(child, timeout=0.1)
     assert child.returncode == -signal.SIGKILL

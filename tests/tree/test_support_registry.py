@@ -13,7 +13,9 @@ import pytest
 from support import registry
 from support.process import missing
 
-pytestmark = pytest.mark.skipif(bool(missing("docker-registry", "setpriv")), reason="docker-registry is not installed")
+pytestmark = pytest.mark.skipif(
+    bool(missing("docker-registry", "setpriv")), reason="docker-registry is not installed"
+)
 
 
 def _get(url: str, login: str = "") -> bytes:

@@ -31,7 +31,14 @@ from support.toolkitsource import write_source
 from support.wrappers import CLEAN, call, modules, write_telling
 
 CASES = load("installer")
-OPERATIONS = {"install": 5, "install-toolkit": 4, "install-plan": 1, "nri-parse-cdi-devices": 9, "render-wrapper": 3, "runtimes-table": 5}
+OPERATIONS = {
+    "install": 5,
+    "install-toolkit": 4,
+    "install-plan": 1,
+    "nri-parse-cdi-devices": 9,
+    "render-wrapper": 3,
+    "runtimes-table": 5,
+}
 DECLARED = {case for group in deviations() for case in group.cases}
 # upstream's fixture rootfs-1; its device files are plain files, without numbers
 DRIVER = """\
@@ -54,7 +61,10 @@ def node(tmp_path: Path) -> FakeNode:
     write_source(Path(made.files.real("/artifacts/deb")))
     write_source(Path(made.files.real("/artifacts/rpm")), rpm=True)
     write_tree(made, DRIVER)
-    for path in ("/proc/self/mountinfo", "/proc/1/mountinfo"):  # a container without mounts: all paths are the node's
+    for path in (
+        "/proc/self/mountinfo",
+        "/proc/1/mountinfo",
+    ):  # a container without mounts: all paths are the node's
         made.files.make_dirs(path.rpartition("/")[0])
         made.files.write_atomic(path, b"")
     return made
@@ -82,7 +92,11 @@ def found_files(node: FakeNode, folder: str) -> tuple[dict[str, object], dict[st
 
 
 def below(names: dict[str, Any], folder: str) -> dict[str, Any]:
-    return {name.removeprefix(f"{folder}/"): value for name, value in names.items() if name.startswith(f"{folder}/")}
+    return {
+        name.removeprefix(f"{folder}/"): value
+        for name, value in names.items()
+        if name.startswith(f"{folder}/")
+    }
 
 
 def check_files(node: FakeNode, settings: Settings, case: Case, folder: str) -> None:
@@ -93,7 +107,9 @@ def check_files(node: FakeNode, settings: Settings, case: Case, folder: str) -> 
     assert modes == below(case["expected"]["modes_observed"], folder)
     for name, text in theirs.items():
         if isinstance(text, str) and name.endswith(".toml"):
-            assert contents[name] == text.replace(f"{ROOT}/{folder}/", f"{layout_of(settings).toolkit}/"), "byte for byte"
+            assert contents[name] == text.replace(f"{ROOT}/{folder}/", f"{layout_of(settings).toolkit}/"), (
+                "byte for byte"
+            )
         elif not (isinstance(text, str) and text.startswith("#!")):
             assert contents[name] == text
 
@@ -124,13 +140,29 @@ def play_install(case: Case, node: FakeNode) -> None:
     check_files(node, settings, case, "toolkit-test/toolkit")
     expected = case["expected"]
     if settings.cdi_enabled:
-        check_spec(node, settings, expected["files_observed"]["var/run/cdi/management.nvidia.com-gpu.yaml"], layout_of(settings).toolkit)
+        check_spec(
+            node,
+            settings,
+            expected["files_observed"]["var/run/cdi/management.nvidia.com-gpu.yaml"],
+            layout_of(settings).toolkit,
+        )
     request = parts.request_of(node.host, settings, layout_of(settings))
-    where = daemon(settings.runtime or "docker", request.config, "" if settings.runtime != "containerd" else request.drop_in)
+    where = daemon(
+        settings.runtime or "docker",
+        request.config,
+        "" if settings.runtime != "containerd" else request.drop_in,
+    )
     if where.kind == "docker":
         where = daemon("docker", f"{request.config}.json", "")
-    theirs = {where.config: expected["runtime_config_text"].encode(), where.drop_in: expected["drop_in_text"].encode()}
-    theirs = {path: data.replace(b"{{ .toolkitRoot }}", f"{ROOT}/toolkit-test".encode()) for path, data in theirs.items() if path}
+    theirs = {
+        where.config: expected["runtime_config_text"].encode(),
+        where.drop_in: expected["drop_in_text"].encode(),
+    }
+    theirs = {
+        path: data.replace(b"{{ .toolkitRoot }}", f"{ROOT}/toolkit-test".encode())
+        for path, data in theirs.items()
+        if path
+    }
     assert parsed(patched(where, {}, request.wanted)) == parsed(dict(theirs))
 
 
@@ -167,12 +199,18 @@ def play_plan(case: Case, _: FakeNode) -> None:
     """Upstream does not compare the lists' order."""
     target, names = case["options"]["dest_dir"], case["input"]["libraries"]
     libraries = dict(zip(source.LIBRARIES, (f"/artifacts/test/{name}" for name in names), strict=True))
-    found = source.plan("/artifacts/test", libraries, folder=target, default_runtime=case["options"]["default_runtime"])
+    found = source.plan(
+        "/artifacts/test", libraries, folder=target, default_runtime=case["options"]["default_runtime"]
+    )
     expected = case["expected"]
-    assert {(path, f"{target}/{name}") for path, name in found.copies} == {(item["S1"], item["S2"]) for item in expected["copies"]}
+    assert {(path, f"{target}/{name}") for path, name in found.copies} == {
+        (item["S1"], item["S2"]) for item in expected["copies"]
+    }
     links = {(goal, f"{target}/{name}") for name, goal in found.links}
     assert links == {(item["S1"], item["S2"]) for item in expected["symlinks_target_link"]}
-    assert {f"{target}/{name}" for name, _ in found.wrappers} == {item["path"] for item in expected["wrappers"]}
+    assert {f"{target}/{name}" for name, _ in found.wrappers} == {
+        item["path"] for item in expected["wrappers"]
+    }
 
 
 def play_nri(case: Case, _: FakeNode) -> None:
@@ -192,7 +230,9 @@ def play_table(case: Case, node: FakeNode) -> None:
     settings = settings_of(node, [*name, f"--set-as-default={options['set_as_default']}"])
     request = parts.request_of(node.host, settings, layout_of(settings))
     assert request.wanted.default == case["expected"]["default"]
-    found = {handler.name: handler.binary for handler in nvidia_handlers(options["root"], settings.runtime_name)}
+    found = {
+        handler.name: handler.binary for handler in nvidia_handlers(options["root"], settings.runtime_name)
+    }
     assert found == {key: item["Path"] for key, item in case["expected"]["runtimes"].items()}
     assert [handler.name for handler in request.wanted.handlers] == list(found)
 
@@ -216,7 +256,10 @@ def play_wrapper(case: Case, node: FakeNode) -> None:
         listed = modules(node.folder, loaded=loaded)
         told = call(["sh"], render(ours, modules=listed), ["x"], environ=here)
         assert told == call(["sh"], theirs.replace("/proc/modules", listed), ["x"], environ=here)
-        assert told[0] == f"program={options['default_runtime' if options['check_modules'] and not loaded else 'wrapped_executable']}"
+        assert (
+            told[0]
+            == f"program={options['default_runtime' if options['check_modules'] and not loaded else 'wrapped_executable']}"
+        )
 
 
 PLAYERS: dict[str, Callable[[Case, FakeNode], None]] = {

@@ -52,7 +52,9 @@ def on_node(node: FakeNode, path: str) -> Path:
 def tree(node: FakeNode) -> dict[str, tuple[int, int]]:
     """Every path of the installation with its inode and time."""
     top = on_node(node, BASE)
-    return {str(path.relative_to(top)): (path.lstat().st_ino, path.lstat().st_mtime_ns) for path in top.rglob("*")}
+    return {
+        str(path.relative_to(top)): (path.lstat().st_ino, path.lstat().st_mtime_ns) for path in top.rglob("*")
+    }
 
 
 def test_a_first_installation(node: FakeNode) -> None:
@@ -125,7 +127,10 @@ def test_missing_sources_are_told_all_at_once_and_nothing_is_changed(node: FakeN
     (source / "lib/x86_64-linux-gnu/libnvidia-container.so.1").unlink()
     with pytest.raises(InputError) as caught:
         installed(node)
-    assert [line.split(" in ")[0] for line in caught.value.details] == ["missing: libnvidia-container.so.1", "missing: usr/bin/nvidia-ctk"]
+    assert [line.split(" in ")[0] for line in caught.value.details] == [
+        "missing: libnvidia-container.so.1",
+        "missing: usr/bin/nvidia-ctk",
+    ]
     assert tree(node) == before
 
 
@@ -140,7 +145,9 @@ def test_missing_sources_are_told_all_at_once_and_nothing_is_changed(node: FakeN
         (["dpkg"], ["deb", "rpm"], "rpm", "rpm"),
     ],
 )
-def test_which_files_are_taken(tmp_path: Path, programs: list[str], image: list[str], wanted_type: str, taken: str) -> None:
+def test_which_files_are_taken(
+    tmp_path: Path, programs: list[str], image: list[str], wanted_type: str, taken: str
+) -> None:
     node = fake_node(tmp_path, gpu=False)
     for kind in image:
         write_source(Path(node.files.real(f"/artifacts/{kind}")), rpm=kind == "rpm")
@@ -155,7 +162,9 @@ def nvidias_own(node: FakeNode) -> Path:
     folder = on_node(node, BASE) / "toolkit"
     (folder / ".config/nvidia-container-runtime").mkdir(parents=True)
     (folder / "nvidia-ctk.real").write_text("theirs\n")
-    (folder / ".config/nvidia-container-runtime/config.toml").write_text('# site\nswarm-resource = "GPU"\n[site]\nx = 1\n')
+    (folder / ".config/nvidia-container-runtime/config.toml").write_text(
+        '# site\nswarm-resource = "GPU"\n[site]\nx = 1\n'
+    )
     return folder
 
 
@@ -163,7 +172,9 @@ def test_nvidias_own_folder_goes_aside_in_one_step(node: FakeNode) -> None:
     inode = nvidias_own(node).stat().st_ino
     done = installed(node)
     assert done.aside == LAYOUT.release(f"before-{done.release}-1")
-    assert on_node(node, done.aside).stat().st_ino == inode, "the very folder, so that whoever runs from it goes on"
+    assert on_node(node, done.aside).stat().st_ino == inode, (
+        "the very folder, so that whoever runs from it goes on"
+    )
     assert on_node(node, f"{done.aside}/nvidia-ctk.real").read_text() == "theirs\n"
     text = on_node(node, LAYOUT.config).read_text()
     assert text.startswith("# site\n")
@@ -183,7 +194,9 @@ def test_killed_anywhere_the_link_leads_to_a_whole_release(
     if theirs:
         nvidias_own(node)
     for number, changes in enumerate(kills):
-        write_source(Path(node.files.real("/artifacts/deb")), programs={"nvidia-ctk": f"version {number % 2}\n"})
+        write_source(
+            Path(node.files.real("/artifacts/deb")), programs={"nvidia-ctk": f"version {number % 2}\n"}
+        )
         node.files.fuse.changes = changes
         with suppress(Killed):
             installed(node)
@@ -202,7 +215,13 @@ def test_killed_anywhere_the_link_leads_to_a_whole_release(
 
 def whole(node: FakeNode, release: str) -> bool:
     folder = on_node(node, LAYOUT.release(release))
-    names = {*WRAPPED, *(f"{name}.real" for name in WRAPPED), "nvidia-cdi-hook", "libnvidia-container.so.1", "libnvidia-container-go.so.1"}
+    names = {
+        *WRAPPED,
+        *(f"{name}.real" for name in WRAPPED),
+        "nvidia-cdi-hook",
+        "libnvidia-container.so.1",
+        "libnvidia-container-go.so.1",
+    }
     return all((folder / name).exists() for name in names) and on_node(node, LAYOUT.config).is_file()
 
 
@@ -216,7 +235,9 @@ def test_of_two_instances_one_goes_first(node: FakeNode) -> None:
 
 def test_a_release_goes_when_nobody_uses_it(node: FakeNode) -> None:
     first, second = upgraded(node)
-    container = FakeProcess(pid=7, command="nvidia-ctk", holds=(f"/mnt/nvidia/releases/{first.release}/nvidia-ctk.real",))
+    container = FakeProcess(
+        pid=7, command="nvidia-ctk", holds=(f"/mnt/nvidia/releases/{first.release}/nvidia-ctk.real",)
+    )
     node.processes.add(container)
     assert collect.collect(node.host, LAYOUT) == ()
     found = state.observe(node.host, settings())
@@ -239,7 +260,9 @@ def test_without_a_release_of_ours_in_force_nothing_is_collected(node: FakeNode)
 @contextmanager
 def process(*words: str | Path, cwd: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has started and waits."""
-    with subprocess.Popen([str(word) for word in words], cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+    with subprocess.Popen(
+        [str(word) for word in words], cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as running:
         try:
             assert running.stdout is not None
             assert running.stdout.readline() == b"up\n"

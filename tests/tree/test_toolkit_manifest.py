@@ -84,23 +84,38 @@ def test_the_edited_manifest_is_one_that_kubernetes_accepts(runtime: str) -> Non
     assert not {name for name in environment(daemonset) if name.startswith("RUNTIME_")}
     pod = daemonset["spec"]["template"]["spec"]
     assert "containerd" not in str(pod), "nothing of the other runtime is left"
-    assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {
+        volume["name"] for volume in pod["volumes"]
+    }
 
 
 def test_crio_is_found_with_its_own_files(node: FakeNode) -> None:
     found = works_on(node, WithCrio(node), environment(edited("crio")))
-    assert found == ("crio", "/run/crio/crio.sock", "/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml")
+    assert found == (
+        "crio",
+        "/run/crio/crio.sock",
+        "/etc/crio/crio.conf",
+        "/etc/crio/crio.conf.d/99-nvidia.toml",
+    )
 
 
 def test_docker_is_found_with_its_own_file(node: FakeNode) -> None:
     sockets = with_docker(node, FakeContainerd(node=node))
-    assert works_on(node, sockets, environment(edited("docker"))) == ("docker", "/run/docker.sock", "/etc/docker/daemon.json", "")
+    assert works_on(node, sockets, environment(edited("docker"))) == (
+        "docker",
+        "/run/docker.sock",
+        "/etc/docker/daemon.json",
+        "",
+    )
 
 
 def test_the_manifest_as_it_is_means_containerd(node: FakeNode) -> None:
     """The paths are the pod's there; its mounts say which of the node's they are."""
     mounts = (("/runtime/config-dir", "/etc/containerd"), ("/runtime/sock-dir", "/run/containerd"))
-    inside = "".join(f"{2 + number} 1 8:1 {path} {mount} rw - ext4 /dev/sda1 rw\n" for number, (mount, path) in enumerate(mounts))
+    inside = "".join(
+        f"{2 + number} 1 8:1 {path} {mount} rw - ext4 /dev/sda1 rw\n"
+        for number, (mount, path) in enumerate(mounts)
+    )
     table = b"1 0 0:50 / / rw - overlay overlay rw\n" + inside.encode()
     node.host.files.write_atomic("/proc/self/mountinfo", table)
     found = works_on(node, FakeContainerd(node=node), environment(toolkitpod.daemonset()))

@@ -47,7 +47,9 @@ def pod(node: FakeNode, daemon: FakeContainerd) -> float:
 
 
 @pytest.mark.parametrize("after", [0.0, SETTLING - 1])
-def test_the_pods_end_by_our_own_restart_is_no_stop_and_the_next_one_stays(node: FakeNode, after: float) -> None:
+def test_the_pods_end_by_our_own_restart_is_no_stop_and_the_next_one_stays(
+    node: FakeNode, after: float
+) -> None:
     daemon = Jealous(node=node)
     daemon.after = after
     assert pod(node, daemon) < LIFE

@@ -41,7 +41,13 @@ class Recorder:
         self.node = node
         self.fails = fails
         self.calls: list[str] = []
-        self.parts = Parts(low_level=self.low_level, cdi=self.part("cdi"), apply=self.apply, revert=self.part("revert"), watch=self.watch)
+        self.parts = Parts(
+            low_level=self.low_level,
+            cdi=self.part("cdi"),
+            apply=self.apply,
+            revert=self.part("revert"),
+            watch=self.watch,
+        )
 
     def apply(self) -> bool:
         self.part("apply")()
@@ -87,7 +93,12 @@ def test_a_whole_life(node: FakeNode) -> None:
     node.clock.on_wait = lambda _: seen.append(phase(node)) if node.text(f"{FOLDER}/{state.FILE}") else None
     recorder = Recorder(node)
     assert serve(node.host, settings(cdi_enabled="true", revert_on="stop"), recorder.parts) == 0
-    assert recorder.calls == ["low level", "cdi while starting", "apply while starting", "revert while stopping"]
+    assert recorder.calls == [
+        "low level",
+        "cdi while starting",
+        "apply while starting",
+        "revert while stopping",
+    ]
     assert seen[-1] == "ready"
     assert node.text(PID) == ""
     assert node.text(f"{FOLDER}/{state.FILE}") == ""
@@ -182,7 +193,11 @@ def test_an_upgrade_collects_what_nothing_uses(node: FakeNode) -> None:
     [
         ([], {}, ["toolkit", "run", "--revert-on", "stop"]),
         ([], {"TOOLKIT_REVERT_ON": "never"}, ["toolkit", "run"]),
-        (["--no-daemon", "-r", "crio"], {}, ["toolkit", "run", "--revert-on", "stop", "--no-daemon", "-r", "crio"]),
+        (
+            ["--no-daemon", "-r", "crio"],
+            {},
+            ["toolkit", "run", "--revert-on", "stop", "--no-daemon", "-r", "crio"],
+        ),
         (["--revert-on=never"], {}, ["toolkit", "run", "--revert-on=never"]),
         (["toolkit", "status"], {}, ["toolkit", "status"]),
     ],

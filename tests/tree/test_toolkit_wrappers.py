@@ -32,23 +32,31 @@ def bin_folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 @pytest.mark.parametrize("name", WRAPPED)
-def test_the_real_program_gets_words_and_environment(bin_folder: Path, tmp_path: Path, shell: list[str], name: str) -> None:
+def test_the_real_program_gets_words_and_environment(
+    bin_folder: Path, tmp_path: Path, shell: list[str], name: str
+) -> None:
     script = render(wrapper_of(name, str(bin_folder), "runc"), modules=modules(tmp_path, loaded=True))
     told = call(shell, script, ["--bundle", "a  b", ""], environ={"LD_LIBRARY_PATH": "/lib/x"})
     assert told[:4] == [f"program={name}.real", "word=--bundle", "word=a  b", "word="]
     assert f"PATH={bin_folder}:{CLEAN['PATH']}" in told
     assert (f"LD_LIBRARY_PATH={bin_folder}:/lib/x" in told) == (name == "nvidia-container-cli")
-    configured = f"NVIDIA_CTK_CONFIG_FILE_PATH={bin_folder}/.config/nvidia-container-runtime/config.toml" in told
+    configured = (
+        f"NVIDIA_CTK_CONFIG_FILE_PATH={bin_folder}/.config/nvidia-container-runtime/config.toml" in told
+    )
     assert configured == (name in (*RUNTIMES, "nvidia-container-runtime-hook"))
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 def test_an_unset_search_path_does_not_become_the_current_folder(bin_folder: Path, shell: list[str]) -> None:
-    assert f"LD_LIBRARY_PATH={bin_folder}" in call(shell, render(wrapper_of("nvidia-container-cli", str(bin_folder), "runc")), [])
+    assert f"LD_LIBRARY_PATH={bin_folder}" in call(
+        shell, render(wrapper_of("nvidia-container-cli", str(bin_folder), "runc")), []
+    )
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
-def test_without_the_driver_the_low_level_runtime_runs(bin_folder: Path, tmp_path: Path, shell: list[str]) -> None:
+def test_without_the_driver_the_low_level_runtime_runs(
+    bin_folder: Path, tmp_path: Path, shell: list[str]
+) -> None:
     runtime = str(bin_folder / "runc")
     for name in RUNTIMES:
         script = render(wrapper_of(name, str(bin_folder), runtime), modules=modules(tmp_path, loaded=False))
@@ -56,15 +64,21 @@ def test_without_the_driver_the_low_level_runtime_runs(bin_folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
-def test_the_folder_stays_where_it_is_valid_and_is_the_root_where_it_is_gone(bin_folder: Path, tmp_path: Path, shell: list[str]) -> None:
+def test_the_folder_stays_where_it_is_valid_and_is_the_root_where_it_is_gone(
+    bin_folder: Path, tmp_path: Path, shell: list[str]
+) -> None:
     script = render(wrapper_of("nvidia-ctk", str(bin_folder), ""))
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     assert str(bundle) in call(shell, script, ["--bundle", "."], cwd=bundle)
-    assert str(bundle) in call(shell, script, [], cwd=bundle, environ={"PWD": "/gone"}), "a stale variable decides nothing"
+    assert str(bundle) in call(shell, script, [], cwd=bundle, environ={"PWD": "/gone"}), (
+        "a stale variable decides nothing"
+    )
     gone = 'cd "$1" && rmdir "$1" && shift && exec "$@"'
     words = ["sh", "-c", gone, "sh", bundle, *shell, "-c", script, "wrapper"]
-    done = subprocess.run([str(word) for word in words], env=CLEAN, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [str(word) for word in words], env=CLEAN, capture_output=True, text=True, check=True
+    )
     assert "/" in done.stdout.splitlines()
 
 
@@ -84,13 +98,21 @@ def recorded() -> dict[str, tuple[str, str]]:
             found.setdefault(wrapper["wrapper"], (wrapper["path"].rpartition("/")[2], "/foo/bar/baz"))
         for name, text in case["expected"].get("files_observed", {}).items():
             if isinstance(text, str) and text.startswith("#!"):
-                found.setdefault(text, (name.rpartition("/")[2], f"{{{{ .testRoot }}}}/{name.rpartition('/')[0]}"))
+                found.setdefault(
+                    text, (name.rpartition("/")[2], f"{{{{ .testRoot }}}}/{name.rpartition('/')[0]}")
+                )
     return found
 
 
 @pytest.mark.parametrize("loaded", [True, False], ids=["driver", "no-driver"])
-@pytest.mark.parametrize(("text", "name", "folder"), [(text, *at) for text, at in recorded().items()], ids=lambda word: str(word)[:40])
-def test_a_wrapper_does_what_upstreams_does(tmp_path: Path, text: str, name: str, folder: str, loaded: bool) -> None:
+@pytest.mark.parametrize(
+    ("text", "name", "folder"),
+    [(text, *at) for text, at in recorded().items()],
+    ids=lambda word: str(word)[:40],
+)
+def test_a_wrapper_does_what_upstreams_does(
+    tmp_path: Path, text: str, name: str, folder: str, loaded: bool
+) -> None:
     """Both are run with the same words and environment. Upstream's does not quote, so the folder here has no blank."""
     here = tmp_path / "toolkit"
     here.mkdir()
@@ -99,4 +121,6 @@ def test_a_wrapper_does_what_upstreams_does(tmp_path: Path, text: str, name: str
     path = {"PATH": f"{here}:{CLEAN['PATH']}", "LD_LIBRARY_PATH": "/lib/x"}
     theirs = text.replace(folder, str(here)).replace("/proc/modules", listed)
     ours = render(wrapper_of(name, str(here), "runc"), modules=listed)
-    assert call(["sh"], ours, ["run", "a b"], environ=path) == call(["sh"], theirs, ["run", "a b"], environ=path)
+    assert call(["sh"], ours, ["run", "a b"], environ=path) == call(
+        ["sh"], theirs, ["run", "a b"], environ=path
+    )

@@ -72,7 +72,14 @@ class Bench:
         self.node.files.make_dirs("/var/run/cdi")
         self.node.files.write_atomic(SPEC, "".join(f"# {line}\n" for line in stale.comments(facts)).encode())
 
-    def run(self, policy: Policy, until: int, at: dict[int, Callable[[], object]], *, apply: Callable[[], None] | None = None) -> str:
+    def run(
+        self,
+        policy: Policy,
+        until: int,
+        at: dict[int, Callable[[], object]],
+        *,
+        apply: Callable[[], None] | None = None,
+    ) -> str:
         """Watch for `until` seconds; what the status and metrics files said is kept for every second in `at` and the last."""
         clock, begin = self.node.clock, self.node.clock.time
         clock.stop_at = begin + until
@@ -102,26 +109,37 @@ def events(caplog: pytest.LogCaptureFixture, *reasons: str) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.getMessage() in reasons]
 
 
-def test_a_quiet_node_is_told_once_and_no_program_is_started_twice(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_quiet_node_is_told_once_and_no_program_is_started_twice(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     dumps = bench.daemon.dumps
     assert bench.run(Policy(), 600, {}) == "SIGTERM"
     assert bench.daemon.dumps == dumps + 1
-    assert [record.getMessage() for record in caplog.records if record.name == "driverforge"].count("watching") == 1
+    assert [record.getMessage() for record in caplog.records if record.name == "driverforge"].count(
+        "watching"
+    ) == 1
     assert events(caplog, "DriftFound", "DriftGone") == []
     status, metrics = bench.seen[600]
     assert status["handlers"] == {CONFIG: {"nvidia": True, "nvidia-cdi": True, "nvidia-legacy": True}}
     assert status["findings"] == []
-    assert 'driverforge_toolkit_handler_in_force{runtime="containerd",config="/etc/containerd/config.toml",handler="nvidia"} 1' in metrics
+    assert (
+        'driverforge_toolkit_handler_in_force{runtime="containerd",config="/etc/containerd/config.toml",handler="nvidia"} 1'
+        in metrics
+    )
     looks = {
-        line.split('"')[1]: int(line.split()[-1]) for line in metrics.splitlines() if line.startswith("driverforge_toolkit_looks_total{")
+        line.split('"')[1]: int(line.split()[-1])
+        for line in metrics.splitlines()
+        if line.startswith("driverforge_toolkit_looks_total{")
     }
     assert looks == {"stamps": 45, "whole": 10}
     assert not bench.node.text(STATUS), "what nobody keeps up to date goes away"
     assert not bench.node.text(METRICS)
 
 
-def test_a_root_file_rewritten_by_kubespray_is_reported_and_nothing_is_restarted(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_root_file_rewritten_by_kubespray_is_reported_and_nothing_is_restarted(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     starts = bench.daemon.starts
     bench.run(Policy(), 600, {95: lambda: bench.write(CONFIG, KUBESPRAY), 305: bench.daemon.restart})
@@ -138,14 +156,21 @@ def test_a_root_file_rewritten_by_kubespray_is_reported_and_nothing_is_restarted
     assert events(caplog, "DriftFound") == ["DriftFound", "DriftFound"], "one line a change, not one a look"
     metrics = bench.seen[600][1]
     assert 'driverforge_toolkit_findings_total{what="config-rewritten"} 1' in metrics
-    assert 'driverforge_toolkit_handler_in_force{runtime="containerd",config="/etc/containerd/config.toml",handler="nvidia"} 0' in metrics
+    assert (
+        'driverforge_toolkit_handler_in_force{runtime="containerd",config="/etc/containerd/config.toml",handler="nvidia"} 0'
+        in metrics
+    )
     assert "reapplies_total" not in metrics
 
 
-def test_a_rewritten_file_is_applied_again_after_an_announcement(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_rewritten_file_is_applied_again_after_an_announcement(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     starts = bench.daemon.starts
-    bench.run(Policy(reapply=True), 900, {5: lambda: bench.write(CONFIG, KUBESPRAY), 15: bench.daemon.restart})
+    bench.run(
+        Policy(reapply=True), 900, {5: lambda: bench.write(CONFIG, KUBESPRAY), 15: bench.daemon.restart}
+    )
     assert events(caplog, "ReapplyAnnounced", "Reapplied") == ["ReapplyAnnounced", "Reapplied"]
     announced, applied = (next(s for s, (status, _) in bench.seen.items() if any(e["reason"] == reason for e in status["events"]))
         for reason in ("ReapplyAnnounced", "Reapplied"))  # fmt: skip
@@ -197,10 +222,14 @@ def test_a_re_apply_that_fails_is_told_and_not_tried_again_that_day(bench: Bench
 
 def test_an_edit_behind_our_copy_of_the_section_is_reported(bench: Bench) -> None:
     mirror = b'[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"\n'
-    bench.run(Policy(), 120, {5: lambda: bench.write(CONFIG, bench.node.host.node.read_bytes(CONFIG) + mirror)})
+    bench.run(
+        Policy(), 120, {5: lambda: bench.write(CONFIG, bench.node.host.node.read_bytes(CONFIG) + mirror)}
+    )
     assert bench.whats(30) == ["config-edited", "drop-in-shadows"]
     shadow = bench.seen[30][0]["findings"][1]
-    assert shadow["evidence"] == [f"{CONFIG}: registry.config_path: '/etc/containerd/certs.d' -> (not set) in {DROP_IN}, which counts"]
+    assert shadow["evidence"] == [
+        f"{CONFIG}: registry.config_path: '/etc/containerd/certs.d' -> (not set) in {DROP_IN}, which counts"
+    ]
     parts.apply(bench.system)
     assert "certs.d" in bench.node.host.node.read_text(DROP_IN)
 
@@ -232,7 +261,11 @@ def test_a_damaged_journal_ends_no_watch(bench: Bench) -> None:
 def with_driver(bench: Bench) -> FakeNode:
     node = bench.node
     write_tree(node, TREE)
-    for path, major, minor in (("/dev/nvidia0", 195, 0), ("/dev/nvidiactl", 195, 255), ("/dev/nvidia-uvm", 511, 0)):
+    for path, major, minor in (
+        ("/dev/nvidia0", 195, 0),
+        ("/dev/nvidiactl", 195, 255),
+        ("/dev/nvidia-uvm", 511, 0),
+    ):
         add_device(node, f"{DRIVER_ROOT}{path}", major, minor)
     node.files.write_atomic("/proc/devices", DEVICES.encode())
     bench.spec = SPEC
@@ -240,7 +273,9 @@ def with_driver(bench: Bench) -> FakeNode:
     return node
 
 
-def test_a_driver_that_is_replaced_gets_new_specs_and_no_restart(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_driver_that_is_replaced_gets_new_specs_and_no_restart(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     node, starts = with_driver(bench), bench.daemon.starts
     old = f"{DRIVER_ROOT}/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06"
@@ -251,10 +286,17 @@ def test_a_driver_that_is_replaced_gets_new_specs_and_no_restart(bench: Bench, c
         node.files.write_atomic("/sys/module/nvidia/version", b"595.91.07\n")
 
     bench.run(
-        Policy(), 600, {95: lambda: (node.files.remove(old), node.files.remove(old.replace("libcuda", "libnvidia-ml"))), 305: replaced}
+        Policy(),
+        600,
+        {
+            95: lambda: (node.files.remove(old), node.files.remove(old.replace("libcuda", "libnvidia-ml"))),
+            305: replaced,
+        },
     )
     assert bench.whats(90) == []
-    assert sorted(bench.whats(240)) == ["driver-reinstalled", "spec-stale"], "nothing is written while there is no driver"
+    assert sorted(bench.whats(240)) == ["driver-reinstalled", "spec-stale"], (
+        "nothing is written while there is no driver"
+    )
     assert len(bench.regenerated) == 2
     assert bench.whats(600) == []
     assert "driver=595.91.07" in node.text(SPEC)
@@ -323,7 +365,13 @@ def test_stamps_tell_a_change_of_any_file_that_counts(bench: Bench) -> None:
     eyes.look()
     before = eyes.fingerprint()
     assert eyes.fingerprint() == before
-    for path in (CONFIG, DROP_IN, "/etc/containerd/conf.d/zz.toml", "/etc/cdi/x.yaml", journal.place("containerd", CONFIG)):
+    for path in (
+        CONFIG,
+        DROP_IN,
+        "/etc/containerd/conf.d/zz.toml",
+        "/etc/cdi/x.yaml",
+        journal.place("containerd", CONFIG),
+    ):
         bench.write(path, b"# other\n")
         after = eyes.fingerprint()
         assert after != before, path
@@ -345,8 +393,21 @@ def test_a_template_that_loses_our_section_is_told_before_the_file_is_made_of_it
 def test_the_settings_of_the_toolkit_make_the_same_watch(bench: Bench) -> None:
     node = bench.node
     with_driver(bench)
-    flags = {"driver_root": DRIVER_ROOT, "driver_root_ctr_path": DRIVER_ROOT, "cdi_enabled": "true", "create_device_nodes": "none"}
-    wanted = settings.parse({**flags, "reapply": "true", "reapply_window": "Mon 14:50-15:00; Sat 01:00-02:00", "watch_interval": "5"}, {})
+    flags = {
+        "driver_root": DRIVER_ROOT,
+        "driver_root_ctr_path": DRIVER_ROOT,
+        "cdi_enabled": "true",
+        "create_device_nodes": "none",
+    }
+    wanted = settings.parse(
+        {
+            **flags,
+            "reapply": "true",
+            "reapply_window": "Mon 14:50-15:00; Sat 01:00-02:00",
+            "watch_interval": "5",
+        },
+        {},
+    )
     made = parts.parts_of(node.host, bench.daemon, wanted)
     node.clock.stop_at = node.clock.time + 90
     waits: list[float] = []

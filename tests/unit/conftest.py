@@ -12,7 +12,9 @@ import pytest
 
 def _refuse(what: str) -> Any:
     def refused(*args: object, **kwargs: object) -> NoReturn:
-        pytest.fail(f"a unit test must not {what}: move it to tests/tree, or pass the effect in", pytrace=True)
+        pytest.fail(
+            f"a unit test must not {what}: move it to tests/tree, or pass the effect in", pytrace=True
+        )
 
     return refused
 

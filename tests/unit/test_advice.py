@@ -21,7 +21,10 @@ GIVEN = Given(
 
 
 def test_defaults_are_left_out() -> None:
-    assert Given().command("lock", select=["debian12-*"], skip=["*-arm64-*"]) == "driverforge lock --select 'debian12-*' --skip '*-arm64-*'"
+    assert (
+        Given().command("lock", select=["debian12-*"], skip=["*-arm64-*"])
+        == "driverforge lock --select 'debian12-*' --skip '*-arm64-*'"
+    )
 
 
 @pytest.mark.parametrize("name", ["lock", "build", "push"])
@@ -33,6 +36,11 @@ def test_a_command_is_given_what_it_takes(name: Literal["lock", "build", "push"]
         assert command is not None
         registry = ["--registry", "registry.site/nvidia"] if name == "push" else []
         given = command.make_context(name, [*words, *registry], parent=context).params
-    assert (given["matrix_path"], given["lock_path"], given["select"], given["skip"]) == (GIVEN.matrix, GIVEN.lock, ("a-*",), ("b",))
+    assert (given["matrix_path"], given["lock_path"], given["select"], given["skip"]) == (
+        GIVEN.matrix,
+        GIVEN.lock,
+        ("a-*",),
+        ("b",),
+    )
     if name != "lock":
         assert (given["bases"], given["artifacts"]) == (GIVEN.bases, GIVEN.artifacts)

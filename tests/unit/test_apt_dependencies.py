@@ -52,12 +52,16 @@ def test_what_is_no_dependency(text: str) -> None:
 @given(versions, versions, st.sampled_from(["<<", "<=", "=", ">=", ">>"]))
 def test_relations_follow_the_order_of_versions(left: str, right: str, relation: str) -> None:
     order = debversion.compare(left, right)
-    expected = {"<<": order < 0, "<=": order <= 0, "=": order == 0, ">=": order >= 0, ">>": order > 0}[relation]
+    expected = {"<<": order < 0, "<=": order <= 0, "=": order == 0, ">=": order >= 0, ">>": order > 0}[
+        relation
+    ]
     assert Requirement(name="x", relation=relation, version=right).admits(left) is expected
 
 
 def test_dependencies_of_dependencies_and_circles() -> None:
-    index = catalogue(stanza("a", Depends="b"), stanza("b", Pre_Depends="c"), stanza("c", Depends="a"), stanza("unused"))
+    index = catalogue(
+        stanza("a", Depends="b"), stanza("b", Pre_Depends="c"), stanza("c", Depends="a"), stanza("unused")
+    )
     assert names("a", of=index) == ["a=1", "b=1", "c=1"]
 
 
@@ -125,7 +129,14 @@ def test_what_is_given_is_left_out() -> None:
 
 @given(st.permutations(["a", "b", "c", "d"]))
 def test_the_order_of_roots_does_not_matter(roots: list[str]) -> None:
-    index = catalogue(stanza("a", Depends="x | y"), stanza("b", Depends="y | x"), stanza("c"), stanza("d"), stanza("x"), stanza("y"))
+    index = catalogue(
+        stanza("a", Depends="x | y"),
+        stanza("b", Depends="y | x"),
+        stanza("c"),
+        stanza("d"),
+        stanza("x"),
+        stanza("y"),
+    )
     assert names(*roots, of=index) == names("a", "b", "c", "d", of=index)
 
 
@@ -138,7 +149,12 @@ def test_what_is_missing_comes_with_the_chain() -> None:
 
 
 def test_two_versions_at_once_are_not_possible() -> None:
-    index = catalogue(stanza("a", Depends="b (= 1), c"), stanza("c", Depends="b (= 2)"), stanza("b", "1"), more=(stanza("b", "2"),))
+    index = catalogue(
+        stanza("a", Depends="b (= 1), c"),
+        stanza("c", Depends="b (= 2)"),
+        stanza("b", "1"),
+        more=(stanza("b", "2"),),
+    )
     with pytest.raises(Unsatisfiable) as told:
         names("a", of=index)
     assert "is taken in version" in told.value.details[-1]

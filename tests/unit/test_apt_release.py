@@ -37,20 +37,35 @@ def test_the_security_archive_as_it_is() -> None:
     assert release.iso(found.valid_until) == "2026-11-25T22:17:41Z"
     assert found.by_hash
     assert found.automatic
-    assert found.index("main", "amd64") == ("main/binary-amd64/Packages.xz", release.Digest(sha256=A, size=376228))
+    assert found.index("main", "amd64") == (
+        "main/binary-amd64/Packages.xz",
+        release.Digest(sha256=A, size=376228),
+    )
     assert found.index("updates/main", "amd64") == found.index("main", "amd64")
-    assert found.index("non-free", "amd64") == ("non-free/binary-amd64/Packages", release.Digest(sha256=B, size=12))
+    assert found.index("non-free", "amd64") == (
+        "non-free/binary-amd64/Packages",
+        release.Digest(sha256=B, size=12),
+    )
     assert found.index("main", "arm64") is None
 
 
 def test_backports_ask_not_to_be_used_by_themselves() -> None:
-    assert not release.parse(SECURITY.replace("Origin: Debian", "NotAutomatic: yes"), name="InRelease").automatic
-    assert release.iso(release.parse(SECURITY.replace("Valid-Until", "X-Until"), name="InRelease").valid_until) == ""
+    assert not release.parse(
+        SECURITY.replace("Origin: Debian", "NotAutomatic: yes"), name="InRelease"
+    ).automatic
+    assert (
+        release.iso(release.parse(SECURITY.replace("Valid-Until", "X-Until"), name="InRelease").valid_until)
+        == ""
+    )
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "<html>captive portal</html>\n: x", *(SECURITY.replace(what, by) for what, by in (("Date", "X"), (A, "xyz"), ("Nov", "Foo")))],
+    [
+        "",
+        "<html>captive portal</html>\n: x",
+        *(SECURITY.replace(what, by) for what, by in (("Date", "X"), (A, "xyz"), ("Nov", "Foo"))),
+    ],
 )
 def test_what_is_no_release_file(text: str) -> None:
     with pytest.raises(InputError):
@@ -92,7 +107,9 @@ def test_deb822_sources() -> None:
     keyring = (Path("/usr/share/keyrings/debian-archive-keyring.gpg"),)
     assert parse_sources(DEB822) == [
         AptSource(uri="http://mirror.site/debian", suite="bookworm", components=("main",), signed_by=keyring),
-        AptSource(uri="http://mirror.site/debian", suite="bookworm-updates", components=("main",), signed_by=keyring),
+        AptSource(
+            uri="http://mirror.site/debian", suite="bookworm-updates", components=("main",), signed_by=keyring
+        ),
         AptSource(uri="http://mirror.site/debian-security", suite="bookworm-security", components=("main",)),
     ]
 
@@ -100,8 +117,12 @@ def test_deb822_sources() -> None:
 def test_one_line_sources() -> None:
     first, second, *_ = parse_list(ONE_LINE, Path("/root"))
     keys = (Path("/root/etc/apt/keyrings/a.gpg"), Path("/root/etc/apt/keyrings/b.gpg"))
-    assert first == AptSource(uri="http://mirror.site/debian", suite="bookworm", components=("main", "contrib"), signed_by=keys)
-    assert second == AptSource(uri="http://security.site/debian-security", suite="stable-security", components=("main",))
+    assert first == AptSource(
+        uri="http://mirror.site/debian", suite="bookworm", components=("main", "contrib"), signed_by=keys
+    )
+    assert second == AptSource(
+        uri="http://security.site/debian-security", suite="stable-security", components=("main",)
+    )
 
 
 def test_a_malformed_file_is_skipped() -> None:
@@ -130,7 +151,9 @@ def test_where_a_suite_is_by_the_machines_own_configuration(codename: str, suite
 
 
 def test_stable_is_a_name_too() -> None:
-    source = machine(DEB822.replace("bookworm", "oldstable")).find("debian", "bookworm", "bookworm-security", "main")
+    source = machine(DEB822.replace("bookworm", "oldstable")).find(
+        "debian", "bookworm", "bookworm-security", "main"
+    )
     assert source is not None
     assert source.uri.endswith("debian-security")
 
@@ -140,11 +163,17 @@ def test_another_distributions_configuration_says_nothing(distribution: str) -> 
     assert machine(distribution=distribution).find("debian", "bookworm", "bookworm", "main") is None
 
 
-@pytest.mark.parametrize("vendor", ["https://docker.site/debian bookworm stable", "https://browser.site/deb stable main"])
+@pytest.mark.parametrize(
+    "vendor", ["https://docker.site/debian bookworm stable", "https://browser.site/deb stable main"]
+)
 @pytest.mark.parametrize("suite", ["bookworm", "bookworm-backports", "trixie"])
-def test_a_vendors_repository_that_calls_itself_like_a_suite_is_not_the_distributions(vendor: str, suite: str) -> None:
+def test_a_vendors_repository_that_calls_itself_like_a_suite_is_not_the_distributions(
+    vendor: str, suite: str
+) -> None:
     sources = (*parse_list(f"deb {vendor}"), *parse_sources(DEB822))
-    source = Machine(id="debian", codename="bookworm", sources=sources).find("debian", suite.partition("-")[0], suite, "main")
+    source = Machine(id="debian", codename="bookworm", sources=sources).find(
+        "debian", suite.partition("-")[0], suite, "main"
+    )
     assert source is not None
     assert source.uri == "http://mirror.site/debian"
 
@@ -165,11 +194,18 @@ KEY = (Path("/keys/site.gpg"),)
             "http://other/remote",
             "http://other/sec",
         ),
-        ({"debian13": "http://other/debian"}, "http://mirror.site/debian", "http://mirror.site/debian-security"),
+        (
+            {"debian13": "http://other/debian"},
+            "http://mirror.site/debian",
+            "http://mirror.site/debian-security",
+        ),
     ],
 )
 def test_a_given_mirror_wins(mirrors: dict[str, str], main: str, security: str) -> None:
-    found = [locate(ROW, suite, mirrors=mirrors, machine=machine(), keyrings=KEY) for suite in (MAIN, SECURITY_SUITE)]
+    found = [
+        locate(ROW, suite, mirrors=mirrors, machine=machine(), keyrings=KEY)
+        for suite in (MAIN, SECURITY_SUITE)
+    ]
     assert [location.uri for location in found] == [main, security]
     assert found[1].folder == f"{security}/dists/bookworm-security"
 
@@ -182,6 +218,8 @@ def test_no_address_is_built_in() -> None:
 
 def test_keys_come_from_the_option_or_the_source() -> None:
     assert locate(ROW, MAIN, mirrors={}, machine=machine(), keyrings=KEY).keyrings == KEY
-    assert locate(ROW, MAIN, mirrors={}, machine=machine()).keyrings == (Path("/usr/share/keyrings/debian-archive-keyring.gpg"),)
+    assert locate(ROW, MAIN, mirrors={}, machine=machine()).keyrings == (
+        Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+    )
     with pytest.raises(Unavailable, match="who may sign"):
         locate(ROW, MAIN, mirrors={"debian12": "http://other/debian"}, machine=Machine())

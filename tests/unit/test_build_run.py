@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.building import BuildRequest, check_mirrors, exit_status, jobs, mirror_lines, row_mirrors
+from driverforge_build.building import (
+    BuildRequest,
+    check_mirrors,
+    exit_status,
+    jobs,
+    mirror_lines,
+    row_mirrors,
+)
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
 from driverforge_build.engine.ports import BuildJob, Progress
@@ -39,7 +46,9 @@ def job(name: str) -> BuildJob:
 
 
 def run(engine: FakeEngine, *names: str, keep_going: bool) -> dict[str, CellReport]:
-    reports = build_all(engine, [job(name) for name in names], workers=1, keep_going=keep_going, told=lambda *_: None)
+    reports = build_all(
+        engine, [job(name) for name in names], workers=1, keep_going=keep_going, told=lambda *_: None
+    )
     return {report.cell: report for report in reports}
 
 
@@ -61,7 +70,11 @@ def test_report_has_image_or_error_and_the_log() -> None:
     assert (good["id"], good["size"], good["error"]) == ("sha256:a", 1000, None)
     assert good["layers"][0]["created_by"] == "COPY"
     assert bad["id"] is None
-    assert bad["error"] == {"brief": "docker buildx exited 1", "details": ["whole output: /logs/b.log"], "next": "read it"}
+    assert bad["error"] == {
+        "brief": "docker buildx exited 1",
+        "details": ["whole output: /logs/b.log"],
+        "next": "read it",
+    }
     assert {good["log"], bad["log"]} == {"/logs/a.log"}
 
 
@@ -87,12 +100,24 @@ def test_jobs_that_share_stages_wait_for_the_first_of_them() -> None:
 
 def test_told_hears_each_step_and_the_end() -> None:
     heard: list[tuple[str, str]] = []
-    build_all(FakeEngine(), [job("a")], workers=1, keep_going=False, told=lambda cell, text: heard.append((cell, text)))
+    build_all(
+        FakeEngine(),
+        [job("a")],
+        workers=1,
+        keep_going=False,
+        told=lambda cell, text: heard.append((cell, text)),
+    )
     assert heard == [("a", "userspace 1/1 RUN true"), ("a", "built")]
 
 
 def planned(state: State, key: str = "debian12-amd64-535.261.03-jit", *, unanswered: bool = False) -> Plan:
-    return Plan(rows=(Planned(cell=replace(JIT, key=key), verdict=Verdict(state=state, reason="r", unanswered=unanswered)),))
+    return Plan(
+        rows=(
+            Planned(
+                cell=replace(JIT, key=key), verdict=Verdict(state=state, reason="r", unanswered=unanswered)
+            ),
+        )
+    )
 
 
 @pytest.mark.parametrize(
@@ -122,15 +147,22 @@ def test_command_line_is_the_one_a_person_would_type() -> None:
 
 
 def test_proxies_are_named_and_their_values_are_not_on_the_command_line() -> None:
-    words = bake_command(JOB, environment={"HTTPS_PROXY": "http://user:pass-word@proxy.site:3128", "no_proxy": ""})
+    words = bake_command(
+        JOB, environment={"HTTPS_PROXY": "http://user:pass-word@proxy.site:3128", "no_proxy": ""}
+    )
     assert words[8:10] == ["--set", "*.args.HTTPS_PROXY"]
     assert "pass-word" not in " ".join(words)
     assert not any("no_proxy" in word for word in words)
 
 
 def test_secrets_are_files_that_bake_may_read() -> None:
-    words = bake_command(replace(JOB, secrets={"ca": Path("/etc/site.pem"), "mirror": Path("/tmp/m")}), environment={})
-    assert [word for word in words if "secrets" in word] == ["*.secrets=id=ca,src=/etc/site.pem", "*.secrets=id=mirror,src=/tmp/m"]
+    words = bake_command(
+        replace(JOB, secrets={"ca": Path("/etc/site.pem"), "mirror": Path("/tmp/m")}), environment={}
+    )
+    assert [word for word in words if "secrets" in word] == [
+        "*.secrets=id=ca,src=/etc/site.pem",
+        "*.secrets=id=mirror,src=/tmp/m",
+    ]
     assert "--allow=fs.read=/etc/site.pem" in words
 
 
@@ -139,7 +171,11 @@ def test_host_network_is_asked_for_with_its_permission() -> None:
 
 
 def test_mirror_of_an_os_and_of_one_of_its_suites() -> None:
-    mirrors = {"debian12": "http://a/debian", "debian12/bookworm-security": "http://b/sec", "debian13": "http://c/debian"}
+    mirrors = {
+        "debian12": "http://a/debian",
+        "debian12/bookworm-security": "http://b/sec",
+        "debian13": "http://c/debian",
+    }
     assert mirror_lines(mirrors, "debian12") == ["http://a/debian *", "http://b/sec bookworm-security"]
 
 
@@ -168,7 +204,10 @@ def test_layer_sizes_come_from_the_history_where_each_layer_has_one() -> None:
         {"Size": 0, "CreatedBy": "ENV a=b"},
         {"Size": 186, "CreatedBy": ""},
     ]
-    assert [(layer.digest, layer.size) for layer in layers_of(["base", "modules"], history)] == [("base", 186), ("modules", 17)]
+    assert [(layer.digest, layer.size) for layer in layers_of(["base", "modules"], history)] == [
+        ("base", 186),
+        ("modules", 17),
+    ]
     assert [layer.size for layer in layers_of(["base", "empty", "modules"], history)] == [0, 0, 0]
 
 
@@ -182,7 +221,9 @@ def test_jobs_have_the_engines_names_and_a_log_each(tmp_path: Path) -> None:
     made = context_of(image, resources.templates())
     request = BuildRequest(matrix=None, lock=Path("l"), folder=Path("/cache"), ca=Path("/ca.pem"))
     mirrors = {"debian12": "http://user:pass@m/debian", "debian13": "http://other"}
-    (work,) = jobs(request, (made,), mirrors, bake_file=Path("/cache/generated/docker-bake.json"), secrets=tmp_path)
+    (work,) = jobs(
+        request, (made,), mirrors, bake_file=Path("/cache/generated/docker-bake.json"), secrets=tmp_path
+    )
     assert work.target == "debian12-amd64-535_261_03-jit"
     assert work.log == Path("/cache/logs/debian12-amd64-535.261.03-jit.log")
     assert work.secrets["ca"] == Path("/ca.pem")

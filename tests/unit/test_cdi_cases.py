@@ -42,7 +42,9 @@ def create_hook(case: Case) -> None:
         debug=maker.get("debugLogging", False),
     )
     wanted = case["expected"]["expectedHook"]
-    assert hooks.make(case["input"]["hookName"], *(case["input"].get("args") or ())) == cdicases.hooks([wanted] if wanted else None)
+    assert hooks.make(case["input"]["hookName"], *(case["input"].get("args") or ())) == cdicases.hooks(
+        [wanted] if wanted else None
+    )
 
 
 def is_disabled(case: Case) -> None:
@@ -54,14 +56,19 @@ def is_disabled(case: Case) -> None:
 
 def path(case: Case) -> None:
     given = case["input"]
-    assert transform.moved_path(given["path"], given["root"], given["targetRoot"]) == case["expected"]["expectedPath"]
+    assert (
+        transform.moved_path(given["path"], given["root"], given["targetRoot"])
+        == case["expected"]["expectedPath"]
+    )
 
 
 def driver_root(case: Case) -> None:
     given = case["input"]
     target = given["targetDriverRoot"]
     dev = (given["devRoot"] or given["driverRoot"], given["targetDevRoot"] or target)
-    moved = transform.driver_moved(cdicases.spec(given["spec"]), driver=(given["driverRoot"], target), dev=dev)
+    moved = transform.driver_moved(
+        cdicases.spec(given["spec"]), driver=(given["driverRoot"], target), dev=dev
+    )
     assert moved == cdicases.spec(case["expected"]["expectedSpec"])
 
 
@@ -78,11 +85,15 @@ def container_root(case: Case) -> None:
 
 
 def deduplicate(case: Case) -> None:
-    assert transform.deduplicated(cdicases.spec(case["input"]["spec"])) == cdicases.spec(case["expected"]["expectedSpec"])
+    assert transform.deduplicated(cdicases.spec(case["input"]["spec"])) == cdicases.spec(
+        case["expected"]["expectedSpec"]
+    )
 
 
 def simplify(case: Case) -> None:
-    assert transform.simplified(cdicases.spec(case["input"]["spec"])) == cdicases.spec(case["expected"]["expectedSpec"])
+    assert transform.simplified(cdicases.spec(case["input"]["spec"])) == cdicases.spec(
+        case["expected"]["expectedSpec"]
+    )
 
 
 def sort_nodes(case: Case) -> None:
@@ -91,11 +102,15 @@ def sort_nodes(case: Case) -> None:
 
 
 def sort_mounts(case: Case) -> None:
-    assert transform.mounts_in_order(cdicases.mounts(case["input"]["mounts"])) == cdicases.mounts(case["expected"]["expectedMounts"])
+    assert transform.mounts_in_order(cdicases.mounts(case["input"]["mounts"])) == cdicases.mounts(
+        case["expected"]["expectedMounts"]
+    )
 
 
 def sort_spec(case: Case) -> None:
-    assert transform.in_order(cdicases.spec(case["input"]["spec"])) == cdicases.spec(case["expected"]["expected"])
+    assert transform.in_order(cdicases.spec(case["input"]["spec"])) == cdicases.spec(
+        case["expected"]["expected"]
+    )
 
 
 def merged_device(case: Case) -> None:
@@ -128,10 +143,15 @@ def versions(case: Case) -> None:
 
 
 def groups(case: Case) -> None:
-    node, off = case["input"]["deviceNode"] or {"FileMode": None, "GID": None}, case["input"]["device"]["noAdditionalGIDs"]
+    node, off = (
+        case["input"]["deviceNode"] or {"FileMode": None, "GID": None},
+        case["input"]["device"]["noAdditionalGIDs"],
+    )
     mode = node["FileMode"]
     if (mode is not None and not mode & GO_CHAR_DEVICE) or off:
-        assert not case["expected"]["expectedAdditionalGIDs"]  # ours never gets that far: only character devices are looked at
+        assert not case["expected"][
+            "expectedAdditionalGIDs"
+        ]  # ours never gets that far: only character devices are looked at
         return
     found = additional_gid(None if mode is None else mode & 0o777, node["GID"])
     assert ([found] if found else None) == case["expected"]["expectedAdditionalGIDs"]
@@ -147,7 +167,10 @@ def library_name(case: Case) -> None:
 
 def ldcache(case: Case) -> None:
     hooks = Hooks(program="/foo/bar/nvidia-cdi-hook", ldconfig=case["input"]["ldconfigPath"])
-    mounts = [Mount(host_path=item["HostPath"], container_path=item["Path"]) for item in case["input"]["mounts"] or ()]
+    mounts = [
+        Mount(host_path=item["HostPath"], container_path=item["Path"])
+        for item in case["input"]["mounts"] or ()
+    ]
     assert hooks.update_ldcache(mounts) == cdicases.hooks(case["expected"]["expectedHooks"])
 
 
@@ -190,7 +213,8 @@ def test_counts() -> None:
 def test_a_node_without_a_host_path_keeps_its_place_on_the_host() -> None:
     """Upstream's transform loses it: the runtime would look for the container's path on the host."""
     spec = document.read(
-        "cdiVersion: 0.3.0\nkind: a.b/c\ndevices:\n- name: x\n  containerEdits:\n    deviceNodes: [{path: /r/dev/n}]\n", "t"
+        "cdiVersion: 0.3.0\nkind: a.b/c\ndevices:\n- name: x\n  containerEdits:\n    deviceNodes: [{path: /r/dev/n}]\n",
+        "t",
     )
     (node,) = transform.container_moved(spec, "/r", "/q").devices[0].edits.device_nodes
     assert (node.path, node.host_path) == ("/q/dev/n", "/r/dev/n")

@@ -44,7 +44,15 @@ MANY = st.lists(TEXT, max_size=2).map(tuple)
 NUMBER = st.integers(min_value=0, max_value=2**32)
 MAYBE = st.none() | NUMBER
 NODES = st.builds(
-    DeviceNode, path=TEXT, host_path=TEXT, type=TEXT, major=NUMBER, minor=NUMBER, file_mode=MAYBE, permissions=TEXT, gid=MAYBE
+    DeviceNode,
+    path=TEXT,
+    host_path=TEXT,
+    type=TEXT,
+    major=NUMBER,
+    minor=NUMBER,
+    file_mode=MAYBE,
+    permissions=TEXT,
+    gid=MAYBE,
 )
 RDT = st.builds(IntelRdt, clos_id=TEXT, schemata=MANY, enable_monitoring=st.booleans())
 EDITS = st.builds(
@@ -52,15 +60,24 @@ EDITS = st.builds(
     env=MANY,
     device_nodes=st.lists(NODES, max_size=2).map(tuple),
     net_devices=st.lists(st.builds(NetDevice, host_interface=TEXT, name=TEXT), max_size=1).map(tuple),
-    hooks=st.lists(st.builds(Hook, name=TEXT, path=TEXT, args=MANY, env=MANY, timeout=MAYBE), max_size=2).map(tuple),
-    mounts=st.lists(st.builds(Mount, host_path=TEXT, container_path=TEXT, options=MANY, type=TEXT), max_size=2).map(tuple),
+    hooks=st.lists(st.builds(Hook, name=TEXT, path=TEXT, args=MANY, env=MANY, timeout=MAYBE), max_size=2).map(
+        tuple
+    ),
+    mounts=st.lists(
+        st.builds(Mount, host_path=TEXT, container_path=TEXT, options=MANY, type=TEXT), max_size=2
+    ).map(tuple),
     intel_rdt=st.none() | RDT,
     additional_gids=st.lists(NUMBER, max_size=2).map(tuple),
 )
 PAIRS = st.dictionaries(TEXT, TEXT, max_size=2).map(lambda found: tuple(found.items()))
 DEVICE = st.builds(Device, name=TEXT, annotations=PAIRS, edits=EDITS)
 SPECS = st.builds(
-    Spec, version=st.just("1.1.0"), kind=TEXT, annotations=PAIRS, devices=st.lists(DEVICE, max_size=2).map(tuple), edits=EDITS
+    Spec,
+    version=st.just("1.1.0"),
+    kind=TEXT,
+    annotations=PAIRS,
+    devices=st.lists(DEVICE, max_size=2).map(tuple),
+    edits=EDITS,
 )
 ONE = Spec(version="", kind="nvidia.com/gpu", devices=(Device(name="gpu0", edits=Edits(env=("A=b",))),))
 
@@ -81,7 +98,9 @@ def test_both_formats_hold_the_same_document(spec: Spec) -> None:
 @example("0o17")
 def test_text_that_a_reader_might_take_for_a_number_is_quoted(text: str) -> None:
     """Go's YAML reader resolves '1e3' and '08' to floats, PyYAML does not."""
-    spec = replace(ONE, devices=(Device(name="x", edits=Edits(hooks=(Hook(name="", path="", args=(text,)),))),))
+    spec = replace(
+        ONE, devices=(Device(name="x", edits=Edits(hooks=(Hook(name="", path="", args=(text,)),))),)
+    )
     line = document.write(spec).splitlines()[-1].strip()
     assert re.fullmatch(r"[-+.]*[0-9].*", text, re.DOTALL) is None or line.startswith('- "')
 
@@ -101,9 +120,7 @@ devices:
 
 
 def test_every_problem_of_a_file_is_named_at_once() -> None:
-    text = (
-        "kind: nvidia.com/gpu\nversion: 1\ndevices:\n- name: 0\n  containerEdits: {deviceNodes: [{hostPath: /x, minor: a}], env: x}\n- 7\n"
-    )
+    text = "kind: nvidia.com/gpu\nversion: 1\ndevices:\n- name: 0\n  containerEdits: {deviceNodes: [{hostPath: /x, minor: a}], env: x}\n- 7\n"
     with pytest.raises(InputError) as caught:
         document.read(text, "/etc/cdi/x.yaml")
     details = "\n".join(caught.value.details)
@@ -163,7 +180,9 @@ def test_the_version_is_the_smallest_that_the_content_needs(spec: Spec, version:
     assert f'cdiVersion: "{version}"\n' in document.write(spec)
 
 
-@pytest.mark.parametrize(("stated", "written"), [("", "0.5.0"), ("0.3.0", "0.5.0"), ("0.8.0", "0.8.0"), ("7.0.0", "7.0.0")])
+@pytest.mark.parametrize(
+    ("stated", "written"), [("", "0.5.0"), ("0.3.0", "0.5.0"), ("0.8.0", "0.8.0"), ("7.0.0", "7.0.0")]
+)
 def test_a_stated_version_grows_but_never_shrinks(stated: str, written: str) -> None:
     spec = replace(ONE, version=stated, devices=(Device(name="0", edits=Edits(env=("A=b",))),))
     assert fitting_version(spec) == written
@@ -176,10 +195,26 @@ def test_rules_of_the_specification_are_checked() -> None:
         mounts=(Mount(host_path="", container_path="/y"),),
         hooks=(Hook(name="createcontainer", path="/h"),),
     )
-    devices = (Device(name="a", edits=Edits()), Device(name="a", edits=bad), Device(name="_", edits=Edits(env=("A=b",))))
+    devices = (
+        Device(name="a", edits=Edits()),
+        Device(name="a", edits=bad),
+        Device(name="_", edits=Edits(env=("A=b",))),
+    )
     found = "\n".join(broken_rules(Spec(version="0.2.9", kind="nvidia/gpu!", devices=devices)))
-    texts = ["'nvidia/gpu!' is no CDI kind", "'0.2.9' is none of", "'a' is there 2 times", "'_' is no device name", "adds nothing"]
-    texts += ["'A' is no NAME=VALUE", "the type 'z'", "the permissions 'rx'", "a mount without", "a hook 'createcontainer'"]
+    texts = [
+        "'nvidia/gpu!' is no CDI kind",
+        "'0.2.9' is none of",
+        "'a' is there 2 times",
+        "'_' is no device name",
+        "adds nothing",
+    ]
+    texts += [
+        "'A' is no NAME=VALUE",
+        "the type 'z'",
+        "the permissions 'rx'",
+        "a mount without",
+        "a hook 'createcontainer'",
+    ]
     assert [text for text in texts if text not in found] == []
     assert broken_rules(replace(ONE, version="0.3.0")) == ()
     assert broken_rules(replace(ONE, version="0.3.0", devices=())) == ("devices: there is none",)

@@ -25,7 +25,9 @@ def test_other_files_have_none(data: bytes) -> None:
     assert of(data) is None
 
 
-@given(st.integers(min_value=0, max_value=len(tiny_so("libcuda.so.1")) - 1), st.binary(min_size=1, max_size=8))
+@given(
+    st.integers(min_value=0, max_value=len(tiny_so("libcuda.so.1")) - 1), st.binary(min_size=1, max_size=8)
+)
 def test_a_damaged_file_raises_nothing(at: int, noise: bytes) -> None:
     data = tiny_so("libcuda.so.1")
     of(data[:at])

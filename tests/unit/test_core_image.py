@@ -91,7 +91,10 @@ def test_documents_of_another_kind(text: str, problem: str) -> None:
         ({"module_types": ["kernel"]}, "module_types: must be a list out of open, proprietary, not 'kernel'"),
         ({"kernels": ["6.1.0", "../.."]}, "kernels: '../..' is not a kernel release"),
         ({"kernels": [6.1]}, "kernels: must be a list of texts"),
-        ({"sources": {"kernel": "/usr/src"}}, "sources: must be an object with the keys open, proprietary, not 'kernel'"),
+        (
+            {"sources": {"kernel": "/usr/src"}},
+            "sources: must be an object with the keys open, proprietary, not 'kernel'",
+        ),
         ({"sources": ["open"]}, "sources: must be an object of texts"),
         ({"drivers": "535"}, "drivers: unknown key"),
     ],

@@ -43,8 +43,12 @@ KNOWN = [
 legal = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}", fullmatch=True)
 
 
-@pytest.mark.parametrize(("text", "version", "abi", "flavour", "variant", "machine"), KNOWN, ids=[row[0] for row in KNOWN])
-def test_the_shapes_of_all_distributions(text: str, version: tuple[int, ...], abi: str, flavour: str, variant: str, machine: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "version", "abi", "flavour", "variant", "machine"), KNOWN, ids=[row[0] for row in KNOWN]
+)
+def test_the_shapes_of_all_distributions(
+    text: str, version: tuple[int, ...], abi: str, flavour: str, variant: str, machine: str
+) -> None:
     release = KernelRelease.parse(text)
     assert release == KernelRelease(text=text, version=version, abi=abi, flavour=flavour, variant=variant)
     assert release.machine == machine
@@ -80,7 +84,12 @@ def test_any_legal_release_keeps_its_text(text: str) -> None:
     [
         ["6.1.0-9-amd64", "6.1.0-47-amd64", "6.1.0-50-amd64", "6.12.94+deb13-amd64", "6.12.107+deb13-amd64"],
         ["6.8.0-45-generic", "6.8.0-106-generic", "6.8.0-1046-generic", "7.0.0-3-generic"],
-        ["5.14.0-284.54.1.el9_2.x86_64", "5.14.0-427.el9.x86_64", "5.14.0-427.13.1.el9_4.x86_64", "5.14.0-503.el9.x86_64"],
+        [
+            "5.14.0-284.54.1.el9_2.x86_64",
+            "5.14.0-427.el9.x86_64",
+            "5.14.0-427.13.1.el9_4.x86_64",
+            "5.14.0-503.el9.x86_64",
+        ],
         ["6.4.0-150600.23.7-default", "6.4.0-150700.9.1-default", "6.4.0-150700.53.19-default"],
         ["6.16-rc6-amd64", "6.16-rc10-amd64", "6.16-1-amd64", "6.16.1-1-amd64"],
         ["6.12.1+deb13~1-amd64", "6.12.1+deb13-amd64", "6.12.1+deb13+1-amd64"],

@@ -41,9 +41,15 @@ def test_values_of_a_module(pack: Callable[[bytes], bytes]) -> None:
 def test_signatures() -> None:
     assert read_signature(KO) is None
     pkcs7 = append_signature(KO, signature=b"..." + common_name("Debian Secure Boot Signer") + b"...")
-    assert read_signature(lzma.compress(pkcs7)) == ModuleSignature(signer="Debian Secure Boot Signer", key_id=b"", size=38)
-    old = append_signature(KO, signer=b"Magrathea: Glacier signing key", key_id=b"\x01\x02", signature=bytes(256), id_type=1)
-    assert read_signature(old) == ModuleSignature(signer="Magrathea: Glacier signing key", key_id=b"\x01\x02", size=256)
+    assert read_signature(lzma.compress(pkcs7)) == ModuleSignature(
+        signer="Debian Secure Boot Signer", key_id=b"", size=38
+    )
+    old = append_signature(
+        KO, signer=b"Magrathea: Glacier signing key", key_id=b"\x01\x02", signature=bytes(256), id_type=1
+    )
+    assert read_signature(old) == ModuleSignature(
+        signer="Magrathea: Glacier signing key", key_id=b"\x01\x02", size=256
+    )
     by_key_id = append_signature(KO, signature=b"no name in here")
     assert read_signature(by_key_id) == ModuleSignature(signer="", key_id=b"", size=15)
     assert read_modinfo(pkcs7) == read_modinfo(KO)

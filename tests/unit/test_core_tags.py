@@ -33,27 +33,74 @@ EXAMPLES = [
         "",
         "",
     ),
-    ("550.54.14-5.14.0-284.54.1.el9_2.x86_64-rhel9", "550.54.14", "5.14.0-284.54.1.el9_2.x86_64", "rhel9", "", ""),
-    ("550.54.14-6.12.0-55.el10_0.aarch64_rt-64k-rhel10", "550.54.14", "6.12.0-55.el10_0.aarch64+rt-64k", "rhel10", "", ""),
+    (
+        "550.54.14-5.14.0-284.54.1.el9_2.x86_64-rhel9",
+        "550.54.14",
+        "5.14.0-284.54.1.el9_2.x86_64",
+        "rhel9",
+        "",
+        "",
+    ),
+    (
+        "550.54.14-6.12.0-55.el10_0.aarch64_rt-64k-rhel10",
+        "550.54.14",
+        "6.12.0-55.el10_0.aarch64+rt-64k",
+        "rhel10",
+        "",
+        "",
+    ),
     ("550-6.12.94_deb13-cloud-amd64-debian13", "550", "6.12.94+deb13-cloud-amd64", "debian13", "", ""),
     ("550-6.12.9_bpo-amd64-debian12", "550", "6.12.9+bpo-amd64", "debian12", "", ""),
     ("580-6.12.0-160000.5-default-sl-micro6.1", "580", "6.12.0-160000.5-default", "sl-micro6.1", "", ""),
     ("535.261.03-debian12-r1", "535.261.03", None, "debian12", "1", ""),
-    ("535.261.03-6.1.0-50-cloud-amd64-debian12-rdeadbeef", "535.261.03", "6.1.0-50-cloud-amd64", "debian12", "deadbeef", ""),
-    ("580.126.09-5.14.0-427.el9.x86_64-rocky9-ra1", "580.126.09", "5.14.0-427.el9.x86_64", "rocky9", "a1", ""),
+    (
+        "535.261.03-6.1.0-50-cloud-amd64-debian12-rdeadbeef",
+        "535.261.03",
+        "6.1.0-50-cloud-amd64",
+        "debian12",
+        "deadbeef",
+        "",
+    ),
+    (
+        "580.126.09-5.14.0-427.el9.x86_64-rocky9-ra1",
+        "580.126.09",
+        "5.14.0-427.el9.x86_64",
+        "rocky9",
+        "a1",
+        "",
+    ),
 ]
 
 drivers = st.from_regex(r"[1-9][0-9]{2}\.[0-9]{1,3}(\.[0-9]{2})?", fullmatch=True).map(DriverVersion)
 branches = st.integers(min_value=100, max_value=999)
 oses = st.sampled_from(
-    ["debian12", "ubuntu22.04", "rhel9.4", "rocky8.10", "ol9", "sles15.7", "amzn2023", "sl-micro6.1", "opensuse-leap15.6"]
+    [
+        "debian12",
+        "ubuntu22.04",
+        "rhel9.4",
+        "rocky8.10",
+        "ol9",
+        "sles15.7",
+        "amzn2023",
+        "sl-micro6.1",
+        "opensuse-leap15.6",
+    ]
 )
 numbers = st.integers(min_value=0, max_value=2000)
 kernels = st.one_of(
     st.builds(
-        "6.{}.0-{}-{}".format, numbers, numbers, st.sampled_from(["amd64", "cloud-amd64", "rt-amd64", "generic", "azure-fde", "nvidia-64k"])
+        "6.{}.0-{}-{}".format,
+        numbers,
+        numbers,
+        st.sampled_from(["amd64", "cloud-amd64", "rt-amd64", "generic", "azure-fde", "nvidia-64k"]),
     ),
-    st.builds("6.{}.{}+deb{}-{}".format, numbers, numbers, st.integers(12, 15), st.sampled_from(["amd64", "cloud-amd64", "arm64-16k"])),
+    st.builds(
+        "6.{}.{}+deb{}-{}".format,
+        numbers,
+        numbers,
+        st.integers(12, 15),
+        st.sampled_from(["amd64", "cloud-amd64", "arm64-16k"]),
+    ),
     st.builds(
         "5.14.0-{}.{}.el9_{}.{}".format,
         numbers,
@@ -61,11 +108,15 @@ kernels = st.one_of(
         st.integers(0, 9),
         st.sampled_from(["x86_64", "aarch64+64k", "x86_64+rt", "aarch64+rt-64k"]),
     ),
-    st.builds("6.4.0-150700.{}.{}-{}".format, numbers, numbers, st.sampled_from(["default", "azure", "64kb", "rt"])),
+    st.builds(
+        "6.4.0-150700.{}.{}-{}".format, numbers, numbers, st.sampled_from(["default", "azure", "64kb", "rt"])
+    ),
 ).map(KernelRelease.parse)
 
 
-@pytest.mark.parametrize(("tag", "version", "kernel", "os", "revision", "commit"), EXAMPLES, ids=[row[0] for row in EXAMPLES])
+@pytest.mark.parametrize(
+    ("tag", "version", "kernel", "os", "revision", "commit"), EXAMPLES, ids=[row[0] for row in EXAMPLES]
+)
 def test_tags_of_upstream_and_ours_in_both_directions(
     tag: str, version: str, kernel: str | None, os: str, revision: str, commit: str
 ) -> None:
@@ -88,7 +139,9 @@ def test_moving_tags_round_trip(version: DriverVersion | int, kernel: KernelRele
 
 
 @given(drivers, st.none() | kernels, oses.map(OsId.parse), st.from_regex(r"[0-9a-f]{1,16}", fullmatch=True))
-def test_immutable_tags_round_trip(version: DriverVersion, kernel: KernelRelease | None, os: OsId, revision: str) -> None:
+def test_immutable_tags_round_trip(
+    version: DriverVersion, kernel: KernelRelease | None, os: OsId, revision: str
+) -> None:
     tag = immutable_tag(version, os, revision=revision, kernel=kernel)
     assert ImageTag.parse(str(tag)) == tag
 
@@ -106,7 +159,17 @@ def test_a_plus_that_distributions_do_not_write_is_compared_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    "tag", ["", "latest", "580", "535.261.03", "base-jammy-6.8-generic-580", "535.261.03+1-debian12", "535.261.03-debian", "x" * 129]
+    "tag",
+    [
+        "",
+        "latest",
+        "580",
+        "535.261.03",
+        "base-jammy-6.8-generic-580",
+        "535.261.03+1-debian12",
+        "535.261.03-debian",
+        "x" * 129,
+    ],
 )
 def test_other_tags_are_refused(tag: str) -> None:
     with pytest.raises(InputError, match="is not the tag of a driver image"):
@@ -117,17 +180,35 @@ def test_other_tags_are_refused(tag: str) -> None:
     ("arguments", "problem"),
     [
         ({"version": 580, "os": "debian12", "revision": "1"}, "after a full driver version"),
-        ({"version": DriverVersion("580.1.02"), "os": "debian12", "revision": "x"}, "a revision is hexadecimal"),
+        (
+            {"version": DriverVersion("580.1.02"), "os": "debian12", "revision": "x"},
+            "a revision is hexadecimal",
+        ),
         ({"version": DriverVersion("580.1.02"), "os": "rad1"}, "is no OS"),
         ({"version": DriverVersion("580.1.02"), "os": "debian12", "commit": "abc"}, "8 hexadecimal digits"),
-        ({"version": 580, "os": "debian12", "kernel": KernelRelease.parse("6." + "1" * 62), "revision": ""}, None),
         (
-            {"version": DriverVersion("580.1.02"), "os": "debian12", "kernel": KernelRelease.parse("6." + "1" * 62), "revision": "a" * 60},
+            {
+                "version": 580,
+                "os": "debian12",
+                "kernel": KernelRelease.parse("6." + "1" * 62),
+                "revision": "",
+            },
+            None,
+        ),
+        (
+            {
+                "version": DriverVersion("580.1.02"),
+                "os": "debian12",
+                "kernel": KernelRelease.parse("6." + "1" * 62),
+                "revision": "a" * 60,
+            },
             "128",
         ),
     ],
 )
-def test_parts_that_make_no_tag_are_refused_when_they_meet(arguments: dict[str, object], problem: str | None) -> None:
+def test_parts_that_make_no_tag_are_refused_when_they_meet(
+    arguments: dict[str, object], problem: str | None
+) -> None:
     if problem is None:
         ImageTag(**arguments)  # type: ignore[arg-type]
         return
@@ -156,14 +237,19 @@ def test_os_names_follow_the_operators_rule(id_: str, version: str, key: str, ta
     assert OsId.parse(key) == os
 
 
-@pytest.mark.parametrize("text", ["", "debian", "12", "Debian12", "debian 12", "debian12-", "d1", "debian12\n"])
+@pytest.mark.parametrize(
+    "text", ["", "debian", "12", "Debian12", "debian 12", "debian12-", "d1", "debian12\n"]
+)
 def test_what_names_no_os_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not an OS"):
         OsId.parse(text)
 
 
 def test_driver_versions_keep_their_text_and_compare_as_numbers() -> None:
-    ordered = [DriverVersion(text) for text in ("470.256.02", "550.54.14", "550.90.07", "550.90.07-grid", "550.163.01", "1000.1.01")]
+    ordered = [
+        DriverVersion(text)
+        for text in ("470.256.02", "550.54.14", "550.90.07", "550.90.07-grid", "550.163.01", "1000.1.01")
+    ]
     assert sorted([ordered[3], *ordered[::2], *ordered[5:], ordered[1]]) == ordered
     assert str(ordered[2]) == "550.90.07"
     assert ordered[2].branch == 550
@@ -172,14 +258,18 @@ def test_driver_versions_keep_their_text_and_compare_as_numbers() -> None:
     assert not DriverVersion("550.90.05").is_grid
 
 
-@pytest.mark.parametrize("text", ["", "550", "550.", "550.90.07-x", "0550.1", "v550.1", "550.90.07\n", "٥٥٠.1"])
+@pytest.mark.parametrize(
+    "text", ["", "550", "550.", "550.90.07-x", "0550.1", "v550.1", "550.90.07\n", "٥٥٠.1"]
+)
 def test_what_is_no_full_driver_version_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a driver version"):
         DriverVersion.parse(text)
 
 
 @given(oses.map(OsId.parse), st.sampled_from(["amd64", "arm64"]), drivers, st.none() | kernels)
-def test_cell_names_round_trip(os: OsId, arch: str, driver: DriverVersion, kernel: KernelRelease | None) -> None:
+def test_cell_names_round_trip(
+    os: OsId, arch: str, driver: DriverVersion, kernel: KernelRelease | None
+) -> None:
     cell = CellId(os=os, arch=arch, driver=driver, kernel=kernel)
     assert CellId.parse(str(cell)) == cell
 
@@ -193,7 +283,14 @@ def test_cell_names_as_people_write_them() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "debian12-amd64-535.261.03", "debian12-s390x-535.261.03-jit", "debian12-amd64-535-jit", "amd64-535.1-jit"]
+    "text",
+    [
+        "",
+        "debian12-amd64-535.261.03",
+        "debian12-s390x-535.261.03-jit",
+        "debian12-amd64-535-jit",
+        "amd64-535.1-jit",
+    ],
 )
 def test_what_is_no_cell_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a cell"):
@@ -202,4 +299,9 @@ def test_what_is_no_cell_is_refused(text: str) -> None:
 
 def test_a_kernel_that_would_read_as_jit_is_refused() -> None:
     with pytest.raises(InputError, match="cannot be in a cell"):
-        CellId(os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.1"), kernel=KernelRelease.parse("jit"))
+        CellId(
+            os=OsId.parse("debian12"),
+            arch="amd64",
+            driver=DriverVersion("535.1"),
+            kernel=KernelRelease.parse("jit"),
+        )

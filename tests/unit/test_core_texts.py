@@ -38,7 +38,10 @@ def test_stanzas_with_comments_blank_lines_and_continuations() -> None:
         ".",
         "It is usually installed with a kernel.",
     ]
-    assert second == {"Package": "b", "SHA256": "\n0123 10 main/binary-amd64/Packages\n4567 11 main/binary-arm64/Packages"}
+    assert second == {
+        "Package": "b",
+        "SHA256": "\n0123 10 main/binary-amd64/Packages\n4567 11 main/binary-arm64/Packages",
+    }
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,10 @@ stanza = st.dictionaries(field, st.lists(line, min_size=1, max_size=3).map("\n".
 
 @given(st.lists(stanza, max_size=3))
 def test_stanzas_round_trip(stanzas: list[dict[str, str]]) -> None:
-    text = "\n".join("".join(f"{name}: {value}\n".replace("\n", "\n ")[:-1] for name, value in one.items()) for one in stanzas)
+    text = "\n".join(
+        "".join(f"{name}: {value}\n".replace("\n", "\n ")[:-1] for name, value in one.items())
+        for one in stanzas
+    )
     assert list(deb822.parse(text)) == stanzas
 
 
@@ -98,13 +104,20 @@ def test_a_rolling_release_has_no_os_id() -> None:
     ],
 )
 def test_gpus_among_pci_devices(vendor: str, class_code: str, is_gpu: bool, is_nvswitch: bool) -> None:
-    device = parse_sysfs("0000:3b:00.0", vendor=vendor, device="0x2330\n", class_code=class_code, driver="../../bus/pci/drivers/nvidia\n")
+    device = parse_sysfs(
+        "0000:3b:00.0",
+        vendor=vendor,
+        device="0x2330\n",
+        class_code=class_code,
+        driver="../../bus/pci/drivers/nvidia\n",
+    )
     assert (device.is_gpu, device.is_nvswitch) == (is_gpu, is_nvswitch)
     assert (device.device, device.driver) == (0x2330, "nvidia")
 
 
 @pytest.mark.parametrize(
-    ("address", "vendor"), [("3b:00.0", "0x10de"), ("0000:3b:00.8", "0x10de"), ("0000:3b:00.0", ""), ("0000:3b:00.0", "GPU")]
+    ("address", "vendor"),
+    [("3b:00.0", "0x10de"), ("0000:3b:00.8", "0x10de"), ("0000:3b:00.0", ""), ("0000:3b:00.0", "GPU")],
 )
 def test_texts_that_are_no_pci_device(address: str, vendor: str) -> None:
     with pytest.raises(InputError):
@@ -113,14 +126,26 @@ def test_texts_that_are_no_pci_device(address: str, vendor: str) -> None:
 
 def test_both_names_of_an_architecture() -> None:
     assert [arch.to_machine(name) for name in arch.ARCHITECTURES] == ["x86_64", "aarch64"]
-    assert [arch.to_arch(name) for name in ("x86_64", "aarch64", "amd64", "arm64")] == ["amd64", "arm64", "amd64", "arm64"]
+    assert [arch.to_arch(name) for name in ("x86_64", "aarch64", "amd64", "arm64")] == [
+        "amd64",
+        "arm64",
+        "amd64",
+        "arm64",
+    ]
     assert arch.to_machine("aarch64") == "aarch64"
     with pytest.raises(InputError, match="'riscv64' is not a supported architecture"):
         arch.to_arch("riscv64")
 
 
 @pytest.mark.parametrize(
-    "name", ["nvidia-uvm", "nvidia_uvm", "nvidia-uvm.ko", "/lib/modules/6.1/updates/nvidia-uvm.ko.xz", "nvidia-uvm.ko.zst"]
+    "name",
+    [
+        "nvidia-uvm",
+        "nvidia_uvm",
+        "nvidia-uvm.ko",
+        "/lib/modules/6.1/updates/nvidia-uvm.ko.xz",
+        "nvidia-uvm.ko.zst",
+    ],
 )
 def test_a_module_has_one_name(name: str) -> None:
     assert names.normalise(name) == "nvidia_uvm"

@@ -66,13 +66,17 @@ def test_rpm_versions_in_order(a: str, b: str, expected: int) -> None:
 @given(deb, deb, deb)
 def test_deb_order_is_transitive(a: str, b: str, c: str) -> None:
     first, second, third = sorted((a, b, c), key=debversion.key)
-    assert debversion.compare(first, third) == max(-1, min(debversion.compare(first, second), debversion.compare(second, third)))
+    assert debversion.compare(first, third) == max(
+        -1, min(debversion.compare(first, second), debversion.compare(second, third))
+    )
 
 
 @given(rpm, rpm, rpm)
 def test_rpm_order_is_transitive(a: str, b: str, c: str) -> None:
     first, second, third = sorted((a, b, c), key=rpmversion.key)
-    assert rpmversion.compare(first, third) == max(-1, min(rpmversion.compare(first, second), rpmversion.compare(second, third)))
+    assert rpmversion.compare(first, third) == max(
+        -1, min(rpmversion.compare(first, second), rpmversion.compare(second, third))
+    )
 
 
 @pytest.mark.parametrize("text", ["", "a1", ":1", "x:1", "1.0 ", "1.0-", "1_0", "1.0\n"])

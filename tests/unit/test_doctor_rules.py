@@ -25,7 +25,9 @@ CRI3 = 'plugins."io.containerd.cri.v1.runtime"'
 PROGRAM = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
 
 
-def handler(name: str = "nvidia", section: str = CRI, kind: str = "io.containerd.runc.v2", program: str = PROGRAM) -> str:
+def handler(
+    name: str = "nvidia", section: str = CRI, kind: str = "io.containerd.runc.v2", program: str = PROGRAM
+) -> str:
     type_ = f'runtime_type = "{kind}"\n' if kind else ""
     table = f"{section}.containerd.runtimes.{name}"
     return f'[{table}]\n{type_}[{table}.options]\nBinaryName = "{program}"\n'
@@ -36,10 +38,22 @@ ROOT = "version = 2\n" + RUNC
 GOOD = "version = 2\n" + RUNC + handler()
 
 
-def containerd(root: str, drop_in: str = "", *, loose: str = "", version: tuple[int, ...] = (1, 7, 24), **more: Any) -> RuntimeFacts:
-    documents = {path: parse(text.encode(), path) for path, text in ((CONFIG, root), (DROP_IN, drop_in)) if text}
+def containerd(
+    root: str, drop_in: str = "", *, loose: str = "", version: tuple[int, ...] = (1, 7, 24), **more: Any
+) -> RuntimeFacts:
+    documents = {
+        path: parse(text.encode(), path) for path, text in ((CONFIG, root), (DROP_IN, drop_in)) if text
+    }
     beside = {DROP_IN: parse(loose.encode(), DROP_IN)} if loose else {}
-    return RuntimeFacts(kind="containerd", config=CONFIG, socket=SOCKET, version=version, documents=documents, loose=beside, **more)
+    return RuntimeFacts(
+        kind="containerd",
+        config=CONFIG,
+        socket=SOCKET,
+        version=version,
+        documents=documents,
+        loose=beside,
+        **more,
+    )
 
 
 def docker(document: Mapping[str, object]) -> RuntimeFacts:
@@ -49,7 +63,9 @@ def docker(document: Mapping[str, object]) -> RuntimeFacts:
 
 def crio(text: str) -> RuntimeFacts:
     path = "/etc/crio/crio.conf"
-    return RuntimeFacts(kind="crio", config=path, socket="/run/crio/crio.sock", documents={path: parse(text.encode(), path)})
+    return RuntimeFacts(
+        kind="crio", config=path, socket="/run/crio/crio.sock", documents={path: parse(text.encode(), path)}
+    )
 
 
 def facts(*runtimes: RuntimeFacts, **more: Any) -> Facts:
@@ -64,11 +80,23 @@ def entry(state: str = "in force", restore: str = "") -> Entry:
     )  # fmt: skip
 
 
-def spec(kind: str = "nvidia.com/gpu", *, driver: str = "", nodes: tuple[DeviceNode, ...] = (), path: str = "/etc/cdi/a.yaml") -> SpecFile:
-    hooks = (Hook(name="createContainer", path="/h", args=(f"--host-driver-version={driver}",)),) if driver else ()
+def spec(
+    kind: str = "nvidia.com/gpu",
+    *,
+    driver: str = "",
+    nodes: tuple[DeviceNode, ...] = (),
+    path: str = "/etc/cdi/a.yaml",
+) -> SpecFile:
+    hooks = (
+        (Hook(name="createContainer", path="/h", args=(f"--host-driver-version={driver}",)),)
+        if driver
+        else ()
+    )
     edits = Edits(device_nodes=nodes, hooks=hooks)
     return SpecFile(
-        path=path, folder=path.rpartition("/")[0], spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),))
+        path=path,
+        folder=path.rpartition("/")[0],
+        spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),)),
     )
 
 
@@ -86,15 +114,30 @@ READ_ONLY = "/etc/containerd"
 # rule -> (speaks, silent): every pair differs in the one thing that the rule is about
 CASES: dict[str, list[tuple[Facts, Facts]]] = {
     "drop-in-version": [
-        (facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))), facts(containerd(ROOT, "version = 2\n", version=(2, 2, 0)))),
-        (facts(containerd(ROOT, "version = 3\n", version=())), facts(containerd("version = 3\n", "version = 2\n", version=()))),
-        (facts(containerd('root = "/x"\n', "version = 2\n")), facts(containerd("", "version = 3\n", version=(2, 2, 0)))),
+        (
+            facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))),
+            facts(containerd(ROOT, "version = 2\n", version=(2, 2, 0))),
+        ),
+        (
+            facts(containerd(ROOT, "version = 3\n", version=())),
+            facts(containerd("version = 3\n", "version = 2\n", version=())),
+        ),
+        (
+            facts(containerd('root = "/x"\n', "version = 2\n")),
+            facts(containerd("", "version = 3\n", version=(2, 2, 0))),
+        ),
     ],
-    "config-broken": [(facts(RuntimeFacts(kind="containerd", config=CONFIG, broken=("line 3",))), facts(containerd(GOOD)))],
+    "config-broken": [
+        (facts(RuntimeFacts(kind="containerd", config=CONFIG, broken=("line 3",))), facts(containerd(GOOD)))
+    ],
     "cri-disabled": [
         (
             facts(containerd('disabled_plugins = ["cri"]\n', version=(1, 6, 33)), **KUBELET),
-            facts(containerd('disabled_plugins = ["cri"]\n', version=(1, 6, 33)), kubelet=True, kubelet_sockets=("/run/crio/crio.sock",)),
+            facts(
+                containerd('disabled_plugins = ["cri"]\n', version=(1, 6, 33)),
+                kubelet=True,
+                kubelet_sockets=("/run/crio/crio.sock",),
+            ),
         ),  # docker's own containerd
         (
             facts(containerd('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', GOOD)),
@@ -102,8 +145,14 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
         ),
     ],
     "runc-missing": [
-        (facts(containerd("version = 2\n", "version = 2\n" + handler())), facts(containerd("version = 2\n", GOOD))),
-        (facts(containerd(ROOT, "version = 2\n" + handler())), facts(containerd(ROOT, "version = 2\n" + handler(), version=(2, 1, 9)))),
+        (
+            facts(containerd("version = 2\n", "version = 2\n" + handler())),
+            facts(containerd("version = 2\n", GOOD)),
+        ),
+        (
+            facts(containerd(ROOT, "version = 2\n" + handler())),
+            facts(containerd(ROOT, "version = 2\n" + handler(), version=(2, 1, 9))),
+        ),
         (
             facts(containerd("version = 2\n" + handler(), version=())),
             facts(containerd("version = 3\n" + handler(section=CRI3), version=())),
@@ -112,23 +161,39 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
     "default-unknown": [
         (
             facts(containerd(ROOT + f'[{CRI}.containerd]\ndefault_runtime_name = "crun"\n')),
-            facts(containerd(ROOT + handler("crun") + f'[{CRI}.containerd]\ndefault_runtime_name = "crun"\n')),
+            facts(
+                containerd(ROOT + handler("crun") + f'[{CRI}.containerd]\ndefault_runtime_name = "crun"\n')
+            ),
         ),
         (
             facts(docker({"default-runtime": "nvidia"})),
             facts(docker({"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "/x"}}})),
         ),
         (facts(docker({"default-runtime": "gpu"})), facts(docker({"default-runtime": "runc"}))),
-        (facts(crio('[crio.runtime]\ndefault_runtime = "kata"\n')), facts(crio('[crio.runtime]\ndefault_runtime = "crun"\n'))),
+        (
+            facts(crio('[crio.runtime]\ndefault_runtime = "kata"\n')),
+            facts(crio('[crio.runtime]\ndefault_runtime = "crun"\n')),
+        ),
     ],
     "template-without-base": [
         (
             facts(templates={"/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": GOOD}),
-            facts(templates={"/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": '{{ template "base" . }}\n' + GOOD}),
+            facts(
+                templates={
+                    "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl": '{{ template "base" . }}\n'
+                    + GOOD
+                }
+            ),
         ),
         (
-            facts(templates={"/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "version = 3\n"}),
-            facts(templates={"/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "{{ if .NodeConfig.SELinux }}x{{ end }}\n"}),
+            facts(
+                templates={"/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "version = 3\n"}
+            ),
+            facts(
+                templates={
+                    "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "{{ if .NodeConfig.SELinux }}x{{ end }}\n"
+                }
+            ),
         ),
     ],
     "restart-loop": [
@@ -150,7 +215,10 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
             logs("systemd[1]: containerd.service: Main process exited, code=killed, status=1/HUP"),
             logs("systemd[1]: containerd.service: Main process exited, code=killed, status=9/KILL"),
         ),
-        (logs('level=error msg="containerd exited: signal: hangup"'), logs("systemd[1]: sshd.service: Main process exited, status=1/HUP")),
+        (
+            logs('level=error msg="containerd exited: signal: hangup"'),
+            logs("systemd[1]: sshd.service: Main process exited, status=1/HUP"),
+        ),
     ],
     "wrapper-calls-itself": [
         (
@@ -159,7 +227,10 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
         ),
     ],
     "restore-pending": [
-        (facts(restores=(Restore(path="/r/1", state="armed"),)), facts(restores=(Restore(path="/r/1", state="armed", watched=True),))),
+        (
+            facts(restores=(Restore(path="/r/1", state="armed"),)),
+            facts(restores=(Restore(path="/r/1", state="armed", watched=True),)),
+        ),
         (facts(restores=(Restore(path="/r/1", state="restored", log=("put back",)),)), facts()),
     ],
     "config-version-1": [
@@ -194,12 +265,21 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
     ],
     "journal-unfinished": [
         (facts(journal=(entry("prepared"),)), facts(journal=(entry("prepared"),), lock_held=True)),
-        (facts(journal=(entry("written", "1-a"),)), facts(journal=(entry("written"),))),  # that one waits for somebody's restart
+        (
+            facts(journal=(entry("written", "1-a"),)),
+            facts(journal=(entry("written"),)),
+        ),  # that one waits for somebody's restart
         (facts(journal_problem=("it is damaged",)), facts(journal=(entry(),))),
     ],
     "not-in-force": [
-        (facts(containerd(GOOD, reported={"runc": ""})), facts(containerd(GOOD, reported={"runc": "", "nvidia": PROGRAM}))),
-        (facts(containerd(GOOD, reported={"nvidia": "/other"})), facts(containerd(GOOD, reported={"nvidia": None}))),
+        (
+            facts(containerd(GOOD, reported={"runc": ""})),
+            facts(containerd(GOOD, reported={"runc": "", "nvidia": PROGRAM})),
+        ),
+        (
+            facts(containerd(GOOD, reported={"nvidia": "/other"})),
+            facts(containerd(GOOD, reported={"nvidia": None})),
+        ),
         (facts(containerd(GOOD, reported={})), facts(containerd(GOOD))),  # nobody was asked
     ],
     "mixed-runtimes": [
@@ -223,35 +303,66 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
         ),
     ],
     "spec-unresolvable": [
-        (facts(specs=(SpecFile(path="/etc/cdi/x.yaml", folder="/etc/cdi", spec=None, problems=("no kind",)),)), facts(specs=(spec(),))),
+        (
+            facts(
+                specs=(SpecFile(path="/etc/cdi/x.yaml", folder="/etc/cdi", spec=None, problems=("no kind",)),)
+            ),
+            facts(specs=(spec(),)),
+        ),
         (
             facts(specs=(spec(), spec(path="/etc/cdi/b.yaml"))),
             facts(specs=(spec(), spec(path="/var/run/cdi/b.yaml"))),
         ),  # a later folder wins
     ],
     "spec-missing": [
-        (facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="management.nvidia.com/gpu")), facts(toolkit=TOOLKIT)),
         (
-            facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="management.nvidia.com/gpu"), specs=(spec(),)),
+            facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="management.nvidia.com/gpu")),
+            facts(toolkit=TOOLKIT),
+        ),
+        (
+            facts(
+                toolkit=replace(TOOLKIT, mode="cdi", default_kind="management.nvidia.com/gpu"),
+                specs=(spec(),),
+            ),
             facts(toolkit=replace(TOOLKIT, mode="cdi", default_kind="nvidia.com/gpu"), specs=(spec(),)),
         ),
     ],
     "spec-of-other-driver": [
-        (facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"), facts(specs=(spec(driver="595.91.07"),), driver="595.91.07")),
-        (facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"), facts(specs=(spec(driver="580.65.06"),))),  # no driver is loaded
+        (
+            facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"),
+            facts(specs=(spec(driver="595.91.07"),), driver="595.91.07"),
+        ),
+        (
+            facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"),
+            facts(specs=(spec(driver="580.65.06"),)),
+        ),  # no driver is loaded
     ],
     "spec-with-wrong-major": [
-        (facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}), facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 511})),
+        (
+            facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}),
+            facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 511}),
+        ),
         (
             facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}),
             facts(specs=(spec(nodes=(replace(UVM, major=0),)),), majors={"nvidia-uvm": 505}),
         ),  # without numbers, the runtime looks them up
     ],
-    "spec-paths-gone": [(facts(gone={"/etc/cdi/a.yaml": ("/dev/nvidia3",)}), facts(gone={"/etc/cdi/a.yaml": ()}))],
+    "spec-paths-gone": [
+        (facts(gone={"/etc/cdi/a.yaml": ("/dev/nvidia3",)}), facts(gone={"/etc/cdi/a.yaml": ()}))
+    ],
     "links-missing": [
-        (facts(containerd(SYSTEMD), unlinked=("195:0 for /dev/nvidia0",)), facts(containerd(GOOD), unlinked=("195:0 for /dev/nvidia0",))),
-        (facts(crio(""), unlinked=("195:0",)), facts(crio('[crio.runtime]\ncgroup_manager = "cgroupfs"\n'), unlinked=("195:0",))),
-        (facts(docker({"exec-opts": ["native.cgroupdriver=systemd"]}), unlinked=("195:0",)), facts(docker({}), unlinked=("195:0",))),
+        (
+            facts(containerd(SYSTEMD), unlinked=("195:0 for /dev/nvidia0",)),
+            facts(containerd(GOOD), unlinked=("195:0 for /dev/nvidia0",)),
+        ),
+        (
+            facts(crio(""), unlinked=("195:0",)),
+            facts(crio('[crio.runtime]\ncgroup_manager = "cgroupfs"\n'), unlinked=("195:0",)),
+        ),
+        (
+            facts(docker({"exec-opts": ["native.cgroupdriver=systemd"]}), unlinked=("195:0",)),
+            facts(docker({}), unlinked=("195:0",)),
+        ),
         (facts(containerd(SYSTEMD), unlinked=("195:0",)), facts(containerd(SYSTEMD))),
     ],
     "stale-ready": [
@@ -263,11 +374,17 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
     ],
     "selinux-denials": [
         (
-            logs('type=AVC msg=audit(1.2:3): avc:  denied  { read } for pid=1 path="/dev/nvidia0" scontext=x'),
-            logs('type=AVC msg=audit(1.2:3): avc:  granted  { read } for pid=1 path="/dev/nvidia0" scontext=x'),
+            logs(
+                'type=AVC msg=audit(1.2:3): avc:  denied  { read } for pid=1 path="/dev/nvidia0" scontext=x'
+            ),
+            logs(
+                'type=AVC msg=audit(1.2:3): avc:  granted  { read } for pid=1 path="/dev/nvidia0" scontext=x'
+            ),
         ),
         (
-            logs("avc:  denied  { open } for scontext=container_t tcontext=system_u:object_r:xserver_misc_device_t:s0"),
+            logs(
+                "avc:  denied  { open } for scontext=container_t tcontext=system_u:object_r:xserver_misc_device_t:s0"
+            ),
             logs("avc:  denied  { open } for scontext=httpd_t tcontext=system_u:object_r:tmp_t:s0"),
         ),
     ],
@@ -324,7 +441,9 @@ def test_a_name_that_keeps_containerd_from_starting_is_told_without_a_kubelet() 
     (found,) = examine(facts(containerd('version = 2\ndisabled_plugins = ["cri"]\n', version=())))
     assert found.rule.id == "cri-disabled"
     assert found.diagnosis.what.startswith("containerd does not start: ")
-    assert examine(facts(containerd('disabled_plugins = ["cri"]\n', version=()))) == (), "docker's own file, on a node for docker"
+    assert examine(facts(containerd('disabled_plugins = ["cri"]\n', version=()))) == (), (
+        "docker's own file, on a node for docker"
+    )
 
 
 def test_one_cause_has_one_cure() -> None:

@@ -22,8 +22,14 @@ OURS = {
         "management.nvidia.com/gpu",
         "driverctl cdi generate --mode management --output /var/run/cdi/management.nvidia.com-gpu.yaml",
     ),
-    "/etc/cdi/nvidia.com-gds.yaml": ("nvidia.com/gds", "driverctl cdi generate --mode gds --output /etc/cdi/nvidia.com-gds.yaml"),
-    "/etc/cdi/c h.yaml": ("nvidia.com/imex-channel", "driverctl cdi generate --mode imex --output '/etc/cdi/c h.yaml'"),
+    "/etc/cdi/nvidia.com-gds.yaml": (
+        "nvidia.com/gds",
+        "driverctl cdi generate --mode gds --output /etc/cdi/nvidia.com-gds.yaml",
+    ),
+    "/etc/cdi/c h.yaml": (
+        "nvidia.com/imex-channel",
+        "driverctl cdi generate --mode imex --output '/etc/cdi/c h.yaml'",
+    ),
 }
 OTHERS = {
     "/etc/cdi/intel.com-gpu.yaml": "intel.com/gpu",
@@ -37,7 +43,11 @@ def facts(kinds: dict[str, str]) -> Facts:
     hook = Hook(name="createContainer", path="/h", args=("--host-driver-version=550.1.1",))
     edits = Edits(device_nodes=(DeviceNode(path="/dev/nvidia-uvm", major=505, minor=0),), hooks=(hook,))
     specs = tuple(
-        SpecFile(path=path, folder=path.rpartition("/")[0], spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),)))
+        SpecFile(
+            path=path,
+            folder=path.rpartition("/")[0],
+            spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),)),
+        )
         for path, kind in kinds.items()
     )
     return Facts(
@@ -46,7 +56,9 @@ def facts(kinds: dict[str, str]) -> Facts:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("rule", [rules_node.spec_paths_gone, rules_node.spec_of_other_driver, rules_node.spec_with_wrong_major])
+@pytest.mark.parametrize(
+    "rule", [rules_node.spec_paths_gone, rules_node.spec_of_other_driver, rules_node.spec_with_wrong_major]
+)
 def test_a_spec_of_another_tool_is_never_overwritten(rule: Callable[[Facts], Diagnosis | None]) -> None:
     kinds = OTHERS if rule is rules_node.spec_paths_gone else {PLUGIN: OTHERS[PLUGIN]}
     found = rule(facts(kinds))
@@ -73,8 +85,14 @@ def test_every_kind_of_the_generator_is_known(mode: str) -> None:
 @pytest.mark.parametrize(
     ("path", "then"),
     [
-        ("/etc/cdi/intel.com-gpu.yaml", "let the tool that wrote it write it again: /etc/cdi/intel.com-gpu.yaml"),
-        ("/etc/cdi/nvidia.com-gds.json", "driverctl cdi generate --mode gds --output /etc/cdi/nvidia.com-gds.json"),
+        (
+            "/etc/cdi/intel.com-gpu.yaml",
+            "let the tool that wrote it write it again: /etc/cdi/intel.com-gpu.yaml",
+        ),
+        (
+            "/etc/cdi/nvidia.com-gds.json",
+            "driverctl cdi generate --mode gds --output /etc/cdi/nvidia.com-gds.json",
+        ),
     ],
 )
 def test_what_cannot_be_read_is_moved_away_and_written_by_who_has_that_name(path: str, then: str) -> None:
@@ -85,7 +103,9 @@ def test_what_cannot_be_read_is_moved_away_and_written_by_who_has_that_name(path
 
 
 def test_of_two_specs_with_one_device_one_stays() -> None:
-    found = rules_node.spec_unresolvable(facts({"/etc/cdi/a.yaml": "nvidia.com/gpu", "/etc/cdi/b.yaml": "nvidia.com/gpu"}))
+    found = rules_node.spec_unresolvable(
+        facts({"/etc/cdi/a.yaml": "nvidia.com/gpu", "/etc/cdi/b.yaml": "nvidia.com/gpu"})
+    )
     assert found is not None
     assert found.command == "mv /etc/cdi/b.yaml /root/"
 
@@ -98,12 +118,18 @@ def test_of_two_specs_with_one_device_one_stays() -> None:
             "management.nvidia.com/gpu",
             "driverctl cdi generate --mode management --output /var/run/cdi/management.nvidia.com-gpu.yaml",
         ),
-        ("acme.com/gpu", "driverctl cdi generate --vendor acme.com --class gpu --output /var/run/cdi/acme.com-gpu.yaml"),
+        (
+            "acme.com/gpu",
+            "driverctl cdi generate --vendor acme.com --class gpu --output /var/run/cdi/acme.com-gpu.yaml",
+        ),
         (
             "management.acme.com/gpu",
             f"driverctl cdi generate --mode management --vendor management.acme.com --class gpu --output {MANAGEMENT}",
         ),
-        ("gpu", "write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into /c.toml, as nvidia.com/gpu"),
+        (
+            "gpu",
+            "write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into /c.toml, as nvidia.com/gpu",
+        ),
     ],
 )
 def test_the_kind_that_is_asked_for_is_the_one_that_is_written(kind: str, command: str) -> None:
@@ -114,10 +140,18 @@ def test_the_kind_that_is_asked_for_is_the_one_that_is_written(kind: str, comman
 
 
 def test_a_spec_is_written_again_with_the_roots_and_the_hook_that_it_shows() -> None:
-    library = Mount(host_path="/run/nvidia/driver/usr/lib64/libcuda.so.580.1.1", container_path="/usr/lib64/libcuda.so.580.1.1")
+    library = Mount(
+        host_path="/run/nvidia/driver/usr/lib64/libcuda.so.580.1.1",
+        container_path="/usr/lib64/libcuda.so.580.1.1",
+    )
     hook = Hook(name="createContainer", path="/usr/local/nvidia/toolkit/nvidia-cdi-hook")
     device = DeviceNode(path="/dev/nvidia0", host_path="/srv/x/dev/nvidia0")
-    spec = Spec(version="0.5.0", kind="nvidia.com/gpu", devices=(), edits=Edits(device_nodes=(device,), mounts=(library,), hooks=(hook,)))
+    spec = Spec(
+        version="0.5.0",
+        kind="nvidia.com/gpu",
+        devices=(),
+        edits=Edits(device_nodes=(device,), mounts=(library,), hooks=(hook,)),
+    )
     roots = " --driver-root /run/nvidia/driver --dev-root /srv/x"
     assert options_of(spec) == f"{roots} --nvidia-cdi-hook-path {hook.path}"
     assert options_of(spec, gone=[hook.path]) == roots, "another one has to be found"

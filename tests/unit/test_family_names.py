@@ -41,9 +41,21 @@ def test_an_unknown_os_is_refused_by_name() -> None:
         (rhel, "5.14.0-427.13.1.el9_4.x86_64", ("kernel-devel-5.14.0-427.13.1.el9_4.x86_64",)),
         (rhel, "5.14.0-284.54.1.el9_2.aarch64+64k", ("kernel-64k-devel-5.14.0-284.54.1.el9_2.aarch64",)),
         (rhel, "5.15.0-302.167.6.el9uek.x86_64", ("kernel-uek-devel-5.15.0-302.167.6.el9uek.x86_64",)),
-        (suse, "6.4.0-150700.53.19-default", ("kernel-default-devel=6.4.0-150700.53.19", "kernel-devel=6.4.0-150700.53.19")),
-        (suse, "6.4.0-150600.8.14-azure", ("kernel-azure-devel=6.4.0-150600.8.14", "kernel-devel-azure=6.4.0-150600.8.14")),
-        (suse, "6.4.0-150700.53.19-64kb", ("kernel-64kb-devel=6.4.0-150700.53.19", "kernel-devel=6.4.0-150700.53.19")),
+        (
+            suse,
+            "6.4.0-150700.53.19-default",
+            ("kernel-default-devel=6.4.0-150700.53.19", "kernel-devel=6.4.0-150700.53.19"),
+        ),
+        (
+            suse,
+            "6.4.0-150600.8.14-azure",
+            ("kernel-azure-devel=6.4.0-150600.8.14", "kernel-devel-azure=6.4.0-150600.8.14"),
+        ),
+        (
+            suse,
+            "6.4.0-150700.53.19-64kb",
+            ("kernel-64kb-devel=6.4.0-150700.53.19", "kernel-devel=6.4.0-150700.53.19"),
+        ),
     ],
 )
 def test_header_packages(module: family.Family, release: str, packages: tuple[str, ...]) -> None:
@@ -51,7 +63,9 @@ def test_header_packages(module: family.Family, release: str, packages: tuple[st
 
 
 def test_rhel_asks_extended_update_support_of_the_kernels_own_minor_release_first() -> None:
-    attempts = rhel.repositories(os_release("rhel", "9.2"), KernelRelease.parse("5.14.0-427.13.1.el9_4.x86_64"), {})
+    attempts = rhel.repositories(
+        os_release("rhel", "9.2"), KernelRelease.parse("5.14.0-427.13.1.el9_4.x86_64"), {}
+    )
     assert attempts[0].enable == ("rhel-9-for-x86_64-baseos-eus-rpms", "rhel-9-for-x86_64-appstream-eus-rpms")
     assert [attempt.releasever for attempt in attempts] == ["9.4", "9.4", "9"]
 
@@ -66,12 +80,16 @@ def test_rhel_takes_the_minor_release_of_the_os_where_the_kernel_names_none() ->
 
 def test_openshift_and_a_pinned_release_are_honoured() -> None:
     environ = {"OPENSHIFT_VERSION": "4.16", "DNF_RELEASEVER": "9.2"}
-    attempts = rhel.repositories(os_release("rhel", "9.4"), KernelRelease.parse("5.14.0-427.el9_4.aarch64+64k"), environ)
+    attempts = rhel.repositories(
+        os_release("rhel", "9.4"), KernelRelease.parse("5.14.0-427.el9_4.aarch64+64k"), environ
+    )
     assert attempts[0].enable == ("rhocp-4.16-for-rhel-9-aarch64-rpms",)
     assert attempts[0].releasever == "9.2"
 
 
 def test_clones_of_rhel_have_no_subscription_repositories() -> None:
-    attempts = rhel.repositories(os_release("rocky", "9.4"), KernelRelease.parse("5.14.0-427.el9_4.x86_64"), {})
+    attempts = rhel.repositories(
+        os_release("rocky", "9.4"), KernelRelease.parse("5.14.0-427.el9_4.x86_64"), {}
+    )
     assert all(attempt.enable == () for attempt in attempts)
     assert attempts[0].releasever == ""

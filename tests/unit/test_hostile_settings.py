@@ -12,7 +12,22 @@ from driverforge_node.runtime.request import wanted
 from driverforge_node.toolkit.options import OPTIONS
 from driverforge_node.toolkit.settings import parse
 
-ODD = ("", "x", "\u00b2", "-1", "0", "9" * 30, "9" * 5000, "a\nb", "\udcff", "../x", "[" * 100_000, '{"a": null}', "a,b,,c", "\0")
+ODD = (
+    "",
+    "x",
+    "\u00b2",
+    "-1",
+    "0",
+    "9" * 30,
+    "9" * 5000,
+    "a\nb",
+    "\udcff",
+    "../x",
+    "[" * 100_000,
+    '{"a": null}',
+    "a,b,,c",
+    "\0",
+)
 
 
 @pytest.mark.parametrize("variable", [name for option in OPTIONS for name in option.variables])
@@ -36,7 +51,10 @@ def test_whatever_a_variable_says_is_a_value_or_one_error(variable: str) -> None
     ],
 )
 def test_a_value_that_would_lead_elsewhere_is_refused(variable: str, text: str, told: str) -> None:
-    environ: Mapping[str, str] = {"RUNTIME": "crio" if variable.startswith("CRIO") else "containerd", variable: text}
+    environ: Mapping[str, str] = {
+        "RUNTIME": "crio" if variable.startswith("CRIO") else "containerd",
+        variable: text,
+    }
     with pytest.raises(InputError) as caught:
         parse({}, environ)
     assert told in caught.value.details[0]

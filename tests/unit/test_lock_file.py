@@ -31,7 +31,12 @@ packages = st.builds(
 
 def test_reads_what_it_writes() -> None:
     vendor = replace(kernel("6.1.0-51"), vendor={"535.261.03": (package("linux-modules-nvidia"),)})
-    lock = Lock(targets={"debian12-amd64": target(kernel("6.1.0-50"), vendor), "debian12-arm64": target(arch="arm64", synthetic=True)})
+    lock = Lock(
+        targets={
+            "debian12-amd64": target(kernel("6.1.0-50"), vendor),
+            "debian12-arm64": target(arch="arm64", synthetic=True),
+        }
+    )
     again = locks.parse(locks.dump(lock))
     assert again.targets["debian12-amd64"].kernels == lock.targets["debian12-amd64"].kernels
     assert again.targets["debian12-amd64"].header_facts == lock.targets["debian12-amd64"].header_facts
@@ -47,7 +52,8 @@ def test_bytes_do_not_depend_on_order(pins: list[LockedPackage], random: object)
     shuffled = list(pins)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     texts = {
-        locks.dump(Lock(targets={"debian12-amd64": target(drivers={"535.1": {"userspace": tuple(order)}})})) for order in (pins, shuffled)
+        locks.dump(Lock(targets={"debian12-amd64": target(drivers={"535.1": {"userspace": tuple(order)}})}))
+        for order in (pins, shuffled)
     }
     assert len(texts) == 1
     assert {one.key for one in pins} == set(json.loads(texts.pop())["targets"]["debian12-amd64"]["packages"])
@@ -60,14 +66,19 @@ def test_a_package_is_one_line() -> None:
 
 
 def test_replaces_single_targets() -> None:
-    lock = Lock(targets={"debian12-amd64": target(kernel("6.1.0-50")), "debian12-arm64": target(arch="arm64")})
+    lock = Lock(
+        targets={"debian12-amd64": target(kernel("6.1.0-50")), "debian12-arm64": target(arch="arm64")}
+    )
     merged = lock.with_targets([target(kernel("6.1.0-56"))])
     assert list(merged.targets["debian12-amd64"].kernels) == ["6.1.0-56"]
     assert merged.targets["debian12-arm64"] == lock.targets["debian12-arm64"]
 
 
 def test_facts_are_those_of_the_kernels_own_headers() -> None:
-    facts = {"common=1": {"q": HeaderFact(breaks=True, found="a.h:1: x")}, "other=1": {"q": HeaderFact(breaks=False, found="")}}
+    facts = {
+        "common=1": {"q": HeaderFact(breaks=True, found="a.h:1: x")},
+        "other=1": {"q": HeaderFact(breaks=False, found="")},
+    }
     one = kernel("6.1.0-50", package("linux-headers-6.1.0-50"), package("common", "1"))
     assert target(one, header_facts=facts).facts(one) == {"q": HeaderFact(breaks=True, found="a.h:1: x")}
 
@@ -92,7 +103,9 @@ def test_a_damaged_file_says_where(text: str, evidence: str) -> None:
     with pytest.raises(InputError) as told:
         locks.parse(text, Given(matrix=Path("site.yaml"), lock=Path("site.json")))
     assert evidence in told.value.render()
-    assert told.value.resolution.endswith("or remove it and run: driverforge lock --matrix site.yaml --lock site.json")
+    assert told.value.resolution.endswith(
+        "or remove it and run: driverforge lock --matrix site.yaml --lock site.json"
+    )
 
 
 @pytest.mark.parametrize("digest", ["", "ab", "g" * 64, "AB" * 32])
@@ -103,6 +116,8 @@ def test_a_digest_that_is_none_is_refused(digest: str) -> None:
 
 
 def test_a_pin_that_is_not_in_the_table_is_refused() -> None:
-    text = locks.dump(Lock(targets={"debian12-amd64": target()})).replace('["libc6=1-1", "libcuda1=1-1"]', '["libc6=2-1"]')
+    text = locks.dump(Lock(targets={"debian12-amd64": target()})).replace(
+        '["libc6=1-1", "libcuda1=1-1"]', '["libc6=2-1"]'
+    )
     with pytest.raises(InputError, match="damaged"):
         locks.parse(text)

@@ -13,7 +13,9 @@ from driverforge_core.errors import TemporaryFailure
 from support.locks import kernel, package, target
 
 
-def kernels(count: int, *, suite: str = "bookworm", flavour: str = "cloud-amd64", first: int = 1) -> list[LockedKernel]:
+def kernels(
+    count: int, *, suite: str = "bookworm", flavour: str = "cloud-amd64", first: int = 1
+) -> list[LockedKernel]:
     return [
         replace(kernel(release, package(f"linux-headers-{release}", suite=suite)), flavour=flavour)
         for release in (f"6.1.0-{first + number}-{flavour}" for number in range(count))
@@ -21,7 +23,8 @@ def kernels(count: int, *, suite: str = "bookworm", flavour: str = "cloud-amd64"
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "stops"), [(4, 4, False), (4, 2, False), (4, 1, True), (4, 0, True), (1, 0, True), (0, 3, False)]
+    ("before", "after", "stops"),
+    [(4, 4, False), (4, 2, False), (4, 1, True), (4, 0, True), (1, 0, True), (0, 3, False)],
 )
 def test_half_of_a_suites_kernels(before: int, after: int, stops: bool) -> None:
     earlier, found = target(*kernels(before)), target(*kernels(after))
@@ -31,7 +34,9 @@ def test_half_of_a_suites_kernels(before: int, after: int, stops: bool) -> None:
 def test_a_flavour_that_is_gone_is_not_made_up_for_by_another() -> None:
     earlier = target(*kernels(3), *kernels(3, flavour="amd64"))
     found = target(*kernels(9))
-    assert guard.losses(earlier, found) == ["debian12-amd64: bookworm has 0 kernels of flavour amd64, the lock has 3"]
+    assert guard.losses(earlier, found) == [
+        "debian12-amd64: bookworm has 0 kernels of flavour amd64, the lock has 3"
+    ]
 
 
 def test_new_kernels_replace_old_ones() -> None:
@@ -41,7 +46,9 @@ def test_new_kernels_replace_old_ones() -> None:
 def test_an_older_index_is_told() -> None:
     earlier = target(*kernels(1))
     found = replace(earlier, repositories=(replace(earlier.repositories[0], date="2026-10-01T00:00:00Z"),))
-    assert guard.losses(earlier, found) == ["debian12-amd64: bookworm is of 2026-10-01T00:00:00Z, the lock is of 2026-11-20T12:00:00Z"]
+    assert guard.losses(earlier, found) == [
+        "debian12-amd64: bookworm is of 2026-10-01T00:00:00Z, the lock is of 2026-11-20T12:00:00Z"
+    ]
 
 
 def test_the_error_names_the_way_round() -> None:

@@ -49,14 +49,17 @@ def test_a_toolkit_image_needs_the_packages_of_its_system() -> None:
     """`generate --select 'toolkit-*'` without a lock names this command."""
     matrix = sample_matrix(MATRIX + 'toolkits:\n- {id: "1.20.1", system: debian12, archs: [amd64]}\n')
     for select in (("toolkit-*",), ("toolkit-*-amd64",), ("toolkit-1.20.1-amd64",)):
-        assert [f"{row.id}-{arch}" for row, arch in wanted_targets(matrix, select=select, skip=())] == ["debian12-amd64"]
+        assert [f"{row.id}-{arch}" for row, arch in wanted_targets(matrix, select=select, skip=())] == [
+            "debian12-amd64"
+        ]
     for select, skip in ((("toolkit-*-arm64",), ()), (("toolkit-*",), ("toolkit-*-amd64",))):
         with pytest.raises(UsageError, match="leaves nothing"):
             wanted_targets(matrix, select=select, skip=skip)
 
 
 @pytest.mark.parametrize(
-    ("select", "skip"), [(("rhel9-*",), ()), (("debian12-arm64-*",), ()), (("debian12-amd64-550*",), ()), ((), ("*",))]
+    ("select", "skip"),
+    [(("rhel9-*",), ()), (("debian12-arm64-*",), ()), (("debian12-amd64-550*",), ()), ((), ("*",))],
 )
 def test_nothing_left_is_a_usage_error(select: tuple[str, ...], skip: tuple[str, ...]) -> None:
     with pytest.raises(UsageError, match="leaves nothing"):

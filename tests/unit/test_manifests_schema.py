@@ -71,7 +71,11 @@ def _repeated(node: yaml.Node | None) -> list[str]:
     if not isinstance(node, yaml.MappingNode):
         return []
     keys = [key.value for key, _ in node.value]
-    here = [f"{key.start_mark.line + 1}: {key.value}" for place, (key, _) in enumerate(node.value) if key.value in keys[:place]]
+    here = [
+        f"{key.start_mark.line + 1}: {key.value}"
+        for place, (key, _) in enumerate(node.value)
+        if key.value in keys[:place]
+    ]
     return here + [found for _, child in node.value for found in _repeated(child)]
 
 
@@ -80,7 +84,9 @@ def _repeated(node: yaml.Node | None) -> list[str]:
 def test_every_document_fits_the_schema_of_every_release(file: Path, release: str) -> None:
     documents = _documents(file)
     assert documents
-    assert {kubernetes_validate.validate(document, release, strict=True) for document in documents} == {release}
+    assert {kubernetes_validate.validate(document, release, strict=True) for document in documents} == {
+        release
+    }
 
 
 def test_the_schema_refuses_a_misspelt_field() -> None:
@@ -93,19 +99,32 @@ def test_the_schema_refuses_a_misspelt_field() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
 def test_no_key_stands_twice(file: Path) -> None:
-    assert [line for node in yaml.compose_all(file.read_text(), Loader=yaml.SafeLoader) for line in _repeated(node)] == []
+    assert [
+        line
+        for node in yaml.compose_all(file.read_text(), Loader=yaml.SafeLoader)
+        for line in _repeated(node)
+    ] == []
 
 
 def test_a_key_that_stands_twice_is_found() -> None:
     assert _repeated(yaml.compose("a:\n  - b: 1\n    c: 2\n    b: 3\n", Loader=yaml.SafeLoader)) == ["4: b"]
 
 
-@pytest.mark.parametrize(("name", "expected"), [("driver.yaml", UPSTREAM_MOUNTS), ("toolkit.yaml", TOOLKIT_MOUNTS)])
+@pytest.mark.parametrize(
+    ("name", "expected"), [("driver.yaml", UPSTREAM_MOUNTS), ("toolkit.yaml", TOOLKIT_MOUNTS)]
+)
 def test_the_mounts_are_exactly_those_of_upstream(name: str, expected: dict[str, Any]) -> None:
     pod = _daemonset(name)["spec"]["template"]["spec"]
     paths = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"]}
     mounts = pod["containers"][0]["volumeMounts"]
-    found = {mount["mountPath"]: (paths[mount["name"]], mount.get("mountPropagation"), mount.get("readOnly", False)) for mount in mounts}
+    found = {
+        mount["mountPath"]: (
+            paths[mount["name"]],
+            mount.get("mountPropagation"),
+            mount.get("readOnly", False),
+        )
+        for mount in mounts
+    }
     assert found == expected
     assert {mount["name"] for mount in mounts} == set(paths), "a volume that nothing mounts"
 
@@ -140,7 +159,9 @@ def test_the_instructions_wait_in_a_way_that_fits_the_update_strategy(name: str,
     text, daemonset = (FOLDER / name).read_text(), _daemonset(name)
     metadata = daemonset["metadata"]
     assert (daemonset["spec"]["updateStrategy"]["type"] == "RollingUpdate") is rolls
-    assert (f"kubectl -n {metadata['namespace']} rollout status daemonset/{metadata['name']}" in text) is rolls
+    assert (
+        f"kubectl -n {metadata['namespace']} rollout status daemonset/{metadata['name']}" in text
+    ) is rolls
     (label,) = daemonset["spec"]["selector"]["matchLabels"].items()
     waits = f"kubectl -n {metadata['namespace']} wait --for=condition=Ready pod -l {'='.join(label)} --timeout=25m"
     assert (waits in text) is not rolls
@@ -152,7 +173,9 @@ def test_the_wait_for_the_driver_is_longer_than_its_start_may_take() -> None:
 
 
 def test_no_driver_of_another_namespace_shares_a_node_with_ours() -> None:
-    (term,) = _driver()["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (term,) = _driver()["spec"]["template"]["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert term["namespaceSelector"] == {}
     (expression,) = term["labelSelector"]["matchExpressions"]
     # the labels of the pods of NVIDIA's operator v26.7 that load a driver

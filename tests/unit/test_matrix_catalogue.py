@@ -44,7 +44,11 @@ def test_well_known_cells(key: str, payload: str, module_types: tuple[str, ...])
 
 def test_ubuntu_26_04_begins_at_595_and_red_hat_10_at_580() -> None:
     assert {driver.branch for driver in _drivers("ubuntu26.04")} == {"595", "610"}
-    assert {driver.branch for driver in _drivers("rhel10")} == {driver.branch for driver in _drivers("rocky10")} == {"580", "595", "610"}
+    assert (
+        {driver.branch for driver in _drivers("rhel10")}
+        == {driver.branch for driver in _drivers("rocky10")}
+        == {"580", "595", "610"}
+    )
 
 
 def _drivers(key: str) -> tuple[DriverRow, ...]:
@@ -63,8 +67,13 @@ def test_the_address_of_a_runfile() -> None:
 def test_the_source_trees_of_debians_modules() -> None:
     driver = CELLS["debian12-amd64-535.261.03-jit"].driver
     trees = {source.id: driver.filled([source.tree])[0] for source in driver.modules}
-    assert trees == {"open": "usr/src/nvidia-current-open-535.261.03", "proprietary": "usr/src/nvidia-current-535.261.03"}
-    assert [source.packages for source in driver.modules if source.id == "open"] == [("nvidia-open-kernel-dkms",)]
+    assert trees == {
+        "open": "usr/src/nvidia-current-open-535.261.03",
+        "proprietary": "usr/src/nvidia-current-535.261.03",
+    }
+    assert [source.packages for source in driver.modules if source.id == "open"] == [
+        ("nvidia-open-kernel-dkms",)
+    ]
 
 
 def test_end_of_life_is_known_by_month() -> None:
@@ -75,7 +84,13 @@ def test_end_of_life_is_known_by_month() -> None:
 
 
 def test_every_condition_of_an_exclusion_can_hold() -> None:
-    flavours = {flavour for row in MATRIX.rows for line in row.kernels for names in line.flavours.values() for flavour in names}
+    flavours = {
+        flavour
+        for row in MATRIX.rows
+        for line in row.kernels
+        for names in line.flavours.values()
+        for flavour in names
+    }
     for exclusion in MATRIX.exclusions:
         assert matching(exclusion.systems, (row.id for row in MATRIX.rows))
         assert matching(exclusion.branches, (branch.id for branch in MATRIX.branches))
@@ -104,7 +119,9 @@ def test_no_device_belongs_to_two_architectures() -> None:
         (0x2901, "blackwell", ("open",), 610),  # B200
     ],
 )
-def test_data_centre_gpus_and_what_drives_them(device: int, name: str, module_types: tuple[str, ...], newest_branch: int) -> None:
+def test_data_centre_gpus_and_what_drives_them(
+    device: int, name: str, module_types: tuple[str, ...], newest_branch: int
+) -> None:
     (gpu,) = (gpu for gpu in GPUS if any(first <= device <= last for first, last in gpu.devices))
     assert (gpu.name, gpu.module_types, max(gpu.branches)) == (name, module_types, newest_branch)
 

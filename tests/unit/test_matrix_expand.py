@@ -31,7 +31,9 @@ DEBIAN13 = site("keep: {systems: [debian13], branches: ['550']}")
 
 def test_a_jit_cell_for_each_architecture() -> None:
     assert keys(jit_cells(DEBIAN12)) == ["debian12-amd64-535.261.03-jit", "debian12-arm64-535.261.03-jit"]
-    assert all(cell.module_types == ("open", "proprietary") and cell.kernel is None for cell in jit_cells(DEBIAN12))
+    assert all(
+        cell.module_types == ("open", "proprietary") and cell.kernel is None for cell in jit_cells(DEBIAN12)
+    )
 
 
 def test_the_key_is_the_parsed_id() -> None:
@@ -44,7 +46,11 @@ def test_the_key_is_the_parsed_id() -> None:
 def test_a_kernel_cell_for_each_kernel_of_a_flavour_of_the_row() -> None:
     kernels = {
         ("debian12", "amd64"): releases(
-            "6.1.0-50-cloud-amd64", "6.1.0-50-rt-amd64", "6.12.95+deb12-amd64", "6.12.94+deb13-amd64", "5.10.0-9-amd64"
+            "6.1.0-50-cloud-amd64",
+            "6.1.0-50-rt-amd64",
+            "6.12.95+deb12-amd64",
+            "6.12.94+deb13-amd64",
+            "5.10.0-9-amd64",
         ),
         ("debian12", "arm64"): releases("6.12.95+deb12-arm64-16k", "6.1.0-50-arm64"),
         ("debian13", "amd64"): releases("6.12.94+deb13-amd64"),
@@ -61,7 +67,10 @@ def test_a_kernel_cell_for_each_kernel_of_a_flavour_of_the_row() -> None:
 def test_an_excluded_flavour_is_a_cell_with_its_reason_when_asked_for() -> None:
     kernels = {("debian12", "amd64"): releases("6.1.0-50-rt-amd64", "6.1.0-50-amd64")}
     found = list(kernel_cells(DEBIAN12, kernels, excluded=True))
-    assert keys(found) == ["debian12-amd64-535.261.03-6.1.0-50-rt-amd64", "debian12-amd64-535.261.03-6.1.0-50-amd64"]
+    assert keys(found) == [
+        "debian12-amd64-535.261.03-6.1.0-50-rt-amd64",
+        "debian12-amd64-535.261.03-6.1.0-50-amd64",
+    ]
     assert found[0].excluded is not None
     assert found[0].excluded.reason == "NVIDIA's build refuses kernels with PREEMPT_RT"
     assert found[1].excluded is None
@@ -83,12 +92,19 @@ def test_an_exclusion_without_kernel_conditions_takes_jit_cells_too() -> None:
     text = "exclusions: [{id: no-arm, systems: ['debian*'], archs: [arm64], branches: ['535'], reason: r, source: s}]"
     matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\n{text}")
     assert keys(jit_cells(matrix)) == ["debian12-amd64-535.261.03-jit"]
-    assert [cell.excluded.id if cell.excluded else "" for cell in jit_cells(matrix, excluded=True)] == ["", "no-arm"]
+    assert [cell.excluded.id if cell.excluded else "" for cell in jit_cells(matrix, excluded=True)] == [
+        "",
+        "no-arm",
+    ]
 
 
 def test_rows_of_vendor_modules_have_no_jit_cells() -> None:
     matrix = site("keep: {systems: [ubuntu24.04], branches: ['580']}")
-    kernels = {("ubuntu24.04", "amd64"): releases("6.8.0-106-generic", "6.8.0-1046-azure-fde", "6.8.0-106-lowlatency")}
+    kernels = {
+        ("ubuntu24.04", "amd64"): releases(
+            "6.8.0-106-generic", "6.8.0-1046-azure-fde", "6.8.0-106-lowlatency"
+        )
+    }
     assert {cell.driver.id for cell in jit_cells(matrix)} == {"580"}
     assert keys(list(kernel_cells(matrix, kernels))) == [
         "ubuntu24.04-amd64-580.173.02-6.8.0-106-generic",
@@ -114,15 +130,25 @@ def test_flavours_as_the_matrix_names_them(release: str, flavour: str) -> None:
 @pytest.mark.parametrize(
     ("system", "arch", "release", "line", "headers"),
     [
-        ("rhel9", "arm64", "5.14.0-427.el9.aarch64+64k", "5.14-64k", ("kernel-64k-devel-5.14.0-427.el9.aarch64",)),
+        (
+            "rhel9",
+            "arm64",
+            "5.14.0-427.el9.aarch64+64k",
+            "5.14-64k",
+            ("kernel-64k-devel-5.14.0-427.el9.aarch64",),
+        ),
         ("rhel9", "arm64", "5.14.0-427.el9.aarch64", "5.14", ("kernel-devel-5.14.0-427.el9.aarch64",)),
         ("debian13", "amd64", "7.2.11+deb13-amd64", "7", ("linux-headers-7.2.11+deb13-amd64",)),
         ("sles15.7", "arm64", "6.4.0-150700.53.19-64kb", "6.4", ("kernel-default-devel", "kernel-devel")),
     ],
 )
-def test_the_header_packages_of_a_kernel(system: str, arch: str, release: str, line: str, headers: tuple[str, ...]) -> None:
+def test_the_header_packages_of_a_kernel(
+    system: str, arch: str, release: str, line: str, headers: tuple[str, ...]
+) -> None:
     found = kernel_cells(site(""), {(system, arch): [KernelRelease.parse(release)]})
-    assert {(cell.line.id, cell.line.header_packages(release)) for cell in found if cell.line} == {(line, headers)}
+    assert {(cell.line.id, cell.line.header_packages(release)) for cell in found if cell.line} == {
+        (line, headers)
+    }
 
 
 def test_cells_are_made_one_by_one() -> None:
@@ -136,7 +162,10 @@ def test_cells_are_made_one_by_one() -> None:
 
 
 def test_a_hundred_thousand_cells_share_their_rows() -> None:
-    kernels = {("debian12", arch): releases(*(f"6.1.0-{number}-{arch}" for number in range(50_000))) for arch in ("amd64", "arm64")}
+    kernels = {
+        ("debian12", arch): releases(*(f"6.1.0-{number}-{arch}" for number in range(50_000)))
+        for arch in ("amd64", "arm64")
+    }
     found = list(kernel_cells(DEBIAN12, kernels))
     assert len(found) == 100_000
     assert {id(cell.os) for cell in found} == {id(DEBIAN12.rows[0])}

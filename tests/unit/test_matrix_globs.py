@@ -85,7 +85,9 @@ def test_select_keeps_the_order_and_skip_takes_away() -> None:
 
 
 def test_a_glob_without_a_match_names_near_ids() -> None:
-    with pytest.raises(UsageError, match=r"--select debain12-amd64-535\.261\.03-jit matches none of 24 cells") as caught:
+    with pytest.raises(
+        UsageError, match=r"--select debain12-amd64-535\.261\.03-jit matches none of 24 cells"
+    ) as caught:
         select(CELLS, select=["rocky9-*", "debain12-amd64-535.261.03-jit"])
     assert caught.value.exit_code == os.EX_USAGE
     assert caught.value.details[0] == "near: debian12-amd64-535.261.03-jit"

@@ -36,23 +36,44 @@ ONE_PROBLEM = [
     # what stands in line 3, the key's section, the start of what is said
     ("sytems: []", "3: unknown key 'sytems'; did you mean systems?"),
     ("systems: [{id: debian12, bsae: x}]", "3: unknown key 'bsae'; did you mean base?"),
-    ("systems: [{id: debian12, archs: amd64}]", "3: `archs` is the text 'amd64'; write a list: `archs: [ONE, TWO]`"),
+    (
+        "systems: [{id: debian12, archs: amd64}]",
+        "3: `archs` is the text 'amd64'; write a list: `archs: [ONE, TWO]`",
+    ),
     ("systems: [{id: debian12, archs: [amd46]}]", "3: archs: 'amd46' is not allowed; did you mean amd64?"),
     ("systems: [{id: debian12, archs: []}]", "3: `archs` has no entries; write at least one"),
-    ("systems: [{id: debian12, kernels: [{id: '6.1', headers: []}]}]", "3: `headers` has no entries; write at least one"),
-    ("systems: [{id: debian12, kernels: [{id: '6.1', image: []}]}]", "3: `image` has no entries; write at least one"),
+    (
+        "systems: [{id: debian12, kernels: [{id: '6.1', headers: []}]}]",
+        "3: `headers` has no entries; write at least one",
+    ),
+    (
+        "systems: [{id: debian12, kernels: [{id: '6.1', image: []}]}]",
+        "3: `image` has no entries; write at least one",
+    ),
     ("systems: [{id: debian12, archs: [amd64, amd64]}]", "3: archs: 'amd64' is listed twice; keep one"),
     ("systems: [{id: debian12, name: [a]}]", "3: `name` is a list; write one value: `name: TEXT`"),
     ("systems: [{id: debian12, name: }]", "3: name: the value is empty; it must be one line of text"),
     ("systems: [{id: debian12, python: 3.11}]", "3: `python` is the text '3.11'; write KEY: VALUE lines"),
-    ("systems: [{id: debian12, mirror: mirror.site}]", "3: mirror: 'mirror.site' is not a URL; write https://HOST/PATH"),
+    (
+        "systems: [{id: debian12, mirror: mirror.site}]",
+        "3: mirror: 'mirror.site' is not a URL; write https://HOST/PATH",
+    ),
     ("systems: [{id: debian12, base: Debian}]", "3: base: 'Debian' is not an image reference"),
     ("systems: [{id: debian12}, {id: debian12}]", "3: a second row with id 'debian12' (first in line 3)"),
-    ("systems: [{id: debian12, name: a, name: b}]", "3: 'name' a second time (first in line 3); keep one of them"),
-    ("systems: [{id: debain12, remove: true}]", "3: `remove: true`, but there is no row 'debain12' to remove; did you mean debian12"),
+    (
+        "systems: [{id: debian12, name: a, name: b}]",
+        "3: 'name' a second time (first in line 3); keep one of them",
+    ),
+    (
+        "systems: [{id: debain12, remove: true}]",
+        "3: `remove: true`, but there is no row 'debain12' to remove; did you mean debian12",
+    ),
     ("systems: [{id: debian12, remove: yes}]", "3: `remove` knows only `true`"),
     ("systems: [{id: debian12, remove: true, base: x}]", "3: 'base' in a row that is removed"),
-    ("systems: [{id: alma9, like: rocky99}]", "3: `like: rocky99` names no row of this list; did you mean rocky9"),
+    (
+        "systems: [{id: alma9, like: rocky99}]",
+        "3: `like: rocky99` names no row of this list; did you mean rocky9",
+    ),
     (
         "systems: [{id: debian12, drivers: [{id: '535', branch: '553'}]}]",
         "3: systems debian12 drivers 535: 535.261.03 is not of branch 553",
@@ -61,24 +82,60 @@ ONE_PROBLEM = [
         "systems: [{id: debian12, drivers: [{id: '535', kernels: ['6.2']}]}]",
         "3: systems debian12 drivers 535: '6.2' matches none of the OS's",
     ),
-    ("systems: [{id: debian12, drivers: [{id: '535', version: 535}]}]", "3: version: '535' is not a driver version"),
-    ("systems: [{id: debian12, drivers: [{id: '470', module_types: [open]}]}]", "3: systems debian12 drivers 470: branch 470 has no open"),
-    ("systems: [{id: debian12, drivers: [{id: '580', url: 'file:///srv/a.run'}]}]", "3: url: 'file:///srv/a.run' is not an address to"),
-    ("systems: [{id: debian12, drivers: [{id: '580', url: 'http://a/$HOME'}]}]", "3: url: 'http://a/$HOME' is not an address to"),
-    ("systems: [{id: debian12, drivers: [{id: '535', modules: [{id: open, tree: a b}]}]}]", "3: tree: 'a b' is not a path"),
-    ("systems: [{id: debian12, kernels: [{id: '6.1', repositories: [sid]}]}]", "3: systems debian12 kernels 6.1: no repository 'sid'"),
-    ("systems: [{id: debian12, kernels: [{id: '6.1', headers: ['a-{relase}']}]}]", "3: systems debian12 kernels 6.1: {relase} in"),
+    (
+        "systems: [{id: debian12, drivers: [{id: '535', version: 535}]}]",
+        "3: version: '535' is not a driver version",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '470', module_types: [open]}]}]",
+        "3: systems debian12 drivers 470: branch 470 has no open",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '580', url: 'file:///srv/a.run'}]}]",
+        "3: url: 'file:///srv/a.run' is not an address to",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '580', url: 'http://a/$HOME'}]}]",
+        "3: url: 'http://a/$HOME' is not an address to",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '535', modules: [{id: open, tree: a b}]}]}]",
+        "3: tree: 'a b' is not a path",
+    ),
+    (
+        "systems: [{id: debian12, kernels: [{id: '6.1', repositories: [sid]}]}]",
+        "3: systems debian12 kernels 6.1: no repository 'sid'",
+    ),
+    (
+        "systems: [{id: debian12, kernels: [{id: '6.1', headers: ['a-{relase}']}]}]",
+        "3: systems debian12 kernels 6.1: {relase} in",
+    ),
     (
         "systems: [{id: debian12, kernels: [{id: '6.1', headers: ['a-{release']}]}]",
         "3: systems debian12 kernels 6.1: a brace without its partner",
     ),
-    ("branches: [{id: '550', gpus: [amper]}]", "3: branches 550: no row 'amper' in `gpus`; did you mean ampere?"),
-    ("branches: [{id: '550', eol: {date: 2026-13, source: x}}]", "3: date: '2026-13' has no month 13; write YYYY-MM"),
+    (
+        "branches: [{id: '550', gpus: [amper]}]",
+        "3: branches 550: no row 'amper' in `gpus`; did you mean ampere?",
+    ),
+    (
+        "branches: [{id: '550', eol: {date: 2026-13, source: x}}]",
+        "3: date: '2026-13' has no month 13; write YYYY-MM",
+    ),
     ("gpus: [{id: ada, devices: [2681-2680]}]", "3: devices: '2681-2680' runs backwards; write 2680-2681"),
-    ("probes: [{id: no-in-irq, arguments: 3}]", "3: probes no-in-irq: `arguments: NUMBER` belongs to `kind: arguments`"),
+    (
+        "probes: [{id: no-in-irq, arguments: 3}]",
+        "3: probes no-in-irq: `arguments: NUMBER` belongs to `kind: arguments`",
+    ),
     ("probes: [{id: no-in-irq, arguments: x}]", "3: arguments: 'x': input should be a valid integer"),
-    ("exclusions: [{id: a, systems: [debain12], reason: r, source: s}]", "3: exclusions a: 'debain12' matches none of the systems"),
-    ("exclusions: [{id: a, source: s}]", "3: 'reason' is missing; write `reason:` (one sentence for the plan)"),
+    (
+        "exclusions: [{id: a, systems: [debain12], reason: r, source: s}]",
+        "3: exclusions a: 'debain12' matches none of the systems",
+    ),
+    (
+        "exclusions: [{id: a, source: s}]",
+        "3: 'reason' is missing; write `reason:` (one sentence for the plan)",
+    ),
     ("keep: {systems: ['debain*']}", "3: 'debain*' matches none of the systems"),
     ("keep: {branches: ['551']}", "3: '551' matches none of the branches"),
     ("keep: []", "3: this is a list; write KEY: VALUE lines"),
@@ -130,8 +187,12 @@ def test_one_run_tells_everything_that_is_wrong() -> None:
 
 
 def test_a_dropped_line_is_not_also_told_as_missing() -> None:
-    text = BUILTIN.decode().replace("    designation: New Feature Branch\n", "    designation: New: Feature: Branch\n")
-    assert [problem.partition(": ")[2].partition(";")[0] for problem in problems(text)] == ["YAML syntax: a second ': ' in one line"]
+    text = BUILTIN.decode().replace(
+        "    designation: New Feature Branch\n", "    designation: New: Feature: Branch\n"
+    )
+    assert [problem.partition(": ")[2].partition(";")[0] for problem in problems(text)] == [
+        "YAML syntax: a second ': ' in one line"
+    ]
 
 
 def test_problems_of_rows_and_between_rows_come_together() -> None:
@@ -166,7 +227,9 @@ systems:
 """
 
 
-@pytest.mark.parametrize("keep", ["#", "keep: {systems: [debian12], branches: ['535']}", "keep: {branches: ['5*']}"])
+@pytest.mark.parametrize(
+    "keep", ["#", "keep: {systems: [debian12], branches: ['535']}", "keep: {branches: ['5*']}"]
+)
 def test_no_mistake_hides_another_or_makes_one_up(keep: str) -> None:
     found = problems(MANY.format(keep=keep))
     assert [problem.partition(";")[0] for problem in found if "`keep`" not in problem] == [
@@ -186,7 +249,9 @@ def test_no_mistake_hides_another_or_makes_one_up(keep: str) -> None:
 
 def test_keep_that_leaves_a_row_of_the_file_no_driver_says_so() -> None:
     text = "keep: {branches: ['470']}\nsystems: [{id: debian13, mirror: 'http://mirror.site'}]\n"
-    assert [problem.partition(";")[0] for problem in problems(EXTENDS + text)] == ["2: `keep` leaves systems debian13 no driver"]
+    assert [problem.partition(";")[0] for problem in problems(EXTENDS + text)] == [
+        "2: `keep` leaves systems debian13 no driver"
+    ]
 
 
 @pytest.mark.parametrize("keep", ["#", "keep: {branches: ['535']}"])
@@ -200,7 +265,9 @@ def test_an_os_whose_last_driver_is_removed_has_to_go_too(keep: str) -> None:
 
 
 def test_an_empty_file_says_how_to_begin() -> None:
-    assert problems("") == ["1: the file is empty; write `extends: builtin` to start from the shipped catalogue"]
+    assert problems("") == [
+        "1: the file is empty; write `extends: builtin` to start from the shipped catalogue"
+    ]
     assert problems("[]")[0].startswith("1: a list at the top; write KEY: lines (extends, keep")
 
 
@@ -224,14 +291,20 @@ def test_windows_line_ends_and_a_byte_order_mark_are_read() -> None:
 
 
 def test_bytes_that_are_no_text_are_named_with_their_line() -> None:
-    assert problems(b"extends: builtin\ngpus: []\n# \xff\n")[0] == "3: byte 0xff is not UTF-8; save the file as UTF-8"
+    assert (
+        problems(b"extends: builtin\ngpus: []\n# \xff\n")[0]
+        == "3: byte 0xff is not UTF-8; save the file as UTF-8"
+    )
 
 
 def test_aliases_are_counted_before_they_are_expanded() -> None:
     bomb = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-        f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n" for before, name in zip("abcdefgh", "bcdefghi", strict=True)
+        f"{name}: &{name} [{', '.join([f'*{before}'] * 10)}]\n"
+        for before, name in zip("abcdefgh", "bcdefghi", strict=True)
     )
-    assert problems(bomb)[-1].endswith("more than 50000 values, aliases counted as often as they are used; write a smaller matrix")
+    assert problems(bomb)[-1].endswith(
+        "more than 50000 values, aliases counted as often as they are used; write a smaller matrix"
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,18 +321,25 @@ def test_deep_nesting_is_refused_before_anything_recurses(text: str) -> None:
 
 
 def test_a_huge_file_is_refused_unread() -> None:
-    assert problems(b"#" * (MAX_BYTES + 1)) == [f"1: the file has {MAX_BYTES + 1} bytes; a matrix has at most {MAX_BYTES}"]
+    assert problems(b"#" * (MAX_BYTES + 1)) == [
+        f"1: the file has {MAX_BYTES + 1} bytes; a matrix has at most {MAX_BYTES}"
+    ]
 
 
 def test_a_second_document_is_refused() -> None:
-    assert problems(EXTENDS + "---\nextends: builtin\n") == ["2: a second document; keep one, without '---' between"]
+    assert problems(EXTENDS + "---\nextends: builtin\n") == [
+        "2: a second document; keep one, without '---' between"
+    ]
 
 
 # Merging
 
 
 def test_a_site_changes_one_key_and_keeps_the_rest() -> None:
-    shipped, ours = load_matrix().row("debian12"), site("systems:\n  - {id: debian12, base: 'r.site/debian:12'}\n").row("debian12")
+    shipped, ours = (
+        load_matrix().row("debian12"),
+        site("systems:\n  - {id: debian12, base: 'r.site/debian:12'}\n").row("debian12"),
+    )
     assert shipped is not None
     assert ours is not None
     assert ours.base == "r.site/debian:12"
@@ -267,18 +347,24 @@ def test_a_site_changes_one_key_and_keeps_the_rest() -> None:
 
 
 def test_lists_of_rows_merge_by_id_and_other_lists_replace() -> None:
-    ours = site("systems:\n  - id: debian12\n    drivers:\n      - {id: '535', module_types: [open], userspace: [nvidia-smi]}\n").row(
-        "debian12"
-    )
+    ours = site(
+        "systems:\n  - id: debian12\n    drivers:\n      - {id: '535', module_types: [open], userspace: [nvidia-smi]}\n"
+    ).row("debian12")
     assert ours is not None
     driver = ours.driver("535")
     assert driver is not None
-    assert (driver.module_types, driver.userspace, driver.version) == (("open",), ("nvidia-smi",), "535.261.03")
+    assert (driver.module_types, driver.userspace, driver.version) == (
+        ("open",),
+        ("nvidia-smi",),
+        "535.261.03",
+    )
     assert [row.id for row in ours.drivers] == ["470", "535", "580", "595", "610"]
 
 
 def test_remove_takes_a_row_away_at_every_depth() -> None:
-    matrix = site("systems:\n  - {id: debian13, remove: true}\n  - id: debian12\n    drivers: [{id: '470', remove: true}]\n")
+    matrix = site(
+        "systems:\n  - {id: debian13, remove: true}\n  - id: debian12\n    drivers: [{id: '470', remove: true}]\n"
+    )
     row = matrix.row("debian12")
     assert matrix.row("debian13") is None
     assert row is not None
@@ -358,9 +444,27 @@ def test_any_bytes_give_a_matrix_or_an_input_error(data: bytes) -> None:
 
 
 WORDS = [
-    *re.findall(r"\w+", "extends builtin keep systems branches gpus probes id like remove true debian12 535 drivers kernels version archs"),
+    *re.findall(
+        r"\w+",
+        "extends builtin keep systems branches gpus probes id like remove true debian12 535 drivers kernels version archs",
+    ),
     *"[]{},:-?&*!|>%#'",
-    *("\n", "\n  ", "\n  - ", "\n    ", ": ", "&a ", "*a ", '"', "\t", "---\n", "<<: ", "\x00", "é", "\u2028"),
+    *(
+        "\n",
+        "\n  ",
+        "\n  - ",
+        "\n    ",
+        ": ",
+        "&a ",
+        "*a ",
+        '"',
+        "\t",
+        "---\n",
+        "<<: ",
+        "\x00",
+        "é",
+        "\u2028",
+    ),
 ]
 heaps = st.lists(st.sampled_from(WORDS), max_size=60).map("".join)
 
@@ -380,9 +484,15 @@ def test_any_heap_of_yaml_over_the_catalogue_gives_a_matrix_or_an_input_error(te
 LINES = BUILTIN.decode().splitlines()
 
 
-@given(st.integers(0, len(LINES) - 1), st.sampled_from(["drop", "double", "indent", "quote", "cut"]), st.integers(0, 60))
+@given(
+    st.integers(0, len(LINES) - 1),
+    st.sampled_from(["drop", "double", "indent", "quote", "cut"]),
+    st.integers(0, 60),
+)
 @settings(max_examples=40, deadline=None)
-def test_any_damaged_line_of_the_shipped_file_gives_a_matrix_or_an_input_error(number: int, damage: str, column: int) -> None:
+def test_any_damaged_line_of_the_shipped_file_gives_a_matrix_or_an_input_error(
+    number: int, damage: str, column: int
+) -> None:
     lines = list(LINES)
     line = lines[number]
     lines[number : number + 1] = {

@@ -11,7 +11,13 @@ RUNFILE = "branch: '535', version: 535.261.03, payload: runfile, url: 'https://m
 
 
 def drivers_of_debian12(*rows: str) -> Matrix:
-    lines = ["extends: builtin", "systems:", "  - id: debian12", "    drivers:", *(f"      - {{{row}}}" for row in rows)]
+    lines = [
+        "extends: builtin",
+        "systems:",
+        "  - id: debian12",
+        "    drivers:",
+        *(f"      - {{{row}}}" for row in rows),
+    ]
     return parse_matrix("\n".join(lines).encode(), name="my.yaml")
 
 
@@ -19,7 +25,9 @@ def test_one_version_from_two_payloads_is_refused_whatever_images_the_rows_make(
     with pytest.raises(InputError) as caught:
         drivers_of_debian12("id: '535', variants: [precompiled]", f"id: 535-run, {RUNFILE}, variants: [jit]")
     (line,) = caught.value.details
-    assert line.startswith("my.yaml:6: systems debian12: drivers 535 and 535-run are both 535.261.03 on amd64, arm64 (the other in line 5)")
+    assert line.startswith(
+        "my.yaml:6: systems debian12: drivers 535 and 535-run are both 535.261.03 on amd64, arm64 (the other in line 5)"
+    )
 
 
 def test_the_problem_stands_in_the_sites_file_even_where_its_row_comes_first() -> None:
@@ -27,7 +35,9 @@ def test_the_problem_stands_in_the_sites_file_even_where_its_row_comes_first() -
     with pytest.raises(InputError) as caught:
         parse_matrix(text.encode(), name="my.yaml")
     (line,) = caught.value.details
-    assert line.startswith("my.yaml:2: systems ubuntu24.04: drivers 580 and 580-server are both 580.173.02 on amd64, arm64 ")
+    assert line.startswith(
+        "my.yaml:2: systems ubuntu24.04: drivers 580 and 580-server are both 580.173.02 on amd64, arm64 "
+    )
     assert "(the other in matrix.yaml:" in line
 
 

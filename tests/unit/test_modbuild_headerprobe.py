@@ -20,8 +20,12 @@ MEMBER = """struct vm_area_struct {
 };
 struct other { int x; };
 """
-RESIZE = HeaderProbe(kind="arguments", symbol="pci_resize_resource", header="include/linux/pci.h", arguments=4)
-FLAGS = HeaderProbe(kind="missing-member", symbol="__vm_flags", header="include/linux/mm_types.h", struct="vm_area_struct")
+RESIZE = HeaderProbe(
+    kind="arguments", symbol="pci_resize_resource", header="include/linux/pci.h", arguments=4
+)
+FLAGS = HeaderProbe(
+    kind="missing-member", symbol="__vm_flags", header="include/linux/mm_types.h", struct="vm_area_struct"
+)
 IN_IRQ = HeaderProbe(kind="missing-macro", symbol="in_irq", header="include/linux/preempt.h")
 
 
@@ -29,10 +33,18 @@ IN_IRQ = HeaderProbe(kind="missing-macro", symbol="in_irq", header="include/linu
     ("probe", "text", "evidence"),
     [
         (RESIZE, THREE, None),
-        (RESIZE, FOUR, "include/linux/pci.h:2: pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)"),
+        (
+            RESIZE,
+            FOUR,
+            "include/linux/pci.h:2: pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)",
+        ),
         (RESIZE, "", None),
         (FLAGS, MEMBER, None),
-        (FLAGS, MEMBER.replace("__vm_flags", "vm_other"), "include/linux/mm_types.h: struct vm_area_struct has no __vm_flags"),
+        (
+            FLAGS,
+            MEMBER.replace("__vm_flags", "vm_other"),
+            "include/linux/mm_types.h: struct vm_area_struct has no __vm_flags",
+        ),
         (FLAGS, "struct vm_area_struct;\n", None),
         (IN_IRQ, "#define in_irq()\t\t(hardirq_count())\n", None),
         (IN_IRQ, "static inline int in_irq(void) { return 0; }\n", None),
@@ -43,13 +55,22 @@ def test_evidence_or_none(probe: HeaderProbe, text: str, evidence: str | None) -
     assert probe.breaks(text) == evidence
 
 
-@pytest.mark.parametrize(("text", "count"), [("", 0), (" void ", 0), ("int a", 1), ("int a, int (*f)(int, int), char b", 3)])
+@pytest.mark.parametrize(
+    ("text", "count"), [("", 0), (" void ", 0), ("int a", 1), ("int a, int (*f)(int, int), char b", 3)]
+)
 def test_parameters_in_nested_parentheses_do_not_count(text: str, count: int) -> None:
     assert count_parameters(text) == count
 
 
 def test_a_rule_concerns_branch_series_and_module_type() -> None:
-    rule = ProbeRule(id="x", probe=RESIZE, drivers=((535, "535.309.01"), (550, "")), module_types=("open",), since=(6, 3), reason="r")
+    rule = ProbeRule(
+        id="x",
+        probe=RESIZE,
+        drivers=((535, "535.309.01"), (550, "")),
+        module_types=("open",),
+        since=(6, 3),
+        reason="r",
+    )
     new, old = KernelRelease.parse("6.12.107+deb13-cloud-amd64"), KernelRelease.parse("6.1.0-50-amd64")
     assert rule.concerns(DriverVersion("535.261.03"), ("open", "proprietary"), new)
     assert not rule.concerns(DriverVersion("535.309.01"), ("open",), new)

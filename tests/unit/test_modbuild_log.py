@@ -43,14 +43,21 @@ def test_the_compilers_error_and_where_the_log_is() -> None:
 
 
 def test_each_message_once() -> None:
-    assert [line.partition("error: ")[2][:12] for line in first_errors(FLAGS)] == ["‘struct vm_a", "implicit dec", "too few argu"]
+    assert [line.partition("error: ")[2][:12] for line in first_errors(FLAGS)] == [
+        "‘struct vm_a",
+        "implicit dec",
+        "too few argu",
+    ]
 
 
 @pytest.mark.parametrize(
     ("log", "shown"),
     [
         ("/bin/sh: 1: pahole: not found\nmake[1]: *** [x] Error 127\n", "/bin/sh: 1: pahole: not found"),
-        ("make[1]: *** No rule to make target 'modules'.  Stop.\n", "make[1]: *** No rule to make target 'modules'.  Stop."),
+        (
+            "make[1]: *** No rule to make target 'modules'.  Stop.\n",
+            "make[1]: *** No rule to make target 'modules'.  Stop.",
+        ),
         ("one\ntwo\n\n", "two"),
     ],
 )
@@ -59,9 +66,7 @@ def test_logs_without_a_compiler_error(log: str, shown: str) -> None:
 
 
 def test_a_full_disk_is_told_apart() -> None:
-    log = (
-        "/tmp/ccEfoIMr.s: Fatal error: can't write 30 bytes to section .text of nv.o: 'No space left on device'\nmake: *** [nv.o] Error 1\n"
-    )
+    log = "/tmp/ccEfoIMr.s: Fatal error: can't write 30 bytes to section .text of nv.o: 'No space left on device'\nmake: *** [nv.o] Error 1\n"
     error = failure(log, 2, "not kept: no space left while writing /var/log/x")
     assert isinstance(error, StorageFailed)
     assert error.brief == "disk full while compiling"
@@ -70,6 +75,8 @@ def test_a_full_disk_is_told_apart() -> None:
 
 
 def test_the_kernels_memory_killer_is_told_apart() -> None:
-    error = failure("gcc-12: fatal error: Killed signal terminated program cc1\ncompilation terminated.\n", 2, "/log")
+    error = failure(
+        "gcc-12: fatal error: Killed signal terminated program cc1\ncompilation terminated.\n", 2, "/log"
+    )
     assert isinstance(error, TemporaryFailure)
     assert "-j1" in error.resolution

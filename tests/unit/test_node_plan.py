@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, InUse, NotPermitted, StorageFailed, Unavailable, Unsupported
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    InUse,
+    NotPermitted,
+    StorageFailed,
+    Unavailable,
+    Unsupported,
+)
 from driverforge_core.pci import PciDevice
 from driverforge_node.driver import steps
 from driverforge_node.driver.facts import Daemon, Facts, Journal, Wanted
@@ -17,9 +25,28 @@ from driverforge_node.driver.loop import leftovers, undo_steps
 from driverforge_node.driver.plan import Blocked, Done, Steps, next_steps, parameter_texts
 from driverforge_node.driver.use import removal_order
 from driverforge_node.host.ports import Holder
-from support.facts import DIGEST, DRIVER, GPU, NAMES, RELEASE, facts, image, loaded, module, ready, source, wanted
+from support.facts import (
+    DIGEST,
+    DRIVER,
+    GPU,
+    NAMES,
+    RELEASE,
+    facts,
+    image,
+    loaded,
+    module,
+    ready,
+    source,
+    wanted,
+)
 
-TRAINER = Holder(pid=812, command="python3", path="/dev/nvidia0", container="c" * 64, pod="6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b")
+TRAINER = Holder(
+    pid=812,
+    command="python3",
+    path="/dev/nvidia0",
+    container="c" * 64,
+    pod="6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b",
+)
 
 
 def stretch(found: Facts, want: Wanted) -> tuple[steps.Step, ...]:
@@ -39,16 +66,28 @@ def refusal(found: Facts, want: Wanted) -> DriverforgeError:
     return plan.error
 
 
-def test_a_fresh_node_is_told_not_ready_before_anything_else_and_ready_is_not_in_the_stretch_that_loads() -> None:
+def test_a_fresh_node_is_told_not_ready_before_anything_else_and_ready_is_not_in_the_stretch_that_loads() -> (
+    None
+):
     names = kinds(facts(), wanted())
     assert names[0] == "SetStatus"
-    assert names[1:] == ["FillTree", "SetFirmwarePath", "BeginLoad", "InsertHelpers", *["InsertModule"] * 3, "VerifyModules"]
+    assert names[1:] == [
+        "FillTree",
+        "SetFirmwarePath",
+        "BeginLoad",
+        "InsertHelpers",
+        *["InsertModule"] * 3,
+        "VerifyModules",
+    ]
     assert steps.SetStatus(text="Ready") not in stretch(facts(), wanted())
 
 
 def test_modules_are_inserted_in_order_and_only_those_the_set_has() -> None:
     found = facts(sources=(source(names=("nvidia.ko", "nvidia-modeset.ko")),))
-    assert [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)] == ["nvidia", "nvidia_modeset"]
+    assert [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)] == [
+        "nvidia",
+        "nvidia_modeset",
+    ]
 
 
 def test_a_ready_node_needs_nothing() -> None:
@@ -79,7 +118,15 @@ def test_another_configuration_or_version_is_unloaded_first(change: dict[str, An
 def test_what_can_fail_is_done_while_the_old_driver_still_serves() -> None:
     old = {"loaded": loaded("535.161.08"), "stamp": "", "firmware_missing": ("gsp.bin",), "firmware_path": ""}
     names = kinds(ready(**old), wanted())
-    assert names == ["SetStatus", "FillTree", "WriteFirmware", "SetFirmwarePath", "UnmountRoot", *["RemoveModule"] * 3, "ForgetLoad"]
+    assert names == [
+        "SetStatus",
+        "FillTree",
+        "WriteFirmware",
+        "SetFirmwarePath",
+        "UnmountRoot",
+        *["RemoveModule"] * 3,
+        "ForgetLoad",
+    ]
     to_compile = ready(**{**old, "sources": (), "image": image(sources=["open"])})
     assert kinds(to_compile, wanted()) == ["SetStatus", "Compile"]
     assert isinstance(refusal(ready(**{**old, "sources": ()}), wanted()), Unsupported)
@@ -95,7 +142,9 @@ def test_another_module_type_is_unloaded_first() -> None:
 
 def test_modules_inserted_before_a_crash_are_kept_and_the_rest_is_added() -> None:
     part = {"nvidia": module("nvidia")}
-    found = ready(loaded=part, digest="", journal=Journal(loading=DIGEST), root="absent", daemons_status="NotReady")
+    found = ready(
+        loaded=part, digest="", journal=Journal(loading=DIGEST), root="absent", daemons_status="NotReady"
+    )
     names = [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)]
     assert names == ["nvidia_uvm", "nvidia_modeset"]
     assert not [s for s in stretch(found, wanted()) if isinstance(s, steps.BeginLoad)]
@@ -105,21 +154,32 @@ def test_in_use_is_found_before_anything_is_stopped() -> None:
     found = ready(digest="e" * 64, holders=(TRAINER,), daemons=(Daemon(name="nvidia-persistenced", pid=9),))
     error = refusal(found, wanted())
     assert isinstance(error, InUse)
-    assert error.details == ("process 812 (python3, container cccccccccccc, pod 6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b) holds /dev/nvidia0",)
+    assert error.details == (
+        "process 812 (python3, container cccccccccccc, pod 6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b) holds /dev/nvidia0",
+    )
 
 
 def test_our_daemons_stop_only_after_that_and_then_it_looks_again() -> None:
     daemon = Daemon(name="nvidia-persistenced", pid=9)
     found = ready(digest="e" * 64, loaded=loaded(extra=1), daemons=(daemon,))
-    assert stretch(found, wanted()) == (steps.SetStatus(text="NotReady"), steps.StopDaemons(daemons=(daemon,)))
+    assert stretch(found, wanted()) == (
+        steps.SetStatus(text="NotReady"),
+        steps.StopDaemons(daemons=(daemon,)),
+    )
     after = replace(found, daemons=(), daemons_status="NotReady")
-    assert refusal(after, wanted()).details == ("module nvidia has 1 references that no visible process explains",)
+    assert refusal(after, wanted()).details == (
+        "module nvidia has 1 references that no visible process explains",
+    )
 
 
 def test_a_foreign_module_on_top_is_a_user() -> None:
     modules = {**loaded(), "gdrdrv": module("gdrdrv")}
-    modules["nvidia"] = replace(modules["nvidia"], holders=("gdrdrv", "nvidia_modeset", "nvidia_uvm"), refcount=3)
-    assert refusal(ready(loaded=modules), wanted(goal="absent")).details == ("module gdrdrv depends on the driver",)
+    modules["nvidia"] = replace(
+        modules["nvidia"], holders=("gdrdrv", "nvidia_modeset", "nvidia_uvm"), refcount=3
+    )
+    assert refusal(ready(loaded=modules), wanted(goal="absent")).details == (
+        "module gdrdrv depends on the driver",
+    )
 
 
 def test_stopping_in_use_unmounts_stops_our_daemons_and_leaves_every_module() -> None:
@@ -161,12 +221,32 @@ def test_load_publishes_nothing_and_leaves_the_status_alone() -> None:
         ({}, {"driver": "550.163.01"}, Unsupported, "the image holds driver 535.261.03"),
         ({"modular": False}, {}, Unsupported, "loads no modules"),
         ({"gpus": ()}, {}, Unavailable, "no NVIDIA GPU"),
-        ({"gpus": (replace(GPU, driver="vfio-pci"),)}, {}, Unsupported, "belongs to another driver: vfio-pci"),
+        (
+            {"gpus": (replace(GPU, driver="vfio-pci"),)},
+            {},
+            Unsupported,
+            "belongs to another driver: vfio-pci",
+        ),
         ({"enforced": "module.sig_enforce is on"}, {}, NotPermitted, "the modules for it are unsigned"),
-        ({"enforced": "module.sig_enforce is on", "sources": (), "image": image(sources=["open"])}, {}, NotPermitted, "are unsigned"),
+        (
+            {"enforced": "module.sig_enforce is on", "sources": (), "image": image(sources=["open"])},
+            {},
+            NotPermitted,
+            "are unsigned",
+        ),
         ({"free": 1 << 20}, {}, StorageFailed, "not enough free space"),
-        ({"sources": (), "image_kernels": ("5.14.0-427.el9.x86_64",)}, {}, Unsupported, f"running kernel {RELEASE}"),
-        ({"sources": (), "image": image(sources=["open"])}, {"may_build": False}, Unsupported, f"running kernel {RELEASE}"),
+        (
+            {"sources": (), "image_kernels": ("5.14.0-427.el9.x86_64",)},
+            {},
+            Unsupported,
+            f"running kernel {RELEASE}",
+        ),
+        (
+            {"sources": (), "image": image(sources=["open"])},
+            {"may_build": False},
+            Unsupported,
+            f"running kernel {RELEASE}",
+        ),
         ({"user": 1000}, {"goal": "absent"}, NotPermitted, "needs root"),
     ],
 )
@@ -183,7 +263,9 @@ def test_no_gpu_exits_69() -> None:
 
 
 def test_one_free_gpu_is_enough() -> None:
-    other = PciDevice(address="0000:5e:00.0", vendor=0x10DE, device=0x20B0, class_code=0x030200, driver="vfio-pci")
+    other = PciDevice(
+        address="0000:5e:00.0", vendor=0x10DE, device=0x20B0, class_code=0x030200, driver="vfio-pci"
+    )
     assert isinstance(next_steps(facts(gpus=(GPU, other)), wanted()), Steps)
 
 
@@ -193,7 +275,11 @@ def test_a_loaded_driver_is_kept_where_signatures_came_to_be_enforced_later() ->
 
 def test_signed_modules_pass_where_signatures_are_enforced() -> None:
     signed, unsigned = source(signer="Example key"), source("proprietary")
-    found = facts(enforced="kernel lockdown is in mode 'integrity'", sources=(unsigned, signed), image=image(sources=["proprietary"]))
+    found = facts(
+        enforced="kernel lockdown is in mode 'integrity'",
+        sources=(unsigned, signed),
+        image=image(sources=["proprietary"]),
+    )
     assert next(s for s in stretch(found, wanted()) if isinstance(s, steps.FillTree)).source == signed
 
 
@@ -201,7 +287,9 @@ def test_the_image_comes_before_the_cache_before_a_compilation() -> None:
     cached = source(place="cache")
     jit = image(sources=["open"])
     for sources, place in (((source(), cached), "image"), ((cached,), "cache")):
-        fill = next(s for s in stretch(facts(sources=sources, image=jit), wanted()) if isinstance(s, steps.FillTree))
+        fill = next(
+            s for s in stretch(facts(sources=sources, image=jit), wanted()) if isinstance(s, steps.FillTree)
+        )
         assert fill.source.place == place
     plan = next_steps(facts(sources=(), image=jit), wanted(jobs=3))
     assert isinstance(plan, Steps)
@@ -214,7 +302,9 @@ def test_auto_goes_by_the_branch_and_takes_what_there_is() -> None:
     both = (source("open"), source("proprietary"))
 
     def chosen(sources: tuple[Any, ...], **want: Any) -> str:
-        fill = next(s for s in stretch(facts(sources=sources), wanted(**want)) if isinstance(s, steps.FillTree))
+        fill = next(
+            s for s in stretch(facts(sources=sources), wanted(**want)) if isinstance(s, steps.FillTree)
+        )
         return fill.source.modules.module_type
 
     assert chosen(both) == "proprietary"  # 535 is below 560
@@ -225,9 +315,15 @@ def test_auto_goes_by_the_branch_and_takes_what_there_is() -> None:
 def test_auto_leaves_out_what_cannot_drive_a_gpu_of_this_node() -> None:
     both = (source("open"), source("proprietary"))
     blackwell = replace(GPU, device=0x2901)
-    fill = next(s for s in stretch(facts(sources=both, gpus=(GPU, blackwell)), wanted()) if isinstance(s, steps.FillTree))
+    fill = next(
+        s
+        for s in stretch(facts(sources=both, gpus=(GPU, blackwell)), wanted())
+        if isinstance(s, steps.FillTree)
+    )
     assert fill.source.modules.module_type == "open"
-    grace_hopper = facts(sources=both, gpus=(replace(GPU, device=0x2342),))  # with a branch below 560, which prefers proprietary
+    grace_hopper = facts(
+        sources=both, gpus=(replace(GPU, device=0x2342),)
+    )  # with a branch below 560, which prefers proprietary
     fill = next(s for s in stretch(grace_hopper, wanted()) if isinstance(s, steps.FillTree))
     assert fill.source.modules.module_type == "open"
     pascal = replace(GPU, device=0x15F8)
@@ -235,19 +331,28 @@ def test_auto_leaves_out_what_cannot_drive_a_gpu_of_this_node() -> None:
     assert "no proprietary modules" in error.brief
 
 
-def test_coherent_memory_is_set_only_for_a_driver_that_has_the_parameter_and_the_user_has_the_last_word() -> None:
-    want = wanted(parameters={"nvidia": ("NVreg_CoherentGPUMemoryMode=numa",), "nvidia_uvm": ("uvm_disable_hmm=1",)})
+def test_coherent_memory_is_set_only_for_a_driver_that_has_the_parameter_and_the_user_has_the_last_word() -> (
+    None
+):
+    want = wanted(
+        parameters={"nvidia": ("NVreg_CoherentGPUMemoryMode=numa",), "nvidia_uvm": ("uvm_disable_hmm=1",)}
+    )
     plain = parameter_texts(want, source())
     assert plain["nvidia.conf"] == "options nvidia NVreg_CoherentGPUMemoryMode=numa\n"
     assert plain["nvidia-uvm.conf"] == "options nvidia-uvm uvm_disable_hmm=1\n"
     assert plain["nvidia-modeset.conf"] == ""
     able = parameter_texts(want, source(parameters=["NVreg_CoherentGPUMemoryMode"]))
-    assert able["nvidia.conf"] == "options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_CoherentGPUMemoryMode=numa\n"
+    assert (
+        able["nvidia.conf"]
+        == "options nvidia NVreg_CoherentGPUMemoryMode=driver NVreg_CoherentGPUMemoryMode=numa\n"
+    )
 
 
 def test_what_a_kill_left_at_the_stage_goes() -> None:
     assert stretch(ready(stage_left=True), wanted()) == (steps.SetStatus(text="NotReady"), steps.ClearStage())
-    assert stretch(ready(stage_left=True, root="absent"), wanted())[-1] == steps.PublishRoot()  # which begins with it
+    assert (
+        stretch(ready(stage_left=True, root="absent"), wanted())[-1] == steps.PublishRoot()
+    )  # which begins with it
     assert steps.ClearStage() in stretch(ready(stage_left=True, root="absent"), wanted(goal="stopped"))
     assert undo_steps(ready(), ready(stage_left=True)) == (steps.ClearStage(),)
 
@@ -255,7 +360,9 @@ def test_what_a_kill_left_at_the_stage_goes() -> None:
 def test_a_firmware_path_of_somebody_else_stays() -> None:
     assert "SetFirmwarePath" not in kinds(facts(firmware_path="/srv/firmware"), wanted())
     assert "SetFirmwarePath" not in kinds(facts(firmware_path=None), wanted())
-    assert "SetFirmwarePath" not in kinds(facts(), wanted(parameters={"nvidia": ("NVreg_EnableGpuFirmware=0",)}))
+    assert "SetFirmwarePath" not in kinds(
+        facts(), wanted(parameters={"nvidia": ("NVreg_EnableGpuFirmware=0",)})
+    )
 
 
 def test_a_loaded_module_without_its_device_is_no_success() -> None:
@@ -274,7 +381,9 @@ def any_facts(draw: st.DrawFn) -> Facts:
     versions = draw(st.sampled_from([DRIVER, "535.161.08"]))
     modules = {name: module(name, version=versions) for name in names | ({"nvidia"} if names else set())}
     if "nvidia" in modules:
-        modules["nvidia"] = module("nvidia", holders=tuple(sorted(n for n in modules if n != "nvidia")), version=versions)
+        modules["nvidia"] = module(
+            "nvidia", holders=tuple(sorted(n for n in modules if n != "nvidia")), version=versions
+        )
     return ready(
         loaded=modules,
         loaded_type="open" if modules else "",
@@ -291,7 +400,9 @@ def any_facts(draw: st.DrawFn) -> Facts:
 
 
 @given(found=any_facts(), goal=st.sampled_from(["serve", "load", "absent", "stopped"]))
-def test_ready_is_only_ever_said_of_a_driver_that_was_seen_loaded_and_published(found: Facts, goal: str) -> None:
+def test_ready_is_only_ever_said_of_a_driver_that_was_seen_loaded_and_published(
+    found: Facts, goal: str
+) -> None:
     """D1: upstream writes Ready after every modprobe failed."""
     plan = next_steps(found, wanted(goal=goal))
     says_ready = isinstance(plan, Steps) and steps.SetStatus(text="Ready") in plan.steps
@@ -309,7 +420,9 @@ def test_ready_is_only_ever_said_of_a_driver_that_was_seen_loaded_and_published(
 @given(found=any_facts(), goal=st.sampled_from(["serve", "load", "absent", "stopped"]))
 def test_nothing_in_use_is_ever_removed_and_no_daemon_is_stopped_to_find_out(found: Facts, goal: str) -> None:
     plan = next_steps(found, wanted(goal=goal))
-    if isinstance(plan, Steps) and found.holders and found.loaded:  # with nothing loaded, an open device file holds nothing
+    if (
+        isinstance(plan, Steps) and found.holders and found.loaded
+    ):  # with nothing loaded, an open device file holds nothing
         assert not [s for s in plan.steps if isinstance(s, steps.RemoveModule)]
         if goal != "stopped":
             assert not [s for s in plan.steps if isinstance(s, steps.StopDaemons)]
@@ -328,7 +441,9 @@ def test_every_step_says_what_it_does_and_how_that_is_checked(found: Facts, goal
 def test_a_module_goes_after_all_that_depend_on_it(data: st.DataObject) -> None:
     """D3: the order is the kernel's graph, whatever it looks like, not a list of names."""
     names = data.draw(st.lists(st.sampled_from([f"m{n}" for n in range(12)]), unique=True, min_size=1))
-    holders = {name: data.draw(st.sets(st.sampled_from(names[:n]))) if n else set() for n, name in enumerate(names)}
+    holders = {
+        name: data.draw(st.sets(st.sampled_from(names[:n]))) if n else set() for n, name in enumerate(names)
+    }
     order = removal_order({name: module(name, holders=sorted(holders[name])) for name in names})
     assert sorted(order) == sorted(names)
     for name in names:

@@ -27,7 +27,14 @@ def test_defaults() -> None:
 
 def test_every_bad_value_is_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
-        settings.parse({"KERNEL_MODULE_TYPE": "opne", "DRIVER_TYPE": "vgpu", "GPU_DIRECT_RDMA_ENABLED": "yes", "TARGETARCH": "s390x"})
+        settings.parse(
+            {
+                "KERNEL_MODULE_TYPE": "opne",
+                "DRIVER_TYPE": "vgpu",
+                "GPU_DIRECT_RDMA_ENABLED": "yes",
+                "TARGETARCH": "s390x",
+            }
+        )
     assert [line.split("=")[0] for line in caught.value.details] == [
         "environment: DRIVER_TYPE",
         "environment: KERNEL_MODULE_TYPE",
@@ -43,8 +50,14 @@ def test_the_page_is_the_table() -> None:
 
 def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
     node = PAGE.parents[1] / "entrypoints/driverforge_node"
-    files = [file for folder in ("driver", "family", "packages") for file in (node / folder).glob("*.py")] + [node / "commands/build.py"]
-    read = {name for file in files for name in re.findall(r"environ(?:\.get\(|\[)['\"]([A-Z_]+)", file.read_text())}
+    files = [file for folder in ("driver", "family", "packages") for file in (node / folder).glob("*.py")] + [
+        node / "commands/build.py"
+    ]
+    read = {
+        name
+        for file in files
+        for name in re.findall(r"environ(?:\.get\(|\[)['\"]([A-Z_]+)", file.read_text())
+    }
     assert len(read) > 4, "the pattern finds nothing any more"
     assert read <= {variable.name for variable in settings.VARIABLES}
 
@@ -58,7 +71,10 @@ def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
         (["init", "-m", "4", "-a"], ["init", "--jobs", "4"]),
         (["init", "-m4"], ["init", "--jobs", "4"]),
         (["init", "--max-threads=4"], ["init", "--jobs", "4"]),
-        (["init", "--headers", "/headers", "--work-dir=/scratch"], ["init", "--headers", "/headers", "--work-dir", "/scratch"]),
+        (
+            ["init", "--headers", "/headers", "--work-dir=/scratch"],
+            ["init", "--headers", "/headers", "--work-dir", "/scratch"],
+        ),
         (["load"], ["init", "--no-build"]),
         (["status", "--json"], ["status", "--json"]),
     ],
@@ -102,9 +118,27 @@ STATUS = '{\n  "schema": 1,\n  "phase": "ready",\n  "pid": 77,\n  "daemons": [\n
         ({probe.REFCOUNT: "2\n", probe.DAEMONS: "NotReady\n"}, "says 'NotReady', not 'Ready'"),
         ({probe.REFCOUNT: "2\n", probe.DAEMONS: ""}, "says 'nothing'"),
         ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n"}, None),
-        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS.replace("ready", "starting")}, "phase 'starting'"),
-        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS}, "process 77, which is gone"),
-        ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS, "/proc/77/stat": "77 (python3) S"}, None),
+        (
+            {
+                probe.REFCOUNT: "2\n",
+                probe.DAEMONS: "Ready\n",
+                probe.STATUS: STATUS.replace("ready", "starting"),
+            },
+            "phase 'starting'",
+        ),
+        (
+            {probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: STATUS},
+            "process 77, which is gone",
+        ),
+        (
+            {
+                probe.REFCOUNT: "2\n",
+                probe.DAEMONS: "Ready\n",
+                probe.STATUS: STATUS,
+                "/proc/77/stat": "77 (python3) S",
+            },
+            None,
+        ),
         ({probe.REFCOUNT: "2\n", probe.DAEMONS: "Ready\n", probe.STATUS: "torn"}, "phase ''"),
     ],
 )

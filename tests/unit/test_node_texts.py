@@ -30,14 +30,22 @@ UNDERSCORES = POD.replace("-", "_")
 @pytest.mark.parametrize(
     ("text", "container", "pod"),
     [
-        (f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope", ID, POD),
+        (
+            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope",
+            ID,
+            POD,
+        ),
         (f"0::/kubepods.slice/kubepods-pod{UNDERSCORES}.slice/crio-{ID}.scope/container", ID, POD),
         (f"0::/kubepods/besteffort/pod{POD}/{ID}", ID, POD),
         (f"12:devices:/kubepods/pod{POD}/{ID}\n11:memory:/kubepods/pod{POD}/{ID}\n0::/\n", ID, POD),
         (f"0::/system.slice/docker-{ID}.scope", ID, ""),
         (f"3:cpu:/docker/{ID}\n", ID, ""),
         (f"0::/machine.slice/libpod-{ID}.scope/container", ID, ""),
-        (f"0::/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:cri-containerd:{ID}", ID, POD),
+        (
+            f"0::/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:cri-containerd:{ID}",
+            ID,
+            POD,
+        ),
         ("0::/kubepods/pod" + "ab" * 16 + f"/{ID}", ID, "ab" * 16),  # a static pod's uid is a hash
         ("0::/system.slice/ssh.service\n", "", ""),
         ("0::/\n", "", ""),
@@ -69,7 +77,12 @@ def test_mountinfo() -> None:
         ("/sys", "unbindable", "sys"),
         ("/proc", "private", "proc"),
     ]
-    assert (found[0].mount_id, found[0].parent_id, found[0].root, found[0].fs_type) == (36, 35, "/mnt1", "ext3")
+    assert (found[0].mount_id, found[0].parent_id, found[0].root, found[0].fs_type) == (
+        36,
+        35,
+        "/mnt1",
+        "ext3",
+    )
 
 
 @given(st.text(st.characters(codec="ascii", exclude_characters="\x00")))
@@ -96,7 +109,9 @@ def test_proc_modules() -> None:
 
 
 def test_a_module_on_top_of_a_module_on_top_is_related() -> None:
-    text = "nvidia 1 1 nvidia_fs, Live 0\nnvidia_fs 1 1 other, Live 0\nother 1 0 - Live 0\nloop 1 0 - Live 0\n"
+    text = (
+        "nvidia 1 1 nvidia_fs, Live 0\nnvidia_fs 1 1 other, Live 0\nother 1 0 - Live 0\nloop 1 0 - Live 0\n"
+    )
     assert set(related(parse_proc_modules(text, lambda _: ""))) == {"nvidia", "nvidia_fs", "other"}
 
 
@@ -116,9 +131,14 @@ def test_device_majors_of_535_and_550(text: str, majors: dict[str, int]) -> None
 
 def test_module_type_of_the_loaded_driver() -> None:
     assert (
-        loaded_type("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build\nGCC version: gcc 12\n") == "open"
+        loaded_type(
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build\nGCC version: gcc 12\n"
+        )
+        == "open"
     )
-    assert loaded_type("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Fri Jun\n") == "proprietary"
+    assert (
+        loaded_type("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.261.03  Fri Jun\n") == "proprietary"
+    )
     assert loaded_type("") == ""
 
 
@@ -183,8 +203,12 @@ def test_rmmods_words(message: str, used: bool) -> None:
         (["modprobe: ERROR: could not insert 'nvidia': Operation not permitted"], NotPermitted, "not permitted"),
     ],
 )  # fmt: skip
-def test_what_the_kernel_says_becomes_a_next_step(lines: list[str], error: type[DriverforgeError], says: str) -> None:
-    found = explain_insert(CommandFailed("could not insert the module nvidia", details=lines), release="6.1.0-50-cloud-amd64")
+def test_what_the_kernel_says_becomes_a_next_step(
+    lines: list[str], error: type[DriverforgeError], says: str
+) -> None:
+    found = explain_insert(
+        CommandFailed("could not insert the module nvidia", details=lines), release="6.1.0-50-cloud-amd64"
+    )
     assert type(found) is error
     assert says in found.brief
     assert found.details == tuple(lines)
@@ -192,5 +216,8 @@ def test_what_the_kernel_says_becomes_a_next_step(lines: list[str], error: type[
 
 
 def test_an_unknown_failure_stays_what_it_is() -> None:
-    failure = CommandFailed("could not insert the module nvidia", details=["modprobe: ERROR: could not insert 'nvidia': Invalid argument"])
+    failure = CommandFailed(
+        "could not insert the module nvidia",
+        details=["modprobe: ERROR: could not insert 'nvidia': Invalid argument"],
+    )
     assert explain_insert(failure, release="6.1") is failure

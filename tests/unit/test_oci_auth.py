@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_oci.auth import Challenge, Login, find_login, load_credentials, parse_challenge, parse_credentials
+from driverforge_oci.auth import (
+    Challenge,
+    Login,
+    find_login,
+    load_credentials,
+    parse_challenge,
+    parse_credentials,
+)
 
 
 def _auth(text: str) -> dict[str, str]:
@@ -112,11 +119,21 @@ def test_files_that_are_not_there_or_not_readable() -> None:
     [
         (
             'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull,push"',
-            ("bearer", {"realm": "https://auth.docker.io/token", "service": "registry.docker.io", "scope": "repository:a/b:pull,push"}),
+            (
+                "bearer",
+                {
+                    "realm": "https://auth.docker.io/token",
+                    "service": "registry.docker.io",
+                    "scope": "repository:a/b:pull,push",
+                },
+            ),
         ),
         ('Basic realm="basic-realm"', ("basic", {"realm": "basic-realm"})),
         ("BASIC", ("basic", {})),
-        ('Basic realm="x", Bearer realm="https://t/",service=s', ("bearer", {"realm": "https://t/", "service": "s"})),
+        (
+            'Basic realm="x", Bearer realm="https://t/",service=s',
+            ("bearer", {"realm": "https://t/", "service": "s"}),
+        ),
         ('Bearer realm="https://t/", Basic realm="x"', ("bearer", {"realm": "https://t/"})),
         ('Basic realm="a \\"quoted\\" name"', ("basic", {"realm": 'a "quoted" name'})),
         ("Negotiate", None),

@@ -29,7 +29,9 @@ def _client(registry: MemoryRegistry, credentials: Credentials | None = None) ->
 
 
 def _image(registry: MemoryRegistry, tag: str = "", *, arch: str = "amd64") -> str:
-    config = json.dumps({"architecture": arch, "config": {"Labels": {"version": "535.261.03", "arch": arch}}}).encode()
+    config = json.dumps(
+        {"architecture": arch, "config": {"Labels": {"version": "535.261.03", "arch": arch}}}
+    ).encode()
     layer = b"layer of " + arch.encode()
     document = {
         "schemaVersion": 2,
@@ -40,7 +42,11 @@ def _image(registry: MemoryRegistry, tag: str = "", *, arch: str = "amd64") -> s
             "size": len(config),
         },
         "layers": [
-            {"mediaType": "application/vnd.oci.image.layer.v1.tar", "digest": registry.add_blob("driver", layer), "size": len(layer)}
+            {
+                "mediaType": "application/vnd.oci.image.layer.v1.tar",
+                "digest": registry.add_blob("driver", layer),
+                "size": len(layer),
+            }
         ],
     }
     return registry.add_manifest("driver", tag, OCI_MANIFEST, document)
@@ -50,9 +56,18 @@ def _index(registry: MemoryRegistry, tag: str, children: dict[str, str], media_t
     manifests = []
     for platform, digest in children.items():
         os, arch, *variant = platform.split("/")
-        entry = {"mediaType": OCI_MANIFEST, "digest": digest, "size": 1, "platform": {"os": os, "architecture": arch}}
-        manifests.append(entry | ({"platform": {"os": os, "architecture": arch, "variant": variant[0]}} if variant else {}))
-    return registry.add_manifest("driver", tag, media_type, {"schemaVersion": 2, "mediaType": media_type, "manifests": manifests})
+        entry = {
+            "mediaType": OCI_MANIFEST,
+            "digest": digest,
+            "size": 1,
+            "platform": {"os": os, "architecture": arch},
+        }
+        manifests.append(
+            entry | ({"platform": {"os": os, "architecture": arch, "variant": variant[0]}} if variant else {})
+        )
+    return registry.add_manifest(
+        "driver", tag, media_type, {"schemaVersion": 2, "mediaType": media_type, "manifests": manifests}
+    )
 
 
 def test_presence_is_yes_or_no_only_when_the_registry_says_so() -> None:
@@ -62,7 +77,11 @@ def test_presence_is_yes_or_no_only_when_the_registry_says_so() -> None:
     assert presence(client, IMAGE) == Present(digest)
     assert presence(client, IMAGE.with_digest(digest)) == Present(digest)
     assert presence(client, IMAGE.with_tag("2")) == Absent()
-    assert registry.requests() == ["HEAD /v2/driver/manifests/1", f"HEAD /v2/driver/manifests/{digest}", "HEAD /v2/driver/manifests/2"]
+    assert registry.requests() == [
+        "HEAD /v2/driver/manifests/1",
+        f"HEAD /v2/driver/manifests/{digest}",
+        "HEAD /v2/driver/manifests/2",
+    ]
 
 
 def _refuse(request: Request) -> Response | None:
@@ -78,12 +97,20 @@ def _refuse(request: Request) -> Response | None:
         (lambda request: answer(500), "answers 500"),
         (lambda request: answer(503), "answers 503"),
         (lambda request: answer(418), "answers 418, which was not expected"),
-        (lambda request: answer(302, headers={"location": "/v2/driver/manifests/1"}), "redirects more than 5 times"),
-        (lambda request: answer(302, headers={"location": "http://elsewhere.site/"}), "sends us to a place without TLS"),
+        (
+            lambda request: answer(302, headers={"location": "/v2/driver/manifests/1"}),
+            "redirects more than 5 times",
+        ),
+        (
+            lambda request: answer(302, headers={"location": "http://elsewhere.site/"}),
+            "sends us to a place without TLS",
+        ),
         (_refuse, "Name or service not known"),
     ],
 )
-def test_everything_else_is_unknown_never_absent(trouble: Callable[[Request], Response | None], reason: str) -> None:
+def test_everything_else_is_unknown_never_absent(
+    trouble: Callable[[Request], Response | None], reason: str
+) -> None:
     registry = MemoryRegistry(trouble=trouble)
     found = presence(_client(registry), IMAGE)
     assert isinstance(found, Unknown)
@@ -103,11 +130,17 @@ def test_a_registry_without_digest_headers_is_asked_for_the_manifest() -> None:
         if not request.url.endswith("/manifests/1"):
             return None
         media_type, data = registry.manifests["driver", "1"]
-        return answer(200, b"" if request.method == "HEAD" else data, {"content-type": f"{media_type}; charset=utf-8"})
+        return answer(
+            200, b"" if request.method == "HEAD" else data, {"content-type": f"{media_type}; charset=utf-8"}
+        )
 
     registry.trouble = trouble
     found = _client(registry).head_manifest(IMAGE)
-    assert (found.digest, found.media_type, found.size) == (digest, OCI_MANIFEST, len(registry.manifests["driver", digest][1]))
+    assert (found.digest, found.media_type, found.size) == (
+        digest,
+        OCI_MANIFEST,
+        len(registry.manifests["driver", digest][1]),
+    )
 
 
 def test_manifests_are_checked_against_their_digest() -> None:
@@ -143,7 +176,11 @@ def test_an_index_is_followed_down_to_a_platform() -> None:
 
 def test_labels_come_from_the_platforms_configuration() -> None:
     registry = MemoryRegistry()
-    _index(registry, "1", {"linux/amd64": _image(registry, arch="amd64"), "linux/arm64": _image(registry, arch="arm64")})
+    _index(
+        registry,
+        "1",
+        {"linux/amd64": _image(registry, arch="amd64"), "linux/arm64": _image(registry, arch="arm64")},
+    )
     assert labels(_client(registry), IMAGE, "linux/arm64") == {"version": "535.261.03", "arch": "arm64"}
     with pytest.raises(NotFound):
         labels(_client(registry), IMAGE.with_tag("2"), "linux/arm64")
@@ -179,7 +216,11 @@ def test_a_push_sends_what_is_missing_and_nothing_twice() -> None:
     data = b"layer"
     digest = digest_of(data)
     assert client.put_blob(IMAGE, lambda: io.BytesIO(data), digest=digest, size=len(data))
-    assert registry.requests() == [f"HEAD /v2/driver/blobs/{digest}", "POST /v2/driver/blobs/uploads/", "PUT /v2/driver/blobs/uploads/1"]
+    assert registry.requests() == [
+        f"HEAD /v2/driver/blobs/{digest}",
+        "POST /v2/driver/blobs/uploads/",
+        "PUT /v2/driver/blobs/uploads/1",
+    ]
     assert not client.put_blob(IMAGE, data, digest=digest, size=len(data))
     other = Reference.parse(f"{HOST}/copy:1")
     assert not client.put_blob(other, data, digest=digest, size=len(data), mount_from="driver")
@@ -198,7 +239,9 @@ def test_a_refused_upload_shows_the_registrys_own_words() -> None:
     assert "DIGEST_INVALID: provided digest did not match uploaded content" in caught.value.details
 
 
-@pytest.mark.parametrize("login", [LOGIN, Login(identity_token="refresh"), None], ids=["password", "identity-token", "anonymous"])
+@pytest.mark.parametrize(
+    "login", [LOGIN, Login(identity_token="refresh"), None], ids=["password", "identity-token", "anonymous"]
+)
 def test_tokens_are_fetched_once_for_each_scope(login: Login | None) -> None:
     registry = MemoryRegistry(auth="bearer", login=login)
     _image(registry, "1")
@@ -224,7 +267,9 @@ def test_an_expired_token_is_replaced() -> None:
 def test_mounting_asks_for_both_repositories() -> None:
     registry = MemoryRegistry(auth="bearer")
     digest = registry.add_blob("driver", b"x")
-    assert not _client(registry).put_blob(Reference.parse(f"{HOST}/copy:1"), b"x", digest=digest, size=1, mount_from="driver")
+    assert not _client(registry).put_blob(
+        Reference.parse(f"{HOST}/copy:1"), b"x", digest=digest, size=1, mount_from="driver"
+    )
     assert "repository:copy:pull,push repository:driver:pull" in registry.tokens.values()
 
 
@@ -255,13 +300,20 @@ def test_threads_that_learn_of_the_login_at_the_same_time_are_all_let_in(auth: s
     digest = _image(registry, "1")
     client = _client(registry, {HOST: LOGIN})
     with ThreadPoolExecutor(threads) as pool:
-        assert list(pool.map(lambda _: presence(client, IMAGE), range(threads))) == [Present(digest)] * threads
+        assert (
+            list(pool.map(lambda _: presence(client, IMAGE), range(threads))) == [Present(digest)] * threads
+        )
 
 
 def test_a_token_service_in_trouble_makes_presence_unknown() -> None:
     registry = MemoryRegistry(auth="bearer")
-    for trouble, reason in ((answer(503), "auth.site answers 503"), (answer(200, b"{}"), "answers without a token")):
-        registry.trouble = lambda request, given=trouble: given if request.url.startswith(TOKEN_SERVICE) else None  # type: ignore[misc]
+    for trouble, reason in (
+        (answer(503), "auth.site answers 503"),
+        (answer(200, b"{}"), "answers without a token"),
+    ):
+        registry.trouble = lambda request, given=trouble: (
+            given if request.url.startswith(TOKEN_SERVICE) else None
+        )  # type: ignore[misc]
         assert reason in repr(presence(_client(registry), IMAGE))
 
 
@@ -291,10 +343,16 @@ def test_a_busy_registry_says_for_how_long() -> None:
 
 def test_the_port_that_a_location_states_is_the_registrys_own() -> None:
     registry = MemoryRegistry(auth="basic", login=LOGIN)
-    moved = MemoryRegistry(auth="basic", login=LOGIN, trouble=lambda request: _with_port(registry.send(request)))
+    moved = MemoryRegistry(
+        auth="basic", login=LOGIN, trouble=lambda request: _with_port(registry.send(request))
+    )
     assert _client(moved, {HOST: LOGIN}).put_blob(IMAGE, b"x", digest=digest_of(b"x"), size=1)
 
 
 def _with_port(response: Response) -> Response:
     location = response.headers.get("location", "")
-    return replace(response, headers={**response.headers, "location": f"https://{HOST}:443{location}"}) if location else response
+    return (
+        replace(response, headers={**response.headers, "location": f"https://{HOST}:443{location}"})
+        if location
+        else response
+    )

@@ -19,7 +19,13 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         ("debian:bookworm-slim", "docker.io", "library/debian", "bookworm-slim", ""),
         ("moby/buildkit:latest", "docker.io", "moby/buildkit", "latest", ""),
         ("docker.io/debian", "docker.io", "library/debian", "", ""),
-        ("nvcr.io/nvidia/driver:550.90.07-ubuntu22.04", "nvcr.io", "nvidia/driver", "550.90.07-ubuntu22.04", ""),
+        (
+            "nvcr.io/nvidia/driver:550.90.07-ubuntu22.04",
+            "nvcr.io",
+            "nvidia/driver",
+            "550.90.07-ubuntu22.04",
+            "",
+        ),
         ("localhost/driver:1", "localhost", "driver", "1", ""),
         ("127.0.0.1:5000/driver:1", "127.0.0.1:5000", "driver", "1", ""),
         ("registry:5000/a/b/c", "registry:5000", "a/b/c", "", ""),
@@ -28,7 +34,9 @@ DIGEST = "sha256:" + "0123456789abcdef" * 4
         (f"registry.site:443/driver:tag@{DIGEST}", "registry.site:443", "driver", "tag", DIGEST),
     ],
 )
-def test_references_as_people_write_them(text: str, host: str, repository: str, tag: str, digest: str) -> None:
+def test_references_as_people_write_them(
+    text: str, host: str, repository: str, tag: str, digest: str
+) -> None:
     assert Reference.parse(text) == Reference(host=host, repository=repository, tag=tag, digest=digest)
 
 
@@ -62,7 +70,9 @@ def test_a_repository_alone_names_no_image() -> None:
     assert repository.with_tag("1").with_digest(DIGEST).target == DIGEST
 
 
-hosts = st.sampled_from(["docker.io", "nvcr.io", "localhost", "127.0.0.1:5000", "registry.site:443", "[::1]:5000"])
+hosts = st.sampled_from(
+    ["docker.io", "nvcr.io", "localhost", "127.0.0.1:5000", "registry.site:443", "[::1]:5000"]
+)
 names = st.from_regex(r"[a-z0-9]{1,5}([._-][a-z0-9]{1,3})?(/[a-z0-9]{1,4}){1,2}", fullmatch=True)
 tags = st.from_regex(r"(|[A-Za-z0-9_][A-Za-z0-9._-]{0,12})", fullmatch=True)
 

@@ -59,7 +59,9 @@ BROKEN = TemporaryFailure("no answer")
         ([(429, "3600"), 200], 429, []),
     ],
 )
-def test_what_is_asked_again_and_after_how_long(answers: list[Answer], status: int, waits: list[float]) -> None:
+def test_what_is_asked_again_and_after_how_long(
+    answers: list[Answer], status: int, waits: list[float]
+) -> None:
     script = Script(answers)
     assert _ask(script) == status
     assert script.waits == waits
@@ -81,7 +83,9 @@ def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
     assert script.sent == 1
 
 
-@pytest.mark.parametrize(("value", "seconds"), [("", 0), ("soon", 0), ("-5", 0), ("12", 12), ("Fri, 15 Jan 2027 07:59:00 GMT", 0)])
+@pytest.mark.parametrize(
+    ("value", "seconds"), [("", 0), ("soon", 0), ("-5", 0), ("12", 12), ("Fri, 15 Jan 2027 07:59:00 GMT", 0)]
+)
 def test_retry_after(value: str, seconds: float) -> None:
     assert retry_after(value, NOW) == seconds
 

@@ -40,7 +40,9 @@ def access(commands: Answers, environ: Mapping[str, str] | None = None, ca: str 
 
 
 def download(commands: Answers) -> tuple[str, ...]:
-    return apt.download(access(commands), [f"linux-headers-{RELEASE}"], "/work", [Attempt(name="configured suites")])
+    return apt.download(
+        access(commands), [f"linux-headers-{RELEASE}"], "/work", [Attempt(name="configured suites")]
+    )
 
 
 def test_header_packages_that_the_flavour_depends_on_come_along_in_their_exact_versions() -> None:
@@ -96,7 +98,9 @@ def test_a_name_that_apt_knows_only_from_a_relation_is_missing_or_the_mirrors_fa
 
 def test_no_package_after_a_failed_update_is_the_mirrors_fault() -> None:
     with pytest.raises(Unavailable) as caught:
-        download(Answers({"apt-get -o": (0, "", UNREACHABLE), "apt-cache": (100, "", "E: No packages found\n")}))
+        download(
+            Answers({"apt-get -o": (0, "", UNREACHABLE), "apt-cache": (100, "", "E: No packages found\n")})
+        )
     assert any("Connection refused" in line for line in caught.value.details)
     assert not any("No packages found" in line for line in caught.value.details)
     assert "HTTP_PROXY" in caught.value.resolution
@@ -122,8 +126,17 @@ def test_a_full_disk_is_not_blamed_on_the_mirror() -> None:
 
 def test_proxies_and_the_sites_ca_reach_apt() -> None:
     commands = Answers(KNOWN)
-    environ = {"HTTPS_PROXY": "http://proxy.example:3128", "http_proxy": "http://other.example:80", "NO_PROXY": "", "APT_CONFIG": "/c"}
+    environ = {
+        "HTTPS_PROXY": "http://proxy.example:3128",
+        "http_proxy": "http://other.example:80",
+        "NO_PROXY": "",
+        "APT_CONFIG": "/c",
+    }
     apt.download(access(commands, environ, ca="/ca.pem"), [f"linux-headers-{RELEASE}"], "/work", [])
-    wanted = {"https_proxy": "http://proxy.example:3128", "http_proxy": "http://other.example:80", "APT_CONFIG": "/c"}
+    wanted = {
+        "https_proxy": "http://proxy.example:3128",
+        "http_proxy": "http://other.example:80",
+        "APT_CONFIG": "/c",
+    }
     assert all(environment == wanted for environment in commands.environments)
     assert all("Acquire::https::CAInfo=/ca.pem" in line for line in commands.asked)

@@ -13,7 +13,9 @@ from driverforge_node.packages import Access, Attempt, dnf, rpm, zypper
 from support.answers import Answers
 
 DEVEL = "kernel-devel-5.14.0-427.13.1.el9_4.x86_64"
-NO_PACKAGE = f"No package {DEVEL} available.\nExiting due to strict setting.\nError: No package {DEVEL} available.\n"
+NO_PACKAGE = (
+    f"No package {DEVEL} available.\nExiting due to strict setting.\nError: No package {DEVEL} available.\n"
+)
 UNKNOWN_REPO = "Error: Unknown repo: 'rhel-9-for-x86_64-baseos-eus-rpms'\n"
 SKIPPED = f"""Errors during downloading metadata for repository 'u':
   - Curl error (7): Couldn't connect to server for http://127.0.0.1:9/x/repodata/repomd.xml
@@ -36,7 +38,9 @@ SEARCH = """<?xml version='1.0'?>
 </search-result>
 </stream>
 """
-NOTHING = "<?xml version='1.0'?>\n<stream>\n<message type=\"info\">No matching items found.</message>\n</stream>\n"
+NOTHING = (
+    "<?xml version='1.0'?>\n<stream>\n<message type=\"info\">No matching items found.</message>\n</stream>\n"
+)
 REFUSED = """Retrieving repository 'u' metadata [.error]
 Repository 'u' is invalid.
 [u|http://127.0.0.1:9/x] Valid metadata not found at specified URL
@@ -69,10 +73,14 @@ def access(commands: Answers, *names: str, environ: Mapping[str, str] | None = N
 
 def test_dnf_downloads_into_the_work_folder() -> None:
     commands = Answers({})
-    found = dnf.download(access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), [DEVEL], "/work", [EUS, PLAIN])
+    found = dnf.download(
+        access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), [DEVEL], "/work", [EUS, PLAIN]
+    )
     assert found == (f"/work/{DEVEL}.rpm",)
     options = "--enablerepo=rhel-9-for-x86_64-baseos-eus-rpms --releasever=9.4 --setopt=sslcacert=/ca.pem"
-    assert commands.asked == commands.followed == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
+    assert (
+        commands.asked == commands.followed == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
+    )
     assert commands.endless == []
 
 
@@ -84,7 +92,12 @@ def test_dnf_goes_on_without_a_repository_that_this_subscription_has_not() -> No
 
 def test_dnf_names_every_attempt_when_the_package_is_nowhere() -> None:
     with pytest.raises(Unsupported, match="headers missing") as caught:
-        dnf.download(access(Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (1, "", NO_PACKAGE)})), [DEVEL], "/work", [EUS, PLAIN])
+        dnf.download(
+            access(Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (1, "", NO_PACKAGE)})),
+            [DEVEL],
+            "/work",
+            [EUS, PLAIN],
+        )
     assert "Error: Unknown repo: 'rhel-9-for-x86_64-baseos-eus-rpms'" in caught.value.details
     assert f"Error: No package {DEVEL} available." in caught.value.details
 
@@ -103,22 +116,30 @@ def test_zypper_takes_the_newest_rebuild_of_exactly_this_release() -> None:
 def test_zypper_downloads_into_the_work_folder() -> None:
     file = "/work/t/kernel-default-devel-6.4.0-150700.53.19.10.x86_64.rpm"
     commands = Answers({"search": (0, SEARCH, ""), "find": (0, f"{file}\n", "")})
-    assert zypper.download(access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"), SUSE, "/work", []) == (file,)
-    assert commands.asked[2].endswith("--pkg-cache-dir /work download kernel-default-devel=6.4.0-150700.53.19.10")
+    assert zypper.download(
+        access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"), SUSE, "/work", []
+    ) == (file,)
+    assert commands.asked[2].endswith(
+        "--pkg-cache-dir /work download kernel-default-devel=6.4.0-150700.53.19.10"
+    )
     assert [line.split()[4] for line in commands.followed] == ["refresh", "download"]
     assert commands.endless == ["find /work -name *.rpm -type f"]
     assert commands.environments[2] == {"http_proxy": "http://proxy.example", "CURL_CA_BUNDLE": "/ca.pem"}
 
 
 def test_zypper_without_the_package_is_no_mirror_problem() -> None:
-    with pytest.raises(Unsupported, match=r"headers missing.*kernel-default-devel 6\.4\.0-150700\.53\.19") as caught:
+    with pytest.raises(
+        Unsupported, match=r"headers missing.*kernel-default-devel 6\.4\.0-150700\.53\.19"
+    ) as caught:
         zypper.download(access(Answers({"search": (104, NOTHING, "")})), SUSE, "/work", [])
     assert "No matching items found." in caught.value.details
 
 
 def test_zypper_with_an_unreachable_repository_says_so_without_xml() -> None:
     with pytest.raises(Unavailable, match="mirror unreachable") as caught:
-        zypper.download(access(Answers({"refresh": (4, REFUSED, ""), "search": (106, NOTHING, "")})), SUSE, "/work", [])
+        zypper.download(
+            access(Answers({"refresh": (4, REFUSED, ""), "search": (106, NOTHING, "")})), SUSE, "/work", []
+        )
     assert "Repository 'u' is invalid." in caught.value.details
     assert not any("<" in line for line in caught.value.details)
 
@@ -126,7 +147,9 @@ def test_zypper_with_an_unreachable_repository_says_so_without_xml() -> None:
 def test_zypper_ends_well_without_a_download_when_a_package_vanished_meanwhile() -> None:
     gone = "Warning: Argument resolves to no package: kernel-default-devel=6.4.0-150700.53.19.10\nNothing to do.\n"
     with pytest.raises(Unsupported, match="headers missing"):
-        zypper.download(access(Answers({"search": (0, SEARCH, ""), "download": (0, gone, "")})), SUSE, "/work", [])
+        zypper.download(
+            access(Answers({"search": (0, SEARCH, ""), "download": (0, gone, "")})), SUSE, "/work", []
+        )
 
 
 def test_package_files_are_asked_for_name_and_version() -> None:
@@ -138,4 +161,8 @@ def test_package_files_are_asked_for_name_and_version() -> None:
 
 def test_a_file_that_is_no_package_is_refused() -> None:
     with pytest.raises(InputError, match=r"not an RPM package: /work/k\.rpm"):
-        rpm.extract(access(Answers({"--query": (1, "", "error: /work/k.rpm: not an rpm package\n")})), "/work/k.rpm", "/x")
+        rpm.extract(
+            access(Answers({"--query": (1, "", "error: /work/k.rpm: not an rpm package\n")})),
+            "/work/k.rpm",
+            "/x",
+        )

@@ -21,7 +21,11 @@ def registry_with(labels: dict[str, str], *, architecture: str = "amd64") -> tup
     """A registry with one image behind an index at the tag, and the index's digest."""
     registry = MemoryRegistry()
     config = json.dumps({"config": {"Labels": labels}}).encode()
-    layer = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": registry.add_blob("driver", config), "size": len(config)}
+    layer = {
+        "mediaType": "application/vnd.oci.image.config.v1+json",
+        "digest": registry.add_blob("driver", config),
+        "size": len(config),
+    }
     document = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": layer, "layers": []}
     digest = registry.add_manifest("driver", "", OCI_MANIFEST, document)
     child = {
@@ -30,7 +34,9 @@ def registry_with(labels: dict[str, str], *, architecture: str = "amd64") -> tup
         "size": len(json.dumps(document)),
         "platform": {"os": "linux", "architecture": architecture},
     }
-    index = registry.add_manifest("driver", REFERENCE.tag, OCI_INDEX, {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [child]})
+    index = registry.add_manifest(
+        "driver", REFERENCE.tag, OCI_INDEX, {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [child]}
+    )
     return registry, index
 
 

@@ -53,7 +53,8 @@ def test_cells_come_jit_first_and_kernels_oldest_first() -> None:
 def test_a_table_has_a_line_a_cell() -> None:
     lines = list(table(plan()))
     assert [line.split()[:2] for line in lines] == [
-        [key, verdict] for key, verdict in zip(KEYS, ["build", "unknown", "unknown", "unknown", "unknown"], strict=True)
+        [key, verdict]
+        for key, verdict in zip(KEYS, ["build", "unknown", "unknown", "unknown", "unknown"], strict=True)
     ]
     assert len({line.index(line.split()[1]) for line in lines}) == 1
 
@@ -85,9 +86,15 @@ def test_an_empty_plan() -> None:
 
 @pytest.mark.parametrize(
     ("answer", "state", "degraded"),
-    [(Present("sha256:1"), State.EXISTS, False), (Absent(), State.BUILD, False), (Unknown("429"), State.UNKNOWN, True)],
+    [
+        (Present("sha256:1"), State.EXISTS, False),
+        (Absent(), State.BUILD, False),
+        (Unknown("429"), State.UNKNOWN, True),
+    ],
 )
-def test_the_registry_is_asked_about_what_would_be_built(answer: Presence, state: State, degraded: bool) -> None:
+def test_the_registry_is_asked_about_what_would_be_built(
+    answer: Presence, state: State, degraded: bool
+) -> None:
     asked = []
 
     def published(cell: Cell) -> tuple[str, Presence]:
@@ -132,7 +139,9 @@ def test_explain_of_no_id_says_how_ids_are_written() -> None:
     assert told.value.details[0].startswith("near: ")
 
 
-@pytest.mark.parametrize("key", ["debian12-amd64-535.261.03-jitt", "nonsense", "debian12-amd64-535.261.03-6.6.1-x"])
+@pytest.mark.parametrize(
+    "key", ["debian12-amd64-535.261.03-jitt", "nonsense", "debian12-amd64-535.261.03-6.6.1-x"]
+)
 def test_explain_names_near_cells(key: str) -> None:
     with pytest.raises(UsageError) as told:
         find_cell(NO_PROBES, LOCK, key)

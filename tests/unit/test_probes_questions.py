@@ -10,9 +10,13 @@ from driverforge_core.headerprobe import HeaderProbe
 from support.sampledebian import FOUR, THREE, sample_matrix
 
 CALL = "pci_resize_resource(struct pci_dev *dev, int i, int size"
-RESIZE = HeaderProbe(kind="arguments", symbol="pci_resize_resource", header="include/linux/pci.h", arguments=4)
+RESIZE = HeaderProbe(
+    kind="arguments", symbol="pci_resize_resource", header="include/linux/pci.h", arguments=4
+)
 MACRO = HeaderProbe(kind="missing-macro", symbol="in_irq", header="include/linux/preempt.h")
-MEMBER = HeaderProbe(kind="missing-member", symbol="__vm_flags", header="include/linux/mm_types.h", struct="vm_area_struct")
+MEMBER = HeaderProbe(
+    kind="missing-member", symbol="__vm_flags", header="include/linux/mm_types.h", struct="vm_area_struct"
+)
 
 
 def test_a_row_of_the_matrix_is_a_question() -> None:
@@ -32,9 +36,24 @@ def test_a_row_of_the_matrix_is_a_question() -> None:
         (RESIZE, None, None, "include/linux/pci.h is not among the headers"),
         (MACRO, "#define in_irq() (1)\n", False, "include/linux/preempt.h: has in_irq"),
         (MACRO, "/* in_irq() is gone */\n", True, "include/linux/preempt.h: no in_irq"),
-        (MEMBER, "struct vm_area_struct { int __vm_flags; };", False, "include/linux/mm_types.h: has __vm_flags"),
-        (MEMBER, "struct vm_area_struct;", False, "include/linux/mm_types.h: does not define struct vm_area_struct"),
-        (MEMBER, "struct vm_area_struct { int x; };", True, "include/linux/mm_types.h: struct vm_area_struct has no __vm_flags"),
+        (
+            MEMBER,
+            "struct vm_area_struct { int __vm_flags; };",
+            False,
+            "include/linux/mm_types.h: has __vm_flags",
+        ),
+        (
+            MEMBER,
+            "struct vm_area_struct;",
+            False,
+            "include/linux/mm_types.h: does not define struct vm_area_struct",
+        ),
+        (
+            MEMBER,
+            "struct vm_area_struct { int x; };",
+            True,
+            "include/linux/mm_types.h: struct vm_area_struct has no __vm_flags",
+        ),
     ],
 )
 def test_answers(probe: HeaderProbe, text: str | None, breaks: bool | None, found: str) -> None:
@@ -43,4 +62,7 @@ def test_answers(probe: HeaderProbe, text: str | None, breaks: bool | None, foun
 
 def test_all_questions_to_one_tree() -> None:
     told = answers([RESIZE, MACRO], {RESIZE.header: FOUR})
-    assert {asked: fact.breaks for asked, fact in told.items()} == {question(RESIZE): True, question(MACRO): None}
+    assert {asked: fact.breaks for asked, fact in told.items()} == {
+        question(RESIZE): True,
+        question(MACRO): None,
+    }

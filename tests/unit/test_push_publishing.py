@@ -47,7 +47,9 @@ def built(*contexts: Context, trouble: Callable[[Request], Response | None] = la
     for made in contexts:
         reference = local_reference(made)
         labels = {"io.driverforge.inputs": made.inputs}
-        engine.images[reference] = BuiltImage(reference=reference, id="sha256:1", size=1, layers=(), labels=labels)
+        engine.images[reference] = BuiltImage(
+            reference=reference, id="sha256:1", size=1, layers=(), labels=labels
+        )
     return engine
 
 
@@ -65,7 +67,10 @@ def push(engine: FakeEngine, made: Context = JIT) -> object:
         ("debian12-amd64-535.261.03-jit", "535.261.03-debian12"),
         ("debian12-amd64-535.261.03-6.12.95+deb12-cloud-amd64", "535-6.12.95_deb12-cloud-amd64-debian12"),
         ("ubuntu24.04-amd64-580.173.02-6.8.0-106-generic", "580-6.8.0-106-generic-ubuntu24.04"),
-        ("rhel9-arm64-550.163.01-5.14.0-687.5.1.el9_8.aarch64+64k", "550.163.01-5.14.0-687.5.1.el9_8.aarch64_64k-rhel9"),
+        (
+            "rhel9-arm64-550.163.01-5.14.0-687.5.1.el9_8.aarch64+64k",
+            "550.163.01-5.14.0-687.5.1.el9_8.aarch64_64k-rhel9",
+        ),
     ],
 )
 def test_alias_is_the_tag_that_the_operator_asks_for(key: str, alias: str) -> None:
@@ -171,7 +176,13 @@ def test_alias_that_is_a_plain_image_becomes_an_index_with_both() -> None:
 def test_keep_going_pushes_the_others(keep_going: bool, pushed: int) -> None:
     engine = built(PRECOMPILED)
     reports, errors = push_all(
-        [JIT, PRECOMPILED], HOST, engine, client(engine), given=GIVEN, keep_going=keep_going, progress=lambda _: None
+        [JIT, PRECOMPILED],
+        HOST,
+        engine,
+        client(engine),
+        given=GIVEN,
+        keep_going=keep_going,
+        progress=lambda _: None,
     )
     assert len(reports) == pushed
     assert list(errors) == [JIT.image.id]

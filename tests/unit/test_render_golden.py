@@ -30,7 +30,9 @@ def representative(matrix: Matrix) -> tuple[Cell, ...]:
     for cell in sorted(all_cells(matrix), key=lambda cell: -len(cell.module_types)):
         line = cell.line.id if cell.line and cell.arch == "arm64" and "64k" in cell.line.id else ""
         if cell.arch == "amd64" or line:
-            chosen.setdefault((cell.os.id, cell.driver.payload, cell.driver.vendor_modules, cell.kernel is None, line), cell)
+            chosen.setdefault(
+                (cell.os.id, cell.driver.payload, cell.driver.vendor_modules, cell.kernel is None, line), cell
+            )
     return tuple(chosen.values())
 
 
@@ -47,7 +49,9 @@ def compare(path: Path, text: str) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     assert path.is_file(), f"{path} is missing: DRIVERFORGE_UPDATE_GOLDEN=1 writes it"
-    assert text == path.read_text(encoding="utf-8"), "if this is wanted: DRIVERFORGE_UPDATE_GOLDEN=1, and review the difference"
+    assert text == path.read_text(encoding="utf-8"), (
+        "if this is wanted: DRIVERFORGE_UPDATE_GOLDEN=1, and review the difference"
+    )
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -57,15 +61,21 @@ def test_dockerfile_is_the_golden_one(cell: Cell) -> None:
 
 def test_every_operating_system_has_golden_files_and_no_other_is_left() -> None:
     assert {cell.os.id for cell in CELLS} == {row.id for row in MATRIX.rows}
-    assert {path.name for path in GOLDEN.iterdir() if path.is_dir()} == {cell.key for cell in CELLS} | {"toolkit"}
+    assert {path.name for path in GOLDEN.iterdir() if path.is_dir()} == {cell.key for cell in CELLS} | {
+        "toolkit"
+    }
 
 
 def test_bake_file_is_the_golden_one() -> None:
     import json
 
     cells = [cell for cell in CELLS if cell.os.id in {"debian12", "rhel9"}]
-    document = bake_document([rendered(cell) for cell in cells], vcs_ref="0123456789abcdef0123456789abcdef01234567")
-    for target in document["target"].values():  # the inputs' hash covers our own code, which changes with every commit
+    document = bake_document(
+        [rendered(cell) for cell in cells], vcs_ref="0123456789abcdef0123456789abcdef01234567"
+    )
+    for target in document[
+        "target"
+    ].values():  # the inputs' hash covers our own code, which changes with every commit
         if "labels" in target:
             target["labels"]["io.driverforge.inputs"] = "sha256:(inputs)"
             target["tags"] = [tag.rpartition("-r")[0] + "-r(inputs)" for tag in target["tags"]]

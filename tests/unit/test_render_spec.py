@@ -54,7 +54,9 @@ def test_every_cell_of_the_matrix_renders_from_a_complete_lock(cell: Cell) -> No
     made = context(cell).entries
     assert {f"pins/{name}" for name in used} == {path for path in made if path.startswith("pins/")}
     scripts = set(re.findall(r"/run/driverforge/scripts/([a-z-]+)", text))
-    assert {f"scripts/{name}" for name in scripts} | {"scripts/manager"} == {path for path in made if path.startswith("scripts/")}
+    assert {f"scripts/{name}" for name in scripts} | {"scripts/manager"} == {
+        path for path in made if path.startswith("scripts/")
+    }
     for source in re.findall(r"^COPY --link (?:--chmod=755 )?([^-\s]\S*) ", text, re.MULTILINE):
         assert any(path == source or path.startswith(source) for path in made), source
     assert "# syntax=" not in text, "a frontend image would have to be pulled"
@@ -66,24 +68,41 @@ def test_every_cell_of_the_matrix_renders_from_a_complete_lock(cell: Cell) -> No
     [
         (Lock(), "the lock does not know 535.261.03 for debian12-amd64"),
         (without(LOCK, PRECOMPILED, kernels={}), "the headers of 6.1.0-50-cloud-amd64 are not pinned"),
-        (without(LOCK, PRECOMPILED, drivers={"535.261.03": {}}), "no package is pinned for the role 'userspace'"),
         (
-            without(LOCK, PRECOMPILED, drivers={"535.261.03": {**LOCK.targets["debian12-amd64"].drivers["535.261.03"], "source": ()}}),
+            without(LOCK, PRECOMPILED, drivers={"535.261.03": {}}),
+            "no package is pinned for the role 'userspace'",
+        ),
+        (
+            without(
+                LOCK,
+                PRECOMPILED,
+                drivers={
+                    "535.261.03": {**LOCK.targets["debian12-amd64"].drivers["535.261.03"], "source": ()}
+                },
+            ),
             "the package nvidia-open-kernel-dkms (modules) is not pinned",
         ),
     ],
 )
 def test_a_download_without_a_pin_refuses_with_the_command_that_pins_it(lock: Lock, said: str) -> None:
     with pytest.raises(InputError) as caught:
-        image_specs([PRECOMPILED], lock, given=Given(matrix=Path("my site.yaml"), lock=Path("site.lock.json")))
+        image_specs(
+            [PRECOMPILED], lock, given=Given(matrix=Path("my site.yaml"), lock=Path("site.lock.json"))
+        )
     assert f"{PRECOMPILED.key}: {said}" in caught.value.details
-    assert caught.value.resolution == f"driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select {PRECOMPILED.key}"
+    assert (
+        caught.value.resolution
+        == f"driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select {PRECOMPILED.key}"
+    )
     assert caught.value.exit_code == 65
 
 
 def test_a_systems_name_is_text_in_a_label() -> None:
     named = replace(JIT, os=JIT.os.model_copy(update={"name": 'Debian "bookworm" $HOME \\o/'}))
-    assert r'summary="NVIDIA driver 535.261.03 for Debian \"bookworm\" \$HOME \\o/ (amd64), compiles' in dockerfile(named)
+    assert (
+        r'summary="NVIDIA driver 535.261.03 for Debian \"bookworm\" \$HOME \\o/ (amd64), compiles'
+        in dockerfile(named)
+    )
 
 
 def test_all_unpinned_cells_are_told_at_once() -> None:
@@ -94,13 +113,17 @@ def test_all_unpinned_cells_are_told_at_once() -> None:
 
 def test_a_runfile_without_sha256_refuses_and_names_the_key_of_the_matrix() -> None:
     bare = replace(RUNFILE, driver=RUNFILE.driver.model_copy(update={"sha256": {}}))
-    assert missing_pins(bare, LOCK) == ["the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"]
+    assert missing_pins(bare, LOCK) == [
+        "the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"
+    ]
     with pytest.raises(InputError) as caught:
         image_specs([bare], LOCK)
     assert caught.value.resolution == "add the archive's sha256 to the driver's row of your matrix"
     with pytest.raises(InputError) as caught:
         image_specs([bare], Lock())
-    assert caught.value.resolution.startswith(f"driverforge lock --select {bare.key}; add the archive's sha256")
+    assert caught.value.resolution.startswith(
+        f"driverforge lock --select {bare.key}; add the archive's sha256"
+    )
 
 
 def test_payload_image_is_refused_with_a_sentence() -> None:
@@ -110,7 +133,10 @@ def test_payload_image_is_refused_with_a_sentence() -> None:
 
 def test_two_kernels_differ_in_the_last_stage_only() -> None:
     """Every instruction above `FROM jit AS modules` is the same text, over the same files: BuildKit gives them the same layers."""
-    first, second = (dockerfile(cell).split("\n", 1)[1].partition("FROM jit AS modules") for cell in (PRECOMPILED, OTHER_KERNEL))
+    first, second = (
+        dockerfile(cell).split("\n", 1)[1].partition("FROM jit AS modules")
+        for cell in (PRECOMPILED, OTHER_KERNEL)
+    )
     assert first[0] == second[0]
     for cell, (above, _, below) in ((PRECOMPILED, first), (OTHER_KERNEL, second)):
         assert str(cell.kernel) not in above
@@ -118,25 +144,39 @@ def test_two_kernels_differ_in_the_last_stage_only() -> None:
         instructions = [line.split()[0] for line in stages[-1].splitlines()[1:] if line[:1].strip()]
         assert instructions == ["COPY", "LABEL"], "one layer, then metadata"
     own = {"Dockerfile", "pins/headers", "image.precompiled.json"}
-    files = [{path: entry for path, entry in context(cell).entries.items() if path not in own} for cell in (PRECOMPILED, OTHER_KERNEL)]
+    files = [
+        {path: entry for path, entry in context(cell).entries.items() if path not in own}
+        for cell in (PRECOMPILED, OTHER_KERNEL)
+    ]
     assert files[0] == files[1]
 
 
 def test_jit_image_has_the_stages_that_the_precompiled_one_starts_from() -> None:
-    assert dockerfile(PRECOMPILED).split("\n", 1)[1].startswith(dockerfile(JIT).split("\n", 1)[1].partition("\nLABEL")[0])
+    assert (
+        dockerfile(PRECOMPILED)
+        .split("\n", 1)[1]
+        .startswith(dockerfile(JIT).split("\n", 1)[1].partition("\nLABEL")[0])
+    )
 
 
 def test_image_facts_say_what_is_inside() -> None:
     jit = ImageFacts.from_json(context(JIT).entries["image.jit.json"].content.decode())
     assert (jit.variant, jit.kernels, jit.module_types) == ("jit", (), ("open", "proprietary"))
-    assert jit.sources == {"open": "/usr/src/nvidia-535.261.03/kernel-open", "proprietary": "/usr/src/nvidia-535.261.03/kernel"}
-    precompiled = ImageFacts.from_json(context(PRECOMPILED).entries["image.precompiled.json"].content.decode())
+    assert jit.sources == {
+        "open": "/usr/src/nvidia-535.261.03/kernel-open",
+        "proprietary": "/usr/src/nvidia-535.261.03/kernel",
+    }
+    precompiled = ImageFacts.from_json(
+        context(PRECOMPILED).entries["image.precompiled.json"].content.decode()
+    )
     assert (precompiled.variant, precompiled.sources) == ("precompiled", {})
     assert precompiled.kernels == (KernelRelease.parse("6.1.0-50-cloud-amd64"),)
 
 
 def test_a_module_type_that_one_kernel_excludes_stays_in_the_shared_stage() -> None:
-    exclusion = Exclusion.model_validate({"id": "x", "kernels": ["6.1.0-50-*"], "module_types": ["open"], "reason": "r", "source": "s"})
+    exclusion = Exclusion.model_validate(
+        {"id": "x", "kernels": ["6.1.0-50-*"], "module_types": ["open"], "reason": "r", "source": "s"}
+    )
     cell = replace(PRECOMPILED, module_types=("proprietary",), dropped=(exclusion,))
     text = dockerfile(cell)
     assert "driverctl build --kernel 6.1.0-50-cloud-amd64 --module-type proprietary --headers" in text
@@ -209,7 +249,10 @@ def test_bake_links_kernels_to_shared_stages_and_names_are_legal() -> None:
     document = bake_document([context(cell) for cell in (PRECOMPILED, OTHER_KERNEL)], vcs_ref="abc")
     names = document["group"]["default"]["targets"]
     assert names == [target_name(cell.key) for cell in (PRECOMPILED, OTHER_KERNEL)]
-    links = {"userspace": "target:debian12-amd64-535_261_03-userspace", "jit": "target:debian12-amd64-535_261_03-jit"}
+    links = {
+        "userspace": "target:debian12-amd64-535_261_03-userspace",
+        "jit": "target:debian12-amd64-535_261_03-jit",
+    }
     for name in names:
         target = document["target"][name]
         assert target["contexts"] == links

@@ -15,7 +15,14 @@ from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.render.bake import bake_document, immutable_tag_of, local_reference
 from driverforge_build.render.context import Context, context_of, write_context
-from driverforge_build.render.toolkit import ToolkitSpec, digest, read_tree, split, toolkit_cells, toolkit_specs
+from driverforge_build.render.toolkit import (
+    ToolkitSpec,
+    digest,
+    read_tree,
+    split,
+    toolkit_cells,
+    toolkit_specs,
+)
 from driverforge_core.errors import InputError, UsageError
 from support.synthetic import synthetic_lock
 from support.toolkitsource import VERSION, write_source
@@ -39,7 +46,9 @@ def pinned(artifacts: Path) -> Matrix:
     return replace(MATRIX, toolkits=(row,))
 
 
-def specs(matrix: Matrix, given: dict[str, str], *, select: str = "toolkit-*-amd64", lock: Lock = LOCK) -> tuple[ToolkitSpec, ...]:
+def specs(
+    matrix: Matrix, given: dict[str, str], *, select: str = "toolkit-*-amd64", lock: Lock = LOCK
+) -> tuple[ToolkitSpec, ...]:
     return toolkit_specs(toolkit_cells(matrix, select=[select]), matrix, lock, given=Given(artifacts=given))
 
 
@@ -53,13 +62,18 @@ def test_the_dockerfile_is_the_golden_one(artifacts: Path) -> None:
     if os.environ.get("DRIVERFORGE_UPDATE_GOLDEN"):
         GOLDEN.parent.mkdir(exist_ok=True)
         GOLDEN.write_text(text)
-    assert text == GOLDEN.read_text(), "if this is wanted: DRIVERFORGE_UPDATE_GOLDEN=1, and review the difference"
+    assert text == GOLDEN.read_text(), (
+        "if this is wanted: DRIVERFORGE_UPDATE_GOLDEN=1, and review the difference"
+    )
 
 
 def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None:
     entries = context(artifacts).entries
     assert entries["artifacts/deb/usr/bin/nvidia-ctk"].executable
-    assert entries["artifacts/rpm/usr/lib64/libnvidia-container.so.1"].link == f"libnvidia-container.so.{VERSION}"
+    assert (
+        entries["artifacts/rpm/usr/lib64/libnvidia-container.so.1"].link
+        == f"libnvidia-container.so.{VERSION}"
+    )
     assert {name for name in entries if name.startswith("bin/")} == {"bin/driverctl", "bin/nvidia-toolkit"}
     assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
     assert {name.split("/")[1] for name in entries if name.startswith("lib/")} >= {
@@ -68,7 +82,9 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
     assert b" python3 " in entries["pins/userspace"].content
 
 
-def test_the_folder_that_is_written_has_the_links_and_is_written_once(artifacts: Path, tmp_path: Path) -> None:
+def test_the_folder_that_is_written_has_the_links_and_is_written_once(
+    artifacts: Path, tmp_path: Path
+) -> None:
     made, folder = context(artifacts), tmp_path / "out"
     write_context(made, folder)
     link = folder / "artifacts/deb/usr/lib/x86_64-linux-gnu/libnvidia-container.so.1"
@@ -131,7 +147,9 @@ def test_a_system_that_the_sites_keep_leaves_out_is_told_as_that(artifacts: Path
     site = parse_matrix(b"extends: builtin\nkeep: {systems: [ubuntu22.04]}\n", name="site.yaml")
     with pytest.raises(InputError) as caught:
         specs(replace(site, toolkits=pinned(artifacts).toolkits), {"amd64": str(artifacts)})
-    assert caught.value.details == ("toolkit-1.20.1-amd64: your matrix leaves out debian12, which has Python for it",)
+    assert caught.value.details == (
+        "toolkit-1.20.1-amd64: your matrix leaves out debian12, which has Python for it",
+    )
     assert caught.value.resolution == "let `keep:` in your matrix keep debian12 with one driver"
 
 
@@ -146,12 +164,16 @@ def test_other_files_than_the_pinned_ones_are_refused(artifacts: Path) -> None:
 def test_which_globs_are_the_toolkits() -> None:
     assert split(["toolkit-*", "debian12-*"]) == (("toolkit-*",), ("debian12-*",))
     assert toolkit_cells(MATRIX, select=[]) == ()
-    assert [cell.key for cell in toolkit_cells(MATRIX, select=["toolkit-*"], skip=["*-arm64"])] == [f"toolkit-{ROW.id}-amd64"]
+    assert [cell.key for cell in toolkit_cells(MATRIX, select=["toolkit-*"], skip=["*-arm64"])] == [
+        f"toolkit-{ROW.id}-amd64"
+    ]
     with pytest.raises(UsageError, match="matches none of 2 cells"):
         toolkit_cells(MATRIX, select=["toolkit-9*"])
 
 
 def test_a_toolkit_names_a_system_of_the_matrix() -> None:
     with pytest.raises(InputError) as caught:
-        parse_matrix(b'extends: builtin\ntoolkits: [{id: "1.0", system: debian99, archs: [amd64]}]\n', name="site.yaml")
+        parse_matrix(
+            b'extends: builtin\ntoolkits: [{id: "1.0", system: debian99, archs: [amd64]}]\n', name="site.yaml"
+        )
     assert caught.value.details[0].startswith("site.yaml:2: toolkits 1.0: no row 'debian99' in `systems`")

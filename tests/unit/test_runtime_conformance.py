@@ -55,7 +55,9 @@ def test_what_was_applied_is_undone_to_the_byte(case: Case) -> None:
         assert undone.data == original
         assert not undone.kept
         if written is not None and not path.endswith(".json"):
-            later = backend(played.where.kind).undone(path, original=original, written=written, current=written + b"# later\n")
+            later = backend(played.where.kind).undone(
+                path, original=original, written=written, current=written + b"# later\n"
+            )
             assert later.data == (original or b"") + b"# later\n"
 
 

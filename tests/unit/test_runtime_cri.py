@@ -71,10 +71,14 @@ class Peer:
     pending: bytes = b""
     bodies: dict[int, bytes] = field(default_factory=dict)
     paths: dict[int, str] = field(default_factory=dict)
-    waiting: dict[int, tuple[bytes, Mapping[str, str]]] = field(default_factory=dict)  # what is left to answer, and the trailers
+    waiting: dict[int, tuple[bytes, Mapping[str, str]]] = field(
+        default_factory=dict
+    )  # what is left to answer, and the trailers
 
     def __post_init__(self) -> None:
-        self.protocol = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False, header_encoding="utf-8"))
+        self.protocol = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        )
         self.protocol.initiate_connection()
 
     def peer_pid(self) -> int:
@@ -86,7 +90,9 @@ class Peer:
     def send(self, data: bytes) -> None:
         for event in self.protocol.receive_data(data) if data else ():
             if isinstance(event, h2.events.RequestReceived):
-                self.paths[event.stream_id] = {str(name): str(value) for name, value in event.headers}[":path"].rpartition("/")[2]
+                self.paths[event.stream_id] = {str(name): str(value) for name, value in event.headers}[
+                    ":path"
+                ].rpartition("/")[2]
             elif isinstance(event, h2.events.DataReceived):
                 self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
             elif isinstance(event, h2.events.StreamEnded):
@@ -132,7 +138,9 @@ def test_version_and_handlers_of_a_runtime() -> None:
 
 
 def test_an_answer_larger_than_the_flow_control_window() -> None:
-    big = status_response({"containerd": {"runtimes": {"nvidia": {"options": {"BinaryName": "/x"}}}}, "padding": "x" * 300_000})
+    big = status_response(
+        {"containerd": {"runtimes": {"nvidia": {"options": {"BinaryName": "/x"}}}}, "padding": "x" * 300_000}
+    )
     server = Server({"Version": (VERSION, OK), "Status": (big, OK)}, step=65536)
     assert cri.status(server, "/s").handlers == {"nvidia": "/x"}
 
@@ -170,7 +178,11 @@ def test_a_connection_that_ends_at_once() -> None:
 
 def test_a_cri_plugin_that_is_not_loaded_has_a_next_step() -> None:
     with pytest.raises(Unavailable, match="its CRI plugin is not loaded") as caught:
-        cri.call(Peer(server=Server({"Version": (b"", {"grpc-status": "12", "grpc-message": "unknown service"})})), "Version", b"")
+        cri.call(
+            Peer(server=Server({"Version": (b"", {"grpc-status": "12", "grpc-message": "unknown service"})})),
+            "Version",
+            b"",
+        )
     assert "driverctl doctor" in caught.value.resolution
 
 
@@ -186,7 +198,9 @@ def test_a_runtime_that_tells_no_programs_tells_names() -> None:
 
 
 def test_the_default_handler_of_containerd() -> None:
-    assert cri.handlers(status_response({"containerd": {"defaultRuntimeName": "nvidia", "runtimes": {}}})) == ({}, "nvidia")
+    assert cri.handlers(
+        status_response({"containerd": {"defaultRuntimeName": "nvidia", "runtimes": {}}})
+    ) == ({}, "nvidia")
 
 
 @pytest.mark.parametrize("data", [b"\x80", b"\x0a\x05ab", b"\x0b", b"\x09abc"])

@@ -20,7 +20,10 @@ HANDLERS = nvidia_handlers("/t")[:1]
 
 
 def apply(root: str | None = None, drop_in: str | None = None, **wanted: object) -> str:
-    files: Files = {ROOT: root.encode() if root is not None else None, DROP_IN: drop_in.encode() if drop_in is not None else None}
+    files: Files = {
+        ROOT: root.encode() if root is not None else None,
+        DROP_IN: drop_in.encode() if drop_in is not None else None,
+    }
     after = crio.patched(DAEMON, files, effective(DAEMON, files), Wanted(**{"handlers": HANDLERS, **wanted}))  # type: ignore[arg-type]
     assert set(after) == {DROP_IN}  # the root file is never written
     return (after[DROP_IN] or b"").decode()
@@ -33,11 +36,22 @@ def nvidia(text: str) -> object:
 def test_a_handler_takes_after_the_default_runtime_of_all_files() -> None:
     root = '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/libexec/crio/crun"\n'
     root += 'runtime_root = "/run/crun"\nruntime_type = "vm"\n'
-    assert nvidia(apply(root)) == {"runtime_path": "/t/nvidia-container-runtime", "runtime_root": "/run/crun", "runtime_type": "oci"}
+    assert nvidia(apply(root)) == {
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_root": "/run/crun",
+        "runtime_type": "oci",
+    }
 
 
 def test_one_that_only_the_daemon_knows_is_a_template_without_its_empty_fields() -> None:
-    seen = {"crio": {"runtime": {"default_runtime": "crun", "runtimes": {"crun": {"runtime_root": "/run/crun", "monitor_cgroup": ""}}}}}
+    seen = {
+        "crio": {
+            "runtime": {
+                "default_runtime": "crun",
+                "runtimes": {"crun": {"runtime_root": "/run/crun", "monitor_cgroup": ""}},
+            }
+        }
+    }
     after = crio.patched(DAEMON, {}, seen, Wanted(handlers=HANDLERS))[DROP_IN]
     assert nvidia((after or b"").decode()) == {
         "runtime_root": "/run/crun", "runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci",
@@ -52,7 +66,11 @@ def test_nvidias_own_program_is_nobodys_template() -> None:
 def test_further_options_and_the_default() -> None:
     after = apply(default="nvidia", options={"monitor_path": "/c"})
     assert lookup(tomllib.loads(after), crio.DEFAULT) == "nvidia"
-    assert nvidia(after) == {"monitor_path": "/c", "runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci"}
+    assert nvidia(after) == {
+        "monitor_path": "/c",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
 
 
 def test_what_else_is_in_our_drop_in_stays() -> None:
@@ -60,8 +78,13 @@ def test_what_else_is_in_our_drop_in_stays() -> None:
     after = apply(None, theirs)
     assert after.startswith(theirs)
     assert "default_runtime" not in apply(None, theirs, release_default=True)
-    assert crio.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode()).data == theirs.encode()
-    undone = crio.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode() + b"# later\n")
+    assert (
+        crio.undone(DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode()).data
+        == theirs.encode()
+    )
+    undone = crio.undone(
+        DROP_IN, original=theirs.encode(), written=after.encode(), current=after.encode() + b"# later\n"
+    )
     assert undone.data == theirs.encode() + b"# later\n"
 
 
@@ -111,7 +134,10 @@ def test_the_hook_finds_the_programs_beside_it() -> None:
         search("/opt/nvidia/nvidia-container-runtime-hook")
         == "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/opt/nvidia"
     )
-    assert search("/usr/bin/nvidia-container-runtime-hook") == "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    assert (
+        search("/usr/bin/nvidia-container-runtime-hook")
+        == "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    )
 
 
 def test_a_hook_is_taken_out_where_it_is_ours() -> None:
@@ -120,6 +146,9 @@ def test_a_hook_is_taken_out_where_it_is_ours() -> None:
     assert hook.undone(original=None, written=ours, current=b"{ }").data == b"{ }"
     assert hook.stripped(ours, "x.json") is None
     assert hook.stripped(None, "x.json") is None
-    assert hook.stripped(b'{"hook": {"path": "/usr/bin/other"}}', "x.json") == b'{"hook": {"path": "/usr/bin/other"}}'
+    assert (
+        hook.stripped(b'{"hook": {"path": "/usr/bin/other"}}', "x.json")
+        == b'{"hook": {"path": "/usr/bin/other"}}'
+    )
     with pytest.raises(InputError, match="not valid JSON"):
         hook.stripped(b"{", "x.json")

@@ -14,7 +14,10 @@ from driverforge_node.runtime.supervisor import distribution, unit_of
         (["/usr/bin/containerd"], ""),
         (["/usr/bin/containerd", "--config", "/etc/c.toml", "--log-level", "info"], "/etc/c.toml"),
         (["containerd", "-c", "/x/c.toml"], "/x/c.toml"),
-        (["containerd", "--config=/var/run/docker/containerd/containerd.toml"], "/var/run/docker/containerd/containerd.toml"),
+        (
+            ["containerd", "--config=/var/run/docker/containerd/containerd.toml"],
+            "/var/run/docker/containerd/containerd.toml",
+        ),
         (["containerd", "--config"], ""),
     ],
 )
@@ -26,11 +29,17 @@ def test_the_configuration_file_of_a_command_line(command: list[str], config: st
     ("cgroup", "unit"),
     [
         ("0::/system.slice/containerd.service\n", "containerd.service"),
-        ("12:cpu,cpuacct:/system.slice\n1:name=systemd:/system.slice/containerd.service\n0::/x\n", "containerd.service"),
+        (
+            "12:cpu,cpuacct:/system.slice\n1:name=systemd:/system.slice/containerd.service\n0::/x\n",
+            "containerd.service",
+        ),
         ("0::/system.slice/k3s.service\n", "k3s.service"),
         ("0::/../../system.slice/containerd.service\n", "containerd.service"),  # seen from a pod
         ("0::/system.slice/k3s.service/init\n", "k3s.service"),  # it divides its own group
-        ("0::/user.slice/user-1000.slice/user@1000.service/app.slice/containerd.service\n", ""),  # rootless: no unit of the system's
+        (
+            "0::/user.slice/user-1000.slice/user@1000.service/app.slice/containerd.service\n",
+            "",
+        ),  # rootless: no unit of the system's
         ("0::/user.slice/user-0.slice/session-1.scope\n", ""),
         ("0::/\n", ""),
         ("", ""),

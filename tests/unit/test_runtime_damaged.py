@@ -63,7 +63,11 @@ SHAPES = {
     "line ends of Windows": b"# a\r\nversion = 2\r\n\r\n[" + CRI + b']\r\nsandbox_image = "x" # y\r\n',
     "no final line end": b"version = 2\n[" + CRI + b']\nsandbox_image = "x"',
     "inline tables": b'version = 2\nplugins = { "io.containerd.grpc.v1.cri" = { cni = { bin_dir = "/x" } } } # z\n',
-    "dotted keys": b"version = 2\n" + CRI + b'.cni.bin_dir = "/x"\n' + CRI + b".containerd.runtimes.kata.runtime_type = 'k'\n",
+    "dotted keys": b"version = 2\n"
+    + CRI
+    + b'.cni.bin_dir = "/x"\n'
+    + CRI
+    + b".containerd.runtimes.kata.runtime_type = 'k'\n",
     "dotted keys after a header": b'version = 2\n[plugins]\n"io.containerd.grpc.v1.cri".cni.bin_dir = "/x"\n[ttrpc]\nuid.x = 1\n',
     "arrays of tables": b"version = 2\n[[x]]\na = 1 # b\n[[x]]\n[[x.y]]\nc = 2\n["
     + CRI
@@ -75,7 +79,9 @@ SHAPES = {
     + b" ] # f\nx = [ # g\n  1, # h\n  # i\n] # j\n# k",
     "a byte order mark": b"\xef\xbb\xbfversion = 2\n",
     "texts of many lines": b"version = 2\nx = \"\"\"\n[version]\nimports = 1\n\"\"\"\ny = '''\n# z'''\n",
-    "numbers that are none": b"version = 2\na = nan\nb = -inf\nc = [nan, {d = nan}]\n[" + CRI + b"]\ne = nan\n",
+    "numbers that are none": b"version = 2\na = nan\nb = -inf\nc = [nan, {d = nan}]\n["
+    + CRI
+    + b"]\ne = nan\n",
     "dates and spellings": b"version = 0x2\na = 1979-05-27T07:32:00-08:00\nb = 1_000\nc = +1.0e3\nd = 07:32:00\n'e f' = \"\\u00e9\"\n",
     "a header first": b"[debug]\nlevel = 'info'\n",
     "nothing but blanks": b"\n\n  \n",
@@ -107,4 +113,7 @@ def test_two_megabytes_of_comments_are_carried() -> None:
     root = b"version = 2\n" + comments + b"[" + CRI + b']\nsandbox_image = "x"\n'
     written = apply(root)[ROOT] or b""
     assert written == root.replace(b"version = 2\n", b"version = 2\n" + IMPORT + b"\n", 1)
-    assert undone(ROOT, original=root, written=written, current=written + b"# later\n").data == root + b"# later\n"
+    assert (
+        undone(ROOT, original=root, written=written, current=written + b"# later\n").data
+        == root + b"# later\n"
+    )

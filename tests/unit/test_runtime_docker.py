@@ -31,9 +31,15 @@ def apply(text: str | None, **wanted: object) -> str:
         ('{"a":1}', '{"a":1,"runtimes":{"nvidia": NVIDIA}}'),
         ('{"a": 1}', '{"a": 1, "runtimes": {"nvidia": NVIDIA}}'),
         ('{ "a": 1.50 }\n', '{ "a": 1.50, "runtimes": {"nvidia": NVIDIA} }\n'),
-        ('{"runtimes": {"x": {"path":"y"}}, "b": 1e400}', '{"runtimes": {"x": {"path":"y"}, "nvidia": NVIDIA}, "b": 1e400}'),
+        (
+            '{"runtimes": {"x": {"path":"y"}}, "b": 1e400}',
+            '{"runtimes": {"x": {"path":"y"}, "nvidia": NVIDIA}, "b": 1e400}',
+        ),
         ('{"runtimes": {}}', '{"runtimes": {"nvidia": NVIDIA}}'),
-        ('{"runtimes": {"nvidia": {"path": "old", "x": 1}, "y": {}}}', '{"runtimes": {"nvidia": NVIDIA, "y": {}}}'),
+        (
+            '{"runtimes": {"nvidia": {"path": "old", "x": 1}, "y": {}}}',
+            '{"runtimes": {"nvidia": NVIDIA, "y": {}}}',
+        ),
     ],
 )
 def test_a_file_on_one_line_stays_on_one_line(before: str, after: str) -> None:
@@ -45,9 +51,13 @@ def test_a_file_on_one_line_stays_on_one_line(before: str, after: str) -> None:
 @pytest.mark.parametrize("last", ["", "\n", "\n\n"])
 def test_a_file_of_lines_keeps_its_indentation_and_ends(end: str, indent: str, last: str) -> None:
     before = '{\nI"log-driver": "json-file",\nI"big": 12345678901234567890123\n}' + last
-    new = 'I"runtimes": {\nII"nvidia": {\nIII"path": "/t/nvidia-container-runtime",\nIII"args": []\nII}\nI}\n}'
+    new = (
+        'I"runtimes": {\nII"nvidia": {\nIII"path": "/t/nvidia-container-runtime",\nIII"args": []\nII}\nI}\n}'
+    )
     after = before.replace("0123\n}", f"0123,\n{new}")
-    assert apply(before.replace("I", indent).replace("\n", end)) == after.replace("I", indent).replace("\n", end)
+    assert apply(before.replace("I", indent).replace("\n", end)) == after.replace("I", indent).replace(
+        "\n", end
+    )
 
 
 @pytest.mark.parametrize("before", [None, "", " \n", "{}", "{}\n", "\ufeff{}"])
@@ -111,7 +121,9 @@ def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
 # -- undoing it ------------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("original", [None, "", '{"default-runtime": "crun", "features": {"x": true}}', '{\n  "runtimes": {}\n}\n'])
+@pytest.mark.parametrize(
+    "original", [None, "", '{"default-runtime": "crun", "features": {"x": true}}', '{\n  "runtimes": {}\n}\n']
+)
 def test_the_earlier_values_come_back_and_others_changes_stay(original: str | None) -> None:
     before = original.encode() if original is not None else None
     written = apply(original, default="nvidia", cdi=True).encode()
@@ -166,7 +178,9 @@ def test_a_foreign_installation_is_stripped() -> None:
         ({}, {"data-root": "/x"}, "restart"),
     ],
 )
-def test_how_a_change_comes_into_force(before: dict[str, object], after: dict[str, object], needs: str) -> None:
+def test_how_a_change_comes_into_force(
+    before: dict[str, object], after: dict[str, object], needs: str
+) -> None:
     assert docker.activation(before, after) == needs
 
 
@@ -176,10 +190,18 @@ def test_only_our_keys_are_ours() -> None:
     assert docker.foreign({}, ours, wanted) == {}
     theirs = {**ours, "runtimes": {"kata": {"path": "k"}}, "debug": True}
     assert set(docker.foreign(ours, theirs, wanted)) == {("runtimes", "kata", "path"), ("debug",)}
-    assert docker.foreign({}, {"features": {"cdi": True}}, Wanted(handlers=HANDLERS)) == {("features", "cdi"): (REMOVED, True)}
+    assert docker.foreign({}, {"features": {"cdi": True}}, Wanted(handlers=HANDLERS)) == {
+        ("features", "cdi"): (REMOVED, True)
+    }
 
 
 def test_low_level_runtimes_are_never_nvidias() -> None:
-    config = {"default-runtime": "gpu", "runtimes": {"gpu": {"path": "/t/nvidia-container-runtime"}, "crun": {"path": "/usr/bin/crun"}}}
+    config = {
+        "default-runtime": "gpu",
+        "runtimes": {"gpu": {"path": "/t/nvidia-container-runtime"}, "crun": {"path": "/usr/bin/crun"}},
+    }
     assert docker.low_level_runtimes(config) == ("runc", "/usr/bin/crun")
-    assert docker.low_level_runtimes({"default-runtime": "mine", "runtimes": {"mine": {"path": "/m"}}}) == ("/m", "runc")
+    assert docker.low_level_runtimes({"default-runtime": "mine", "runtimes": {"mine": {"path": "/m"}}}) == (
+        "/m",
+        "runc",
+    )

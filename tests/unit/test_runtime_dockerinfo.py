@@ -9,7 +9,11 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_node.runtime.dockerinfo import parse
 
-INFO = {"Runtimes": {"runc": {"path": "runc"}, "nvidia": {"path": "/n"}}, "DefaultRuntime": "runc", "ServerVersion": "28.5.2"}
+INFO = {
+    "Runtimes": {"runc": {"path": "runc"}, "nvidia": {"path": "/n"}},
+    "DefaultRuntime": "runc",
+    "ServerVersion": "28.5.2",
+}
 
 
 def answer(body: str, status: str = "HTTP/1.0 200 OK") -> bytes:
@@ -18,7 +22,12 @@ def answer(body: str, status: str = "HTTP/1.0 200 OK") -> bytes:
 
 def test_runtimes_and_the_default() -> None:
     seen = parse(answer(json.dumps(INFO)), 7)
-    assert (seen.pid, seen.handlers, seen.default, seen.version) == (7, {"nvidia": "/n", "runc": "runc"}, "runc", "28.5.2")
+    assert (seen.pid, seen.handlers, seen.default, seen.version) == (
+        7,
+        {"nvidia": "/n", "runc": "runc"},
+        "runc",
+        "28.5.2",
+    )
 
 
 def test_a_docker_without_runtimes_has_none() -> None:

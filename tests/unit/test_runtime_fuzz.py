@@ -44,7 +44,11 @@ def nodes(draw: st.DrawFn) -> tuple[Files, tuple[int, ...]]:
     root = parse(files[where.config] or b"", where.config)
     imported = list(map(str, root.get("imports", [])))  # type: ignore[call-overload]
     # refused before 2.1 (test_runtime_patch.py): a file that is read after ours, and has a CRI section
-    assume(version >= (2, 1) or imported[-1:] != ["other.toml"] or "/etc/containerd/conf.d/*.toml" not in imported)
+    assume(
+        version >= (2, 1)
+        or imported[-1:] != ["other.toml"]
+        or "/etc/containerd/conf.d/*.toml" not in imported
+    )
     if "other.toml" in imported:
         files["/etc/containerd/other.toml"] = draw(configs(schema).flatmap(toml))
     if draw(st.booleans()):
@@ -53,7 +57,9 @@ def nodes(draw: st.DrawFn) -> tuple[Files, tuple[int, ...]]:
 
 
 @given(nodes(), wanteds)
-def test_containerd_sees_our_keys_change_and_nothing_else(node: tuple[Files, tuple[int, ...]], wanted: Wanted) -> None:
+def test_containerd_sees_our_keys_change_and_nothing_else(
+    node: tuple[Files, tuple[int, ...]], wanted: Wanted
+) -> None:
     files, version = node
     where = daemon(version=version)
     before = effective(where, files)
@@ -64,8 +70,12 @@ def test_containerd_sees_our_keys_change_and_nothing_else(node: tuple[Files, tup
     assert containerd.foreign(before, after, wanted) == {}
     assert not wanted.default or containerd.default_of(after) == wanted.default
     root, now = (parse(each.get(where.config) or b"", where.config) for each in (files, after_files))
-    assert same({"version": now.get("version"), **root, "imports": now.get("imports")}, {"imports": None, **now})
-    lines = set((files[where.config] or b"").splitlines()) - set((after_files[where.config] or b"").splitlines())
+    assert same(
+        {"version": now.get("version"), **root, "imports": now.get("imports")}, {"imports": None, **now}
+    )
+    lines = set((files[where.config] or b"").splitlines()) - set(
+        (after_files[where.config] or b"").splitlines()
+    )
     assert all(b"imports" in line for line in lines)
 
 
@@ -80,7 +90,9 @@ def test_containerds_files_come_back_to_the_byte(node: tuple[Files, tuple[int, .
 
 
 @given(nodes(), wanteds, st.integers(-99, -10))
-def test_containerds_files_keep_what_others_changed_since(node: tuple[Files, tuple[int, ...]], wanted: Wanted, score: int) -> None:
+def test_containerds_files_keep_what_others_changed_since(
+    node: tuple[Files, tuple[int, ...]], wanted: Wanted, score: int
+) -> None:
     files, version = node
     where = daemon(version=version)
     written = containerd.patched(where, files, effective(where, files), wanted)
@@ -93,8 +105,14 @@ def test_containerds_files_keep_what_others_changed_since(node: tuple[Files, tup
     assert (undone.data or b"").endswith(LATER)
 
 
-@given(st.one_of(st.just(None), crio_configs.flatmap(toml)), st.one_of(st.just(None), crio_configs.flatmap(toml)), wanteds)
-def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(root: bytes | None, drop_in: bytes | None, wanted: Wanted) -> None:
+@given(
+    st.one_of(st.just(None), crio_configs.flatmap(toml)),
+    st.one_of(st.just(None), crio_configs.flatmap(toml)),
+    wanteds,
+)
+def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(
+    root: bytes | None, drop_in: bytes | None, wanted: Wanted
+) -> None:
     where = daemon("crio")
     files: Files = {where.config: root, where.drop_in: drop_in}
     before = effective(where, files)
@@ -103,7 +121,12 @@ def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(root: bytes | None
     after = effective(where, {**files, **written})
     assert {name: crio.handlers(after).get(name) for name in PROGRAMS} == PROGRAMS
     assert crio.foreign(before, after, wanted) == {}
-    assert crio.undone(where.drop_in, original=drop_in, written=written[where.drop_in], current=written[where.drop_in]).data == drop_in
+    assert (
+        crio.undone(
+            where.drop_in, original=drop_in, written=written[where.drop_in], current=written[where.drop_in]
+        ).data
+        == drop_in
+    )
     stripped = crio.stripped(where, {**files, **written}, tuple(PROGRAMS))[where.drop_in]
     assert not set(PROGRAMS) & set(crio.handlers(parse(stripped or b"", where.drop_in)))
 
@@ -111,9 +134,17 @@ def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(root: bytes | None
 # -- JSON ------------------------------------------------------------------------------------------------------------------------------
 
 texts = st.text('ab "\\{}[],:é\n\U0001f600', max_size=6)
-json_scalars = st.one_of(st.booleans(), st.none(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False), texts)
+json_scalars = st.one_of(
+    st.booleans(),
+    st.none(),
+    st.integers(-(2**70), 2**70),
+    st.floats(allow_nan=False, allow_infinity=False),
+    texts,
+)
 json_values = st.recursive(
-    json_scalars, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)), max_leaves=8
+    json_scalars,
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=8,
 )
 daemons = st.fixed_dictionaries({}, optional={
     "runtimes": st.dictionaries(st.sampled_from(["nvidia", "kata", "x y"]), st.dictionaries(texts, json_scalars, max_size=2), max_size=2),
@@ -149,7 +180,9 @@ def test_dockers_file_changes_in_our_keys_only_and_comes_back(data: bytes | None
 
 
 @given(daemon_json(), wanteds, texts, json_values)
-def test_dockers_file_keeps_what_others_changed_since(data: bytes, wanted: Wanted, key: str, value: object) -> None:
+def test_dockers_file_keeps_what_others_changed_since(
+    data: bytes, wanted: Wanted, key: str, value: object
+) -> None:
     where = daemon("docker")
     written = docker.patched(where, {where.config: data}, {}, wanted)[where.config] or b""
     theirs = jsonedit.edit(written, [Change(path=("theirs", key), value=value)], where.config)

@@ -23,9 +23,15 @@ IMPORT = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 
 def apply(where: Daemon, root: str | None, drop_in: str | None = None, **wanted: object) -> dict[str, str]:
     """The files after a change, our drop-in as `DROP_IN`."""
-    files: Files = {DROP_IN: drop_in.encode() if drop_in is not None else None, ROOT: root.encode() if root is not None else None}
+    files: Files = {
+        DROP_IN: drop_in.encode() if drop_in is not None else None,
+        ROOT: root.encode() if root is not None else None,
+    }
     asked = Wanted(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
-    return {path: (data or b"").decode() for path, data in patched(where, files, effective(where, files), asked).items()}
+    return {
+        path: (data or b"").decode()
+        for path, data in patched(where, files, effective(where, files), asked).items()
+    }
 
 
 def values(text: str) -> dict[str, object]:
@@ -40,7 +46,9 @@ def test_the_root_file_gets_an_import_and_nothing_else() -> None:
 
 def test_an_old_containerd_gets_the_whole_section_in_the_drop_in_and_runc_with_it() -> None:
     """It replaces the section by the drop-in's, and its own table of runtimes by that one."""
-    drop_in = values(apply(OLD, f'version = 2\noom_score = 1\n[{CRI2}.cni]\nbin_dir = "/usr/lib/cni"\n')[DROP_IN])
+    drop_in = values(
+        apply(OLD, f'version = 2\noom_score = 1\n[{CRI2}.cni]\nbin_dir = "/usr/lib/cni"\n')[DROP_IN]
+    )
     assert drop_in == {"version": 2, "plugins": {CRI_V2[1]: {
         "cni": {"bin_dir": "/usr/lib/cni"},
         "containerd": {"runtimes": {
@@ -60,7 +68,9 @@ def test_a_new_containerd_gets_our_keys_alone() -> None:
 
 
 @pytest.mark.parametrize(("version", "section"), [(2, CRI_V2), (3, CRI_V3), (4, CRI_V3)])
-def test_the_drop_in_has_the_root_files_version_and_its_name_of_the_section(version: int, section: tuple[str, ...]) -> None:
+def test_the_drop_in_has_the_root_files_version_and_its_name_of_the_section(
+    version: int, section: tuple[str, ...]
+) -> None:
     """A higher one than the root's keeps a containerd of 2.2 and later from starting (containerd#12891)."""
     drop_in = values(apply(NEW, f"version = {version}\n")[DROP_IN])
     assert drop_in["version"] == version
@@ -94,14 +104,21 @@ def test_a_file_without_version_gets_one_where_no_key_depends_on_it() -> None:
 
 @pytest.mark.parametrize(
     "imports",
-    ['["/etc/containerd/conf.d/*.toml"]', '["conf.d/*.toml"]', '["/etc/containerd/conf.d/99-nvidia.toml"]', '["/etc/./containerd/*/9*"]'],
+    [
+        '["/etc/containerd/conf.d/*.toml"]',
+        '["conf.d/*.toml"]',
+        '["/etc/containerd/conf.d/99-nvidia.toml"]',
+        '["/etc/./containerd/*/9*"]',
+    ],
 )
 def test_an_import_that_covers_the_drop_in_leaves_the_root_file_alone(imports: str) -> None:
     root = f"imports = {imports}\nversion = 2\n"
     assert apply(OLD, root)[ROOT] == root
 
 
-@pytest.mark.parametrize("imports", ['["/etc/containerd/*.toml"]', '["/etc/*"]', '["/etc/containerd/conf.d/1*.toml"]', "[]"])
+@pytest.mark.parametrize(
+    "imports", ['["/etc/containerd/*.toml"]', '["/etc/*"]', '["/etc/containerd/conf.d/1*.toml"]', "[]"]
+)
 def test_one_that_does_not_is_added_to(imports: str) -> None:
     after = values(apply(OLD, f"imports = {imports} # theirs\nversion = 2\n")[ROOT])["imports"]
     assert after == [*values(f"i = {imports}")["i"], "/etc/containerd/conf.d/*.toml"]  # type: ignore[misc]
@@ -112,7 +129,10 @@ def test_a_list_of_imports_keeps_its_lines_and_comments() -> None:
     after = apply(OLD, root)[ROOT]
     assert after == root.replace('"/b"\n', '"/b",\n  "/etc/containerd/conf.d/*.toml"\n')
     theirs = after.encode() + b"# later\n"
-    assert undone(ROOT, original=root.encode(), written=after.encode(), current=theirs).data == root.encode() + b"# later\n"
+    assert (
+        undone(ROOT, original=root.encode(), written=after.encode(), current=theirs).data
+        == root.encode() + b"# later\n"
+    )
 
 
 def test_a_handler_takes_after_the_default_runtime_and_has_all_of_its_keys() -> None:
@@ -128,7 +148,9 @@ def test_a_handler_takes_after_the_default_runtime_and_has_all_of_its_keys() -> 
 @pytest.mark.parametrize("name", ["nvidia", "gpu", "nvidia-experimental", "runc"])
 def test_nvidias_own_program_is_nobodys_template(name: str) -> None:
     table = f"{CRI2}.containerd.runtimes.{name}"
-    root = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "{name}"\n[{table}]\nruntime_type = "x"\n'
+    root = (
+        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "{name}"\n[{table}]\nruntime_type = "x"\n'
+    )
     root += f'[{table}.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\nNoPivotRoot = true\n'
     for where in (OLD, NEW):
         options = lookup(values(apply(where, root)[DROP_IN]), (*RUNTIMES, "nvidia-cdi", "options"))
@@ -145,7 +167,14 @@ def test_a_handler_that_is_there_already_does_not_take_after_itself() -> None:
 
 def test_what_is_wanted_beyond_the_handlers_is_written() -> None:
     after = values(
-        apply(OLD, "version = 2\n", default="nvidia", cdi=True, annotations=("cdi.k8s.io/*",), options={"SystemdCgroup": True})[DROP_IN]
+        apply(
+            OLD,
+            "version = 2\n",
+            default="nvidia",
+            cdi=True,
+            annotations=("cdi.k8s.io/*",),
+            options={"SystemdCgroup": True},
+        )[DROP_IN]
     )
     assert lookup(after, (*CRI_V2, "containerd", "default_runtime_name")) == "nvidia"
     assert lookup(after, (*CRI_V2, "enable_cdi")) is True
@@ -170,7 +199,9 @@ def test_upstreams_drop_in_at_our_path_is_edited() -> None:
     assert after.startswith("# theirs\n")
     assert lookup(values(after), (*CRI_V2, "registry", "config_path")) == "/x"
     # a handler is what it would be on a fresh node
-    assert lookup(values(after), (*RUNTIMES, "nvidia", "options", "BinaryName")) == "/t/nvidia-container-runtime"
+    assert (
+        lookup(values(after), (*RUNTIMES, "nvidia", "options", "BinaryName")) == "/t/nvidia-container-runtime"
+    )
     assert "pod_annotations" not in after
 
 
@@ -198,7 +229,10 @@ def test_settings_come_from_the_file_that_counts_on_an_old_containerd() -> None:
 
 
 def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
-    files: Files = {ROOT: b"version = 2\n" + IMPORT.encode(), "/etc/containerd/conf.d/99-z.toml": f"version = 2\n[{CRI2}.cni]\n".encode()}
+    files: Files = {
+        ROOT: b"version = 2\n" + IMPORT.encode(),
+        "/etc/containerd/conf.d/99-z.toml": f"version = 2\n[{CRI2}.cni]\n".encode(),
+    }
     with pytest.raises(Unsupported, match=r"99-z\.toml is read after") as caught:
         patched(OLD, files, {}, Wanted(handlers=HANDLERS))
     assert "sorts before" in caught.value.resolution
@@ -215,7 +249,11 @@ def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
         ("version = true\n", Unsupported, "version True"),
         ('version = "2"\n', Unsupported, "version '2'"),
         ('version = 2\ndisabled_plugins = ["cri"]\n', Unsupported, "disables the CRI plugin"),
-        ('version = 3\ndisabled_plugins = ["io.containerd.cri.v1.runtime"]\n', Unsupported, "disables the CRI plugin"),
+        (
+            'version = 3\ndisabled_plugins = ["io.containerd.cri.v1.runtime"]\n',
+            Unsupported,
+            "disables the CRI plugin",
+        ),
         ("version = 2\nplugins = 1\n", InputError, "plugins is no table"),
         (f'version = 2\n[{CRI2}.containerd]\nruntimes = "x"\n', InputError, "runtimes is no table"),
         (f"version = 2\n[{CRI2}.containerd.runtimes]\nrunc = 1\n", InputError, "runc is no table"),
@@ -240,13 +278,17 @@ def test_every_reason_to_refuse_is_told_at_once() -> None:
 
 
 def test_only_our_keys_are_ours() -> None:
-    before, after = effective(OLD, {ROOT: b"version = 2\n"}), effective(OLD, {ROOT: b"version = 2\noom_score = 1\n"})
+    before, after = (
+        effective(OLD, {ROOT: b"version = 2\n"}),
+        effective(OLD, {ROOT: b"version = 2\noom_score = 1\n"}),
+    )
     wanted = Wanted(handlers=HANDLERS, default="nvidia")
     assert foreign(before, after, wanted) == {("oom_score",): (containerd.REMOVED, 1)}
-    runtime = (
-        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "NAME"\n[{CRI2}.containerd.runtimes.NAME]\nruntime_type = "{RUNC}"\n'
+    runtime = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "NAME"\n[{CRI2}.containerd.runtimes.NAME]\nruntime_type = "{RUNC}"\n'
+    ours, theirs = (
+        effective(OLD, {ROOT: (IMPORT + runtime.replace("NAME", name)).encode()})
+        for name in ("nvidia", "kata")
     )
-    ours, theirs = (effective(OLD, {ROOT: (IMPORT + runtime.replace("NAME", name)).encode()}) for name in ("nvidia", "kata"))
     runc = {path for path in foreign(before, ours, wanted) if "runc" not in path}
     assert runc == set()
     assert (*RUNTIMES, "kata", "runtime_type") in foreign(before, theirs, wanted)
@@ -264,7 +306,12 @@ def test_nan_and_zeros_are_no_difference() -> None:
 
 def test_low_level_runtimes_are_never_nvidias() -> None:
     text = f'version = 3\n[{CRI3}.containerd]\ndefault_runtime_name = "gpu"\n'
-    for name, program in (("gpu", "/t/nvidia-container-runtime"), ("crun", "/usr/bin/crun"), ("runc", ""), ("mine", "/opt/wrapped")):
+    for name, program in (
+        ("gpu", "/t/nvidia-container-runtime"),
+        ("crun", "/usr/bin/crun"),
+        ("runc", ""),
+        ("mine", "/opt/wrapped"),
+    ):
         text += f'[{CRI3}.containerd.runtimes.{name}.options]\nBinaryName = "{program}"\n'
     assert containerd.low_level_runtimes(values(text)) == ("runc", "/usr/bin/crun")
     mine = values(text.replace('"gpu"', '"mine"'))
@@ -275,8 +322,15 @@ def test_low_level_runtimes_are_never_nvidias() -> None:
 # -- undoing it ------------------------------------------------------------------------------------------------------------------------
 
 
-def undo(path: str, original: str | None, written: str, current: str) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
-    result = undone(path, original=original.encode() if original is not None else None, written=written.encode(), current=current.encode())
+def undo(
+    path: str, original: str | None, written: str, current: str
+) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
+    result = undone(
+        path,
+        original=original.encode() if original is not None else None,
+        written=written.encode(),
+        current=current.encode(),
+    )
     return (result.data.decode() if result.data is not None else None), result.kept
 
 
@@ -294,12 +348,17 @@ def test_a_file_that_somebody_put_back_is_left_alone() -> None:
 
 
 def test_a_file_that_is_gone_stays_gone() -> None:
-    assert undone(ROOT, original=b"version = 2\n", written=b"version = 2\nimports = []\n", current=None).data is None
+    assert (
+        undone(ROOT, original=b"version = 2\n", written=b"version = 2\nimports = []\n", current=None).data
+        is None
+    )
 
 
 def test_others_imports_stay() -> None:
     after = apply(OLD, "version = 2\n")[ROOT]
-    theirs = after.replace('"/etc/containerd/conf.d/*.toml"', '"/etc/containerd/conf.d/*.toml", "/theirs.toml"')
+    theirs = after.replace(
+        '"/etc/containerd/conf.d/*.toml"', '"/etc/containerd/conf.d/*.toml", "/theirs.toml"'
+    )
     assert undo(ROOT, "version = 2\n", after, theirs) == ('version = 2\nimports = ["/theirs.toml"]\n', ())
 
 
@@ -311,7 +370,9 @@ def test_version_stays_beside_what_others_added() -> None:
 
 def test_a_handler_that_somebody_changed_stays_whole_and_is_named() -> None:
     after = apply(OLD, "version = 2\n")[DROP_IN]
-    result, kept = undo(DROP_IN, None, after, after.replace("/t/nvidia-container-runtime.cdi", "/opt/their-own"))
+    result, kept = undo(
+        DROP_IN, None, after, after.replace("/t/nvidia-container-runtime.cdi", "/opt/their-own")
+    )
     assert kept == ((*RUNTIMES, "nvidia-cdi", "options", "BinaryName"),)
     # with a table of runtimes in the file, runc has to be in it
     assert set(lookup(values(result or ""), RUNTIMES)) == {"nvidia-cdi", "runc"}  # type: ignore[call-overload]
@@ -319,7 +380,12 @@ def test_a_handler_that_somebody_changed_stays_whole_and_is_named() -> None:
 
 def test_the_section_stays_beside_a_runtime_that_was_added_since() -> None:
     after = apply(OLD, f'version = 2\n[{CRI2}]\nsandbox_image = "x"\n', default="nvidia")[DROP_IN]
-    result, kept = undo(DROP_IN, None, after, after + f'[{CRI2}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n')
+    result, kept = undo(
+        DROP_IN,
+        None,
+        after,
+        after + f'[{CRI2}.containerd.runtimes.kata]\nruntime_type = "io.containerd.kata.v2"\n',
+    )
     left = values(result or "")
     assert kept == ()
     assert set(lookup(left, RUNTIMES)) == {"kata", "runc"}  # type: ignore[call-overload]
@@ -329,15 +395,17 @@ def test_the_section_stays_beside_a_runtime_that_was_added_since() -> None:
 
 def test_a_handler_that_others_made_the_default_stays() -> None:
     after = apply(NEW, "version = 2\n")[DROP_IN]
-    theirs = edit(after.encode(), [Change(path=(*CRI_V2, "containerd", "default_runtime_name"), value="nvidia-cdi")], DROP_IN)
+    theirs = edit(
+        after.encode(),
+        [Change(path=(*CRI_V2, "containerd", "default_runtime_name"), value="nvidia-cdi")],
+        DROP_IN,
+    )
     result, _ = undo(DROP_IN, None, after, theirs.decode())
     assert set(lookup(values(result or ""), RUNTIMES)) == {"nvidia-cdi"}  # type: ignore[call-overload]
 
 
 def test_what_was_there_before_comes_back_as_it_was() -> None:
-    theirs = (
-        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "kata"\n[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "{RUNC}"\n'
-    )
+    theirs = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "kata"\n[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "{RUNC}"\n'
     theirs += f'[{CRI2}.containerd.runtimes.nvidia.options]\nBinaryName = "/usr/bin/theirs"\nRoot = "/r"\n'
     after = apply(NEW, IMPORT + "version = 2\n", theirs, default="nvidia")[DROP_IN]
     result, kept = undo(DROP_IN, theirs, after, after + "# later\n")
@@ -376,6 +444,10 @@ def test_keys_are_shown_as_they_are_written() -> None:
 
 
 def test_names_of_the_handlers() -> None:
-    assert [handler.name for handler in nvidia_handlers("/t/", "gpu")] == ["gpu", "nvidia-cdi", "nvidia-legacy"]
+    assert [handler.name for handler in nvidia_handlers("/t/", "gpu")] == [
+        "gpu",
+        "nvidia-cdi",
+        "nvidia-legacy",
+    ]
     assert nvidia_handlers("/t", "nvidia-cdi") == nvidia_handlers("/t")
     assert nvidia_handlers("/t/")[0] == Handler(name="nvidia", binary="/t/nvidia-container-runtime")

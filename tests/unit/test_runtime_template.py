@@ -22,11 +22,16 @@ def made(template: bytes, base: str = "version = 3\n") -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("version", "section"), [(2, CRI_V2), (3, CRI_V3)])
-def test_no_template_becomes_the_distributions_own_and_our_tables(version: int, section: tuple[str, ...]) -> None:
+def test_no_template_becomes_the_distributions_own_and_our_tables(
+    version: int, section: tuple[str, ...]
+) -> None:
     after = patched(None, NAME, WANTED, version=version)
     assert after.decode().startswith(f"{BASE}\n{BEGIN}\n")
     runtime = lookup(made(after), (*section, "containerd", "runtimes", "nvidia"))
-    assert runtime == {"runtime_type": RUNC, "options": {"BinaryName": "/t/nvidia-container-runtime", "SystemdCgroup": True}}
+    assert runtime == {
+        "runtime_type": RUNC,
+        "options": {"BinaryName": "/t/nvidia-container-runtime", "SystemdCgroup": True},
+    }
     assert undone(NAME, original=None, written=after, current=after).data is None
 
 
@@ -38,7 +43,13 @@ def test_runtimes_that_k3s_finds_itself_are_left_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "before", [b"version = 2\n[a]\nb = 1\n", b"version = 2\r\n[a]\r\nb = 1\r\n", b"version = 2", b"# {{ if .x }}\n{{ end }}\n"]
+    "before",
+    [
+        b"version = 2\n[a]\nb = 1\n",
+        b"version = 2\r\n[a]\r\nb = 1\r\n",
+        b"version = 2",
+        b"# {{ if .x }}\n{{ end }}\n",
+    ],
 )
 def test_a_template_of_the_site_keeps_its_text(before: bytes) -> None:
     after = patched(before, "containerd-template.toml", WANTED, version=2)
@@ -60,16 +71,27 @@ def test_a_newer_section_takes_the_place_of_an_older() -> None:
 
 
 def test_options_are_written_as_toml() -> None:
-    wanted = Wanted(handlers=nvidia_handlers('/a "b"')[:1], options={"SystemdCgroup": False, "Root": "é", "IoUid": 7})
-    options = lookup(made(patched(None, NAME, wanted, version=3)), (*CRI_V3, "containerd", "runtimes", "nvidia", "options"))
-    assert options == {"BinaryName": '/a "b"/nvidia-container-runtime', "SystemdCgroup": False, "Root": "é", "IoUid": 7}
+    wanted = Wanted(
+        handlers=nvidia_handlers('/a "b"')[:1], options={"SystemdCgroup": False, "Root": "é", "IoUid": 7}
+    )
+    options = lookup(
+        made(patched(None, NAME, wanted, version=3)), (*CRI_V3, "containerd", "runtimes", "nvidia", "options")
+    )
+    assert options == {
+        "BinaryName": '/a "b"/nvidia-container-runtime',
+        "SystemdCgroup": False,
+        "Root": "é",
+        "IoUid": 7,
+    }
     with pytest.raises(InputError, match="option x"):
         patched(None, NAME, Wanted(handlers=WANTED.handlers, options={"x": {}}), version=3)
 
 
 def test_annotations_are_handed_to_the_program() -> None:
     wanted = Wanted(handlers=WANTED.handlers, annotations=("cdi.k8s.io/*", 'a"b'))
-    runtime = lookup(made(patched(None, NAME, wanted, version=3)), (*CRI_V3, "containerd", "runtimes", "nvidia-cdi"))
+    runtime = lookup(
+        made(patched(None, NAME, wanted, version=3)), (*CRI_V3, "containerd", "runtimes", "nvidia-cdi")
+    )
     assert isinstance(runtime, dict)
     assert runtime["container_annotations"] == ["cdi.k8s.io/*", 'a"b']
 
@@ -78,8 +100,16 @@ def test_annotations_are_handed_to_the_program() -> None:
     ("before", "wanted", "says"),
     [
         (None, Wanted(handlers=WANTED.handlers, default="nvidia"), "cannot set the default runtime"),
-        (b"  [plugins.'x'.containerd.runtimes.\"nvidia\"]\n", WANTED, "has runtimes of these names already: nvidia"),
-        (b'[plugins."x".containerd.runtimes.nvidia-cdi]\n', WANTED, "has runtimes of these names already: nvidia-cdi"),
+        (
+            b"  [plugins.'x'.containerd.runtimes.\"nvidia\"]\n",
+            WANTED,
+            "has runtimes of these names already: nvidia",
+        ),
+        (
+            b'[plugins."x".containerd.runtimes.nvidia-cdi]\n',
+            WANTED,
+            "has runtimes of these names already: nvidia-cdi",
+        ),
     ],
 )
 def test_what_has_no_correct_result_is_refused(before: bytes | None, wanted: Wanted, says: str) -> None:

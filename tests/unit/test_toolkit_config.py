@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError
 from driverforge_node.runtime.document import parse
-from driverforge_node.toolkit.config import Cli, Runtime, ToolkitConfig, default_config, document, host_ldconfig, invalid, read, render
+from driverforge_node.toolkit.config import (
+    Cli,
+    Runtime,
+    ToolkitConfig,
+    default_config,
+    document,
+    host_ldconfig,
+    invalid,
+    read,
+    render,
+)
 from driverforge_node.toolkit.merge import merged
 from support.fakefiles import FakeFiles, Fuse
 
@@ -46,7 +56,11 @@ BASE = replace(ToolkitConfig(), nvidia_container_cli=Cli(ldconfig="@/test/ld/con
 
 def cases(operation: str) -> list[Any]:
     found = [json.loads(path.read_text()) for path in sorted(CASES.glob("*.json"))]
-    return [pytest.param(case, id=case["id"].rpartition("/")[2]) for case in found if case["operation"] == operation]
+    return [
+        pytest.param(case, id=case["id"].rpartition("/")[2])
+        for case in found
+        if case["operation"] == operation
+    ]
 
 
 def from_go(value: Mapping[str, Any], like: Any) -> Any:
@@ -74,7 +88,9 @@ def test_all_recorded_cases_are_read_here() -> None:
 
 @pytest.mark.parametrize("case", cases("AssertValid"))
 def test_what_upstream_finds_valid(case: dict[str, Any]) -> None:
-    assert bool(invalid(from_go(case["input"]["config"], ToolkitConfig()))) == bool(case["expected"]["expectedError"])
+    assert bool(invalid(from_go(case["input"]["config"], ToolkitConfig()))) == bool(
+        case["expected"]["expectedError"]
+    )
 
 
 @pytest.mark.parametrize("case", [*cases("ConfigFromToml"), *cases("GetConfig")])
@@ -95,7 +111,9 @@ def test_ldconfig_is_the_real_one_where_there_is_one(case: dict[str, Any], tmp_p
     files = FakeFiles({"/": tmp_path}, Fuse())
     files.make_dirs("/R/001")
     files.write_atomic("/R/001/exists.real", b"")
-    given_, expected = (text.replace("@R@", "/R") for text in (case["input"]["ldconfig"], case["expected"]["expected"]))
+    given_, expected = (
+        text.replace("@R@", "/R") for text in (case["input"]["ldconfig"], case["expected"]["expected"])
+    )
     assert (host_ldconfig(files, given_) if given_ else "") == expected
 
 
@@ -117,7 +135,9 @@ TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 
 
 @given(TEXTS, st.lists(TEXTS, max_size=3), st.booleans(), st.dictionaries(TEXTS, st.booleans(), max_size=2))
-def test_what_is_written_reads_back(word: str, words: list[str], flag: bool, features: dict[str, bool]) -> None:
+def test_what_is_written_reads_back(
+    word: str, words: list[str], flag: bool, features: dict[str, bool]
+) -> None:
     config = replace(
         ToolkitConfig(),
         features=features,
@@ -131,7 +151,9 @@ def test_what_is_written_reads_back(word: str, words: list[str], flag: bool, fea
 OWNED = {("nvidia-container-cli", "root")}
 FIRST = ToolkitConfig(nvidia_container_cli=Cli(root="/run/nvidia/driver"))
 SECOND = ToolkitConfig(
-    nvidia_container_cli=Cli(root="/"), nvidia_container_runtime=Runtime(mode="cdi", runtimes=("crun",)), features={"new": True}
+    nvidia_container_cli=Cli(root="/"),
+    nvidia_container_runtime=Runtime(mode="cdi", runtimes=("crun",)),
+    features={"new": True},
 )
 
 
@@ -143,7 +165,9 @@ def test_a_file_that_nobody_touched_is_written_anew() -> None:
 
 def edited() -> bytes:
     text = render(FIRST).decode().replace('log-level = "info"', 'log-level = "debug" # till the bug is found')
-    text = text.replace('root = "/run/nvidia/driver"', 'root = "/mnt"').replace('  mode = "auto"', '  # ours\n  mode = "legacy"')
+    text = text.replace('root = "/run/nvidia/driver"', 'root = "/mnt"').replace(
+        '  mode = "auto"', '  # ours\n  mode = "legacy"'
+    )
     return ("# site 7\n" + text + '\n[site]\nowner = "us"\n').encode()
 
 
@@ -151,12 +175,18 @@ def test_a_persons_changes_stay_but_for_what_the_settings_decide() -> None:
     result = merged(edited(), render(FIRST), FIRST, OWNED, FILE)
     values = parse(result.data, FILE)
     config = read(values, FILE)
-    assert (config.nvidia_container_cli.root, config.nvidia_container_runtime.log_level) == ("/run/nvidia/driver", "debug")
+    assert (config.nvidia_container_cli.root, config.nvidia_container_runtime.log_level) == (
+        "/run/nvidia/driver",
+        "debug",
+    )
     assert config.nvidia_container_runtime.mode == "legacy"
     assert values["site"] == {"owner": "us"}
     assert b"# site 7" in result.data
     assert b"# till the bug is found" in result.data
-    assert {".".join(path) for path in result.kept} == {"nvidia-container-runtime.log-level", "nvidia-container-runtime.mode"}
+    assert {".".join(path) for path in result.kept} == {
+        "nvidia-container-runtime.log-level",
+        "nvidia-container-runtime.mode",
+    }
     again = merged(result.data, render(FIRST), FIRST, OWNED, FILE)
     assert again.data == result.data, "a second time changes nothing"
 
@@ -164,7 +194,10 @@ def test_a_persons_changes_stay_but_for_what_the_settings_decide() -> None:
 def test_a_change_of_our_own_mind_is_made_in_the_edited_file() -> None:
     result = merged(edited(), render(FIRST), SECOND, OWNED, FILE)
     config = read(parse(result.data, FILE), FILE)
-    assert (config.nvidia_container_runtime.mode, config.nvidia_container_runtime.runtimes) == ("cdi", ("crun",))
+    assert (config.nvidia_container_runtime.mode, config.nvidia_container_runtime.runtimes) == (
+        "cdi",
+        ("crun",),
+    )
     assert config.nvidia_container_runtime.log_level == "debug"
     back = merged(result.data, render(SECOND), FIRST, OWNED, FILE)
     assert read(parse(back.data, FILE), FILE).features == {}, "what only we had written goes again"
@@ -178,7 +211,9 @@ def test_a_file_of_nvidias_installer_gets_our_values_and_keeps_comments_and_fore
     assert b"# ours" in result.data
 
 
-@pytest.mark.parametrize("text", [b"a = \n", b"\xff\n", b'[nvidia-container-cli]\nldconfig = "@/x"\nload-kmods = 1\n'])
+@pytest.mark.parametrize(
+    "text", [b"a = \n", b"\xff\n", b'[nvidia-container-cli]\nldconfig = "@/x"\nload-kmods = 1\n']
+)
 def test_a_broken_file_is_refused(text: bytes) -> None:
     last = b"[nvidia-container-cli]\nload-kmods = true\n"
     with pytest.raises(InputError):

@@ -38,7 +38,11 @@ OPERATOR = {
 
 def test_upstreams_defaults() -> None:
     found = parse({}, {})
-    assert (found.install_dir, found.driver_root, found.package_type) == ("/usr/local/nvidia", "/run/nvidia/driver", "auto")
+    assert (found.install_dir, found.driver_root, found.package_type) == (
+        "/usr/local/nvidia",
+        "/run/nvidia/driver",
+        "auto",
+    )
     assert (found.cdi_enabled, found.enable_cdi_in_runtime, found.set_as_default) == (False, False, True)
     assert (found.skip_mode_detection, found.accept_envvar, found.accept_mounts) == (True, True, False)
     assert (found.runtime, found.runtime_name, found.revert_on) == ("", "nvidia", "uninstall")
@@ -46,9 +50,16 @@ def test_upstreams_defaults() -> None:
 
 def test_what_the_operator_sets() -> None:
     found = parse({}, OPERATOR)
-    assert (found.runtime, found.runtime_mode, found.cdi_default_kind) == ("containerd", "cdi", "management.nvidia.com/gpu")
+    assert (found.runtime, found.runtime_mode, found.cdi_default_kind) == (
+        "containerd",
+        "cdi",
+        "management.nvidia.com/gpu",
+    )
     assert (found.cdi_enabled, found.enable_cdi_in_runtime, found.set_as_default) == (True, True, False)
-    assert (found.config, found.socket) == ("/runtime/config-dir/config.toml", "/runtime/sock-dir/containerd.sock")
+    assert (found.config, found.socket) == (
+        "/runtime/config-dir/config.toml",
+        "/runtime/sock-dir/containerd.sock",
+    )
     assert found.drop_in_host_path == "/etc/containerd/conf.d/99-nvidia.toml"
 
 
@@ -61,20 +72,37 @@ def test_what_the_operator_sets() -> None:
         ({}, {"PID_FILE": "/x/toolkit.pid"}, "pid_file", "/x/toolkit.pid"),
         ({}, {"CONTAINERD_RESTART_MODE": "systemd"}, "restart_mode", "systemd"),
         ({}, {"RUNTIME": "crio", "CRIO_CONFIG": "/c", "CONTAINERD_CONFIG": "/d"}, "config", "/c"),
-        ({}, {"RUNTIME": "containerd", "DOCKER_CONFIG": "/root/.docker"}, "config", ""),  # docker's own client sets it, too
-        ({"runtime": "docker"}, {"DOCKER_CONFIG": "/etc/docker/daemon.json"}, "config", "/etc/docker/daemon.json"),
+        (
+            {},
+            {"RUNTIME": "containerd", "DOCKER_CONFIG": "/root/.docker"},
+            "config",
+            "",
+        ),  # docker's own client sets it, too
+        (
+            {"runtime": "docker"},
+            {"DOCKER_CONFIG": "/etc/docker/daemon.json"},
+            "config",
+            "/etc/docker/daemon.json",
+        ),
         ({}, {"CONTAINERD_CONFIG": "/d"}, "config", "/d"),
         ({}, {"ENABLE_CDI": "1"}, "cdi_enabled", True),
         ({}, {"CDI_ENABLED": "T", "RUNTIME_ENABLE_CDI": "false"}, "enable_cdi_in_runtime", False),
         ({}, {"RUNTIME_ENABLE_CDI": "true"}, "enable_cdi_in_runtime", True),
         ({}, {"CREATE_DEVICE_NODES": ""}, "create_device_nodes", ""),
         ({}, {"HOST_ROOT_MOUNT": ""}, "host_root", ""),
-        ({}, {"NVIDIA_CONTAINER_RUNTIME_RUNTIMES": "/x/runc, crun,"}, "low_level_runtimes", ("/x/runc", "crun")),
+        (
+            {},
+            {"NVIDIA_CONTAINER_RUNTIME_RUNTIMES": "/x/runc, crun,"},
+            "low_level_runtimes",
+            ("/x/runc", "crun"),
+        ),
         ({}, {"RUNTIME_DROP_IN_CONFIG": ""}, "drop_in", ""),
         ({}, {"TOOLKIT_REVERT_ON": "stop"}, "revert_on", "stop"),
     ],
 )
-def test_where_a_value_comes_from(flags: dict[str, str], environ: dict[str, str], field: str, value: object) -> None:
+def test_where_a_value_comes_from(
+    flags: dict[str, str], environ: dict[str, str], field: str, value: object
+) -> None:
     assert getattr(parse(flags, environ), field) == value
 
 
@@ -109,7 +137,9 @@ def test_what_is_not_part_of_this_release_is_refused(environ: dict[str, str], sa
 
 
 def test_a_field_for_every_option_and_no_name_twice() -> None:
-    assert [option.name for option in OPTIONS if option.name] == list(dict.fromkeys(option.name for option in OPTIONS))
+    assert [option.name for option in OPTIONS if option.name] == list(
+        dict.fromkeys(option.name for option in OPTIONS)
+    )
     assert {option.name for option in OPTIONS} == {item.name for item in dataclasses.fields(Settings)}
     flags = [flag for option in OPTIONS for flag in option.flags]
     assert len(flags) == len(set(flags))
@@ -129,7 +159,11 @@ def test_the_command_line_has_every_flag() -> None:
         "--nvidia-container-runtime.mode=cdi",
     ]
     args = parser.parse_args([*words, "--config-source", "file", "--config-source", "command"])
-    given = {option.name: getattr(args, option.name) for option in OPTIONS if getattr(args, option.name) is not None}
+    given = {
+        option.name: getattr(args, option.name)
+        for option in OPTIONS
+        if getattr(args, option.name) is not None
+    }
     assert given == {
         "runtime": "crio",
         "cdi_enabled": "true",
@@ -140,7 +174,10 @@ def test_the_command_line_has_every_flag() -> None:
     }
     for option in OPTIONS:
         for flag in option.flags:
-            assert getattr(parser.parse_args(["status", f"{flag}=x" if flag.startswith("--") else f"{flag}x"]), option.name) in ("x", ["x"])
+            assert getattr(
+                parser.parse_args(["status", f"{flag}=x" if flag.startswith("--") else f"{flag}x"]),
+                option.name,
+            ) in ("x", ["x"])
 
 
 def test_the_page_is_the_table() -> None:

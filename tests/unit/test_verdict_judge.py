@@ -19,29 +19,39 @@ from support.sampledebian import MATRIX, NEW, OLD, sample_matrix
 
 TODAY = date(2026, 11, 21)
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
-FOUND = "include/linux/pci.h:1383: pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)"
+FOUND = (
+    "include/linux/pci.h:1383: pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)"
+)
 
 
 def with_headers(release: str, *, version: str) -> LockedKernel:
     common = f"linux-headers-{release.removesuffix('-cloud-amd64')}-common"
-    return kernel(release, package(f"linux-headers-{release}", version, "bookworm-security"), package(common, version))
+    return kernel(
+        release, package(f"linux-headers-{release}", version, "bookworm-security"), package(common, version)
+    )
 
 
 def sample_lock(**changes: object) -> Lock:
     kernels = (with_headers(OLD, version="6.1.176-1"), with_headers(NEW, version="6.1.187-1"))
     facts = {
-        "linux-headers-6.1.0-50-common=6.1.176-1": {QUESTION: HeaderFact(breaks=False, found="include/linux/pci.h:9: x")},
+        "linux-headers-6.1.0-50-common=6.1.176-1": {
+            QUESTION: HeaderFact(breaks=False, found="include/linux/pci.h:9: x")
+        },
         "linux-headers-6.1.0-53-common=6.1.187-1": {QUESTION: HeaderFact(breaks=True, found=FOUND)},
     }
     drivers = {"535.261.03": sample_driver()}
-    return Lock(targets={"debian12-amd64": replace(target(*kernels, header_facts=facts, drivers=drivers), **changes)})  # type: ignore[arg-type]
+    return Lock(
+        targets={"debian12-amd64": replace(target(*kernels, header_facts=facts, drivers=drivers), **changes)}
+    )  # type: ignore[arg-type]
 
 
 def cells(matrix: Matrix, lock: Lock) -> dict[str, Cell]:
     return {cell.key: cell for cell in all_cells(matrix, lock)}
 
 
-def verdict(key: str, *, matrix: Matrix | None = None, lock: Lock | None = None, expand: Lock | None = None) -> Verdict:
+def verdict(
+    key: str, *, matrix: Matrix | None = None, lock: Lock | None = None, expand: Lock | None = None
+) -> Verdict:
     """The verdict of one cell; cells are expanded from `expand` (another lock than the one that is judged by)."""
     matrix, lock = matrix or sample_matrix(), lock or sample_lock()
     return Judge(matrix, lock, today=TODAY).verdict(cells(matrix, expand or lock)[key])
@@ -100,10 +110,17 @@ def test_a_question_that_the_lock_was_not_asked() -> None:
 
 
 def test_the_command_to_run_names_the_matrix_and_the_lock_that_were_read() -> None:
-    given = Given(matrix=Path("my site.yaml"), lock=Path("site.lock.json"), bases={"debian12": "registry.site/debian:12"})
+    given = Given(
+        matrix=Path("my site.yaml"),
+        lock=Path("site.lock.json"),
+        bases={"debian12": "registry.site/debian:12"},
+    )
     matrix, lock = sample_matrix(), sample_lock(drivers={})
     told = Judge(matrix, lock, today=TODAY, given=given).verdict(cells(matrix, sample_lock())[BUILDABLE])
-    assert told.run == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select 'debian12-amd64-*'"
+    assert (
+        told.run
+        == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select 'debian12-amd64-*'"
+    )
 
 
 def test_a_header_that_cannot_say_does_not_block() -> None:
@@ -114,7 +131,9 @@ def test_a_header_that_cannot_say_does_not_block() -> None:
 
 def test_an_exclusion_blocks_with_its_reason_and_place() -> None:
     exclusion = '{id: never, systems: ["debian*"], reason: nobody wants it, source: a page}'
-    told = verdict(JIT, matrix=sample_matrix(MATRIX.replace("exclusions:\n", f"exclusions:\n  - {exclusion}\n")))
+    told = verdict(
+        JIT, matrix=sample_matrix(MATRIX.replace("exclusions:\n", f"exclusions:\n  - {exclusion}\n"))
+    )
     assert (told.state, told.reason) == (State.BLOCKED, "nobody wants it")
     assert told.evidence == ("site.yaml:8: exclusion never", "source: a page")
 
@@ -122,7 +141,10 @@ def test_an_exclusion_blocks_with_its_reason_and_place() -> None:
 def test_a_real_time_kernel_is_blocked_by_its_flavour() -> None:
     release = "6.1.0-50-rt-amd64"
     lock = sample_lock(kernels={release: kernel(release)})
-    assert verdict(f"debian12-amd64-535.261.03-{release}", lock=lock).reason == "NVIDIA's build refuses PREEMPT_RT"
+    assert (
+        verdict(f"debian12-amd64-535.261.03-{release}", lock=lock).reason
+        == "NVIDIA's build refuses PREEMPT_RT"
+    )
 
 
 def test_an_os_without_discovery_is_unknown_and_says_so() -> None:
@@ -150,7 +172,9 @@ def test_missing_pins_name_the_command(lock: Lock, reason: str) -> None:
 @pytest.mark.parametrize("key", [JIT, BUILDABLE])
 def test_what_build_would_refuse_is_not_planned(key: str) -> None:
     """The matrix's row has gained `firmware:`, say, since the lock was made."""
-    roles = {role: packages for role, packages in sample_driver().items() if role not in ("firmware", "source")}
+    roles = {
+        role: packages for role, packages in sample_driver().items() if role not in ("firmware", "source")
+    }
     told = verdict(key, lock=sample_lock(drivers={"535.261.03": roles}))
     assert (told.state, told.run) == (State.UNKNOWN, "driverforge lock --select 'debian12-amd64-*'")
     assert told.evidence == (
@@ -176,10 +200,16 @@ RUNFILE = """\
 
 
 def test_a_runfile_without_a_digest_is_unknown() -> None:
-    matrix = sample_matrix(MATRIX.replace("  - id: ubuntu24.04", f"{RUNFILE}  - id: ubuntu24.04").replace("535.261.03,", "535.300.07,", 1))
+    matrix = sample_matrix(
+        MATRIX.replace("  - id: ubuntu24.04", f"{RUNFILE}  - id: ubuntu24.04").replace(
+            "535.261.03,", "535.300.07,", 1
+        )
+    )
     told = verdict("debian12-amd64-535.300.07-jit", matrix=matrix)
     assert told.state is State.UNKNOWN
-    assert told.run.startswith("curl -fsSL https://example.org/535.300.07/NVIDIA-Linux-x86_64-535.300.07.run | sha256sum")
+    assert told.run.startswith(
+        "curl -fsSL https://example.org/535.300.07/NVIDIA-Linux-x86_64-535.300.07.run | sha256sum"
+    )
     assert "site.yaml:" in told.run
 
 
@@ -188,8 +218,13 @@ def vendor(packages: tuple[str, ...]) -> Verdict:
     lines = [line for line in MATRIX.splitlines() if "tree:" not in line]
     at = next(number for number, line in enumerate(lines) if line == "        modules:")
     lines[at + 1 : at + 1] = [finished, "        vendor_modules: true", "        variants: [precompiled]"]
-    matrix = sample_matrix("\n".join(lines).replace("        module_types: [open, proprietary]", "        module_types: [open]"))
-    one = replace(with_headers(NEW, version="6.1.187-1"), vendor={"535.261.03": tuple(package(name) for name in packages)})
+    matrix = sample_matrix(
+        "\n".join(lines).replace("        module_types: [open, proprietary]", "        module_types: [open]")
+    )
+    one = replace(
+        with_headers(NEW, version="6.1.187-1"),
+        vendor={"535.261.03": tuple(package(name) for name in packages)},
+    )
     return verdict(BROKEN, matrix=matrix, lock=sample_lock(kernels={NEW: one}))
 
 
@@ -211,7 +246,10 @@ def test_end_of_life_is_a_warning_from_the_month_after(today: date, warned: bool
 
 
 def test_a_branch_that_ended_in_an_unknown_month_is_warned_about() -> None:
-    matrix, lock = sample_matrix(MATRIX.replace("date: 2026-06, source: a page", "source: a list without it")), sample_lock()
+    matrix, lock = (
+        sample_matrix(MATRIX.replace("date: 2026-06, source: a page", "source: a list without it")),
+        sample_lock(),
+    )
     told = Judge(matrix, lock, today=TODAY).verdict(cells(matrix, lock)[BUILDABLE])
     assert told.warning == "branch 535 is past its end of life, no month is known (a list without it)"
 

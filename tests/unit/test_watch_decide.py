@@ -6,8 +6,28 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_node.watch.decide import HOLD, HOLD_FAILED, NOTICE, Announce, Past, Policy, Reapply, Regenerate, decide, evidence_of
-from driverforge_node.watch.findings import Findings, Installed, RuntimeSeen, Seen, SpecSeen, What, accepted, findings
+from driverforge_node.watch.decide import (
+    HOLD,
+    HOLD_FAILED,
+    NOTICE,
+    Announce,
+    Past,
+    Policy,
+    Reapply,
+    Regenerate,
+    decide,
+    evidence_of,
+)
+from driverforge_node.watch.findings import (
+    Findings,
+    Installed,
+    RuntimeSeen,
+    Seen,
+    SpecSeen,
+    What,
+    accepted,
+    findings,
+)
 from driverforge_node.watch.window import parse
 
 CONFIG = "/etc/containerd/config.toml"
@@ -19,7 +39,9 @@ RUNTIME = RuntimeSeen(
     kind="containerd", config=CONFIG, handlers=OURS, files={CONFIG: "as written", DROP_IN: "as written"},
     stated={**OURS, "runc": ""}, reported={**OURS, "runc": ""},
 )  # fmt: skip
-GOOD = Seen(installed=HERE, runtimes=(RUNTIME,), specs=(SpecSeen(path=SPEC, managed=True, written=5.0),), problems={})
+GOOD = Seen(
+    installed=HERE, runtimes=(RUNTIME,), specs=(SpecSeen(path=SPEC, managed=True, written=5.0),), problems={}
+)
 NOON = 1_000_000_000.0
 
 
@@ -74,7 +96,9 @@ def test_a_finding_and_its_evidence(seen: Seen, what: What, evidence: str) -> No
     [
         GOOD,
         runtime(reported={"nvidia": None}),  # a runtime that tells no programs is believed
-        runtime(stated={**OURS, "kata": "/usr/bin/kata"}, reported={**OURS, "kata": "/usr/bin/kata"}),  # somebody else's handler
+        runtime(
+            stated={**OURS, "kata": "/usr/bin/kata"}, reported={**OURS, "kata": "/usr/bin/kata"}
+        ),  # somebody else's handler
         replace(GOOD, runtimes=()),
     ],
 )

@@ -20,7 +20,11 @@ NVIDIA = RUNC.replace("runc]", "nvidia]")
 def look(root: str, drop_in: str, *, daemon: Daemon = DAEMON, between: str = "") -> tuple[str, ...]:
     files: dict[str, bytes | None] = {CONFIG: root.encode(), DROP_IN: drop_in.encode()}
     if between:
-        files = {CONFIG: root.encode(), "/etc/containerd/conf.d/50.toml": between.encode(), DROP_IN: drop_in.encode()}
+        files = {
+            CONFIG: root.encode(),
+            "/etc/containerd/conf.d/50.toml": between.encode(),
+            DROP_IN: drop_in.encode(),
+        }
     return shadowed(daemon, files, {"nvidia"})
 
 
@@ -32,7 +36,9 @@ def test_a_setting_that_came_later_is_named() -> None:
 
 def test_a_setting_that_changed_is_named() -> None:
     before, after = (f"[{CRI}]\nsandbox_image = '{name}'\n" for name in ("old", "new"))
-    assert look(after + RUNC, before + RUNC) == (f"{CONFIG}: sandbox_image: 'new' -> 'old' in {DROP_IN}, which counts",)
+    assert look(after + RUNC, before + RUNC) == (
+        f"{CONFIG}: sandbox_image: 'new' -> 'old' in {DROP_IN}, which counts",
+    )
 
 
 def test_a_copy_that_is_one_hides_nothing() -> None:
@@ -57,7 +63,9 @@ def test_a_containerd_that_merges_keys_hides_only_what_the_copy_has_too() -> Non
 def test_a_full_copy_that_was_written_for_1_7_still_hides_edits_after_an_upgrade_to_2_1() -> None:
     before, after = (f"[{CRI}]\nsandbox_image = '{name}'\n" for name in ("old", "new"))
     upgraded = replace(DAEMON, version=(2, 1, 4))
-    assert look(after + RUNC, before + RUNC, daemon=upgraded) == (f"{CONFIG}: sandbox_image: 'new' -> 'old' in {DROP_IN}, which counts",)
+    assert look(after + RUNC, before + RUNC, daemon=upgraded) == (
+        f"{CONFIG}: sandbox_image: 'new' -> 'old' in {DROP_IN}, which counts",
+    )
     migrated = (after + RUNC).replace("io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
     assert look(f"version = 3\n{migrated}", f"version = 2\n{before}{RUNC}", daemon=upgraded) != ()
 

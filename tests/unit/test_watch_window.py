@@ -23,7 +23,11 @@ def at(day: int, hour: int, minute: int = 0) -> float:
         ("Sat 02:00-04:00", [at(22, 2), at(22, 3, 59), at(29, 2)], [at(22, 1, 59), at(22, 4), at(23, 3)]),
         ("02:00-04:00", [at(20, 3), at(23, 3)], [at(20, 5)]),
         ("Sat,Sun 1:00-5:00", [at(22, 1), at(23, 4)], [at(24, 2)]),
-        ("mon-fri 22:00-02:00", [at(21, 23), at(22, 1)], [at(22, 23), at(23, 1), at(24, 1)]),  # Friday's goes into Saturday
+        (
+            "mon-fri 22:00-02:00",
+            [at(21, 23), at(22, 1)],
+            [at(22, 23), at(23, 1), at(24, 1)],
+        ),  # Friday's goes into Saturday
         ("Fri-Mon 00:00-24:00", [at(21, 0), at(24, 23)], [at(25, 0), at(20, 23)]),
         ("Sat 22:00-24:00", [at(22, 23)], [at(23, 0)]),
     ],
@@ -66,7 +70,10 @@ def test_all_wrong_windows_are_told_at_once() -> None:
 
 
 @given(
-    day=st.sampled_from(DAYS), start=st.integers(0, DAY // 60 - 1), length=st.integers(1, DAY // 60 - 1), now=st.integers(0, 2_000_000_000)
+    day=st.sampled_from(DAYS),
+    start=st.integers(0, DAY // 60 - 1),
+    length=st.integers(1, DAY // 60 - 1),
+    now=st.integers(0, 2_000_000_000),
 )
 def test_a_window_opens_within_a_week(day: str, start: int, length: int, now: int) -> None:
     end = (start + length) % (DAY // 60)

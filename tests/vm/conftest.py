@@ -13,7 +13,11 @@ from support.skipping import provided
 
 @pytest.fixture(scope="session", autouse=True)
 def _programs() -> None:
-    provided(lambda: require(qemu.PROGRAM, "qemu-img", "busybox", "kmod", "depmod", "setpriv", "mke2fs", "make", "strip"))
+    provided(
+        lambda: require(
+            qemu.PROGRAM, "qemu-img", "busybox", "kmod", "depmod", "setpriv", "mke2fs", "make", "strip"
+        )
+    )
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,9 @@ from support.skipping import provided
 
 CONTAINER_ID = "c1" * 32
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
-SLICE = f"kubepods.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice/cri-containerd-{CONTAINER_ID}.scope"
+SLICE = (
+    f"kubepods.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice/cri-containerd-{CONTAINER_ID}.scope"
+)
 
 HELPERS = f"""
 export LC_ALL=C
@@ -65,20 +67,38 @@ def refused(guest: Guest, script: str = "driverctl init") -> tuple[int, str, str
     return status, result.output, run(guest, "left")
 
 
-def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(node: Start, kernel: Kernel) -> None:
+def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(
+    node: Start, kernel: Kernel
+) -> None:
     with node() as guest:
         run(guest, "start; until_ready")
         assert "step" in run(guest, "cat /tmp/log")
         shown = json.loads(run(guest, "cat /run/nvidia/driverforge/status.json"))
-        assert (shown["phase"], shown["driver"], shown["module_type"], shown["root"]) == ("ready", kmods.MOCK_VERSION, "open", "ours")
-        assert shown["module_source"] == f"the image has open modules {kmods.MOCK_VERSION} for {kernel.release}"
+        assert (shown["phase"], shown["driver"], shown["module_type"], shown["root"]) == (
+            "ready",
+            kmods.MOCK_VERSION,
+            "open",
+            "ours",
+        )
+        assert (
+            shown["module_source"] == f"the image has open modules {kmods.MOCK_VERSION} for {kernel.release}"
+        )
         assert run(guest, "driverctl probe; echo $?") == "0\n"
-        assert run(guest, "ls /run/nvidia/driver/proc/1/comm /run/nvidia/driver/dev/nvidiactl | wc -l") == "2\n"
+        assert (
+            run(guest, "ls /run/nvidia/driver/proc/1/comm /run/nvidia/driver/dev/nvidiactl | wc -l") == "2\n"
+        )
         # D9: NVIDIA's sidecar loads peermem out of the driver's root
-        assert run(guest, "chroot /run/nvidia/driver modprobe nvidia-peermem && rmmod nvidia_peermem; echo $?") == "0\n"
+        assert (
+            run(guest, "chroot /run/nvidia/driver modprobe nvidia-peermem && rmmod nvidia_peermem; echo $?")
+            == "0\n"
+        )
 
         # in use: a process of a pod holds the device
-        out = run(guest, "hold; stop; echo holder $holder; cat /tmp/log; left; echo status: $(cat $status)", timeout=120)
+        out = run(
+            guest,
+            "hold; stop; echo holder $holder; cat /tmp/log; left; echo status: $(cat $status)",
+            timeout=120,
+        )
         assert "init ended with 0" in out
         assert "the driver stays loaded: it is in use" in out
         holder = next(line.split()[1] for line in out.splitlines() if line.startswith("holder "))
@@ -96,13 +116,19 @@ def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(node: 
         assert run(guest, f"{loads}; true") == before
         status, message, _ = refused(guest, "driverctl unload")
         assert status == 75
-        assert f"error: the NVIDIA driver {kmods.MOCK_VERSION} is in use\n  | process {holder} (sleep, container" in message
+        assert (
+            f"error: the NVIDIA driver {kmods.MOCK_VERSION} is in use\n  | process {holder} (sleep, container"
+            in message
+        )
 
         # idle: nothing is left
         assert run(guest, "kill $(pgrep -x sleep); stop; left").endswith(f"init ended with 0\n{NOTHING}")
         # and the container still has its own /proc, /sys and /dev
         assert (
-            run(guest, f"ls -d {drivernode.CONTAINER}/proc/1 {drivernode.CONTAINER}/sys/module {drivernode.CONTAINER}/dev/null | wc -l")
+            run(
+                guest,
+                f"ls -d {drivernode.CONTAINER}/proc/1 {drivernode.CONTAINER}/sys/module {drivernode.CONTAINER}/dev/null | wc -l",
+            )
             == "3\n"
         )
 
@@ -141,7 +167,12 @@ def test_kill_9_at_every_step_boundary_and_a_new_start_give_the_same_state(node:
         assert run(guest, "cat /tmp/first-left") == NOTHING
     killed = [line for line in out.splitlines() if line.startswith("killed before step")]
     assert len(killed) == 13, out
-    for what in ("load the module nvidia_uvm", "mount this container's root", "record the loaded configuration", "probe: Ready"):
+    for what in (
+        "load the module nvidia_uvm",
+        "mount this container's root",
+        "record the loaded configuration",
+        "probe: Ready",
+    ):
         assert any(what in line for line in killed), (what, killed)
 
 
@@ -231,7 +262,9 @@ def test_a_gpu_that_belongs_to_another_driver(node: Start) -> None:
 
 
 def test_a_full_disk(node: Start, kernel: Kernel) -> None:
-    firmware = {f"/payload/opt/driverforge/firmware/nvidia/{kmods.MOCK_VERSION}/gsp_tu10x.bin": bytes(4 << 20)}
+    firmware = {
+        f"/payload/opt/driverforge/firmware/nvidia/{kmods.MOCK_VERSION}/gsp_tu10x.bin": bytes(4 << 20)
+    }
     facts = drivernode.image_facts(kmods.MOCK_VERSION, kernel.release, firmware="/opt/driverforge/firmware")
     with node({**firmware, "/payload/opt/driverforge/image.json": facts}) as guest:
         small = f"cd {drivernode.CONTAINER}/lib; mkdir -p $PLACE; mount -t tmpfs -o size=1M small $PLACE"

@@ -42,7 +42,10 @@ def _check(result: GuestResult, version: str) -> None:
     assert 'RegistryDwords: "RMTest=1"' in output
     assert "NVIDIA A100" in output
     assert "195 nvidia" in output
-    assert "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset\nrmmod while used by modules: 1\n" in output
+    assert (
+        "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset\nrmmod while used by modules: 1\n"
+        in output
+    )
     assert "rmmod of what nobody uses: 0\n" in output
     assert "rmmod: ERROR: Module nvidia is in use\nrmmod while open: 1\n" in output
     assert output.rpartition("rmmod: 0\n")[2].count("nvidia") == 0, output
@@ -68,7 +71,12 @@ def _built(target: Target) -> Built:
         raise
     except Unavailable:
         kernel = kernels.newest(target.series)
-        return Built(kernel, nvidia_modules.version(target.branch), nvidia_modules.build(target.branch, kernel), kmods.fakegpu(kernel))
+        return Built(
+            kernel,
+            nvidia_modules.version(target.branch),
+            nvidia_modules.build(target.branch, kernel),
+            kmods.fakegpu(kernel),
+        )
     try:
         image = realimage.build(engine, target)
         kernel = kernels.of(image.kernel)
@@ -112,7 +120,10 @@ def test_modules_of_another_kernel_are_refused(machine: Machine, built: Built) -
     assert result.rc != 0
     assert "could not insert module /m/nvidia.ko: Invalid module format" in result.output
     # which of its two checks comes first is the kernel's choice
-    assert re.search(r"nvidia: (disagrees about version of symbol|.* must match the kernel's built struct module)", result.console)
+    assert re.search(
+        r"nvidia: (disagrees about version of symbol|.* must match the kernel's built struct module)",
+        result.console,
+    )
 
 
 @pytest.mark.full(reason="compiles two more drivers")
@@ -122,4 +133,7 @@ def test_the_other_combinations(machine: Machine, branch: str, series: str) -> N
     kernel = kernels.newest(series)
     modules = nvidia_modules.build(branch, kernel)
     other = replace(machine, image=kernels.image(kernel.release))
-    _check(once(other, CYCLE, files={"/m": modules, "/gpu": kmods.fakegpu(kernel)}), nvidia_modules.version(branch))
+    _check(
+        once(other, CYCLE, files={"/m": modules, "/gpu": kmods.fakegpu(kernel)}),
+        nvidia_modules.version(branch),
+    )

@@ -46,9 +46,17 @@ def test_files_arrive_more_than_once_and_keep_their_modes(machine: Machine, tmp_
     (tmp_path / "folder/sub/data").write_bytes(bytes(range(256)) * 20000)
     with Guest.start(machine) as guest:
         guest.put({"/opt/program": program, "/opt/folder": tmp_path / "folder", "/opt/text": "first\n"})
-        assert guest.run("/opt/program; cat /opt/text; wc -c </opt/folder/sub/data").ok() == "from a file\nfirst\n5120000\n"
+        assert (
+            guest.run("/opt/program; cat /opt/text; wc -c </opt/folder/sub/data").ok()
+            == "from a file\nfirst\n5120000\n"
+        )
         guest.put({"/opt/text": "second\n"})
-        assert guest.run("cat /opt/text; tail -c 3 /opt/folder/sub/data | od -An -tu1").ok().split() == ["second", "253", "254", "255"]
+        assert guest.run("cat /opt/text; tail -c 3 /opt/folder/sub/data | od -An -tu1").ok().split() == [
+            "second",
+            "253",
+            "254",
+            "255",
+        ]
 
 
 def test_output_comes_while_the_script_runs(machine: Machine) -> None:

@@ -38,10 +38,21 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Store:
     archive = tmp_path_factory.mktemp("image") / "probe.tar"
     layers: list[ociarchive.Layer] = [
         {"bin/busybox": busybox, "etc/old": b"of the first layer"},
-        {"entry": ENTRY.encode(), "etc/passwd": b"root:x:0:0::/:/bin/sh\n", "proc/.keep": b"", "sys/.keep": b"", "dev/.keep": b""},
+        {
+            "entry": ENTRY.encode(),
+            "etc/passwd": b"root:x:0:0::/:/bin/sh\n",
+            "proc/.keep": b"",
+            "sys/.keep": b"",
+            "dev/.keep": b"",
+        },
         {"etc/.wh.old": b"", "tmp/.keep": b""},
     ]
-    config = {"Env": ["PATH=/bin", "FROM_IMAGE=original"], "Entrypoint": ["/bin/busybox"], "Cmd": ["true"], "WorkingDir": "/tmp"}
+    config = {
+        "Env": ["PATH=/bin", "FROM_IMAGE=original"],
+        "Entrypoint": ["/bin/busybox"],
+        "Cmd": ["true"],
+        "WorkingDir": "/tmp",
+    }
     ociarchive.write(archive, layers, config=config)
     return provided(lambda: store.make({NAME: archive}))
 
@@ -77,7 +88,9 @@ def test_a_pods_whole_life(guest: Guest, stored: Store) -> None:
     outside = "mount -t tmpfs outside /run/bench/slave; touch /run/bench/slave/from-the-node"
     seen = guest.run(f"ls /run/bench/shared/mounted; {outside}; test -f /run/bench/file")
     assert seen.ok() == "from-the-container\n"
-    inside = running.exec("/bin/busybox", "sh", "-c", "ls /run/slave /etc; pwd; cat /proc/1/comm; cat /proc/self/cgroup; exit 9")
+    inside = running.exec(
+        "/bin/busybox", "sh", "-c", "ls /run/slave /etc; pwd; cat /proc/1/comm; cat /proc/self/cgroup; exit 9"
+    )
     assert inside.rc == 9
     assert "from-the-node" in inside.output
     assert "old" not in inside.output.split()  # the whiteout of the last layer
@@ -89,7 +102,9 @@ def test_a_pods_whole_life(guest: Guest, stored: Store) -> None:
     running.remove()
     guest.run("umount /run/bench/slave").ok()
     mounts = "grep -E 'bench/shared/|/run/driverforge/rootfs' /proc/self/mountinfo"
-    left = guest.run(f"ctr -n k8s.io containers ls -q; ctr -n k8s.io snapshots ls | grep -v Committed; {mounts}")
+    left = guest.run(
+        f"ctr -n k8s.io containers ls -q; ctr -n k8s.io snapshots ls | grep -v Committed; {mounts}"
+    )
     assert left.output.split() == ["KEY", "PARENT", "KIND"]
 
 

@@ -25,9 +25,22 @@ if TYPE_CHECKING:
 @options.registry_option
 @options.cache_option
 @options.vcs_option
-@click.option("--plan", "plan_only", is_flag=True, help="Build and write nothing; show the plan and what would be built.")
+@click.option(
+    "--plan",
+    "plan_only",
+    is_flag=True,
+    help="Build and write nothing; show the plan and what would be built.",
+)
 @click.option("--keep-going", is_flag=True, help="Go on with other cells after one failed.")
-@click.option("-j", "--jobs", "workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Images that are built at a time.")
+@click.option(
+    "-j",
+    "--jobs",
+    "workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Images that are built at a time.",
+)
 @click.option(
     "--ca",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
@@ -35,7 +48,12 @@ if TYPE_CHECKING:
     envvar="DRIVERFORGE_CA",
     help="Certificate authorities (PEM) of your site, for downloads in the build; they do not get into the image.",
 )
-@click.option("--network", default="", metavar="NAME", help="Network of build steps. Default: docker's, or `host` where it has no bridge.")
+@click.option(
+    "--network",
+    default="",
+    metavar="NAME",
+    help="Network of build steps. Default: docker's, or `host` where it has no bridge.",
+)
 @click.option("--no-cache", is_flag=True, help="Do every step anew.")
 @options.json_option
 def command(
@@ -61,7 +79,13 @@ def command(
     from driverforge_build.engine.buildx import Buildx
     from driverforge_build.engine.display import shown
 
-    request = BuildRequest(matrix=matrix_path, lock=lock_path, folder=(cache_dir or default_folder()).resolve(), mirrors=mirrors, **asked)
+    request = BuildRequest(
+        matrix=matrix_path,
+        lock=lock_path,
+        folder=(cache_dir or default_folder()).resolve(),
+        mirrors=mirrors,
+        **asked,
+    )
     prepared = prepare(request)
     engine = Buildx()
     reports: tuple[CellReport, ...] = ()
@@ -111,7 +135,11 @@ def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bo
         return
     for report in reports:
         image = report.image
-        what = f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB" if image else f"log: {report.log}"
+        what = (
+            f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB"
+            if image
+            else f"log: {report.log}"
+        )
         click.echo(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
         if image:
             click.echo(f"  {report.reference}")

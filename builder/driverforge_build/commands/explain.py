@@ -17,7 +17,15 @@ from driverforge_build import options
 @options.base_option
 @options.registry_option
 @options.json_option
-def command(*, cell: str, matrix_path: Path | None, lock_path: Path, bases: dict[str, str], registry: str | None, as_json: bool) -> int:
+def command(
+    *,
+    cell: str,
+    matrix_path: Path | None,
+    lock_path: Path,
+    bases: dict[str, str],
+    registry: str | None,
+    as_json: bool,
+) -> int:
     """Show the evidence behind CELL's verdict.
 
     Packages with version, suite and sha256; who signed the suites and when; what the headers say to each probe; the rows of the

@@ -50,14 +50,25 @@ def command(
     from driverforge_build.matrix import load_matrix
     from driverforge_build.plan import all_cells
     from driverforge_build.render.bake import target_name
-    from driverforge_build.render.generate import BAKE_FILE, contexts_of, renderable, toolkit_contexts, write_all
+    from driverforge_build.render.generate import (
+        BAKE_FILE,
+        contexts_of,
+        renderable,
+        toolkit_contexts,
+        write_all,
+    )
     from driverforge_build.render.toolkit import split, toolkit_cells
     from driverforge_build.select import check_named
     from driverforge_build.select import select as select_cells
 
-    matrix, lock = load_matrix(matrix_path), locks.load(lock_path, matrix=matrix_path, select=select, skip=skip)
+    matrix, lock = (
+        load_matrix(matrix_path),
+        locks.load(lock_path, matrix=matrix_path, select=select, skip=skip),
+    )
     toolkits, drivers = split(select)
-    found = () if toolkits and not drivers else select_cells(all_cells(matrix, lock), select=drivers, skip=skip)
+    found = (
+        () if toolkits and not drivers else select_cells(all_cells(matrix, lock), select=drivers, skip=skip)
+    )
     cells, left_out = renderable(found, lock, named=bool(drivers))
     wanted = toolkit_cells(matrix, select=toolkits, skip=skip)
     check_named("--base", bases, {cell.os.id for cell in cells} | {cell.row.system for cell in wanted})
@@ -78,7 +89,13 @@ def command(
             }
             for context in contexts
         ]
-        document = {"schema": 1, "written": not plan_only, "bake_file": str(output / BAKE_FILE), "images": made, "left_out": left_out}
+        document = {
+            "schema": 1,
+            "written": not plan_only,
+            "bake_file": str(output / BAKE_FILE),
+            "images": made,
+            "left_out": left_out,
+        }
         click.echo(json.dumps(document, indent=1))
         return 0
     for context in contexts:

@@ -36,9 +36,19 @@ from driverforge_core.errors import DriverforgeError, StorageFailed
 @options.cache_option
 @click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the lock file would change.")
-@click.option("--keep-going", is_flag=True, help="Write the pins of the other drivers where a driver cannot be pinned.")
-@click.option("--accept-shrink", is_flag=True, help="Take it for true that kernels of the lock are gone from the repositories.")
-@click.option("--accept-expired", is_flag=True, help="Read suites whose Valid-Until has passed: a mirror frozen on purpose.")
+@click.option(
+    "--keep-going", is_flag=True, help="Write the pins of the other drivers where a driver cannot be pinned."
+)
+@click.option(
+    "--accept-shrink",
+    is_flag=True,
+    help="Take it for true that kernels of the lock are gone from the repositories.",
+)
+@click.option(
+    "--accept-expired",
+    is_flag=True,
+    help="Read suites whose Valid-Until has passed: a mirror frozen on purpose.",
+)
 @options.json_option
 def command(
     *,
@@ -91,7 +101,12 @@ def command(
     whole = not found.problems or keep_going
     changed = merge(lock_path, [found.lock.targets[key] for key in keys], writing=whole and not check)
     if as_json:
-        click.echo(json.dumps(_document(lock_path, earlier, found.lock, keys, changed=changed, problems=found.problems), indent=1))
+        click.echo(
+            json.dumps(
+                _document(lock_path, earlier, found.lock, keys, changed=changed, problems=found.problems),
+                indent=1,
+            )
+        )
     else:
         _print(earlier, found.lock, keys, found.problems)
         click.echo(_outcome(lock_path, changed=changed, check=check, whole=whole))
@@ -125,7 +140,9 @@ def write(path: Path, text: str) -> None:
     new: Path | None = None
     try:
         target = path.resolve(strict=False)
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=target.parent, prefix=f".{path.name[:100]}.", delete=False) as file:
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="utf-8", dir=target.parent, prefix=f".{path.name[:100]}.", delete=False
+        ) as file:
             new = Path(file.name)
             file.write(text)
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
@@ -134,7 +151,9 @@ def write(path: Path, text: str) -> None:
         new = None
     except (OSError, RuntimeError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise StorageFailed(f"cannot write {path}: {why}", resolution="choose another file with --lock") from error
+        raise StorageFailed(
+            f"cannot write {path}: {why}", resolution="choose another file with --lock"
+        ) from error
     finally:
         if new is not None:
             new.unlink(missing_ok=True)
@@ -155,7 +174,9 @@ def _outcome(path: Path, *, changed: bool, check: bool, whole: bool) -> str:
     return f"wrote {path}" if whole else f"{path} stays as it is: see the problems above, or --keep-going"
 
 
-def _print(earlier: locks.Lock, lock: locks.Lock, keys: list[str], problems: Mapping[str, DriverforgeError]) -> None:
+def _print(
+    earlier: locks.Lock, lock: locks.Lock, keys: list[str], problems: Mapping[str, DriverforgeError]
+) -> None:
     for key in keys:
         target, before = lock.targets[key], earlier.targets.get(key)
         flavours = Counter(kernel.flavour for kernel in target.kernels.values())
@@ -163,11 +184,15 @@ def _print(earlier: locks.Lock, lock: locks.Lock, keys: list[str], problems: Map
         click.echo(f"{key}: {len(target.kernels)} kernels ({kinds}), {len(target.drivers)} drivers")
         for suite in target.repositories:
             until = f", valid until {suite.valid_until}" if suite.valid_until else ""
-            click.echo(f"  {suite.suite} of {suite.date}{until}, signed by {', '.join(name[-16:] for name in suite.signed_by)}")
+            click.echo(
+                f"  {suite.suite} of {suite.date}{until}, signed by {', '.join(name[-16:] for name in suite.signed_by)}"
+            )
         for line in changes(before, target) if before else ():
             click.echo(f"  {line}")
         if target.without_headers:
-            click.echo(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
+            click.echo(
+                f"  {len(target.without_headers)} older kernels have no headers in the repositories any more"
+            )
     for what, error in problems.items():
         click.echo(f"{what}: {error.render()}", err=True)
 
@@ -178,19 +203,35 @@ def changes(before: locks.TargetLock, after: locks.TargetLock) -> list[str]:
     lines += [f"+ kernel {release}" for release in after.kernels if release not in before.kernels]
     for driver in sorted({*before.drivers, *after.drivers}):
         old, new = _versions(before, driver), _versions(after, driver)
-        moved = [f"{name} {old[name]} -> {new[name]}" for name in sorted(old.keys() & new.keys()) if old[name] != new[name]]
+        moved = [
+            f"{name} {old[name]} -> {new[name]}"
+            for name in sorted(old.keys() & new.keys())
+            if old[name] != new[name]
+        ]
         lines += [f"{driver}: {line}" for line in moved]
-        lines += [f"{driver}: + {name} {new[name]}" for name in sorted(new.keys() - old.keys())] if old else []
+        lines += (
+            [f"{driver}: + {name} {new[name]}" for name in sorted(new.keys() - old.keys())] if old else []
+        )
         lines += [f"{driver}: - {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
     return lines
 
 
 def _versions(target: locks.TargetLock, driver: str) -> dict[str, str]:
-    return {package.name: package.version for packages in target.drivers.get(driver, {}).values() for package in packages}
+    return {
+        package.name: package.version
+        for packages in target.drivers.get(driver, {}).values()
+        for package in packages
+    }
 
 
 def _document(
-    path: Path, earlier: locks.Lock, lock: locks.Lock, keys: list[str], *, changed: bool, problems: Mapping[str, DriverforgeError]
+    path: Path,
+    earlier: locks.Lock,
+    lock: locks.Lock,
+    keys: list[str],
+    *,
+    changed: bool,
+    problems: Mapping[str, DriverforgeError],
 ) -> dict[str, Any]:
     return {
         "schema": 1,

@@ -37,12 +37,22 @@ def validate(file: Path | None) -> None:
 @command.command(short_help="show operating systems and their drivers")
 @matrix_option
 @select_options
-@click.option("--cells", is_flag=True, help="Only the ids of the cells that are known without `lock`: the JIT ones, one a line.")
+@click.option(
+    "--cells",
+    is_flag=True,
+    help="Only the ids of the cells that are known without `lock`: the JIT ones, one a line.",
+)
 @json_option
-def show(matrix_path: Path | None, select: tuple[str, ...], skip: tuple[str, ...], cells: bool, as_json: bool) -> None:
+def show(
+    matrix_path: Path | None, select: tuple[str, ...], skip: tuple[str, ...], cells: bool, as_json: bool
+) -> None:
     """Show operating systems and drivers: what is made, from where, and which file and line says so."""
     matrix = load_matrix(matrix_path)
-    chosen = select_cells(jit_cells(matrix), select=select, skip=skip) if cells or select or skip else jit_cells(matrix)
+    chosen = (
+        select_cells(jit_cells(matrix), select=select, skip=skip)
+        if cells or select or skip
+        else jit_cells(matrix)
+    )
     keys = [cell.key for cell in chosen]
     if as_json:
         click.echo(json.dumps(as_data(matrix, keys), indent=2))

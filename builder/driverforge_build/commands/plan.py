@@ -43,7 +43,14 @@ def command(
     if as_json:
         _write(plans.json_lines(plan))
         return 75 if plan.degraded else 0
-    _write(plans.table(plan, style=lambda text, state: click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text))
+    _write(
+        plans.table(
+            plan,
+            style=lambda text, state: (
+                click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text
+            ),
+        )
+    )
     _write(["", *plans.summary(plan)])
     return 75 if plan.degraded else 0
 

@@ -57,7 +57,15 @@ def command(
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    request = BuildRequest(matrix=matrix_path, lock=lock_path, folder=Path(), select=select, skip=skip, bases=bases, artifacts=artifacts)
+    request = BuildRequest(
+        matrix=matrix_path,
+        lock=lock_path,
+        folder=Path(),
+        select=select,
+        skip=skip,
+        bases=bases,
+        artifacts=artifacts,
+    )
     prepared = prepare(request)
     contexts = prepared.contexts
     for row in prepared.plan.rows:
@@ -67,14 +75,26 @@ def command(
     if plan_only:
         named = {context.image.id: (immutable_tag_of(context), alias_tag_of(context)) for context in contexts}
         if as_json:
-            repositories = {context.image.id: repository_of(registry, context.image.repository) for context in contexts}
+            repositories = {
+                context.image.id: repository_of(registry, context.image.repository) for context in contexts
+            }
             click.echo(
-                json.dumps({"schema": 1, "repository": repository_of(registry), "repositories": repositories, "tags": named}, indent=1)
+                json.dumps(
+                    {
+                        "schema": 1,
+                        "repository": repository_of(registry),
+                        "repositories": repositories,
+                        "tags": named,
+                    },
+                    indent=1,
+                )
             )
         else:
             for context in contexts:
                 tag, alias = named[context.image.id]
-                click.echo(f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias {alias}")
+                click.echo(
+                    f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias {alias}"
+                )
         return impossible
     engine = Buildx()
     engine.check()
@@ -92,7 +112,11 @@ def command(
     )
     if as_json:
         failed = {cell: error.document() for cell, error in errors.items()}
-        click.echo(json.dumps({"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1))
+        click.echo(
+            json.dumps(
+                {"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1
+            )
+        )
     else:
         for report in reports:
             click.echo(f"{report.cell}  {'pushed' if report.sent else 'was there'}  {report.digest}")

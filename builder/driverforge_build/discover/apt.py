@@ -24,7 +24,10 @@ from .packages import Catalogue, read_stanzas
 from .release import Release
 from .sources import Machine
 
-AUTOMATIC, ON_REQUEST = 500, 100  # apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
+AUTOMATIC, ON_REQUEST = (
+    500,
+    100,
+)  # apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,14 @@ class Suite:
         )
 
 
-def locate(row: OsRow, repository: Repository, *, mirrors: Mapping[str, str], machine: Machine, keyrings: Sequence[Path] = ()) -> Location:
+def locate(
+    row: OsRow,
+    repository: Repository,
+    *,
+    mirrors: Mapping[str, str],
+    machine: Machine,
+    keyrings: Sequence[Path] = (),
+) -> Location:
     """Where a suite of an OS is. `mirrors` maps OS or OS/SUITE to an address; `keyrings` win over all others.
 
     Raises Unavailable where nothing says where the suite is, or who may sign it.
@@ -78,11 +88,18 @@ def locate(row: OsRow, repository: Repository, *, mirrors: Mapping[str, str], ma
     if not uri:
         raise Unavailable(
             f"{row.id}: nothing says where its suite {repository.id} is",
-            details=[f"this machine's apt configuration is for {machine.id or 'no apt system'} {machine.codename}".rstrip()],
+            details=[
+                f"this machine's apt configuration is for {machine.id or 'no apt system'} {machine.codename}".rstrip()
+            ],
             resolution=f"give the address of a mirror: --mirror {row.id}=http://MIRROR/{OsId.parse(row.id).id}",
         )
     own = [Path(row.keyring)] if row.keyring and Path(row.keyring).is_file() else []
-    keys = tuple(keyrings) or (source.signed_by if source else ()) or tuple(own) or (machine.trusted if source else ())
+    keys = (
+        tuple(keyrings)
+        or (source.signed_by if source else ())
+        or tuple(own)
+        or (machine.trusted if source else ())
+    )
     if not keys:
         raise Unavailable(
             f"{row.id}: nothing says who may sign its suite {repository.id}",
@@ -117,10 +134,18 @@ def read_suite(fetcher: Fetcher, location: Location, *, now: datetime, accept_ex
     if parsed.valid_until and parsed.valid_until < now and not accept_expired:
         raise Unavailable(
             f"{name} was valid until {release.iso(parsed.valid_until)} only: the mirror stands still, or somebody replays old indexes",
-            details=[shown(location.folder), f"made on {release.iso(parsed.date)}; now it is {release.iso(now)}"],
+            details=[
+                shown(location.folder),
+                f"made on {release.iso(parsed.date)}; now it is {release.iso(now)}",
+            ],
             resolution="use a mirror that is up to date; if it is a frozen copy on purpose: --accept-expired",
         )
-    return Suite(location=location, release=parsed, fingerprints=verified.fingerprints, inrelease=hashlib.sha256(signed).hexdigest())
+    return Suite(
+        location=location,
+        release=parsed,
+        fingerprints=verified.fingerprints,
+        inrelease=hashlib.sha256(signed).hexdigest(),
+    )
 
 
 def read_packages(fetcher: Fetcher, suite: Suite, arch: Arch, catalogue: Catalogue) -> None:
@@ -131,22 +156,33 @@ def read_packages(fetcher: Fetcher, suite: Suite, arch: Arch, catalogue: Catalog
         if found is None:
             raise Unavailable(
                 f"{location.repository.id} has no packages of component {component} for {arch}",
-                details=[f"it has components {' '.join(suite.release.components)}", f"for {' '.join(suite.release.architectures)}"],
+                details=[
+                    f"it has components {' '.join(suite.release.components)}",
+                    f"for {' '.join(suite.release.architectures)}",
+                ],
                 resolution="correct `components` of this repository in the matrix, or use a mirror that holds it whole",
             )
         path, digest = found
         folder, _, file_name = path.rpartition("/")
         plain = f"{location.folder}/{path}"
-        by_hash = (f"{location.folder}/{folder}/by-hash/SHA256/{digest.sha256}",) if suite.release.by_hash else ()
+        by_hash = (
+            (f"{location.folder}/{folder}/by-hash/SHA256/{digest.sha256}",) if suite.release.by_hash else ()
+        )
         index = fetcher.blob(Blob(urls=(*by_hash, plain), sha256=digest.sha256, size=digest.size))
         preference = AUTOMATIC if suite.release.automatic else ON_REQUEST
-        catalogue.add(read_stanzas(index, file_name.removeprefix("Packages")), suite=location.repository.id, preference=preference)
+        catalogue.add(
+            read_stanzas(index, file_name.removeprefix("Packages")),
+            suite=location.repository.id,
+            preference=preference,
+        )
 
 
 def degraded(failures: Mapping[str, TemporaryFailure]) -> TemporaryFailure:
     """One error for the suites that do not answer now."""
     return TemporaryFailure(
         f"discovery is degraded: {len(failures)} of the suites cannot be read now ({', '.join(failures)})",
-        details=[line for suite, error in failures.items() for line in (f"{suite}: {error.brief}", *error.details)],
+        details=[
+            line for suite, error in failures.items() for line in (f"{suite}: {error.brief}", *error.details)
+        ],
         resolution="run the same command again later, or with --offline to use what the cache holds",
     )

@@ -33,7 +33,8 @@ class Document:
 
 def _unreadable(path: Path, error: OSError) -> StorageFailed:
     return StorageFailed(
-        f"cannot read {path}: {error.strerror}", resolution="remove it: the cache fills again; or choose another folder with --cache-dir"
+        f"cannot read {path}: {error.strerror}",
+        resolution="remove it: the cache fills again; or choose another folder with --cache-dir",
     )
 
 
@@ -55,7 +56,9 @@ class Cache:
             raise _unreadable(path, error) from error
         if not isinstance(fields, dict) or fields.get("sha256") != hashlib.sha256(body).hexdigest():
             return None
-        return Document(url=url, body=body, etag=fields.get("etag", ""), last_modified=fields.get("last_modified", ""))
+        return Document(
+            url=url, body=body, etag=fields.get("etag", ""), last_modified=fields.get("last_modified", "")
+        )
 
     def keep(self, document: Document) -> None:
         # not the address: it may hold a password

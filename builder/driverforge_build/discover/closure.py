@@ -20,7 +20,9 @@ class Unsatisfiable(Unavailable):
     """A package, or one that it needs, is not in the suites that were read."""
 
 
-def closure(catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = "") -> tuple[Package, ...]:
+def closure(
+    catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = ""
+) -> tuple[Package, ...]:
     """The packages that `roots` and their dependencies name, without those that are `given`, by name.
 
     Packages of the version `upstream` win over newer ones: the parts of a driver must not be mixed, also where another
@@ -29,7 +31,9 @@ def closure(catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Pa
     there = {package.name: package for package in given}
     chosen = dict(there)
     needed_by: dict[str, str] = {}
-    firm: list[tuple[Clause, str]] = [(clause, "") for clause in sorted(set(roots), key=text_of, reverse=True)]
+    firm: list[tuple[Clause, str]] = [
+        (clause, "") for clause in sorted(set(roots), key=text_of, reverse=True)
+    ]
     choices: deque[tuple[Clause, str]] = deque()
     while firm or choices:
         settled = not firm
@@ -75,7 +79,9 @@ def _first(catalogue: Catalogue, clause: Clause, upstream: str) -> Package | Non
     return None
 
 
-def _missing(catalogue: Catalogue, clause: Clause, parent: str, needed_by: dict[str, str], chosen: dict[str, Package]) -> Unsatisfiable:
+def _missing(
+    catalogue: Catalogue, clause: Clause, parent: str, needed_by: dict[str, str], chosen: dict[str, Package]
+) -> Unsatisfiable:
     chain = [parent] if parent else []
     while chain and needed_by.get(chain[-1]):
         chain.append(needed_by[chain[-1]])

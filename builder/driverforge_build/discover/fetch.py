@@ -90,7 +90,9 @@ class Fetcher:
         self._progress = progress or Quiet()
         self._transport = transport
         self._lock = threading.Lock()
-        self._hosts: dict[str, threading.BoundedSemaphore] = defaultdict(lambda: threading.BoundedSemaphore(REQUESTS_PER_HOST))
+        self._hosts: dict[str, threading.BoundedSemaphore] = defaultdict(
+            lambda: threading.BoundedSemaphore(REQUESTS_PER_HOST)
+        )
         self._client: httpx2.Client | None = None
 
     def document(self, url: str) -> bytes:
@@ -116,7 +118,9 @@ class Fetcher:
         if (kept := self.cache.blob(blob.sha256)) is not None:
             return kept
         if self.offline:
-            raise Unavailable(f"{blob.name} is not in the cache", details=[f"sha256 {blob.sha256}"], resolution=_ONLINE)
+            raise Unavailable(
+                f"{blob.name} is not in the cache", details=[f"sha256 {blob.sha256}"], resolution=_ONLINE
+            )
         *others, last = blob.urls
         for url in others:
             with suppress(NotThere):
@@ -195,7 +199,9 @@ class Fetcher:
         """The call, again after a growing pause while its failure is one that passes."""
         import stamina
 
-        for attempt in stamina.retry_context(on=_pause, attempts=ATTEMPTS, timeout=120, wait_initial=0.5, wait_max=20):
+        for attempt in stamina.retry_context(
+            on=_pause, attempts=ATTEMPTS, timeout=120, wait_initial=0.5, wait_max=20
+        ):
             with attempt:
                 return call()
         raise AssertionError("stamina ends by returning or raising")
@@ -262,17 +268,27 @@ def _judge(response: httpx2.Response) -> None:
         return
     answer = f"{url}: HTTP {status} {response.reason_phrase}"
     if status in (404, 410):
-        raise NotThere(f"the mirror has no {url}", details=[answer], resolution="check the address given with --mirror, and the suite")
+        raise NotThere(
+            f"the mirror has no {url}",
+            details=[answer],
+            resolution="check the address given with --mirror, and the suite",
+        )
     if status in _BUSY:
-        error = _Busy(f"{_host(url)} is busy or broken", details=[answer], resolution="run the same command again later")
+        error = _Busy(
+            f"{_host(url)} is busy or broken", details=[answer], resolution="run the same command again later"
+        )
         wait = response.headers.get("retry-after", "")
         error.pause_s = float(wait) if wait.isdecimal() else 0.0
         raise error
     if status == 407:
         raise Unavailable(
-            "the proxy wants a login", details=[answer], resolution="write it into the proxy's address: http://USER:PASSWORD@proxy"
+            "the proxy wants a login",
+            details=[answer],
+            resolution="write it into the proxy's address: http://USER:PASSWORD@proxy",
         )
-    raise Unavailable(f"{_host(url)} refuses", details=[answer], resolution="check the proxy and the mirror's access rules")
+    raise Unavailable(
+        f"{_host(url)} refuses", details=[answer], resolution="check the proxy and the mirror's access rules"
+    )
 
 
 def _check_document(url: str, body: bytes) -> None:
@@ -290,7 +306,11 @@ def _check(url: str, blob: Blob, received: int, digest: str) -> None:
     if digest != blob.sha256:
         raise TemporaryFailure(
             f"{blob.name} is not what the signed index says",
-            details=[shown(url), f"expected {blob.size} bytes, sha256 {blob.sha256}", f"received {received} bytes, sha256 {digest}"],
+            details=[
+                shown(url),
+                f"expected {blob.size} bytes, sha256 {blob.sha256}",
+                f"received {received} bytes, sha256 {digest}",
+            ],
             resolution="the mirror may be in the middle of an update: run the same command again later, or use another mirror",
         )
 
@@ -321,6 +341,11 @@ def _read(path: Path, url: str) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
-        raise NotThere(f"the mirror has no {shown(url)}", resolution="check the address given with --mirror, and the suite") from None
+        raise NotThere(
+            f"the mirror has no {shown(url)}",
+            resolution="check the address given with --mirror, and the suite",
+        ) from None
     except OSError as error:
-        raise Unavailable(f"cannot read {url}: {error.strerror}", resolution="give yourself the right to read it") from error
+        raise Unavailable(
+            f"cannot read {url}: {error.strerror}", resolution="give yourself the right to read it"
+        ) from error

@@ -22,7 +22,9 @@ def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
     for repository in found.repositories:
         known = earlier.suite(repository.suite)
         if known is not None and repository.date < known.date:
-            told.append(f"{found.key}: {repository.suite} is of {repository.date}, the lock is of {known.date}")
+            told.append(
+                f"{found.key}: {repository.suite} is of {repository.date}, the lock is of {known.date}"
+            )
     return told
 
 
@@ -40,7 +42,9 @@ def check(earlier: TargetLock | None, found: TargetLock) -> None:
 
 def suite_of(kernel: LockedKernel) -> str:
     """The suite that a kernel's headers come from."""
-    return next((package.suite for package in kernel.headers if kernel.release in package.name), kernel.image.suite)
+    return next(
+        (package.suite for package in kernel.headers if kernel.release in package.name), kernel.image.suite
+    )
 
 
 def _counts(target: TargetLock) -> Counter[tuple[str, str]]:

@@ -60,7 +60,9 @@ def find_kernels(catalogue: Catalogue, row: OsRow, arch: Arch) -> Kernels:
                 found[release.text] = kernel
     return Kernels(
         found=tuple(sorted(found.values(), key=lambda kernel: kernel.release.sort_key)),
-        without_headers=tuple(sorted((bare[text] for text in bare if text not in found), key=lambda release: release.sort_key)),
+        without_headers=tuple(
+            sorted((bare[text] for text in bare if text not in found), key=lambda release: release.sort_key)
+        ),
     )
 
 
@@ -91,12 +93,16 @@ def _parsed(text: str) -> KernelRelease | None:
 def _newest(catalogue: Catalogue, names: Sequence[str], line: KernelLine) -> Package | None:
     """The first of the names that one of the series' repositories has, in its newest version there."""
     for name in names:
-        if (package := next((one for one in catalogue.versions(name) if one.suite in line.repositories), None)) is not None:
+        if (
+            package := next((one for one in catalogue.versions(name) if one.suite in line.repositories), None)
+        ) is not None:
             return package
     return None
 
 
-def _kernel(catalogue: Catalogue, line: KernelLine, release: KernelRelease, headers: list[Package], image: Package) -> Kernel | None:
+def _kernel(
+    catalogue: Catalogue, line: KernelLine, release: KernelRelease, headers: list[Package], image: Package
+) -> Kernel | None:
     """A kernel with all parts of its headers, None where one is missing."""
     compiler = ""
     links: set[Requirement] = set()
@@ -128,8 +134,12 @@ def _kernel(catalogue: Catalogue, line: KernelLine, release: KernelRelease, head
 
 def _part(catalogue: Catalogue, requirement: Requirement, parent: Package) -> Package | None:
     """The package that a header package needs: in its own version if that is still there (linux-kbuild-6.1 serves all ABIs)."""
-    fitting = [package for package in catalogue.versions(requirement.name) if requirement.admits(package.version)]
-    return next((package for package in fitting if package.version == parent.version), next(iter(fitting), None))
+    fitting = [
+        package for package in catalogue.versions(requirement.name) if requirement.admits(package.version)
+    ]
+    return next(
+        (package for package in fitting if package.version == parent.version), next(iter(fitting), None)
+    )
 
 
 def _matching(catalogue: Catalogue, image: Package, version: str) -> Package:

@@ -111,13 +111,17 @@ class Catalogue:
         """All versions of a package in all suites, the one that apt would take first: by preference of the suite, then newest first."""
         if name not in self._parsed:
             packages = [_package(*stanza) for stanza in self._stanzas.get(name, ())]
-            packages.sort(key=lambda package: (package.preference, version_key(package.version)), reverse=True)
+            packages.sort(
+                key=lambda package: (package.preference, version_key(package.version)), reverse=True
+            )
             self._parsed[name] = tuple(packages)
         return self._parsed[name]
 
     def candidate(self, requirement: Requirement, *, upstream: str = "") -> Package | None:
         """The version of a real package that fits: one of that upstream version, else the one that apt would take, else the newest."""
-        fitting = [package for package in self.versions(requirement.name) if requirement.admits(package.version)]
+        fitting = [
+            package for package in self.versions(requirement.name) if requirement.admits(package.version)
+        ]
         same = [package for package in fitting if package.upstream == upstream]
         return next(iter((*same, *fitting)), None)
 
@@ -128,14 +132,17 @@ class Catalogue:
         """
         names = sorted(self._providers.get(requirement.name, ()))
         candidates = [self.candidate(Requirement(name=name), upstream=upstream) for name in names]
-        fitting = [package for package in candidates if package is not None and provided(package, requirement)]
+        fitting = [
+            package for package in candidates if package is not None and provided(package, requirement)
+        ]
         return sorted(fitting, key=lambda package: (not package.essential, package.priority, package.name))
 
 
 def provided(package: Package, requirement: Requirement) -> bool:
     """Whether a package fulfils a requirement through its Provides."""
     return any(
-        offer.name == requirement.name and (not requirement.relation or (offer.relation == "=" and requirement.admits(offer.version)))
+        offer.name == requirement.name
+        and (not requirement.relation or (offer.relation == "=" and requirement.admits(offer.version)))
         for offer in package.provides
     )
 
@@ -149,7 +156,9 @@ def read_stanzas(path: Path, suffix: str) -> Iterator[bytes]:
                 *whole, rest = (rest + chunk).split(b"\n\n")
                 yield from whole
     except (lzma.LZMAError, EOFError, OSError) as error:
-        raise InputError(f"cannot unpack the index {path}: {error}", resolution="remove the file and run the command again") from error
+        raise InputError(
+            f"cannot unpack the index {path}: {error}", resolution="remove the file and run the command again"
+        ) from error
     if rest.strip():
         yield rest
 
@@ -171,7 +180,9 @@ def parse_clause(text: str) -> Clause:
     for part in text.split("|"):
         if (found := _CLAUSE.fullmatch(part.strip())) is None:
             raise InputError(f"{part.strip()!r} is not a dependency", resolution="see deb-control(5)")
-        alternatives.append(Requirement(name=found["name"], relation=found["relation"] or "", version=found["version"] or ""))
+        alternatives.append(
+            Requirement(name=found["name"], relation=found["relation"] or "", version=found["version"] or "")
+        )
     return tuple(alternatives)
 
 

@@ -23,12 +23,22 @@ class Pinned:
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
 
 
-def pin_target(catalogue: Catalogue, row: OsRow, arch: Arch, drivers: Sequence[DriverRow], repositories: Iterable[Repository]) -> Pinned:
+def pin_target(
+    catalogue: Catalogue,
+    row: OsRow,
+    arch: Arch,
+    drivers: Sequence[DriverRow],
+    repositories: Iterable[Repository],
+) -> Pinned:
     """Pins for an OS and architecture out of its merged indexes."""
     kernels = find_kernels(catalogue, row, arch)
     results = {driver.version: _try_driver(catalogue, row, driver, kernels.found) for driver in drivers}
-    problems = {version: result for version, result in results.items() if isinstance(result, DriverforgeError)}
-    pins = {version: result for version, result in results.items() if not isinstance(result, DriverforgeError)}
+    problems = {
+        version: result for version, result in results.items() if isinstance(result, DriverforgeError)
+    }
+    pins = {
+        version: result for version, result in results.items() if not isinstance(result, DriverforgeError)
+    }
     target = TargetLock(
         os=row.id,
         arch=arch,
@@ -50,7 +60,9 @@ def _try_driver(
     return {role: tuple(locked(package) for package in packages) for role, packages in roles.items()}
 
 
-def pin_driver(catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]) -> dict[str, tuple[Package, ...]]:
+def pin_driver(
+    catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
+) -> dict[str, tuple[Package, ...]]:
     """A driver's packages by role (lock.ROLES). InputError where the repositories hold another version than the row names."""
     wanted = glob_set(driver.kernels)
     mine = [kernel for kernel in kernels if wanted(kernel.line.id)]
@@ -104,7 +116,9 @@ def _companion(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: st
     offered = _offered(catalogue, driver, name)
     if not offered:
         raise _other_version(row, driver, name, offered)
-    return next((package for package in offered if package.upstream.partition(".")[0] == driver.branch), offered[0])
+    return next(
+        (package for package in offered if package.upstream.partition(".")[0] == driver.branch), offered[0]
+    )
 
 
 def _offered(catalogue: Catalogue, driver: DriverRow, name: str) -> list[Package]:
@@ -129,7 +143,11 @@ def _other_version(row: OsRow, driver: DriverRow, name: str, offered: Sequence[P
 
 
 def _locked_kernel(catalogue: Catalogue, kernel: Kernel, drivers: Sequence[DriverRow]) -> LockedKernel:
-    vendor = {driver.version: _vendor_modules(catalogue, kernel, driver) for driver in drivers if driver.vendor_modules}
+    vendor = {
+        driver.version: _vendor_modules(catalogue, kernel, driver)
+        for driver in drivers
+        if driver.vendor_modules
+    }
     return LockedKernel(
         release=kernel.release.text,
         flavour=kernel.release.flavour,
@@ -142,6 +160,10 @@ def _locked_kernel(catalogue: Catalogue, kernel: Kernel, drivers: Sequence[Drive
 
 def _vendor_modules(catalogue: Catalogue, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
     """The distribution's finished modules for a kernel; empty unless every package of every module type is there."""
-    names = [name for source in driver.modules for name in driver.filled(source.packages, release=kernel.release.text)]
+    names = [
+        name
+        for source in driver.modules
+        for name in driver.filled(source.packages, release=kernel.release.text)
+    ]
     found = [catalogue.versions(name)[:1] for name in names]
     return tuple(locked(package) for versions in found for package in versions) if all(found) else ()

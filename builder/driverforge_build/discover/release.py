@@ -57,7 +57,10 @@ def parse(text: str, *, name: str) -> Release:
     """A Release from its text; InputError if it lacks what the format demands."""
     stanza = next(deb822.parse(text), {})
     if "SHA256" not in stanza or "Date" not in stanza:
-        raise InputError(f"{name} is no Release file of a repository: it has no Date or no SHA256 field", resolution=_ANOTHER)
+        raise InputError(
+            f"{name} is no Release file of a repository: it has no Date or no SHA256 field",
+            resolution=_ANOTHER,
+        )
     until = stanza.get("Valid-Until", "")
     return Release(
         origin=stanza.get("Origin", ""),
@@ -80,7 +83,9 @@ def _digests(field: str, name: str) -> list[tuple[str, Digest]]:
         if not words:
             continue
         if len(words) != 3 or len(words[0]) != 64 or not words[1].isdecimal():
-            raise InputError(f"{name}: not a digest, a size and a path: {line.strip()!r}", resolution=_ANOTHER)
+            raise InputError(
+                f"{name}: not a digest, a size and a path: {line.strip()!r}", resolution=_ANOTHER
+            )
         found.append((words[2], Digest(sha256=words[0].lower(), size=int(words[1]))))
     return found
 

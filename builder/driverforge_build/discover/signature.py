@@ -42,13 +42,25 @@ def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
         (work / "InRelease").write_bytes(signed)
         rings = [_binary(keyring, work / f"{number}.gpg") for number, keyring in enumerate(keyrings)]
         arguments = [argument for ring in rings for argument in ("--keyring", str(ring))]
-        command = [gpgv, "--homedir", folder, "--status-fd", "1", "--output", str(work / "text"), *arguments, str(work / "InRelease")]
+        command = [
+            gpgv,
+            "--homedir",
+            folder,
+            "--status-fd",
+            "1",
+            "--output",
+            str(work / "text"),
+            *arguments,
+            str(work / "InRelease"),
+        ]
         run = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
         status = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("[GNUPG:] ")]
         fingerprints = set(_good_signers(status))
         if not fingerprints or any(words[0] == "BADSIG" for words in status):
             raise _untrusted(name, keyrings, status, run.stderr)
-        return Signed(text=(work / "text").read_text(encoding="utf-8"), fingerprints=tuple(sorted(fingerprints)))
+        return Signed(
+            text=(work / "text").read_text(encoding="utf-8"), fingerprints=tuple(sorted(fingerprints))
+        )
 
 
 def _good_signers(status: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -69,7 +81,8 @@ def _binary(keyring: Path, copy: Path) -> Path:
         data = keyring.read_bytes()
     except OSError as error:
         raise InputError(
-            f"cannot read the keyring {keyring}: {error.strerror}", resolution="give the file with the repository's keys: --keyring FILE"
+            f"cannot read the keyring {keyring}: {error.strerror}",
+            resolution="give the file with the repository's keys: --keyring FILE",
         ) from error
     if _ARMOR not in data:
         return keyring.absolute()
@@ -84,7 +97,9 @@ def _dearmored(block: bytes) -> bytes:
     return base64.b64decode(b"".join(line for line in lines[start:] if not line.startswith(b"=")))
 
 
-def _untrusted(name: str, keyrings: Sequence[Path], status: Sequence[Sequence[str]], stderr: str) -> Untrusted:
+def _untrusted(
+    name: str, keyrings: Sequence[Path], status: Sequence[Sequence[str]], stderr: str
+) -> Untrusted:
     missing = [words[1] for words in status if words[0] == "NO_PUBKEY"]
     expired = [words[1] for words in status if words[0] in ("EXPKEYSIG", "EXPSIG", "REVKEYSIG")]
     changed = any(words[0] == "BADSIG" for words in status)

@@ -15,7 +15,9 @@ from driverforge_core import deb822
 from driverforge_core.errors import InputError
 from driverforge_core.osid import parse_os_release
 
-_ONE_LINE = re.compile(r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<components>[^#]*)")
+_ONE_LINE = re.compile(
+    r"deb\s+(?:\[(?P<options>[^\]]*)\]\s*)?(?P<uri>\S+)\s+(?P<suite>\S+)\s*(?P<components>[^#]*)"
+)
 _ALIASES = ("stable", "oldstable", "oldoldstable", "testing")
 _MAIN_ARCHIVE = ("", "-updates", "-backports", "-proposed-updates", "-backports-sloppy")
 
@@ -60,8 +62,16 @@ def read_machine(root: Path = Path("/")) -> Machine:
     release = root / "etc/os-release"
     system = parse_os_release(release.read_text(encoding="utf-8")) if release.is_file() else None
     apt = root / "etc/apt"
-    found = [source for path in _source_files(apt, system.id if system else "") for source in _read_file(path, root)]
-    keys = [apt / "trusted.gpg", *sorted((apt / "trusted.gpg.d").glob("*.gpg")), *sorted((apt / "trusted.gpg.d").glob("*.asc"))]
+    found = [
+        source
+        for path in _source_files(apt, system.id if system else "")
+        for source in _read_file(path, root)
+    ]
+    keys = [
+        apt / "trusted.gpg",
+        *sorted((apt / "trusted.gpg.d").glob("*.gpg")),
+        *sorted((apt / "trusted.gpg.d").glob("*.asc")),
+    ]
     return Machine(
         id=system.id if system else "",
         codename=system.codename if system else "",
@@ -72,7 +82,9 @@ def read_machine(root: Path = Path("/")) -> Machine:
 
 def _source_files(apt: Path, distribution: str) -> list[Path]:
     """apt's files in its own order, except that the distribution's own (debian.sources) goes before what vendors put beside it."""
-    parts = sorted(path for path in (apt / "sources.list.d").glob("*") if path.suffix in (".list", ".sources"))
+    parts = sorted(
+        path for path in (apt / "sources.list.d").glob("*") if path.suffix in (".list", ".sources")
+    )
     parts.sort(key=lambda path: path.name != f"{distribution}.sources")
     return [path for path in (apt / "sources.list", *parts) if path.is_file()]
 
@@ -105,18 +117,27 @@ def parse_sources(text: str, root: Path = Path("/")) -> list[AptSource]:
         stanzas = list(deb822.parse(text))
     except InputError:
         return []
-    return [source for stanza in stanzas for source in _stanza_sources({name.lower(): value for name, value in stanza.items()}, root)]
+    return [
+        source
+        for stanza in stanzas
+        for source in _stanza_sources({name.lower(): value for name, value in stanza.items()}, root)
+    ]
 
 
 def _stanza_sources(stanza: dict[str, str], root: Path) -> Iterator[AptSource]:
-    if stanza.get("enabled", "yes").lower() in ("no", "false", "0") or "deb" not in stanza.get("types", "").split():
+    if (
+        stanza.get("enabled", "yes").lower() in ("no", "false", "0")
+        or "deb" not in stanza.get("types", "").split()
+    ):
         return
     signed = stanza.get("signed-by", "")
     keys = () if "BEGIN PGP" in signed else _keys(signed, root)
     components = tuple(stanza.get("components", "").split())
     for uri in stanza.get("uris", "").split():
         for suite in stanza.get("suites", "").split():
-            yield AptSource(uri=_address(uri, root), suite=suite.rstrip("/"), components=components, signed_by=keys)
+            yield AptSource(
+                uri=_address(uri, root), suite=suite.rstrip("/"), components=components, signed_by=keys
+            )
 
 
 def _keys(text: str, root: Path) -> tuple[Path, ...]:

@@ -50,7 +50,9 @@ class Survey:
     problems: Mapping[str, DriverforgeError]
 
 
-def survey(matrix: Matrix, targets: Sequence[Target], earlier: Lock, fetcher: Fetcher, settings: Settings) -> Survey:
+def survey(
+    matrix: Matrix, targets: Sequence[Target], earlier: Lock, fetcher: Fetcher, settings: Settings
+) -> Survey:
     """Discover targets and merge them into an earlier lock.
 
     Raises TemporaryFailure where suites do not answer or a target shrank suspiciously, Untrusted, Unavailable.
@@ -67,16 +69,25 @@ def survey(matrix: Matrix, targets: Sequence[Target], earlier: Lock, fetcher: Fe
             pinned = pin_target(catalogue, row, arch, drivers, [suite.locked(arch) for suite in suites])
             if not settings.accept_shrink:
                 guard.check(earlier.target(row.id, arch), pinned.target)
-            problems |= {f"{pinned.target.key} {version}": error for version, error in pinned.problems.items()}
+            problems |= {
+                f"{pinned.target.key} {version}": error for version, error in pinned.problems.items()
+            }
             facts = _facts(pinned.target, _probes(matrix, drivers), suites, fetcher)
             found.append(replace(pinned.target, header_facts=facts))
-            log.info("target=%s kernels=%d drivers=%d", pinned.target.key, len(pinned.target.kernels), len(pinned.target.drivers))
+            log.info(
+                "target=%s kernels=%d drivers=%d",
+                pinned.target.key,
+                len(pinned.target.kernels),
+                len(pinned.target.drivers),
+            )
     return Survey(lock=earlier.with_targets(found), problems=problems)
 
 
 def _read_suites(row: OsRow, fetcher: Fetcher, settings: Settings) -> list[Suite]:
     locations = [
-        locate(row, repository, mirrors=settings.mirrors, machine=settings.machine, keyrings=settings.keyrings)
+        locate(
+            row, repository, mirrors=settings.mirrors, machine=settings.machine, keyrings=settings.keyrings
+        )
         for repository in row.repositories
     ]
 
@@ -88,7 +99,9 @@ def _read_suites(row: OsRow, fetcher: Fetcher, settings: Settings) -> list[Suite
 
     with ThreadPoolExecutor(WORKERS) as pool:
         results = list(zip(locations, pool.map(read, locations), strict=True))
-    failures = {location.repository.id: result for location, result in results if isinstance(result, TemporaryFailure)}
+    failures = {
+        location.repository.id: result for location, result in results if isinstance(result, TemporaryFailure)
+    }
     if failures:
         raise degraded(failures)
     return [result for _, result in results if isinstance(result, Suite)]
@@ -97,14 +110,23 @@ def _read_suites(row: OsRow, fetcher: Fetcher, settings: Settings) -> list[Suite
 def _probes(matrix: Matrix, drivers: Iterable[DriverRow]) -> list[HeaderProbe]:
     """The questions that concern one of the drivers."""
     branches = {driver.branch for driver in drivers}
-    return [header_probe(row) for row in matrix.probes if branches & {concerned.branch for concerned in row.drivers}]
+    return [
+        header_probe(row)
+        for row in matrix.probes
+        if branches & {concerned.branch for concerned in row.drivers}
+    ]
 
 
 def _facts(
     target: TargetLock, probes: Sequence[HeaderProbe], suites: Sequence[Suite], fetcher: Fetcher
 ) -> dict[str, dict[str, HeaderFact]]:
     """Answers by header package. Only packages for all architectures are read: they hold include/linux."""
-    packages = {package.key: package for kernel in target.kernels.values() for package in kernel.headers if package.arch == "all"}
+    packages = {
+        package.key: package
+        for kernel in target.kernels.values()
+        for package in kernel.headers
+        if package.arch == "all"
+    }
     headers = sorted({probe.header for probe in probes})
     pools = {suite.location.repository.id: suite.location for suite in suites}
     texts = HeaderTexts(fetcher.cache)
@@ -112,11 +134,17 @@ def _facts(
     def ask(package: LockedPackage) -> dict[str, HeaderFact]:
         members = texts.kept(package.sha256, headers)
         while members is None:
-            deb = fetcher.blob(Blob(urls=(pools[package.suite].pool(package.path),), sha256=package.sha256, size=package.size))
+            deb = fetcher.blob(
+                Blob(
+                    urls=(pools[package.suite].pool(package.path),), sha256=package.sha256, size=package.size
+                )
+            )
             try:
                 members = texts.read(package.sha256, deb, headers)
                 deb.unlink(missing_ok=True)
-            except FileNotFoundError:  # another run that shares the cache has read the package, and removed it
+            except (
+                FileNotFoundError
+            ):  # another run that shares the cache has read the package, and removed it
                 members = texts.kept(package.sha256, headers)
         return answers(probes, members)
 

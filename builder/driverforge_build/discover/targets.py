@@ -37,7 +37,8 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
     ]
     if not fitting:
         raise UsageError(
-            f"--select {' '.join(select) or '*'} {('--skip ' + ' '.join(skip)) if skip else ''}".strip() + " leaves nothing to lock",
+            f"--select {' '.join(select) or '*'} {('--skip ' + ' '.join(skip)) if skip else ''}".strip()
+            + " leaves nothing to lock",
             details=[f"systems: {' '.join(row.id for row in matrix.rows)}"],
             resolution="look at `driverforge matrix show`",
         )
@@ -69,7 +70,11 @@ def _wanted(prefix: str, select: Sequence[str], skip: Sequence[str]) -> bool:
     if select and not any(may_match(glob, prefix) for glob in select):
         return False
     examples = (f"{prefix}{JIT}", f"{prefix}0.0.0-0-any")
-    return not any(all(fnmatch.fnmatchcase(example, one) for example in examples) for glob in skip for one in expand_braces(glob))
+    return not any(
+        all(fnmatch.fnmatchcase(example, one) for example in examples)
+        for glob in skip
+        for one in expand_braces(glob)
+    )
 
 
 def _alive(tokens: list[str], text: str) -> bool:
@@ -92,5 +97,10 @@ def _past_stars(states: set[int], tokens: list[str]) -> set[int]:
     found: set[int] = set()
     for state in states:
         found.add(state)
-        found.update(range(state + 1, next((end for end in range(state, len(tokens)) if tokens[end] != "*"), len(tokens)) + 1))
+        found.update(
+            range(
+                state + 1,
+                next((end for end in range(state, len(tokens)) if tokens[end] != "*"), len(tokens)) + 1,
+            )
+        )
     return found

@@ -35,10 +35,16 @@ class Buildx:
                 resolution=f"{INSTALL}; or set DOCKER_HOST to an engine that runs",
             )
         server = said.strip().splitlines()[-1]
-        _require("Docker Engine", server, ENGINE, resolution=f"{INSTALL}; or set DOCKER_HOST to a newer engine")
-        status, said = process.output(["docker", "buildx", "version"])  # "github.com/docker/buildx v0.29.1 <commit>"
+        _require(
+            "Docker Engine", server, ENGINE, resolution=f"{INSTALL}; or set DOCKER_HOST to a newer engine"
+        )
+        status, said = process.output(
+            ["docker", "buildx", "version"]
+        )  # "github.com/docker/buildx v0.29.1 <commit>"
         if status:
-            raise Unavailable("docker has no buildx plugin", details=said.splitlines()[:3], resolution=INSTALL)
+            raise Unavailable(
+                "docker has no buildx plugin", details=said.splitlines()[:3], resolution=INSTALL
+            )
         buildx = " ".join(said.split()[1:2])
         _require("buildx", buildx, BUILDX, resolution=INSTALL)
         return f"docker {server}, buildx {buildx}"
@@ -74,7 +80,9 @@ def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: st
     found = _VERSION.match(version)
     if found and (int(found[1]), int(found[2])) < oldest:
         raise Unavailable(
-            f"{what} {'.'.join(map(str, oldest))} or newer is needed", details=[f"{what} here is {version}"], resolution=resolution
+            f"{what} {'.'.join(map(str, oldest))} or newer is needed",
+            details=[f"{what} here is {version}"],
+            resolution=resolution,
         )
 
 

@@ -29,12 +29,21 @@ def shown(cells: list[str]) -> Iterator[Told]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (SpinnerColumn(finished_text=" "), TextColumn("{task.fields[cell]}"), TimeElapsedColumn(), TextColumn("{task.description}"))
+    columns = (
+        SpinnerColumn(finished_text=" "),
+        TextColumn("{task.fields[cell]}"),
+        TimeElapsedColumn(),
+        TextColumn("{task.description}"),
+    )
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        tasks: dict[str, TaskID] = {cell: progress.add_task("waiting", total=1, cell=cell, start=False) for cell in cells}
+        tasks: dict[str, TaskID] = {
+            cell: progress.add_task("waiting", total=1, cell=cell, start=False) for cell in cells
+        }
 
         def update(cell: str, text: str) -> None:
             progress.start_task(tasks[cell])
-            progress.update(tasks[cell], description=text, completed=int(text in {"built", "failed", "skipped"}))
+            progress.update(
+                tasks[cell], description=text, completed=int(text in {"built", "failed", "skipped"})
+            )
 
         yield update

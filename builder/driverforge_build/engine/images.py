@@ -28,15 +28,21 @@ def _client() -> Iterator[DockerClient]:
         client = docker.from_env()
     except (DockerException, RequestException) as error:
         raise Unavailable(
-            "no docker engine answers", details=[str(error)], resolution="start it, or set DOCKER_HOST to one that runs"
+            "no docker engine answers",
+            details=[str(error)],
+            resolution="start it, or set DOCKER_HOST to one that runs",
         ) from error
     try:
         yield client
     except APIError as error:
         raise CommandFailed(
-            "the docker engine failed", details=[str(error)], resolution="see the engine's own log; then the same command again"
+            "the docker engine failed",
+            details=[str(error)],
+            resolution="see the engine's own log; then the same command again",
         ) from error
-    except DockerException as error:  # nothing was asked of the engine yet: config.json, or a program that it names
+    except (
+        DockerException
+    ) as error:  # nothing was asked of the engine yet: config.json, or a program that it names
         raise CommandFailed(
             "docker's credentials cannot be read",
             details=[str(error)],
@@ -44,7 +50,9 @@ def _client() -> Iterator[DockerClient]:
         ) from error
     except (RequestException, HTTPError, StreamParseError) as error:
         raise Unavailable(
-            "the docker engine stopped answering", details=[str(error)], resolution="see whether it still runs; then the same command again"
+            "the docker engine stopped answering",
+            details=[str(error)],
+            resolution="see whether it still runs; then the same command again",
         ) from error
     finally:
         client.close()
@@ -98,5 +106,7 @@ def push(reference: str, remote: str, progress: Progress) -> None:
         raise (NotPermitted if refused else CommandFailed)(
             f"{remote} could not be pushed",
             details=[problem],
-            resolution=f"docker login {repository.partition('/')[0]}" if refused else "see the registry's own log, and push again",
+            resolution=f"docker login {repository.partition('/')[0]}"
+            if refused
+            else "see the registry's own log, and push again",
         )

@@ -48,7 +48,9 @@ def run_logged(
         log.parent.mkdir(parents=True, exist_ok=True)
         stream = log.open("w", encoding="utf-8")
     except OSError as error:
-        raise StorageFailed(f"the log {log} cannot be written: {error.strerror}", resolution="give another --cache-dir") from error
+        raise StorageFailed(
+            f"the log {log} cannot be written: {error.strerror}", resolution="give another --cache-dir"
+        ) from error
     with stream:
         stream.write(f"$ cd {cwd} && {shlex.join(argv)}\n")
         try:

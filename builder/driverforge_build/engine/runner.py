@@ -47,14 +47,19 @@ class CellReport:
             "seconds": round(self.seconds, 1),
             "id": image.id if image else None,
             "size": image.size if image else None,
-            "layers": [{"digest": layer.digest, "size": layer.size, "created_by": layer.created_by} for layer in image.layers]
+            "layers": [
+                {"digest": layer.digest, "size": layer.size, "created_by": layer.created_by}
+                for layer in image.layers
+            ]
             if image
             else [],
             "error": error.document() if error else None,
         }
 
 
-def build_all(engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_going: bool, told: Told) -> tuple[CellReport, ...]:
+def build_all(
+    engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_going: bool, told: Told
+) -> tuple[CellReport, ...]:
     """Build jobs, `workers` at a time. Without `keep_going` nothing is begun after the first failure.
 
     The first job of each group goes before all others: BuildKit runs a step that two builds share twice when both begin at once.
@@ -73,7 +78,9 @@ def build_all(engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_go
         leaders.setdefault(job.group, job)
     with ThreadPoolExecutor(max_workers=workers) as pool:
         reports = {report.cell: report for report in pool.map(one, leaders.values())}
-        reports |= {report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))}
+        reports |= {
+            report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))
+        }
     return tuple(reports[job.cell] for job in jobs)
 
 

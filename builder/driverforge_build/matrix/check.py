@@ -100,7 +100,12 @@ def unknown_branches(systems: Iterable[Node], known: tuple[str, ...]) -> list[Pr
         drivers = system.items.get("drivers") if isinstance(system, Table) else None
         for item in drivers.items if isinstance(drivers, Listing) else ():
             branch = item.items.get("branch") if isinstance(item, Table) else None
-            if isinstance(item, Table) and isinstance(branch, Scalar) and is_branch(branch.text) and branch.text not in known:
+            if (
+                isinstance(item, Table)
+                and isinstance(branch, Scalar)
+                and is_branch(branch.text)
+                and branch.text not in known
+            ):
                 say = _speaker(item, f"systems {row_id(system)} drivers {row_id(item)}", problems)
                 say("branch", f"no row {branch.text!r} in `branches`{near(branch.text, known)}")
     return problems
@@ -110,7 +115,9 @@ def _speaker(node: Table, who: str, problems: list[Problem]) -> _Say:
     def say(key: str, text: str) -> None:
         mark = node.keys.get(key, node.mark)
         # a row that a site changes: the key may be the shipped one, what does not fit it is in the site's file
-        problems.append(Problem(mark=mark if mark.file == node.mark.file else node.mark, text=f"{who}: {text}"))
+        problems.append(
+            Problem(mark=mark if mark.file == node.mark.file else node.mark, text=f"{who}: {text}")
+        )
 
     return say
 
@@ -124,7 +131,10 @@ def _branch(row: Branch, names: Names, say: _Say) -> None:
 
 
 def _exclusion(row: Exclusion, names: Names, say: _Say) -> None:
-    for key, globs, known in (("systems", row.systems, names.systems), ("branches", row.branches, names.branches)):
+    for key, globs, known in (
+        ("systems", row.systems, names.systems),
+        ("branches", row.branches, names.branches),
+    ):
         for glob in globs:
             if not matching((glob,), known):
                 say(key, f"{glob!r} matches none of the {key}{near(glob, known)}")
@@ -166,7 +176,10 @@ def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem
             branch = branches.rows[driver.branch]
             _driver_in_branch(driver, branch, line_say)
             if not _offered(row.id, branch, branches.names.like):
-                line_say("branch", f"branch {branch.id} is not offered for {row.id}; see `systems` of its row in `branches`")
+                line_say(
+                    "branch",
+                    f"branch {branch.id} is not offered for {row.id}; see `systems` of its row in `branches`",
+                )
     _same_version(row, node, problems)
 
 
@@ -204,7 +217,10 @@ def _driver(driver: DriverRow, row: OsRow, repositories: tuple[str, ...], say: _
     _unknown(driver.repositories, repositories, "repositories", "repository", say)
     for glob in driver.kernels:
         if not matching((glob,), (line.id for line in row.kernels)):
-            say("kernels", f"{glob!r} matches none of the OS's kernels{near(glob, [line.id for line in row.kernels])}")
+            say(
+                "kernels",
+                f"{glob!r} matches none of the OS's kernels{near(glob, [line.id for line in row.kernels])}",
+            )
     for arch in driver.archs or ():
         if arch not in row.archs:
             say("archs", f"{arch} is not among `archs` of {row.id}")
@@ -264,7 +280,9 @@ def _offered(os_key: str, branch: Branch, like: Mapping[str, str]) -> bool:
 
 def _within(version: str, system: OsRange) -> bool:
     number = _numbers(version)
-    return (system.oldest is None or number >= _numbers(system.oldest)) and (system.newest is None or number <= _numbers(system.newest))
+    return (system.oldest is None or number >= _numbers(system.oldest)) and (
+        system.newest is None or number <= _numbers(system.newest)
+    )
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -278,7 +296,9 @@ def _same_version(row: OsRow, node: Table, problems: list[Problem]) -> None:
         shared = sorted(set(one.archs or row.archs) & set(two.archs or row.archs))
         if one.version != two.version or not shared:
             continue
-        mark, other = (first, second) if second.file != node.mark.file else (second, first)  # a site's own row, rather than a shipped one
+        mark, other = (
+            (first, second) if second.file != node.mark.file else (second, first)
+        )  # a site's own row, rather than a shipped one
         where = f"line {other.line}" if other.file == mark.file else str(other)
         text = f"systems {row.id}: drivers {one.id} and {two.id} are both {one.version} on {', '.join(shared)} (the other in {where})"
         problems.append(Problem(mark=mark, text=f"{text}; keep one, or give one another version or `archs:`"))

@@ -44,7 +44,12 @@ class Cell:
     @property
     def id(self) -> CellId:
         """The parsed form of `key`."""
-        return CellId(os=OsId.parse(self.os.id), arch=self.arch, driver=DriverVersion(self.driver.version), kernel=self.kernel)
+        return CellId(
+            os=OsId.parse(self.os.id),
+            arch=self.arch,
+            driver=DriverVersion(self.driver.version),
+            kernel=self.kernel,
+        )
 
     def __str__(self) -> str:
         return self.key
@@ -82,7 +87,9 @@ def jit_cells(matrix: Matrix, *, excluded: bool = False) -> tuple[Cell, ...]:
     )
 
 
-def kernel_cells(matrix: Matrix, kernels: Mapping[tuple[str, str], Iterable[KernelRelease]], *, excluded: bool = False) -> Iterator[Cell]:
+def kernel_cells(
+    matrix: Matrix, kernels: Mapping[tuple[str, str], Iterable[KernelRelease]], *, excluded: bool = False
+) -> Iterator[Cell]:
     """A cell for each kernel that a driver's row takes. `kernels` maps (OS id, architecture) to what discovery found.
 
     A kernel of a series or flavour that the row does not name gives no cell, unless an exclusion names its flavour and
@@ -95,21 +102,39 @@ def kernel_cells(matrix: Matrix, kernels: Mapping[tuple[str, str], Iterable[Kern
         lines = _lines(row, driver, arch)
         prefix = f"{row.id}-{arch}-{driver.version}-"
         for kernel in kernels.get((row.id, arch), ()):
-            line = next((line for line, releases, flavours in lines if releases(kernel.text) and flavour_of(kernel) in flavours), None)
+            line = next(
+                (
+                    line
+                    for line, releases, flavours in lines
+                    if releases(kernel.text) and flavour_of(kernel) in flavours
+                ),
+                None,
+            )
             if line is not None:
                 cell = _cell(row, driver, arch, rules, kernel=kernel, line=line, key=prefix + kernel.text)
                 if excluded or cell.excluded is None:
                     yield cell
             elif excluded and any(releases(kernel.text) for _, releases, _ in lines):
-                rule = next((rule for rule in rules if rule.flavours is not None and rule.concerns(kernel)), None)
+                rule = next(
+                    (rule for rule in rules if rule.flavours is not None and rule.concerns(kernel)), None
+                )
                 if rule is not None:
-                    yield Cell(key=prefix + kernel.text, os=row, driver=driver, arch=arch, kernel=kernel, excluded=rule.row)
+                    yield Cell(
+                        key=prefix + kernel.text,
+                        os=row,
+                        driver=driver,
+                        arch=arch,
+                        kernel=kernel,
+                        excluded=rule.row,
+                    )
 
 
 def driver_archs(matrix: Matrix, row: OsRow, driver: DriverRow) -> tuple[Arch, ...]:
     """Architectures that a driver's images are made for on an OS."""
     supported = matrix.branch(driver.branch).archs
-    return tuple(arch for arch in row.archs if arch in supported and (driver.archs is None or arch in driver.archs))
+    return tuple(
+        arch for arch in row.archs if arch in supported and (driver.archs is None or arch in driver.archs)
+    )
 
 
 def _combinations(matrix: Matrix) -> Iterator[tuple[OsRow, DriverRow, Arch]]:
@@ -132,7 +157,9 @@ def _rules(matrix: Matrix, row: OsRow, driver: DriverRow, arch: Arch) -> tuple[_
             glob_set(exclusion.kernels) if exclusion.kernels else None,
         )
         for exclusion in matrix.exclusions
-        if arch in exclusion.archs and glob_set(exclusion.systems)(row.id) and glob_set(exclusion.branches)(driver.branch)
+        if arch in exclusion.archs
+        and glob_set(exclusion.systems)(row.id)
+        and glob_set(exclusion.branches)(driver.branch)
     )
 
 
@@ -158,5 +185,7 @@ def _cell(
         line=line,
         module_types=left,
         excluded=None if left else dropped[0],
-        dropped=tuple(exclusion for exclusion in dropped if set(exclusion.module_types) & set(driver.module_types)),
+        dropped=tuple(
+            exclusion for exclusion in dropped if set(exclusion.module_types) & set(driver.module_types)
+        ),
     )

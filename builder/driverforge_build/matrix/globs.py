@@ -30,7 +30,10 @@ def expand_braces(glob: str) -> tuple[str, ...]:
             start, end, parts = group
             waiting += [text[:start] + part + text[end:] for part in reversed(parts)]
         if len(done) + len(waiting) > MAX_ALTERNATIVES:
-            raise InputError(f"{glob!r} stands for more than {MAX_ALTERNATIVES} globs", resolution="use * in place of some braces")
+            raise InputError(
+                f"{glob!r} stands for more than {MAX_ALTERNATIVES} globs",
+                resolution="use * in place of some braces",
+            )
     return tuple(dict.fromkeys(done))
 
 
@@ -47,7 +50,11 @@ def _first_group(text: str) -> tuple[int, int, list[str]] | None:
             if depth == 0:
                 if len(cuts) > 1:
                     ends = [*cuts[1:], index]
-                    return start, index + 1, [text[cut + 1 : end] for cut, end in zip(cuts, ends, strict=True)]
+                    return (
+                        start,
+                        index + 1,
+                        [text[cut + 1 : end] for cut, end in zip(cuts, ends, strict=True)],
+                    )
                 break
     return None
 

@@ -15,7 +15,18 @@ from driverforge_build import resources
 from driverforge_build.matrix import check
 from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import merge_rows, near, resolve_like, row_id
-from driverforge_build.matrix.model import MODELS, Branch, Exclusion, Gpu, Keep, NvSwitch, OsRow, Probe, Section, Toolkit
+from driverforge_build.matrix.model import (
+    MODELS,
+    Branch,
+    Exclusion,
+    Gpu,
+    Keep,
+    NvSwitch,
+    OsRow,
+    Probe,
+    Section,
+    Toolkit,
+)
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
 from driverforge_build.matrix.validate import kind_of, validated
 from driverforge_core.errors import InputError
@@ -60,7 +71,8 @@ def load_matrix(path: Path | None = None) -> Matrix:
         data = source.read_bytes()
     except OSError as error:
         raise InputError(
-            f"{source} cannot be read: {error.strerror}", resolution="name a matrix file that exists, or none for the shipped catalogue"
+            f"{source} cannot be read: {error.strerror}",
+            resolution="name a matrix file that exists, or none for the shipped catalogue",
         ) from error
     return parse_matrix(data, name=str(source) if path else source.name, path=source)
 
@@ -76,7 +88,9 @@ def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
     resolved = _resolved(sections, problems, like)
     kept = _kept(document, resolved, problems)
     parsed = {
-        section: [validated(MODELS[section], item, item.mark, problems, complete=whole) for item in rows.items]
+        section: [
+            validated(MODELS[section], item, item.mark, problems, complete=whole) for item in rows.items
+        ]
         for section, rows in kept.items()
     }
     # `keep` may leave out drivers of a row that the file has: what is wrong in them is told all the same
@@ -85,7 +99,9 @@ def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
         validated(OsRow, item, item.mark, problems, complete=whole)
     if whole:
         names = check.Names.of(resolved, like)
-        problems += check.unknown_branches((*kept[Section.SYSTEMS].items, *map(_written_drivers, written)), names.branches)
+        problems += check.unknown_branches(
+            (*kept[Section.SYSTEMS].items, *map(_written_drivers, written)), names.branches
+        )
         problems += check.references(parsed, kept, names)
     if problems:
         raise _input_error(name, problems)
@@ -97,9 +113,14 @@ def _written_drivers(row: Node) -> Node:
     return _with_drivers(row, lambda driver: driver.mark.file == row.mark.file)
 
 
-def _resolved(sections: dict[Section, Listing], problems: list[Problem], like: dict[str, str]) -> dict[Section, Listing]:
+def _resolved(
+    sections: dict[Section, Listing], problems: list[Problem], like: dict[str, str]
+) -> dict[Section, Listing]:
     """The sections with every `like` resolved; `like` gets those of the operating systems."""
-    return {section: resolve_like(rows, problems, like if section is Section.SYSTEMS else {}) for section, rows in sections.items()}
+    return {
+        section: resolve_like(rows, problems, like if section is Section.SYSTEMS else {})
+        for section, rows in sections.items()
+    }
 
 
 def _document(data: bytes, name: str, problems: list[Problem]) -> tuple[Table | None, bool]:
@@ -109,10 +130,19 @@ def _document(data: bytes, name: str, problems: list[Problem]) -> tuple[Table | 
     root, start = document.root, Mark(file=name, line=1)
     if root is None or (isinstance(root, Scalar) and not root.text):
         if not document.problems:
-            problems.append(Problem(mark=start, text="the file is empty; write `extends: builtin` to start from the shipped catalogue"))
+            problems.append(
+                Problem(
+                    mark=start,
+                    text="the file is empty; write `extends: builtin` to start from the shipped catalogue",
+                )
+            )
         return None, False
     if not isinstance(root, Table):
-        problems.append(Problem(mark=root.mark, text=f"{kind_of(root)} at the top; write KEY: lines ({', '.join(_TOP_KEYS)})"))
+        problems.append(
+            Problem(
+                mark=root.mark, text=f"{kind_of(root)} at the top; write KEY: lines ({', '.join(_TOP_KEYS)})"
+            )
+        )
         return None, False
     for key, mark in root.keys.items():
         if key not in _TOP_KEYS:
@@ -130,16 +160,24 @@ def _sections(document: Table | None, problems: list[Problem]) -> dict[Section, 
             found[section] = node
         elif node is not None and document is not None:
             mark = document.keys[section.value]
-            problems.append(Problem(mark=mark, text=f"`{section.value}` is {kind_of(node)}; write a list of `- id:` rows"))
+            problems.append(
+                Problem(mark=mark, text=f"`{section.value}` is {kind_of(node)}; write a list of `- id:` rows")
+            )
     return found
 
 
-def _extended(document: Table, own: dict[Section, Listing], problems: list[Problem], like: dict[str, str]) -> dict[Section, Listing]:
+def _extended(
+    document: Table, own: dict[Section, Listing], problems: list[Problem], like: dict[str, str]
+) -> dict[Section, Listing]:
     """The built-in rows, their `like` resolved, with the site's rows over them: a site's change to a row changes that row only."""
     extends = document.items["extends"]
     if not isinstance(extends, Scalar) or extends.text != BUILTIN:
         said = extends.text if isinstance(extends, Scalar) else kind_of(extends)
-        problems.append(Problem(mark=document.keys["extends"], text=f"`extends: {said}`; only `{BUILTIN}` can be extended"))
+        problems.append(
+            Problem(
+                mark=document.keys["extends"], text=f"`extends: {said}`; only `{BUILTIN}` can be extended"
+            )
+        )
     shipped = resources.builtin_matrix()
     below: list[Problem] = []
     base, _ = _document(shipped.read_bytes(), shipped.name, below)
@@ -149,7 +187,9 @@ def _extended(document: Table, own: dict[Section, Listing], problems: list[Probl
     return merged
 
 
-def _kept(document: Table | None, sections: dict[Section, Listing], problems: list[Problem]) -> dict[Section, Listing]:
+def _kept(
+    document: Table | None, sections: dict[Section, Listing], problems: list[Problem]
+) -> dict[Section, Listing]:
     """The sections without the rows that `keep` leaves out; a row that the file itself has always stays."""
     node = document.items.get("keep") if document else None
     if node is None or document is None:
@@ -161,7 +201,10 @@ def _kept(document: Table | None, sections: dict[Section, Listing], problems: li
     named = {row_id(item) for item in own.items} if isinstance(own, Listing) else set()
     found = check.Names.of(sections, {})
     assert isinstance(node, Table)
-    for key, globs, known in (("systems", keep.systems, found.systems), ("branches", keep.branches, found.branches)):
+    for key, globs, known in (
+        ("systems", keep.systems, found.systems),
+        ("branches", keep.branches, found.branches),
+    ):
         problems += [
             Problem(mark=node.keys[key], text=f"{glob!r} matches none of the {key}{near(glob, known)}")
             for glob in globs
@@ -189,7 +232,9 @@ def _with_drivers(row: Node, wanted: Callable[[Node], bool]) -> Node:
     if not isinstance(row, Table) or not isinstance(drivers, Listing):
         return row
     kept = tuple(item for item in drivers.items if wanted(item))
-    return Table(items={**row.items, "drivers": Listing(items=kept, mark=drivers.mark)}, keys=row.keys, mark=row.mark)
+    return Table(
+        items={**row.items, "drivers": Listing(items=kept, mark=drivers.mark)}, keys=row.keys, mark=row.mark
+    )
 
 
 def _is_kept(driver: Node, wanted: check.Predicate) -> bool:
@@ -208,10 +253,17 @@ def _text(node: Node | None) -> str:
 
 
 def _input_error(name: str, problems: Sequence[Problem]) -> InputError:
-    lines = [str(problem) for problem in sorted(set(problems), key=lambda problem: (problem.mark.file, problem.mark.line, problem.text))]
+    lines = [
+        str(problem)
+        for problem in sorted(
+            set(problems), key=lambda problem: (problem.mark.file, problem.mark.line, problem.text)
+        )
+    ]
     count = "1 problem" if len(lines) == 1 else f"{len(lines)} problems"
     return InputError(
-        f"{name} has {count}", details=lines, resolution="correct the lines above; `driverforge matrix validate FILE` checks again"
+        f"{name} has {count}",
+        details=lines,
+        resolution="correct the lines above; `driverforge matrix validate FILE` checks again",
     )
 
 
@@ -219,7 +271,11 @@ def _matrix(path: Path, parsed: check.Parsed, nodes: dict[Section, Listing]) -> 
     def of(section: Section, kind: type[check.RowT]) -> tuple[check.RowT, ...]:
         return tuple(row for row in parsed[section] if isinstance(row, kind))
 
-    origins = {f"{section.value}/{row_id(item)}": str(item.mark) for section, rows in nodes.items() for item in rows.items}
+    origins = {
+        f"{section.value}/{row_id(item)}": str(item.mark)
+        for section, rows in nodes.items()
+        for item in rows.items
+    }
     for system in nodes[Section.SYSTEMS].items:
         drivers = system.items.get("drivers") if isinstance(system, Table) else None
         if isinstance(drivers, Listing):

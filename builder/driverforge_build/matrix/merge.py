@@ -23,7 +23,11 @@ def row_id(node: Node) -> str | None:
 
 
 def is_rows(node: Node) -> bool:
-    return isinstance(node, Listing) and bool(node.items) and all(row_id(item) is not None for item in node.items)
+    return (
+        isinstance(node, Listing)
+        and bool(node.items)
+        and all(row_id(item) is not None for item in node.items)
+    )
 
 
 def merge(below: Node, above: Node, problems: list[Problem]) -> Node:
@@ -31,7 +35,9 @@ def merge(below: Node, above: Node, problems: list[Problem]) -> Node:
     if isinstance(below, Table) and isinstance(above, Table):
         items, keys = dict(below.items), dict(below.keys)
         for key, value in above.items.items():
-            items[key] = merge(items[key], value, problems) if key in items else without_removals(value, problems)
+            items[key] = (
+                merge(items[key], value, problems) if key in items else without_removals(value, problems)
+            )
             keys[key] = above.keys[key]
         return Table(items=items, keys=keys, mark=above.mark)
     # a row that lacks its id is told by validation; it does not turn the rows beside it into new ones
@@ -83,7 +89,9 @@ def without_removals(node: Node, problems: list[Problem]) -> Node:
 
 def _nothing_to_remove(item: Node, known: Iterable[str | None]) -> Problem:
     name = row_id(item) or ""
-    return Problem(mark=item.mark, text=f"`remove: true`, but there is no row {name!r} to remove{near(name, known)}")
+    return Problem(
+        mark=item.mark, text=f"`remove: true`, but there is no row {name!r} to remove{near(name, known)}"
+    )
 
 
 def _removes(node: Node, problems: list[Problem]) -> bool:
@@ -92,11 +100,15 @@ def _removes(node: Node, problems: list[Problem]) -> bool:
     value = node.items["remove"]
     if isinstance(value, Scalar) and value.text == "true":
         problems += [
-            Problem(mark=node.keys[key], text=f"{key!r} in a row that is removed; leave only `id` and `remove`")
+            Problem(
+                mark=node.keys[key], text=f"{key!r} in a row that is removed; leave only `id` and `remove`"
+            )
             for key in sorted(set(node.items) - {"id", "remove"})
         ]
         return True
-    problems.append(Problem(mark=node.keys["remove"], text="`remove` knows only `true`; remove the key to keep the row"))
+    problems.append(
+        Problem(mark=node.keys["remove"], text="`remove` knows only `true`; remove the key to keep the row")
+    )
     return False
 
 
@@ -105,7 +117,9 @@ def resolve_like(rows: Listing, problems: list[Problem], like: dict[str, str]) -
 
     `like` gets an entry for each row that takes over another's values: its id and the other's.
     """
-    known = {name: item for item in rows.items if isinstance(item, Table) and (name := row_id(item)) is not None}
+    known = {
+        name: item for item in rows.items if isinstance(item, Table) and (name := row_id(item)) is not None
+    }
     done: dict[str, Table] = {}
 
     def resolve(name: str, path: tuple[str, ...]) -> Table:
@@ -129,11 +143,17 @@ def resolve_like(rows: Listing, problems: list[Problem], like: dict[str, str]) -
     def _parent(mark: Mark, parent: Node, path: tuple[str, ...]) -> str | None:
         if not isinstance(parent, Scalar) or parent.text not in known:
             said = parent.text if isinstance(parent, Scalar) else "..."
-            problems.append(Problem(mark=mark, text=f"`like: {said}` names no row of this list{near(said, known)}"))
+            problems.append(
+                Problem(mark=mark, text=f"`like: {said}` names no row of this list{near(said, known)}")
+            )
             return None
         if parent.text in path:
             circle = " -> ".join((*path[path.index(parent.text) :], parent.text))
-            problems.append(Problem(mark=mark, text=f"`like` runs in a circle ({circle}); let one of them say its own values"))
+            problems.append(
+                Problem(
+                    mark=mark, text=f"`like` runs in a circle ({circle}); let one of them say its own values"
+                )
+            )
             return None
         return parent.text
 

@@ -18,7 +18,9 @@ Schema = dict[str, Any]
 def json_schema() -> Schema:
     """The schema as JSON data, keys in the order of the models."""
     models: list[type[Row]] = [Keep, *MODELS.values()]
-    references, top = models_json_schema([(model, "validation") for model in models], ref_template="#/$defs/{model}")
+    references, top = models_json_schema(
+        [(model, "validation") for model in models], ref_template="#/$defs/{model}"
+    )
     definitions: Schema = top["$defs"]
     for definition in definitions.values():
         _loosen(definition)
@@ -42,7 +44,10 @@ def json_schema() -> Schema:
         "type": "object",
         "additionalProperties": False,
         "properties": {
-            "extends": {"enum": ["builtin"], "description": "Start from the catalogue that driverforge ships."},
+            "extends": {
+                "enum": ["builtin"],
+                "description": "Start from the catalogue that driverforge ships.",
+            },
             "keep": references[Keep, "validation"],
             **sections,
         },

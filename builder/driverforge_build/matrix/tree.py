@@ -100,7 +100,10 @@ class Document:
 def parse_tree(data: bytes, file: str) -> Document:
     """Read a file's bytes; never raises."""
     if len(data) > MAX_BYTES:
-        problem = Problem(mark=Mark(file=file, line=1), text=f"the file has {len(data)} bytes; a matrix has at most {MAX_BYTES}")
+        problem = Problem(
+            mark=Mark(file=file, line=1),
+            text=f"the file has {len(data)} bytes; a matrix has at most {MAX_BYTES}",
+        )
         return Document(root=None, problems=[problem], whole=False)
     text, problems = _decode(data, file)
     text, tabs = _without_tabs(text, file)
@@ -137,7 +140,9 @@ def _decode(data: bytes, file: str) -> tuple[str, list[Problem]]:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         mark = Mark(file=file, line=data.count(b"\n", 0, error.start) + 1)
-        problems.append(Problem(mark=mark, text=f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8"))
+        problems.append(
+            Problem(mark=mark, text=f"byte {data[error.start]:#04x} is not UTF-8; save the file as UTF-8")
+        )
         text = data.decode("utf-8-sig", errors="replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     # the characters that YAML forbids (and line separators that would shift our line numbers)
@@ -145,7 +150,10 @@ def _decode(data: bytes, file: str) -> tuple[str, list[Problem]]:
         found = _FORBIDDEN.search(line)
         if found:
             problems.append(
-                Problem(mark=Mark(file=file, line=number), text=f"the character U+{ord(found[0]):04X} may not stand in YAML; remove it")
+                Problem(
+                    mark=Mark(file=file, line=number),
+                    text=f"the character U+{ord(found[0]):04X} may not stand in YAML; remove it",
+                )
             )
     return _FORBIDDEN.sub(" ", text), problems
 
@@ -158,7 +166,9 @@ def _without_tabs(text: str, file: str) -> tuple[str, list[Problem]]:
     lines = text.split("\n")
     for number, line in enumerate(lines, 1):
         if "\t" in line:
-            problems.append(Problem(mark=Mark(file=file, line=number), text="a tab; indent and separate with spaces"))
+            problems.append(
+                Problem(mark=Mark(file=file, line=number), text="a tab; indent and separate with spaces")
+            )
             rest = line.lstrip(" \t")
             indent = line[: len(line) - len(rest)]
             column = _column(rest, lines[: number - 1]) if "\t" in indent else len(indent)
@@ -186,13 +196,22 @@ def _blamed_line(error: yaml.MarkedYAMLError) -> int:
 
 
 _ADVICE: tuple[tuple[str, str], ...] = (
-    ("mapping values are not allowed", "a second ': ' in one line; put the text in quotes, or start a new line"),
+    (
+        "mapping values are not allowed",
+        "a second ': ' in one line; put the text in quotes, or start a new line",
+    ),
     ("flow", "a '[' or '{' that is not closed, or a missing comma; close it on the same line"),
     ("quoted scalar", "a quote that is not closed; close it on the same line"),
     ("could not find expected ':'", "no ': ' after the key; write KEY: VALUE"),
     ("did not find expected key", "the indentation fits no row above; align it with its neighbours"),
-    ("did not find expected '-' indicator", "the indentation fits no row above; align it with its neighbours"),
-    ("block sequence entries are not allowed", "a '- ' where no list can start; begin the list on its own line"),
+    (
+        "did not find expected '-' indicator",
+        "the indentation fits no row above; align it with its neighbours",
+    ),
+    (
+        "block sequence entries are not allowed",
+        "a '- ' where no list can start; begin the list on its own line",
+    ),
     ("cannot start any token", "a character that cannot begin a value; put the text in quotes"),
     ("undefined alias", "an alias (*NAME) of an anchor that does not exist; write the value out"),
     ("undefined tag", "a tag (!NAME); remove it, every value is text"),
@@ -202,7 +221,9 @@ _ADVICE: tuple[tuple[str, str], ...] = (
 
 def _syntax_text(error: yaml.MarkedYAMLError) -> str:
     said = " ".join(filter(None, (error.context, error.problem)))
-    advice = next((advice for part, advice in _ADVICE if part in said), "see the YAML syntax of the lines around it")
+    advice = next(
+        (advice for part, advice in _ADVICE if part in said), "see the YAML syntax of the lines around it"
+    )
     return f"YAML syntax: {advice} ({said})"
 
 
@@ -232,7 +253,10 @@ class _Reader:
     def _counted(self, mark: Mark, nodes: int) -> None:
         self._count += nodes
         if self._count > MAX_NODES:
-            self._problem(mark, f"more than {MAX_NODES} values, aliases counted as often as they are used; write a smaller matrix")
+            self._problem(
+                mark,
+                f"more than {MAX_NODES} values, aliases counted as often as they are used; write a smaller matrix",
+            )
             raise _TooMuch
 
     def _take(self, event: yaml.Event) -> None:
@@ -254,7 +278,9 @@ class _Reader:
             mark = self._mark(event)
             self._counted(mark, 1)
             self._nested(mark, 1)
-            self._stack.append(_Open(mark=mark, table=isinstance(event, yaml.MappingStartEvent), anchor=event.anchor))
+            self._stack.append(
+                _Open(mark=mark, table=isinstance(event, yaml.MappingStartEvent), anchor=event.anchor)
+            )
         elif isinstance(event, (yaml.SequenceEndEvent, yaml.MappingEndEvent)):
             self._close()
 
@@ -266,7 +292,9 @@ class _Reader:
         mark = self._mark(event)
         known = self._anchors.get(event.anchor or "")
         if known is None:
-            self._problem(mark, f"*{event.anchor} names no anchor that is complete above it; write the value out")
+            self._problem(
+                mark, f"*{event.anchor} names no anchor that is complete above it; write the value out"
+            )
             self._place(Scalar(text="", mark=mark))
             return
         size, depth = extent(known)
@@ -306,10 +334,16 @@ class _Reader:
             self._problem(node.mark, "a list or mapping as a key; write KEY: VALUE with a plain word as key")
             top.skip_value = True
         elif node.text in top.items:
-            self._problem(node.mark, f"{node.text!r} a second time (first in line {top.keys[node.text].line}); keep one of them")
+            self._problem(
+                node.mark,
+                f"{node.text!r} a second time (first in line {top.keys[node.text].line}); keep one of them",
+            )
             top.skip_value = True
         elif node.text == "<<" and node.plain:
-            self._problem(node.mark, "'<<' (a merge key); write `like: ID` in a row that is to take over another's values")
+            self._problem(
+                node.mark,
+                "'<<' (a merge key); write `like: ID` in a row that is to take over another's values",
+            )
             top.skip_value = True
         else:
             top.key = (node.text, node.mark)

@@ -14,19 +14,31 @@ from driverforge_build.matrix.model import Row
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
 
 
-def validated(model: type[Row], node: Node, mark: Mark, problems: list[Problem], *, complete: bool) -> Row | None:
+def validated(
+    model: type[Row], node: Node, mark: Mark, problems: list[Problem], *, complete: bool
+) -> Row | None:
     """A row; None where it has problems. `complete=False`: lines were dropped, so what is missing is not told."""
     try:
         return model.model_validate(plain(node))
     except ValidationError as error:
         found = error.errors(include_url=False)
-        nameless = {details["loc"][:-1] for details in found if details["type"] == "missing" and details["loc"][-1] == "id"}
+        nameless = {
+            details["loc"][:-1]
+            for details in found
+            if details["type"] == "missing" and details["loc"][-1] == "id"
+        }
         for details in found:
-            if details["type"] == "missing" and details["loc"][-1] != "id" and details["loc"][:-1] in nameless:
+            if (
+                details["type"] == "missing"
+                and details["loc"][-1] != "id"
+                and details["loc"][:-1] in nameless
+            ):
                 continue  # with its id the row may take these from a row below it
             place = _place(model, node, mark, details["loc"])
             # pydantic counts the valid entries of a list: one with only wrong entries is not short, they are told one by one
-            follows = details["type"] == "too_short" and isinstance(place.node, Listing) and bool(place.node.items)
+            follows = (
+                details["type"] == "too_short" and isinstance(place.node, Listing) and bool(place.node.items)
+            )
             if not follows and (complete or details["type"] != "missing"):
                 problems.append(Problem(mark=place.mark, text=_explain(details, place)))
         return None
@@ -70,7 +82,9 @@ def row_model(annotation: object) -> type[Row] | None:
     """The row model inside `tuple[Row, ...]`, `Row | None` and the like."""
     if inspect.isclass(annotation) and get_origin(annotation) is None and issubclass(annotation, Row):
         return annotation
-    return next((found for argument in get_args(annotation) if (found := row_model(argument)) is not None), None)
+    return next(
+        (found for argument in get_args(annotation) if (found := row_model(argument)) is not None), None
+    )
 
 
 _SHAPES = {
@@ -92,9 +106,15 @@ def _explain(details: ErrorDetails, place: _Place) -> str:
         words = [word.strip("'\" ") for word in str(context["expected"]).replace(" or ", ", ").split(", ")]
         return f"{name}: {_said(node)} is not allowed{near(_said(node), words)}"
     if kind in _SHAPES:
-        return f"{f'`{name}`' if name else 'this'} is {kind_of(node)}; write " + _SHAPES[kind].format(name=name)
+        return f"{f'`{name}`' if name else 'this'} is {kind_of(node)}; write " + _SHAPES[kind].format(
+            name=name
+        )
     if kind == "too_short":
-        away = "; or take the OS away too: `remove: true` in its row, instead of the rest" if name == "drivers" else ""
+        away = (
+            "; or take the OS away too: `remove: true` in its row, instead of the rest"
+            if name == "drivers"
+            else ""
+        )
         return f"`{name}` has no entries; write at least one{away}"
     if kind == "value_error":
         return f"{name}: {context['error']}"

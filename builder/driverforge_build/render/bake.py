@@ -39,7 +39,12 @@ def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "", network: st
 
 
 def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "", network: str = "") -> str:
-    return json.dumps(bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False) + "\n"
+    return (
+        json.dumps(
+            bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False
+        )
+        + "\n"
+    )
 
 
 def repository_of(registry: str, name: str = "driver") -> str:
@@ -68,16 +73,29 @@ def _links(context: Context, *stages: str) -> dict[str, Any]:
 
 def _shared_target(context: Context, stage: str) -> dict[str, Any]:
     """A stage as a target; the tool chain stands on the same user space target as everything else."""
-    return {**_common(context), **_links(context, *(["userspace"] if stage == "jit" else [])), "target": stage}
+    return {
+        **_common(context),
+        **_links(context, *(["userspace"] if stage == "jit" else [])),
+        "target": stage,
+    }
 
 
 def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
     labels = {"io.driverforge.inputs": context.inputs}
     if vcs_ref:
         labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
-    return {**_common(context), **_links(context, *context.image.stages), "labels": labels, "tags": [local_reference(context)]}
+    return {
+        **_common(context),
+        **_links(context, *context.image.stages),
+        "labels": labels,
+        "tags": [local_reference(context)],
+    }
 
 
 def _common(context: Context) -> dict[str, Any]:
     image = context.image
-    return {"context": image.id, "platforms": [f"linux/{image.arch}"], "args": {"SOURCE_DATE_EPOCH": str(image.epoch)}}
+    return {
+        "context": image.id,
+        "platforms": [f"linux/{image.arch}"],
+        "args": {"SOURCE_DATE_EPOCH": str(image.epoch)},
+    }

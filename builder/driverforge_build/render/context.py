@@ -48,9 +48,18 @@ def context_of(image: AnyImage, folder: Path) -> Context:
     entries = {
         "Dockerfile": Entry(content=templates.dockerfile(image, folder).encode()),
         **_own(image),
-        **{f"pins/{name}": Entry(content=pin_list(packages).encode()) for name, packages in image.pins.items()},
-        **{f"scripts/{Path(name).name}": Entry(content=(folder / name).read_bytes(), executable=True) for name in scripts},
-        **{f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True) for name in image.programs},
+        **{
+            f"pins/{name}": Entry(content=pin_list(packages).encode())
+            for name, packages in image.pins.items()
+        },
+        **{
+            f"scripts/{Path(name).name}": Entry(content=(folder / name).read_bytes(), executable=True)
+            for name in scripts
+        },
+        **{
+            f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True)
+            for name in image.programs
+        },
         **{f"lib/{name}": Entry(content=content) for name, content in library_files().items()},
     }
     return Context(image=image, entries=dict(sorted(entries.items())))
@@ -60,7 +69,10 @@ def _own(image: AnyImage) -> dict[str, Entry]:
     """What only images of one kind have: what a driver image says of itself, NVIDIA's files of a toolkit image."""
     if isinstance(image, ToolkitSpec):
         return {f"artifacts/{name}": entry for name, entry in image.artifacts.items()}
-    facts = {"image.jit.json": image.jit_facts, **({"image.precompiled.json": image.facts} if image.kernel else {})}
+    facts = {
+        "image.jit.json": image.jit_facts,
+        **({"image.precompiled.json": image.facts} if image.kernel else {}),
+    }
     return {name: Entry(content=value.to_json().encode()) for name, value in facts.items()}
 
 
@@ -78,7 +90,9 @@ def pin_list(packages: Iterable[LockedPackage]) -> str:
     """The list that dockerfiles/scripts/fetch-pinned reads, one package a line, sorted."""
     ordered = sorted(packages, key=lambda package: (package.name, package.version))
     lines = [f"{pin.sha256} {pin.size} {pin.suite} {pin.path} {pin.name} {pin.version}\n" for pin in ordered]
-    return "# SHA256 SIZE REPOSITORY PATH NAME VERSION; written by driverforge from the lock\n" + "".join(lines)
+    return "# SHA256 SIZE REPOSITORY PATH NAME VERSION; written by driverforge from the lock\n" + "".join(
+        lines
+    )
 
 
 def write_context(context: Context, folder: Path) -> None:
@@ -110,7 +124,8 @@ def write_context(context: Context, folder: Path) -> None:
             os.utime(made, (context.image.epoch, context.image.epoch))
     except OSError as error:
         raise StorageFailed(
-            f"{error.filename or folder} cannot be written: {error.strerror}", resolution="give another --output"
+            f"{error.filename or folder} cannot be written: {error.strerror}",
+            resolution="give another --output",
         ) from error
 
 

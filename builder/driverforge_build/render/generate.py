@@ -18,13 +18,17 @@ from driverforge_core.errors import StorageFailed
 BAKE_FILE = "docker-bake.json"
 
 
-def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[tuple[Cell, ...], dict[str, tuple[str, ...]]]:
+def renderable(
+    cells: Iterable[Cell], lock: Lock, *, named: bool
+) -> tuple[tuple[Cell, ...], dict[str, tuple[str, ...]]]:
     """The cells to render: not excluded by the matrix and, where the user named none, of an OS and architecture in the lock.
 
     Of those that the user did not name, cells that are left out because a pin is missing are the second value, with what is missing.
     Where that leaves none, all of them are to be rendered: what renders them says what to do.
     """
-    wanted = tuple(cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch)))
+    wanted = tuple(
+        cell for cell in cells if cell.excluded is None and (named or lock.target(cell.os.id, cell.arch))
+    )
     if named:
         return wanted, {}
     missing = {cell.key: _lacking(cell, lock) for cell in wanted}
@@ -33,7 +37,11 @@ def renderable(cells: Iterable[Cell], lock: Lock, *, named: bool) -> tuple[tuple
 
 
 def _lacking(cell: Cell, lock: Lock) -> tuple[str, ...]:
-    return ("payload `image` cannot be built by this version",) if cell.driver.payload == "image" else tuple(missing_pins(cell, lock))
+    return (
+        ("payload `image` cannot be built by this version",)
+        if cell.driver.payload == "image"
+        else tuple(missing_pins(cell, lock))
+    )
 
 
 def contexts_of(cells: Iterable[Cell], lock: Lock, *, given: Given) -> tuple[Context, ...]:
@@ -42,7 +50,9 @@ def contexts_of(cells: Iterable[Cell], lock: Lock, *, given: Given) -> tuple[Con
     return tuple(context_of(image, folder) for image in image_specs(cells, lock, given=given))
 
 
-def toolkit_contexts(cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given) -> tuple[Context, ...]:
+def toolkit_contexts(
+    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given
+) -> tuple[Context, ...]:
     """The contexts of toolkit images. Raises InputError where NVIDIA's files, or a pin, are missing."""
     folder = resources.templates()
     return tuple(context_of(image, folder) for image in toolkit_specs(cells, matrix, lock, given=given))
@@ -59,5 +69,7 @@ def write_all(contexts: Sequence[Context], output: Path, *, vcs_ref: str = "", n
     try:
         bake_file.write_text(bake_text(contexts, vcs_ref=vcs_ref, network=network), encoding="utf-8")
     except OSError as error:
-        raise StorageFailed(f"{bake_file} cannot be written: {error.strerror}", resolution="give another --output") from error
+        raise StorageFailed(
+            f"{bake_file} cannot be written: {error.strerror}", resolution="give another --output"
+        ) from error
     return bake_file

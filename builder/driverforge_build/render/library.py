@@ -48,7 +48,9 @@ def package_files(name: str) -> Iterator[tuple[str, bytes]]:
     """A package's or a module's own files, as below the library's folder. Raises InputError as library_files does."""
     spec = find_spec(name)
     if spec is None:
-        raise InputError(f"the Python package {name} is not installed", resolution="pip install 'driverforge[build]'")
+        raise InputError(
+            f"the Python package {name} is not installed", resolution="pip install 'driverforge[build]'"
+        )
     if not spec.submodule_search_locations:
         assert spec.origin is not None
         yield f"{name}.py", Path(spec.origin).read_bytes()
@@ -62,13 +64,19 @@ def package_files(name: str) -> Iterator[tuple[str, bytes]]:
                     resolution=f"pip install --no-binary {name} --force-reinstall {name}",
                 )
             # what an editor or a tool left there is no part of a package
-            if path.is_file() and not path.name.startswith(".") and (path.suffix == ".py" or path.name == "py.typed"):
+            if (
+                path.is_file()
+                and not path.name.startswith(".")
+                and (path.suffix == ".py" or path.name == "py.typed")
+            ):
                 yield f"{name}/{inside.as_posix()}", path.read_bytes()
 
 
 def _licences(name: str, distribution: str) -> Iterator[tuple[str, bytes]]:
     files = [path for path in metadata.files(distribution) or () if ".dist-info" in path.parts[0]]
-    found = [path for path in files if path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE"))]
+    found = [
+        path for path in files if path.name.upper().startswith(("LICENSE", "LICENCE", "COPYING", "NOTICE"))
+    ]
     for path in found:
         yield f"licenses/{name}/{path.name}", Path(str(path.locate())).read_bytes()
     if not found:
@@ -81,4 +89,6 @@ def _leading_comment(name: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     lines = Path(spec.origin).read_text(encoding="utf-8").splitlines()
-    return "".join(f"{line.lstrip('#').strip()}\n" for line in takewhile(lambda line: line.startswith("#"), lines))
+    return "".join(
+        f"{line.lstrip('#').strip()}\n" for line in takewhile(lambda line: line.startswith("#"), lines)
+    )

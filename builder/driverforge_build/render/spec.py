@@ -100,7 +100,12 @@ class ImageSpec:
     def immutable_tag(self, revision: str) -> str:
         """535.261.03-6.1.0-50-cloud-amd64-debian12-r3f2a9c01b7de: written once, ever."""
         return str(
-            immutable_tag(self.facts.driver, self.facts.os, revision=revision, kernel=self.facts.kernels[0] if self.kernel else None)
+            immutable_tag(
+                self.facts.driver,
+                self.facts.os,
+                revision=revision,
+                kernel=self.facts.kernels[0] if self.kernel else None,
+            )
         )
 
     @property
@@ -137,7 +142,9 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
 
 
 def _how_to_pin(unpinned: Mapping[str, list[str]], given: Given) -> str:
-    lockable = [cell for cell, problems in unpinned.items() if any(_NO_SHA256 not in problem for problem in problems)]
+    lockable = [
+        cell for cell, problems in unpinned.items() if any(_NO_SHA256 not in problem for problem in problems)
+    ]
     by_hand = any(_NO_SHA256 in problem for problems in unpinned.values() for problem in problems)
     steps = [given.command("lock", select=lockable)] if lockable else []
     return "; ".join(steps + ["add the archive's sha256 to the driver's row of your matrix"] * by_hand)
@@ -153,11 +160,17 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     roles = target.drivers.get(cell.driver.version) if target else None
     if target is None or roles is None:
         return [*problems, f"the lock does not know {cell.driver.version} for {cell.os.id}-{cell.arch}"]
-    problems += [f"no package is pinned for the role {role!r}" for role in _roles(cell) if not roles.get(role)]
+    problems += [
+        f"no package is pinned for the role {role!r}" for role in _roles(cell) if not roles.get(role)
+    ]
     kernel = target.kernels.get(str(cell.kernel))
     if cell.driver.payload == "packages":
         names = {package.name for package in _modules(cell, roles, kernel)}
-        problems += [f"the package {name} (modules) is not pinned" for _, name in _module_packages(cell) if name not in names]
+        problems += [
+            f"the package {name} (modules) is not pinned"
+            for _, name in _module_packages(cell)
+            if name not in names
+        ]
     if cell.kernel and not cell.driver.vendor_modules and not (kernel and kernel.headers):
         problems.append(f"the headers of {cell.kernel} are not pinned")
     return problems
@@ -181,11 +194,18 @@ def jit_module_types(cell: Cell) -> tuple[str, ...]:
 def _filled(text: str, cell: Cell) -> str:
     """A matrix text with its placeholders filled in."""
     driver, release = cell.driver, str(cell.kernel or "")
-    return filled((text,), version=driver.version, branch=driver.branch, release=release, machine=to_machine(cell.arch))[0]
+    return filled(
+        (text,), version=driver.version, branch=driver.branch, release=release, machine=to_machine(cell.arch)
+    )[0]
 
 
 def _module_packages(cell: Cell) -> list[tuple[str, str]]:
-    return [(row.id, _filled(name, cell)) for row in cell.driver.modules if row.id in jit_module_types(cell) for name in row.packages]
+    return [
+        (row.id, _filled(name, cell))
+        for row in cell.driver.modules
+        if row.id in jit_module_types(cell)
+        for name in row.packages
+    ]
 
 
 def _modules(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> tuple[LockedPackage, ...]:
@@ -199,13 +219,22 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
     target = lock.target(cell.os.id, cell.arch)
     assert target is not None
     if cell.driver.payload == "image":
-        raise Unsupported(f"{cell.id}: payload `image` cannot be built by this version", resolution="use payload packages or runfile")
+        raise Unsupported(
+            f"{cell.id}: payload `image` cannot be built by this version",
+            resolution="use payload packages or runfile",
+        )
     kernel = target.kernels.get(str(cell.kernel))
     sources = _sources(cell)
     jit_facts = _facts(cell, sources)
     facts = jit_facts
     if cell.kernel:
-        facts = replace(jit_facts, variant="precompiled", kernels=(cell.kernel,), module_types=cell.module_types, sources={})
+        facts = replace(
+            jit_facts,
+            variant="precompiled",
+            kernels=(cell.kernel,),
+            module_types=cell.module_types,
+            sources={},
+        )
     runs_file = cell.driver.payload == "runfile"
     return ImageSpec(
         id=cell.key,
@@ -222,8 +251,12 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
         module_types=cell.module_types,
         sources=sources,
         vendor_modules=cell.driver.vendor_modules,
-        firmware_tree=_filled(cell.driver.firmware.tree, cell) if cell.driver.firmware and not runs_file else "",
-        runfile=Runfile(url=_filled(cell.driver.url or "", cell), sha256=cell.driver.sha256[cell.arch]) if runs_file else None,
+        firmware_tree=_filled(cell.driver.firmware.tree, cell)
+        if cell.driver.firmware and not runs_file
+        else "",
+        runfile=Runfile(url=_filled(cell.driver.url or "", cell), sha256=cell.driver.sha256[cell.arch])
+        if runs_file
+        else None,
         pins=_pins(cell, target.drivers[cell.driver.version], kernel),
         labels=_labels(cell, base),
         jit_facts=jit_facts,
@@ -237,7 +270,11 @@ def _sources(cell: Cell) -> tuple[Source, ...]:
         return ()
     trees: dict[str, str] = {row.id: _filled(row.tree, cell) for row in cell.driver.modules}
     return tuple(
-        Source(module_type=kind, path=f"/usr/src/nvidia-{cell.driver.version}/{SOURCE_FOLDERS[kind]}", tree=trees.get(kind, ""))
+        Source(
+            module_type=kind,
+            path=f"/usr/src/nvidia-{cell.driver.version}/{SOURCE_FOLDERS[kind]}",
+            tree=trees.get(kind, ""),
+        )
         for kind in jit_module_types(cell)
     )
 
@@ -253,7 +290,9 @@ def _pins(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, tu
         for kind in jit_module_types(cell):
             names = {name for source, name in _module_packages(cell) if source == kind}
             prefix = "modules" if cell.driver.vendor_modules else "source"
-            pins[f"{prefix}-{kind}"] = tuple(package for package in _modules(cell, roles, kernel) if package.name in names)
+            pins[f"{prefix}-{kind}"] = tuple(
+                package for package in _modules(cell, roles, kernel) if package.name in names
+            )
     if kernel and not cell.driver.vendor_modules:
         pins["headers"] = kernel.headers
     return {name: packages for name, packages in pins.items() if packages}
@@ -279,7 +318,11 @@ def _facts(cell: Cell, sources: tuple[Source, ...]) -> ImageFacts:
 
 
 def epoch_of(target: TargetLock) -> int:
-    dates = [int(datetime.fromisoformat(repository.date).timestamp()) for repository in target.repositories if repository.date]
+    dates = [
+        int(datetime.fromisoformat(repository.date).timestamp())
+        for repository in target.repositories
+        if repository.date
+    ]
     return max([EARLIEST_EPOCH, *dates])
 
 

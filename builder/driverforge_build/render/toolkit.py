@@ -92,26 +92,40 @@ class ToolkitSpec:
 
 def split(select: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Globs for toolkit images, which begin with 'toolkit', and those for driver images."""
-    return tuple(glob for glob in select if glob.startswith(PREFIX)), tuple(glob for glob in select if not glob.startswith(PREFIX))
+    return tuple(glob for glob in select if glob.startswith(PREFIX)), tuple(
+        glob for glob in select if not glob.startswith(PREFIX)
+    )
 
 
-def toolkit_cells(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str] = ()) -> tuple[ToolkitCell, ...]:
+def toolkit_cells(
+    matrix: Matrix, *, select: Sequence[str], skip: Sequence[str] = ()
+) -> tuple[ToolkitCell, ...]:
     """The toolkit images that were asked for; without a glob of theirs none. Raises UsageError where a glob matches none."""
     if not select:
         return ()
-    return select_cells([ToolkitCell(row=row, arch=arch) for row in matrix.toolkits for arch in row.archs], select=select, skip=skip)
+    return select_cells(
+        [ToolkitCell(row=row, arch=arch) for row in matrix.toolkits for arch in row.archs],
+        select=select,
+        skip=skip,
+    )
 
 
-def toolkit_specs(cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given) -> tuple[ToolkitSpec, ...]:
+def toolkit_specs(
+    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given
+) -> tuple[ToolkitSpec, ...]:
     """The images of `cells`. Raises InputError with everything that is missing or not pinned."""
     specs, problems, steps = [], [], []
     for cell in cells:
         row, target = matrix.row(cell.row.system), lock.target(cell.row.system, cell.arch)
         if row is None:
             problems.append(f"{cell.key}: your matrix leaves out {cell.row.system}, which has Python for it")
-            steps.append(f"let `keep:` in {given.matrix or 'your matrix'} keep {cell.row.system} with one driver")
+            steps.append(
+                f"let `keep:` in {given.matrix or 'your matrix'} keep {cell.row.system} with one driver"
+            )
         elif target is None:
-            problems.append(f"{cell.key}: the lock does not know {cell.row.system}-{cell.arch}, which has Python for it")
+            problems.append(
+                f"{cell.key}: the lock does not know {cell.row.system}-{cell.arch}, which has Python for it"
+            )
             steps.append(given.command("lock", select=(f"{cell.row.system}-{cell.arch}-*",)))
         files, problem, step = _artifacts(cell, given.artifacts.get(cell.arch, ""))
         if problem:
@@ -120,7 +134,11 @@ def toolkit_specs(cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, g
         if target and row and not problem:
             specs.append(_spec(cell, row, target, files, given.bases))
     if problems:
-        raise InputError("toolkit images cannot be made; nothing was written", details=problems, resolution="; ".join(dict.fromkeys(steps)))
+        raise InputError(
+            "toolkit images cannot be made; nothing was written",
+            details=problems,
+            resolution="; ".join(dict.fromkeys(steps)),
+        )
     return tuple(specs)
 
 
@@ -168,7 +186,9 @@ def digest(files: Mapping[str, Entry]) -> str:
     return total.hexdigest()
 
 
-def _spec(cell: ToolkitCell, row: OsRow, target: TargetLock, files: Mapping[str, Entry], bases: Mapping[str, str]) -> ToolkitSpec:
+def _spec(
+    cell: ToolkitCell, row: OsRow, target: TargetLock, files: Mapping[str, Entry], bases: Mapping[str, str]
+) -> ToolkitSpec:
     roles = next(iter(target.drivers.values()), {})  # the tools are the same for every driver
     return ToolkitSpec(
         id=cell.key,

@@ -38,7 +38,9 @@ def write(spec: Spec, format_: str = "yaml", *, comments: tuple[str, ...] = ()) 
     except UnicodeEncodeError as error:
         name = plain[max(0, error.start - 60) : error.end].rpartition("\n")[2]
         raise InputError(
-            "the spec would have a name that is not UTF-8, which no runtime reads", details=[ascii(name)], resolution="rename that file"
+            "the spec would have a name that is not UTF-8, which no runtime reads",
+            details=[ascii(name)],
+            resolution="rename that file",
         ) from error
     if format_ == "json":
         return plain
@@ -75,13 +77,19 @@ def _load(text: str, path: str) -> object:
         return json.loads(text) if format_of(path) == "json" else _safe_yaml(text)
     except (ValueError, RecursionError) as error:
         where, what = path, str(error)
-    except (LookupError, AttributeError, TypeError) as error:  # PyYAML's own, for a tag that the value does not fit: `!!int ""`
+    except (
+        LookupError,
+        AttributeError,
+        TypeError,
+    ) as error:  # PyYAML's own, for a tag that the value does not fit: `!!int ""`
         where, what = path, f"a value that is not what its tag says ({type(error).__name__}: {error})"
     except _yaml().YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
         what = getattr(error, "problem", None) or str(error)
-    raise InputError(f"{path} cannot be read", details=[f"{where}: {what}"], resolution="correct the file, or remove it") from None
+    raise InputError(
+        f"{path} cannot be read", details=[f"{where}: {what}"], resolution="correct the file, or remove it"
+    ) from None
 
 
 def _safe_yaml(text: str) -> object:

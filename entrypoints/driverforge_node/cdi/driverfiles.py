@@ -30,13 +30,22 @@ _CONFIGS = (
     "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
     *(
         f"/usr/share/egl/egl_external_platform.d/{name}.json"
-        for name in ("09_nvidia_wayland2", "10_nvidia_wayland", "15_nvidia_gbm", "20_nvidia_xcb", "20_nvidia_xlib")
+        for name in (
+            "09_nvidia_wayland2",
+            "10_nvidia_wayland",
+            "15_nvidia_gbm",
+            "20_nvidia_xcb",
+            "20_nvidia_xlib",
+        )
     ),
     "/usr/share/nvidia/nvoptix.bin",
     "/usr/share/X11/xorg.conf.d/10-nvidia.conf",
     "/usr/share/X11/xorg.conf.d/nvidia-drm-outputclass.conf",
     "/etc/OpenCL/vendors/nvidia.icd",
-    *(f"/etc/vulkan/icd.d/{name}.json" for name in ("nvidia_icd", "nvidia_layers", "nvidia_icd.x86_64", "nvidia_icd.aarch64")),
+    *(
+        f"/etc/vulkan/icd.d/{name}.json"
+        for name in ("nvidia_icd", "nvidia_layers", "nvidia_icd.x86_64", "nvidia_icd.aarch64")
+    ),
     "/etc/vulkan/implicit_layer.d/nvidia_layers.json",
 )
 _CONFIG_FOLDERS = ("/etc", "/usr/local/share", "/usr/share")
@@ -46,7 +55,12 @@ _EXPLICIT = (
     "libEGL.so", "libGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libGLX.so", "libGLdispatch.so", "libOpenCL.so", "libOpenGL.so",
     "libnvidia-api.so", "libnvidia-egl-xcb.so", "libnvidia-egl-xlib.so",
 )  # fmt: skip
-_XORG = ("xorg/modules/drivers", "xorg/modules/extensions", "xorg/modules/updates/drivers", "xorg/modules/updates/extensions")
+_XORG = (
+    "xorg/modules/drivers",
+    "xorg/modules/extensions",
+    "xorg/modules/updates/drivers",
+    "xorg/modules/updates/extensions",
+)
 _XORG_BASES = ("/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
 
 # feature flags, upstream's names
@@ -75,7 +89,9 @@ def driver_edits(view: View, driver: Driver, wish: Wish) -> Edits:
         env=(f"NVIDIA_CTK_LIBCUDA_DIR={':'.join(driver.folders)}",),
         mounts=(*libraries, *others),
         hooks=(
-            *wish.hooks.make(CREATE_SYMLINKS, *symlinks(view.driver, [mount.container_path for mount in libraries])),
+            *wish.hooks.make(
+                CREATE_SYMLINKS, *symlinks(view.driver, [mount.container_path for mount in libraries])
+            ),
             *wish.hooks.make(CUDA_COMPAT, f"--host-driver-version={driver.version}"),
             *wish.hooks.update_ldcache(libraries),
         ),
@@ -84,7 +100,10 @@ def driver_edits(view: View, driver: Driver, wish: Wish) -> Edits:
 
 def mounts(view: View, paths: Iterable[str], options: tuple[str, ...] = READ_ONLY) -> tuple[Mount, ...]:
     """Each path of the driver root at the same path in the container, without links: an absolute one would leave the root on the host."""
-    return tuple(Mount(host_path=_host(view, path), container_path=path, options=options) for path in dict.fromkeys(paths))
+    return tuple(
+        Mount(host_path=_host(view, path), container_path=path, options=options)
+        for path in dict.fromkeys(paths)
+    )
 
 
 def _host(view: View, path: str) -> str:
@@ -102,7 +121,9 @@ def sockets(view: View) -> list[str]:
 
 
 def programs(view: View) -> list[str]:
-    places = ([f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in PROGRAMS)
+    places = (
+        [f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in PROGRAMS
+    )
     return [paths[0] for paths in places if paths]
 
 
@@ -125,9 +146,17 @@ def firmware(view: View, version: str) -> list[str]:
 def graphics_edits(view: View, driver: Driver, wish: Wish) -> Edits:
     """Libraries and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
     platforms = [f"libnvidia-egl-{name}.so.*.*" for name in _GRAPHICS]
-    libraries = [path for folder in driver.folders for pattern in platforms for path in matching(view.driver, folder, pattern)]
+    libraries = [
+        path
+        for folder in driver.folders
+        for pattern in platforms
+        for path in matching(view.driver, folder, pattern)
+    ]
     xorg = xorg_modules(view, driver)
-    return Edits(mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, wish)), hooks=_graphics_hooks(driver, xorg, wish.hooks))
+    return Edits(
+        mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, wish)),
+        hooks=_graphics_hooks(driver, xorg, wish.hooks),
+    )
 
 
 def configs(view: View, wish: Wish) -> tuple[Mount, ...]:
@@ -135,7 +164,10 @@ def configs(view: View, wish: Wish) -> tuple[Mount, ...]:
     found = []
     for path in _CONFIGS:
         name = path.removeprefix("/usr/share/").removeprefix("/etc/")
-        places = [f"{folder}/{name}" for folder in wish.config_folders or (dirname(path)[: -len(dirname(name)) - 1], *_CONFIG_FOLDERS)]
+        places = [
+            f"{folder}/{name}"
+            for folder in wish.config_folders or (dirname(path)[: -len(dirname(name)) - 1], *_CONFIG_FOLDERS)
+        ]
         places += [f"/{name}"] if name.startswith("vulkan/") else []
         here = next((place for place in places if view.driver.exists(place)), None)
         if here:
@@ -158,6 +190,9 @@ def _graphics_hooks(driver: Driver, xorg: Iterable[str], hooks: Hooks) -> tuple[
         folder, name = dirname(path), basename(path)
         if name == f"libnvidia-allocator.so.{driver.version}":
             links.append(f"../libnvidia-allocator.so.1::{folder}/gbm/nvidia-drm_gbm.so")
-        elif name in (f"libnvidia-vulkan-producer.so.{driver.version}", f"libglxserver_nvidia.so.{driver.version}"):
+        elif name in (
+            f"libnvidia-vulkan-producer.so.{driver.version}",
+            f"libglxserver_nvidia.so.{driver.version}",
+        ):
             links.append(f"{name}::{folder}/{name.removesuffix(f'.{driver.version}')}")
     return hooks.make(CREATE_SYMLINKS, *links)

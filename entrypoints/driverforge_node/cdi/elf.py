@@ -39,7 +39,11 @@ def _soname(read: Read) -> str | None:
     if _SONAME not in entries:
         return ""
     names = _file_offset(entries.get(_STRTAB, 0), loads)
-    return None if names is None else read(names + entries[_SONAME], _MAX_NAME).partition(b"\0")[0].decode("ascii", "replace")
+    return (
+        None
+        if names is None
+        else read(names + entries[_SONAME], _MAX_NAME).partition(b"\0")[0].decode("ascii", "replace")
+    )
 
 
 def _entries(dynamic: bytes) -> Iterator[tuple[int, int]]:

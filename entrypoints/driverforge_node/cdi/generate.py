@@ -54,7 +54,8 @@ def make_spec(host: Host, request: Request, nvml: MakeNvml) -> Spec:
     """The spec, with host paths as the host has them. Raises Unavailable where what it describes is not there, InputError, Unsupported."""
     if request.mode in ELSEWHERE:
         raise Unsupported(
-            f"the mode {request.mode} is for {ELSEWHERE[request.mode]}", resolution="use NVIDIA's nvidia-ctk there, or another mode"
+            f"the mode {request.mode} is for {ELSEWHERE[request.mode]}",
+            resolution="use NVIDIA's nvidia-ctk there, or another mode",
         )
     kind = request.kind or default_kind(request.mode)
     split_kind(kind)
@@ -85,19 +86,27 @@ def _content(seen: View, request: Request, nvml: MakeNvml) -> modes.Content:
     if request.mode == "imex":
         return modes.imex_content(seen, request.selection.ids)
     if request.mode == "management":
-        modes.management_nodes(seen)  # without them the driver is not loaded, which is the first thing to be told
-    driver = locate(seen.driver, folders=request.library_folders, loaded=read(seen.system, LOADED_VERSION).strip())
+        modes.management_nodes(
+            seen
+        )  # without them the driver is not loaded, which is the first thing to be told
+    driver = locate(
+        seen.driver, folders=request.library_folders, loaded=read(seen.system, LOADED_VERSION).strip()
+    )
     if request.mode == "management":
         return modes.management_content(seen, driver, wish)
     return modes.gpu_content(seen, driver, wish, _gpus(seen, driver, request, nvml), request.selection)
 
 
 def _gpus(seen: View, driver: Driver, request: Request, nvml: MakeNvml) -> tuple[Gpu, ...]:
-    found = gpus.static_gpus(seen) if request.mode == "static" else _nvml_gpus(seen, driver, request.mode, nvml)
+    found = (
+        gpus.static_gpus(seen) if request.mode == "static" else _nvml_gpus(seen, driver, request.mode, nvml)
+    )
     if not found:
         raise Unavailable(
             "no GPU found",
-            details=[f"{gpus.INFORMATION} lists none, and there is no /dev/nvidiaN below {seen.roots.dev_seen}"],
+            details=[
+                f"{gpus.INFORMATION} lists none, and there is no /dev/nvidiaN below {seen.roots.dev_seen}"
+            ],
             resolution="load the driver first, and name the folder above dev/ with --dev-root",
         )
     if not any(gpu.uuid for gpu in found):
@@ -107,7 +116,9 @@ def _gpus(seen: View, driver: Driver, request: Request, nvml: MakeNvml) -> tuple
 
 def _nvml_gpus(seen: View, driver: Driver, mode: str, nvml: MakeNvml) -> tuple[Gpu, ...]:
     """NVML's, or in the mode auto the static ones where NVML does not answer."""
-    library = next((path for path in driver.libraries if path.rpartition("/")[2].startswith("libnvidia-ml.so.")), "")
+    library = next(
+        (path for path in driver.libraries if path.rpartition("/")[2].startswith("libnvidia-ml.so.")), ""
+    )
     try:
         return nvml(seen.roots.driver_seen.rstrip("/") + library if library else "").gpus()
     except Unavailable as error:
@@ -128,7 +139,15 @@ def write_spec(files: Files, path: str, spec: Spec, format_: str, *, comments: t
 
 
 def generate_management(
-    host: Host, *, driver_root: str, driver_root_ctr: str, dev_root: str, dev_root_ctr: str, output_dir: str, kind: str, hook_path: str
+    host: Host,
+    *,
+    driver_root: str,
+    driver_root_ctr: str,
+    dev_root: str,
+    dev_root_ctr: str,
+    output_dir: str,
+    kind: str,
+    hook_path: str,
 ) -> str:
     """Write the management spec as the toolkit's installer does; its path. An empty dev root is the driver root, here and there.
 

@@ -71,7 +71,11 @@ def static_gpus(view: View) -> tuple[Gpu, ...]:
     found = [gpu for address in view.system.list_dir(INFORMATION) if (gpu := _gpu_of(view.system, address))]
     if not found:
         nodes = (_GPU_NODE.fullmatch(name) for name in view.dev.list_dir("/dev"))
-        found = [Gpu(index=0, minor=int(match[1])) for match in nodes if match and view.dev.device_number(f"/dev/{match[0]}")]
+        found = [
+            Gpu(index=0, minor=int(match[1]))
+            for match in nodes
+            if match and view.dev.device_number(f"/dev/{match[0]}")
+        ]
     ordered = sorted(found, key=lambda gpu: (gpu.bus_id, gpu.minor))
     return tuple(_with_migs(view, gpu, index) for index, gpu in enumerate(ordered))
 
@@ -83,12 +87,16 @@ def _gpu_of(system: Files, address: str) -> Gpu | None:
     if not facts.get("Device Minor", "").isdigit():
         return None
     uuid = facts.get("GPU UUID", "")
-    return Gpu(index=0, minor=int(facts["Device Minor"]), uuid="" if "?" in uuid else uuid, bus_id=address.lower())
+    return Gpu(
+        index=0, minor=int(facts["Device Minor"]), uuid="" if "?" in uuid else uuid, bus_id=address.lower()
+    )
 
 
 def _with_migs(view: View, gpu: Gpu, index: int) -> Gpu:
     migs = tuple(static_migs(view.system, gpu.minor))
-    return Gpu(index=index, minor=gpu.minor, uuid=gpu.uuid, bus_id=gpu.bus_id, mig_enabled=bool(migs), migs=migs)
+    return Gpu(
+        index=index, minor=gpu.minor, uuid=gpu.uuid, bus_id=gpu.bus_id, mig_enabled=bool(migs), migs=migs
+    )
 
 
 def static_migs(system: Files, minor: int) -> Iterator[Mig]:
@@ -116,7 +124,9 @@ def mig_nodes(minors: Mapping[str, int], gpu: Gpu, mig: Mig) -> tuple[str, ...]:
     wanted = (f"{instance}/access", f"{instance}/ci{mig.compute_instance}/access")
     missing = [name for name in wanted if name not in minors]
     if missing:
-        log.warning("the driver lists no device for a MIG capability", missing=",".join(missing), file=MIG_MINORS)
+        log.warning(
+            "the driver lists no device for a MIG capability", missing=",".join(missing), file=MIG_MINORS
+        )
     return tuple(f"/dev/nvidia-caps/nvidia-cap{minors[name]}" for name in wanted if name in minors)
 
 

@@ -61,7 +61,10 @@ class Hooks:
         if name == CHMOD:
             return ("--mode", "755", *_repeated("--path", args))
         if name == LDCACHE:
-            return (*(("--ldconfig-path", self.ldconfig) if self.ldconfig else ()), *_repeated("--folder", args))
+            return (
+                *(("--ldconfig-path", self.ldconfig) if self.ldconfig else ()),
+                *_repeated("--folder", args),
+            )
         return args
 
 

@@ -47,7 +47,9 @@ def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> Dr
     if not versions:
         raise Unavailable(
             "no NVIDIA driver libraries found",
-            details=[f"neither libcuda.so.VERSION nor libnvidia-ml.so.VERSION below {files.root} in {', '.join(where)}"],
+            details=[
+                f"neither libcuda.so.VERSION nor libnvidia-ml.so.VERSION below {files.root} in {', '.join(where)}"
+            ],
             resolution="wait until the driver is installed there, or name its root (--driver-root) or folder (--library-search-path)",
         )
     version = loaded if loaded in versions else versions[0]
@@ -63,7 +65,12 @@ def _versions(files: Files, start: str, folders: Iterable[str]) -> list[tuple[st
 
 
 def _libraries(files: Files, homes: Iterable[str], version: str) -> tuple[str, ...]:
-    found = [path for home in homes for folder in (home, f"{home}/vdpau") for path in matching(files, folder, f"*.so.{version}")]
+    found = [
+        path
+        for home in homes
+        for folder in (home, f"{home}/vdpau")
+        for path in matching(files, folder, f"*.so.{version}")
+    ]
     # the one library whose name never carries the driver's version
     found += [path for home in homes for path in matching(files, home, "libnvidia-nvvm70.so.*")]
     return tuple(dict.fromkeys(found))

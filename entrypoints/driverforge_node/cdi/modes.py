@@ -36,11 +36,17 @@ class Selection:
     ids: tuple[str, ...] = ("all",)
 
 
-def gpu_content(view: View, driver: Driver, wish: Wish, found: Iterable[Gpu], selection: Selection) -> Content:
+def gpu_content(
+    view: View, driver: Driver, wish: Wish, found: Iterable[Gpu], selection: Selection
+) -> Content:
     """A device for each GPU without MIG and each MIG device, by each of its names. Raises InputError for an id that is not there."""
     minors = gpu_facts.parse_mig_minors(read(view.system, gpu_facts.MIG_MINORS))
     units = [unit for gpu in found for unit in _units(gpu)]
-    chosen = [unit for unit in units if "all" in selection.ids or set(selection.ids) & set(gpu_facts.names(gpu_facts.STRATEGIES, *unit))]
+    chosen = [
+        unit
+        for unit in units
+        if "all" in selection.ids or set(selection.ids) & set(gpu_facts.names(gpu_facts.STRATEGIES, *unit))
+    ]
     known = {name for unit in units for name in gpu_facts.names(gpu_facts.STRATEGIES, *unit)}
     if strange := [name for name in selection.ids if name not in {"all", "none"} | known]:
         raise InputError(
@@ -53,7 +59,10 @@ def gpu_content(view: View, driver: Driver, wish: Wish, found: Iterable[Gpu], se
         devices += (Device(name="none", edits=Edits(env=("NVCT_EMPTY_DEVICE=",))),)
     control = node_edits(view, char_devices(view, CONTROL), wish.hooks, flags=wish.flags)
     last = Edits(hooks=(*wish.hooks.make(NO_DEVICE_NODES), *wish.hooks.make(APPLICATION_PROFILE)))
-    return Content(devices=devices, edits=joined([control, graphics_edits(view, driver, wish), driver_edits(view, driver, wish), last]))
+    return Content(
+        devices=devices,
+        edits=joined([control, graphics_edits(view, driver, wish), driver_edits(view, driver, wish), last]),
+    )
 
 
 Unit = tuple[Gpu] | tuple[Gpu, Mig]
@@ -67,7 +76,9 @@ def _units(gpu: Gpu) -> Iterator[Unit]:
         yield gpu, mig
 
 
-def _gpu_devices(view: View, wish: Wish, minors: dict[str, int], unit: Unit, selection: Selection) -> Iterator[Device]:
+def _gpu_devices(
+    view: View, wish: Wish, minors: dict[str, int], unit: Unit, selection: Selection
+) -> Iterator[Device]:
     gpu = unit[0]
     node = f"/dev/nvidia{gpu.minor}"
     if not view.dev.device_number(node):
@@ -85,7 +96,8 @@ def management_content(view: View, driver: Driver, wish: Wish) -> Content:
     """One device with everything. Raises Unavailable where there is no device file."""
     found = management_nodes(view)
     return Content(
-        devices=(Device(name="all", edits=node_edits(view, found, wish.hooks, flags=wish.flags)),), edits=driver_edits(view, driver, wish)
+        devices=(Device(name="all", edits=node_edits(view, found, wish.hooks, flags=wish.flags)),),
+        edits=driver_edits(view, driver, wish),
     )
 
 
@@ -104,11 +116,17 @@ def imex_content(view: View, ids: Iterable[str]) -> Content:
     if "all" not in wanted:
         problems = [problem for name in wanted if (problem := channel_problem(name, channels))]
         if problems:
-            raise InputError("no such IMEX channel", details=problems, resolution="name channels that are there, or all")
+            raise InputError(
+                "no such IMEX channel", details=problems, resolution="name channels that are there, or all"
+            )
         channels = wanted
     if not channels:
         raise _no_nodes(view, "IMEX channel")
-    return Content(devices=tuple(Device(name=name, edits=Edits(device_nodes=(plain_node(view, IMEX + name),))) for name in channels))
+    return Content(
+        devices=tuple(
+            Device(name=name, edits=Edits(device_nodes=(plain_node(view, IMEX + name),))) for name in channels
+        )
+    )
 
 
 def channel_problem(name: str, channels: Iterable[str]) -> str:
@@ -139,14 +157,23 @@ def nvswitch_content(view: View, wish: Wish) -> Content:
 
 
 Simple = Callable[[View, Wish], Content]
-SIMPLE: dict[str, Simple] = {"gds": gds_content, "mofed": mofed_content, "gdrcopy": gdrcopy_content, "nvswitch": nvswitch_content}
+SIMPLE: dict[str, Simple] = {
+    "gds": gds_content,
+    "mofed": mofed_content,
+    "gdrcopy": gdrcopy_content,
+    "nvswitch": nvswitch_content,
+}
 
 
-def _plain_content(view: View, wish: Wish, what: str, patterns: list[str], shared: Iterable[str] = ()) -> Content:
+def _plain_content(
+    view: View, wish: Wish, what: str, patterns: list[str], shared: Iterable[str] = ()
+) -> Content:
     found = char_devices(view, patterns)
     if not found:
         raise _no_nodes(view, what)
-    edits = joined([node_edits(view, found, wish.hooks, flags=wish.flags), Edits(mounts=mounts(view, shared))])
+    edits = joined(
+        [node_edits(view, found, wish.hooks, flags=wish.flags), Edits(mounts=mounts(view, shared))]
+    )
     return Content(devices=(Device(name="all", edits=edits),))
 
 

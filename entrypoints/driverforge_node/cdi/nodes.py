@@ -16,7 +16,11 @@ MANAGEMENT = (
     "/dev/nvidia-caps/nvidia-cap*",
     "/dev/nvidia-caps-imex-channels/channel*",
 )
-NOT_MANAGEMENT = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")  # NVSwitch, NVLink and storage have kinds of their own
+NOT_MANAGEMENT = (
+    "nvidia-fs",
+    "nvidia-nvswitch",
+    "nvidia-nvlink",
+)  # NVSwitch, NVLink and storage have kinds of their own
 IMEX = "/dev/nvidia-caps-imex-channels/channel"
 NO_GIDS = "no-additional-gids-for-device-nodes"  # feature flag, upstream's name
 _CHMOD_FOLDERS = ("/dev/dri", "/dev/nvidia-caps")
@@ -64,12 +68,20 @@ def node(view: View, path: str) -> DeviceNode:
     )
 
 
-def node_edits(view: View, paths: Iterable[str], hooks: Hooks, *, flags: frozenset[str] = frozenset()) -> Edits:
+def node_edits(
+    view: View, paths: Iterable[str], hooks: Hooks, *, flags: frozenset[str] = frozenset()
+) -> Edits:
     """The nodes, the groups that a user in the container needs for them, and the hook for their folders (off by default)."""
     nodes = tuple(node(view, path) for path in paths)
     folders = [folder for folder in _CHMOD_FOLDERS if any(dirname(found.path) == folder for found in nodes)]
-    gids = [] if NO_GIDS in flags else [gid for found in nodes if (gid := additional_gid(found.file_mode, found.gid))]
-    return Edits(device_nodes=nodes, additional_gids=tuple(dict.fromkeys(gids)), hooks=hooks.make(CHMOD, *folders))
+    gids = (
+        []
+        if NO_GIDS in flags
+        else [gid for found in nodes if (gid := additional_gid(found.file_mode, found.gid))]
+    )
+    return Edits(
+        device_nodes=nodes, additional_gids=tuple(dict.fromkeys(gids)), hooks=hooks.make(CHMOD, *folders)
+    )
 
 
 def additional_gid(mode: int | None, gid: int | None) -> int | None:

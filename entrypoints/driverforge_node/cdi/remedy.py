@@ -12,7 +12,9 @@ from driverforge_node.cdi.spec import DeviceNode, Spec
 
 AGAIN = "driverctl cdi generate"
 OTHERS = "let the tool that wrote it write it again"
-_MODES = {default_kind(mode): mode for mode in reversed(MODES)}  # several modes write nvidia.com/gpu; the first is auto
+_MODES = {
+    default_kind(mode): mode for mode in reversed(MODES)
+}  # several modes write nvidia.com/gpu; the first is auto
 
 
 def is_ours(kind: str) -> bool:
@@ -22,7 +24,11 @@ def is_ours(kind: str) -> bool:
 
 def rewrite(kind: str, path: str, *, options: str = "") -> str:
     """The command that writes the spec at `path` anew; for a kind that is not ours, a sentence."""
-    return f"{AGAIN}{_option(kind)}{options} --output {quote(path)}" if is_ours(kind) else f"{OTHERS}: {quote(path)}"
+    return (
+        f"{AGAIN}{_option(kind)}{options} --output {quote(path)}"
+        if is_ours(kind)
+        else f"{OTHERS}: {quote(path)}"
+    )
 
 
 def options_of(spec: Spec, *, gone: Collection[str] = ()) -> str:
@@ -30,15 +36,31 @@ def options_of(spec: Spec, *, gone: Collection[str] = ()) -> str:
     driver, dev = _driver_root(spec), next((dev_root(node) for node in _nodes(spec)), "")
     words = ["--driver-root", driver] if driver not in ("", "/") else []
     words += ["--dev-root", dev] if dev and dev != (driver or "/") else []
-    programs = [hook.path for edits in spec.all_edits for hook in edits.hooks if hook.path.endswith("/nvidia-cdi-hook")]
-    words += ["--nvidia-cdi-hook-path", programs[0]] if programs and programs[0] not in (DEFAULT_PROGRAM, *gone) else []
+    programs = [
+        hook.path
+        for edits in spec.all_edits
+        for hook in edits.hooks
+        if hook.path.endswith("/nvidia-cdi-hook")
+    ]
+    words += (
+        ["--nvidia-cdi-hook-path", programs[0]]
+        if programs and programs[0] not in (DEFAULT_PROGRAM, *gone)
+        else []
+    )
     return "".join(f" {quote(word)}" for word in words)
 
 
 def _driver_root(spec: Spec) -> str:
     """The driver root on the host, by the libraries; '' where the spec has none."""
     mounts = (mount for edits in spec.all_edits for mount in edits.mounts)
-    return next((_above(mount.host_path, mount.container_path) for mount in mounts if is_library(mount.container_path)), "")
+    return next(
+        (
+            _above(mount.host_path, mount.container_path)
+            for mount in mounts
+            if is_library(mount.container_path)
+        ),
+        "",
+    )
 
 
 def dev_root(node: DeviceNode) -> str:

@@ -45,7 +45,12 @@ class View:
 
 
 def view(host: Host, roots: Roots) -> View:
-    return View(roots=roots, system=host.files, driver=host.files.under(roots.driver_seen), dev=host.files.under(roots.dev_seen))
+    return View(
+        roots=roots,
+        system=host.files,
+        driver=host.files.under(roots.driver_seen),
+        dev=host.files.under(roots.dev_seen),
+    )
 
 
 def driver_root_of(environ: Mapping[str, str], *names: str) -> str:

@@ -22,7 +22,9 @@ def split_kind(kind: str) -> tuple[str, str]:
         return vendor, name
     raise InputError(
         f"{kind!r} is no CDI kind",
-        details=["a kind is VENDOR/CLASS; both begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.'"],
+        details=[
+            "a kind is VENDOR/CLASS; both begin with a letter, end with a letter or digit, and hold letters, digits, '_', '-', '.'"
+        ],
         resolution="write it like nvidia.com/gpu",
     )
 
@@ -38,7 +40,9 @@ def valid_name(name: str) -> bool:
 
 def _needs_1_1(spec: Spec) -> bool:
     monitored = [edits.intel_rdt for edits in spec.all_edits if edits.intel_rdt]
-    return any(edits.net_devices for edits in spec.all_edits) or any(rdt.schemata or rdt.enable_monitoring for rdt in monitored)
+    return any(edits.net_devices for edits in spec.all_edits) or any(
+        rdt.schemata or rdt.enable_monitoring for rdt in monitored
+    )
 
 
 def _needs_0_7(spec: Spec) -> bool:
@@ -46,7 +50,11 @@ def _needs_0_7(spec: Spec) -> bool:
 
 
 def _needs_0_6(spec: Spec) -> bool:
-    return bool(spec.annotations) or any(device.annotations for device in spec.devices) or "." in spec.kind.partition("/")[2]
+    return (
+        bool(spec.annotations)
+        or any(device.annotations for device in spec.devices)
+        or "." in spec.kind.partition("/")[2]
+    )
 
 
 def _needs_0_5(spec: Spec) -> bool:

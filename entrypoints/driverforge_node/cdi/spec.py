@@ -55,7 +55,9 @@ def _pairs(raw: object, where: str, problems: list[str]) -> tuple[tuple[str, str
     if not isinstance(raw, dict):
         problems.append(f"{where}: has to be a mapping of text to text")
         return ()
-    return tuple((_text(key, where, problems), _text(value, f"{where}.{key}", problems)) for key, value in raw.items())
+    return tuple(
+        (_text(key, where, problems), _text(value, f"{where}.{key}", problems)) for key, value in raw.items()
+    )
 
 
 def _value_of(cls: type[T]) -> Reader:
@@ -164,7 +166,9 @@ def document(value: Any) -> dict[str, object]:
     for item in fields(value):
         current = getattr(value, item.name)
         if item.default is MISSING or current != item.default:
-            found[item.metadata["key"]] = dict(current) if item.metadata["read"] is _pairs else _plain(current)
+            found[item.metadata["key"]] = (
+                dict(current) if item.metadata["read"] is _pairs else _plain(current)
+            )
     return found
 
 

@@ -33,7 +33,11 @@ def load(files: Files, folders: Iterable[str] = FOLDERS) -> tuple[SpecFile, ...]
     found = []
     for folder in dict.fromkeys(files.resolve(folder) for folder in folders):
         names = [name for name in files.list_dir(folder) if name.endswith((".json", ".yaml"))]
-        found += [load_file(files, f"{folder}/{name}", folder) for name in names if not files.is_dir(f"{folder}/{name}")]
+        found += [
+            load_file(files, f"{folder}/{name}", folder)
+            for name in names
+            if not files.is_dir(f"{folder}/{name}")
+        ]
     return tuple(found)
 
 
@@ -45,4 +49,9 @@ def load_file(files: Files, path: str, folder: str = "") -> SpecFile:
     except InputError as error:
         return SpecFile(path=path, folder=folder, spec=None, problems=error.details)
     except DriverforgeError as error:
-        return SpecFile(path=path, folder=folder, spec=None, problems=(f"{path}: {', '.join((error.brief, *error.details))}",))
+        return SpecFile(
+            path=path,
+            folder=folder,
+            spec=None,
+            problems=(f"{path}: {', '.join((error.brief, *error.details))}",),
+        )

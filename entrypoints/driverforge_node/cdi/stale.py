@@ -18,7 +18,12 @@ from driverforge_node.host.ports import Files, Host
 _DEVICES = (*MANAGEMENT, "/dev/gdrdrv", "/dev/infiniband/uverbs*", "/dev/infiniband/rdma_cm", "/dev/dri/*")
 _NOTE = "Written by driverctl, which writes it anew when devices, driver or MIG change; what others write here is lost then."
 _LINE = re.compile(r"# facts: (.+)")
-_MEANING = {"driver": "the driver's version", "devices": "the device files", "mig": "the MIG layout", "root": "the driver root"}
+_MEANING = {
+    "driver": "the driver's version",
+    "devices": "the device files",
+    "mig": "the MIG layout",
+    "root": "the driver root",
+}
 _GPU = re.compile(r"/dev/nvidia\d+")
 _VERSIONED = re.compile(r"/(?:libcuda|libnvidia-ml)\.so\.(\d+\.\d+(?:\.\d+)?)$")
 _ARGUMENT = "--host-driver-version="
@@ -36,7 +41,12 @@ class Facts:
     @property
     def marks(self) -> dict[str, str]:
         """A short text for each part, equal only where the part is equal."""
-        return {"driver": self.driver or "none", "devices": _hash(self.devices), "mig": _hash(self.mig), "root": _hash(self.root)}
+        return {
+            "driver": self.driver or "none",
+            "devices": _hash(self.devices),
+            "mig": _hash(self.mig),
+            "root": _hash(self.root),
+        }
 
 
 def _hash(value: object) -> str:

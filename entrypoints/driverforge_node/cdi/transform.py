@@ -43,7 +43,9 @@ def _unique(items: Iterable[T]) -> tuple[T, ...]:
 def simplified(spec: Spec) -> Spec:
     """Without duplicates, and without what the common edits add anyway; a device never becomes empty, which runtimes refuse."""
     spec = deduplicated(spec)
-    devices = tuple(replace(device, edits=_less(device.edits, spec.edits) or device.edits) for device in spec.devices)
+    devices = tuple(
+        replace(device, edits=_less(device.edits, spec.edits) or device.edits) for device in spec.devices
+    )
     return replace(spec, devices=devices)
 
 
@@ -93,10 +95,16 @@ def _depth_first(path: str) -> tuple[int, str]:
 def with_merged(devices: Sequence[Device], name: str = "all") -> tuple[Device, ...]:
     """`devices` and one more with the edits of them all, unless one has that name already. Raises InputError for a bad name."""
     if not valid_name(name):
-        raise InputError(f"{name!r} is no CDI device name", resolution="letters, digits, '_', '-', '.' and ':', no sign at either end")
+        raise InputError(
+            f"{name!r} is no CDI device name",
+            resolution="letters, digits, '_', '-', '.' and ':', no sign at either end",
+        )
     if not devices or any(device.name == name for device in devices):
         return tuple(devices)
-    return (*devices, Device(name=name, edits=_without_duplicates(joined([device.edits for device in devices]))))
+    return (
+        *devices,
+        Device(name=name, edits=_without_duplicates(joined([device.edits for device in devices]))),
+    )
 
 
 def moved_path(path: str, root: str, target: str) -> str:
@@ -139,7 +147,10 @@ def driver_moved(spec: Spec, *, driver: tuple[str, str], dev: tuple[str, str]) -
 def _host_sides(edits: Edits, move: Move) -> Edits:
     return replace(
         edits,
-        device_nodes=tuple(replace(node, host_path=move(node.host_path) if node.host_path else "") for node in edits.device_nodes),
+        device_nodes=tuple(
+            replace(node, host_path=move(node.host_path) if node.host_path else "")
+            for node in edits.device_nodes
+        ),
         mounts=tuple(replace(mount, host_path=move(mount.host_path)) for mount in edits.mounts),
     )
 
@@ -151,7 +162,11 @@ def _host_hook(hook: Hook, move: Move) -> Hook:
     """
     if hook.name == "startContainer":
         return hook
-    args = hook.args if hook.name == "createContainer" else tuple(_moved_argument(arg, move) for arg in hook.args)
+    args = (
+        hook.args
+        if hook.name == "createContainer"
+        else tuple(_moved_argument(arg, move) for arg in hook.args)
+    )
     return replace(hook, path=move(hook.path), args=args)
 
 

@@ -68,24 +68,40 @@ def _file_findings(files: Files, file: SpecFile, majors: Mapping[str, int], load
             yield from _hook_findings(files, file.path, hook)
 
 
-def _node_findings(files: Files, path: str, node: DeviceNode, majors: Mapping[str, int], again: str) -> Iterator[Finding]:
+def _node_findings(
+    files: Files, path: str, node: DeviceNode, majors: Mapping[str, int], again: str
+) -> Iterator[Finding]:
     where = node.host_path or node.path
     now = files.device_number(where)
     stated = (node.major, node.minor)
     if now is None:
         what = "is no character device" if files.exists(where) else "is not there"
-        advice = "make it (driverctl devices nodes), or write the spec anew" if node.path.startswith("/dev/nvidia") else again
+        advice = (
+            "make it (driverctl devices nodes), or write the spec anew"
+            if node.path.startswith("/dev/nvidia")
+            else again
+        )
         yield Finding(path=path, text=f"{where} {what}", advice=advice)
         return
     if stated not in ((0, 0), now):
-        yield Finding(path=path, text=f"{where} is {_number(now)}, the spec says {_number(stated)}", advice=again)
+        yield Finding(
+            path=path, text=f"{where} is {_number(now)}, the spec says {_number(stated)}", advice=again
+        )
     owners = next((names for start, names in _OWNERS if node.path.startswith(start)), ())
     registered = [majors[name] for name in owners if name in majors]
     if owners and not registered:
-        yield Finding(path=path, text=f"no loaded module serves {where} (/proc/devices has no {owners[0]})", advice="load the driver")
+        yield Finding(
+            path=path,
+            text=f"no loaded module serves {where} (/proc/devices has no {owners[0]})",
+            advice="load the driver",
+        )
     elif registered and now[0] not in registered:
         text = f"{where} has the major {now[0]}, /proc/devices says {registered[0]}"
-        yield Finding(path=path, text=text, advice="correct the node (driverctl devices nodes), then write the spec anew")
+        yield Finding(
+            path=path,
+            text=text,
+            advice="correct the node (driverctl devices nodes), then write the spec anew",
+        )
 
 
 def _number(pair: tuple[int, int]) -> str:
@@ -99,10 +115,16 @@ def _hook_findings(files: Files, path: str, hook: Hook) -> Iterator[Finding]:
     if found is None:
         text = f"the hook program {hook.path} is not there: no container with this device starts"
         yield Finding(
-            path=path, text=text, advice="install the toolkit, or write the spec anew with --nvidia-cdi-hook-path or --disable-hook"
+            path=path,
+            text=text,
+            advice="install the toolkit, or write the spec anew with --nvidia-cdi-hook-path or --disable-hook",
         )
     elif not found.mode & 0o111 or files.is_dir(hook.path):
-        yield Finding(path=path, text=f"the hook program {hook.path} cannot be executed", advice="install the toolkit again")
+        yield Finding(
+            path=path,
+            text=f"the hook program {hook.path} cannot be executed",
+            advice="install the toolkit again",
+        )
 
 
 def _conflicts(specs: Sequence[SpecFile]) -> Iterator[Finding]:
@@ -113,7 +135,9 @@ def _conflicts(specs: Sequence[SpecFile]) -> Iterator[Finding]:
             other = seen.get(name)
             if other and other.folder == file.folder:
                 yield Finding(
-                    path=file.path, text=f"{name} is in {other.path} too: runtimes resolve neither", advice="remove one of the files"
+                    path=file.path,
+                    text=f"{name} is in {other.path} too: runtimes resolve neither",
+                    advice="remove one of the files",
                 )
             elif other:
                 yield Finding(path=other.path, text=f"{name} is taken from {file.path}", note=True)

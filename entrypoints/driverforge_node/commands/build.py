@@ -14,18 +14,41 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kernel", metavar="RELEASE", help="kernel release, as uname -r prints it; the running kernel by default")
+    parser.add_argument(
+        "--kernel",
+        metavar="RELEASE",
+        help="kernel release, as uname -r prints it; the running kernel by default",
+    )
     parser.add_argument("--module-type", metavar="TYPE", action="append", choices=("open", "proprietary"),
         help="'open' or 'proprietary', may be given twice; every type that the image has sources of by default")  # fmt: skip
     parser.add_argument(
-        "--headers", metavar="DIR", default="", help="folder with the kernel's header packages; fetched from the mirror by default"
+        "--headers",
+        metavar="DIR",
+        default="",
+        help="folder with the kernel's header packages; fetched from the mirror by default",
     )
-    parser.add_argument("--output", metavar="DIR", default="/", help="modules appear under DIR/opt/lib/modules/RELEASE/TYPE; default: /")
     parser.add_argument(
-        "-j", "--jobs", metavar="N", type=int, default=0, help="compilers to run at once; as many as there are processors by default"
+        "--output",
+        metavar="DIR",
+        default="/",
+        help="modules appear under DIR/opt/lib/modules/RELEASE/TYPE; default: /",
     )
-    parser.add_argument("--work-dir", metavar="DIR", help="where to unpack and compile, about 1.5 GiB; default: /var/tmp/driverforge")
-    parser.add_argument("--image", metavar="FILE", help="description of the image; default: /opt/driverforge/image.json")
+    parser.add_argument(
+        "-j",
+        "--jobs",
+        metavar="N",
+        type=int,
+        default=0,
+        help="compilers to run at once; as many as there are processors by default",
+    )
+    parser.add_argument(
+        "--work-dir",
+        metavar="DIR",
+        help="where to unpack and compile, about 1.5 GiB; default: /var/tmp/driverforge",
+    )
+    parser.add_argument(
+        "--image", metavar="FILE", help="description of the image; default: /opt/driverforge/image.json"
+    )
     parser.add_argument("--plan", action="store_true", help="print what would be done, and do nothing")
 
 
@@ -56,7 +79,10 @@ def make_request(args: argparse.Namespace, host: Host) -> BuildRequest:
     image = read_image(host, args.image)
     epoch = host.environ.get("SOURCE_DATE_EPOCH", "")
     if epoch and not epoch.isdigit():
-        raise InputError(f"environment: SOURCE_DATE_EPOCH={epoch!r}: write seconds since 1970", resolution="see docs/environment.md")
+        raise InputError(
+            f"environment: SOURCE_DATE_EPOCH={epoch!r}: write seconds since 1970",
+            resolution="see docs/environment.md",
+        )
     kernel = KernelRelease.parse(args.kernel or host.modules.release())
     return BuildRequest(
         image=image,

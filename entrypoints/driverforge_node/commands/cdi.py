@@ -31,9 +31,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     _add_generate(actions.add_parser("generate", help="write a spec of this node's devices and driver"))
     listing = actions.add_parser("list", help="list the devices that specs define, with their files")
-    verify = actions.add_parser("verify", help="compare specs with the node; exit 1 when a container could not get what one says")
+    verify = actions.add_parser(
+        "verify", help="compare specs with the node; exit 1 when a container could not get what one says"
+    )
     for one in (listing, verify):
-        one.add_argument("--spec-dir", metavar="DIR", action="append", help="default: /etc/cdi and /var/run/cdi; may be repeated")
+        one.add_argument(
+            "--spec-dir",
+            metavar="DIR",
+            action="append",
+            help="default: /etc/cdi and /var/run/cdi; may be repeated",
+        )
     verify.add_argument("file", nargs="*", help="spec files on the node; default: all in the folders")
     _add_transform(actions.add_parser("transform", help="give a spec's paths another root"))
 
@@ -44,12 +51,20 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     def add(name: str, help_: str, metavar: str = "PATH") -> None:
         parser.add_argument(name, metavar=metavar, help=help_)
 
-    parser.add_argument("--mode", choices=(*MODES, *ELSEWHERE), help="what to describe; default: auto (NVML where it answers, else static)")
+    parser.add_argument(
+        "--mode",
+        choices=(*MODES, *ELSEWHERE),
+        help="what to describe; default: auto (NVML where it answers, else static)",
+    )
     add("--output", "file to write; default: standard output")
     parser.add_argument("--format", choices=("yaml", "json"), help="default: by the file's name, else yaml")
     add("--vendor", "first part of the kind; default: the mode's (nvidia.com, management.nvidia.com)", "NAME")
     add("--class", "second part of the kind; default: the mode's (gpu, imex-channel, gds, …)", "NAME")
-    add("--driver-root", "folder with the driver's files, on the host; default: /, with $DRIVER_ROOT_CTR_PATH /run/nvidia/driver", "DIR")
+    add(
+        "--driver-root",
+        "folder with the driver's files, on the host; default: /, with $DRIVER_ROOT_CTR_PATH /run/nvidia/driver",
+        "DIR",
+    )
     add("--driver-root-ctr-path", "the same folder as this process sees it; default: the same path", "DIR")
     add("--dev-root", "folder that has dev/, on the host; default: the driver root", "DIR")
     add("--dev-root-ctr-path", "the same folder as this process sees it; default: the same path", "DIR")
@@ -58,22 +73,57 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device-id", "--device-ids", metavar="ID", action="append",
         help="all, none, an index, a UUID, GPU:MIG, or an IMEX channel; may be repeated; default: all")  # fmt: skip
     parser.add_argument("--no-all-device", action="store_true", help="no device 'all'")
-    add("--nvidia-cdi-hook-path", "the hook program on the host; default: /usr/bin/nvidia-cdi-hook, or the toolkit's if only that is there")
+    add(
+        "--nvidia-cdi-hook-path",
+        "the hook program on the host; default: /usr/bin/nvidia-cdi-hook, or the toolkit's if only that is there",
+    )
     add("--ldconfig-path", "another ldconfig for the update-ldcache hook")
     for word in ("disable", "enable"):
-        parser.add_argument(f"--{word}-hook", f"--{word}-hooks", metavar="NAME", action="append", help=f"{word} this hook; may be repeated")
-    parser.add_argument("--feature-flag", "--feature-flags", metavar="NAME", action="append", choices=FLAGS, help=", ".join(FLAGS))
+        parser.add_argument(
+            f"--{word}-hook",
+            f"--{word}-hooks",
+            metavar="NAME",
+            action="append",
+            help=f"{word} this hook; may be repeated",
+        )
     parser.add_argument(
-        "--library-search-path", metavar="DIR", action="append", help="look here first for libraries, below the driver root"
+        "--feature-flag",
+        "--feature-flags",
+        metavar="NAME",
+        action="append",
+        choices=FLAGS,
+        help=", ".join(FLAGS),
     )
-    parser.add_argument("--config-search-path", metavar="DIR", action="append", help="look here for graphics configuration instead")
+    parser.add_argument(
+        "--library-search-path",
+        metavar="DIR",
+        action="append",
+        help="look here first for libraries, below the driver root",
+    )
+    parser.add_argument(
+        "--config-search-path",
+        metavar="DIR",
+        action="append",
+        help="look here for graphics configuration instead",
+    )
 
 
 def _add_transform(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("what", nargs="?", choices=("root",), default="root", help="root, the only kind; may be left out")
-    parser.add_argument("--from", dest="source", metavar="DIR", default="/", help="the root to replace; default: %(default)s")
-    parser.add_argument("--to", dest="target", metavar="DIR", default="/", help="the root to put there; default: %(default)s")
-    parser.add_argument("--relative-to", choices=("host", "container"), default="host", help="which paths; default: %(default)s")
+    parser.add_argument(
+        "what", nargs="?", choices=("root",), default="root", help="root, the only kind; may be left out"
+    )
+    parser.add_argument(
+        "--from", dest="source", metavar="DIR", default="/", help="the root to replace; default: %(default)s"
+    )
+    parser.add_argument(
+        "--to", dest="target", metavar="DIR", default="/", help="the root to put there; default: %(default)s"
+    )
+    parser.add_argument(
+        "--relative-to",
+        choices=("host", "container"),
+        default="host",
+        help="which paths; default: %(default)s",
+    )
     parser.add_argument("--input", metavar="PATH", default="-", help="default: standard input")
     parser.add_argument("--output", metavar="PATH", default="-", help="default: standard output")
 
@@ -118,7 +168,9 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
     strategies = _words(args.device_name_strategy) or ("index", "uuid")
     disabled, enabled = _words(args.disable_hook), _words(args.enable_hook)
     _refuse_unknown(
-        ("--device-name-strategy", strategies, STRATEGIES), ("--disable-hook", disabled, (*NAMES, ALL)), ("--enable-hook", enabled, NAMES)
+        ("--device-name-strategy", strategies, STRATEGIES),
+        ("--disable-hook", disabled, (*NAMES, ALL)),
+        ("--enable-hook", enabled, NAMES),
     )
     hooks = Hooks(
         program=_value(args, host, "nvidia_cdi_hook_path") or _hook_program(host),
@@ -130,12 +182,17 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
         mode=mode,
         kind=f"{args.vendor or vendor}/{getattr(args, 'class') or name}",
         roots=Roots(
-            driver=_value(args, host, "driver_root") or ("/" if args.driver_root_ctr_path else driver_root_of(host.environ)),
+            driver=_value(args, host, "driver_root")
+            or ("/" if args.driver_root_ctr_path else driver_root_of(host.environ)),
             driver_here=_value(args, host, "driver_root_ctr_path"),
             dev=_value(args, host, "dev_root"),
             dev_here=_value(args, host, "dev_root_ctr_path"),
         ),
-        wish=Wish(hooks=hooks, flags=frozenset(args.feature_flag or ()), config_folders=_words(args.config_search_path)),
+        wish=Wish(
+            hooks=hooks,
+            flags=frozenset(args.feature_flag or ()),
+            config_folders=_words(args.config_search_path),
+        ),
         selection=Selection(strategies=strategies, ids=_words(args.device_id) or ("all",)),
         merged=not args.no_all_device,
         library_folders=_words(args.library_search_path),
@@ -155,7 +212,11 @@ def _hook_program(host: Host) -> str:
     from driverforge_node.runtime.environment import install_dir
 
     installed = f"{install_dir(host.environ)}/toolkit/nvidia-cdi-hook"
-    return installed if host.node.exists(installed) and not host.node.exists(DEFAULT_PROGRAM) else DEFAULT_PROGRAM
+    return (
+        installed
+        if host.node.exists(installed) and not host.node.exists(DEFAULT_PROGRAM)
+        else DEFAULT_PROGRAM
+    )
 
 
 def _words(values: Sequence[str] | None) -> tuple[str, ...]:
@@ -167,9 +228,16 @@ def _refuse_unknown(*options: tuple[str, tuple[str, ...], tuple[str, ...]]) -> N
     """Each option with its words and the known ones."""
     from driverforge_core.errors import UsageError
 
-    wrong = [f"{option} {word}: there are {', '.join(known)}" for option, words, known in options for word in words if word not in known]
+    wrong = [
+        f"{option} {word}: there are {', '.join(known)}"
+        for option, words, known in options
+        for word in words
+        if word not in known
+    ]
     if wrong:
-        raise UsageError("driverctl cdi generate: unknown names", details=wrong, resolution="driverctl cdi generate --help")
+        raise UsageError(
+            "driverctl cdi generate: unknown names", details=wrong, resolution="driverctl cdi generate --help"
+        )
 
 
 def list_devices(args: argparse.Namespace, host: Host) -> int:
@@ -205,7 +273,9 @@ def verify(args: argparse.Namespace, host: Host) -> int:
         print(finding.line())
     bad = [finding for finding in findings if not finding.note]
     if not bad:
-        print(f"{len(specs)} spec file{'' if len(specs) == 1 else 's'} agree{'s' if len(specs) == 1 else ''} with the node")
+        print(
+            f"{len(specs)} spec file{'' if len(specs) == 1 else 's'} agree{'s' if len(specs) == 1 else ''} with the node"
+        )
     return 1 if bad else 0
 
 

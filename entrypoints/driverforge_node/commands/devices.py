@@ -17,16 +17,34 @@ MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("nodes", "links"),
         help="'nodes' makes nvidiactl, nvidia-modeset and nvidia-uvm*; 'links' the links of /dev/char to device files")  # fmt: skip
-    parser.add_argument("--plan", "--dry-run", action="store_true", help="print what would be made or corrected, and do nothing")
+    parser.add_argument(
+        "--plan",
+        "--dry-run",
+        action="store_true",
+        help="print what would be made or corrected, and do nothing",
+    )
     parser.add_argument("--driver-root", metavar="DIR",
         help="folder of the node with the driver's files; default: NVIDIA_DRIVER_ROOT, else /")  # fmt: skip
     parser.add_argument("--dev-root", metavar="DIR",
         help="folder of the node that has dev/; default: NVIDIA_DEV_ROOT, else the driver root")  # fmt: skip
-    parser.add_argument("--gpus", action="store_true", help="nodes: also /dev/nvidia0 and so on, for every GPU of the loaded driver")
-    parser.add_argument("--dev-char-path", metavar="DIR", default="/dev/char", help="links: where they are; default: %(default)s")
+    parser.add_argument(
+        "--gpus",
+        action="store_true",
+        help="nodes: also /dev/nvidia0 and so on, for every GPU of the loaded driver",
+    )
+    parser.add_argument(
+        "--dev-char-path",
+        metavar="DIR",
+        default="/dev/char",
+        help="links: where they are; default: %(default)s",
+    )
     parser.add_argument("--create-all", action="store_true",
         help="links: also to device files that are not there yet (control, GPUs, MIG capabilities)")  # fmt: skip
-    parser.add_argument("--load-kernel-modules", action="store_true", help="load the driver's modules first, from the driver root")
+    parser.add_argument(
+        "--load-kernel-modules",
+        action="store_true",
+        help="load the driver's modules first, from the driver root",
+    )
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
@@ -48,7 +66,9 @@ def view_of(args: argparse.Namespace, host: Host) -> View:
     dev = args.dev_root or first(host.environ, ("NVIDIA_DEV_ROOT", "DEV_ROOT"))[1] or driver
     here = "" if args.driver_root else host.environ.get("DRIVER_ROOT_CTR_PATH", "")
     roots = Roots(driver=driver, driver_here=here, dev=dev, dev_here=dev)
-    return View(roots=roots, system=host.files, driver=host.files.under(roots.driver_seen), dev=host.node.under(dev))
+    return View(
+        roots=roots, system=host.files, driver=host.files.under(roots.driver_seen), dev=host.node.under(dev)
+    )
 
 
 def make_nodes(args: argparse.Namespace, seen: View) -> list[str]:
@@ -69,7 +89,9 @@ def make_nodes(args: argparse.Namespace, seen: View) -> list[str]:
 def make_links(args: argparse.Namespace, host: Host, seen: View) -> list[str]:
     from driverforge_node.devices import links
 
-    linkings = links.plan(host.node, args.dev_char_path, _linked_nodes(args, seen), dev_root=seen.roots.dev_host)
+    linkings = links.plan(
+        host.node, args.dev_char_path, _linked_nodes(args, seen), dev_root=seen.roots.dev_host
+    )
     if not args.plan:
         links.make(host.node, linkings)
     return [linking.describe() for linking in linkings]
@@ -89,7 +111,11 @@ def _linked_nodes(args: argparse.Namespace, seen: View) -> list[Node]:
 
     majors = _majors(seen)
     capabilities = parse_mig_minors(read(seen.system, MIG_MINORS)).values()
-    coming = (*nodes.control_nodes(majors), *nodes.gpu_nodes(majors, _gpu_minors(seen)), *nodes.capability_nodes(majors, capabilities))
+    coming = (
+        *nodes.control_nodes(majors),
+        *nodes.gpu_nodes(majors, _gpu_minors(seen)),
+        *nodes.capability_nodes(majors, capabilities),
+    )
     return [*there, *(node for node in coming if node.path not in {known.path for known in there})]
 
 

@@ -12,8 +12,15 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print a JSON object")
-    parser.add_argument("--root", metavar="DIR", default="", help="look at a copy of a node's files in DIR; no process is asked or started")
-    parser.add_argument("--log", metavar="FILE", action="append", default=[], help="a log to look at, too; may be repeated")
+    parser.add_argument(
+        "--root",
+        metavar="DIR",
+        default="",
+        help="look at a copy of a node's files in DIR; no process is asked or started",
+    )
+    parser.add_argument(
+        "--log", metavar="FILE", action="append", default=[], help="a log to look at, too; may be repeated"
+    )
     parser.add_argument("--toolkit-install-dir", metavar="DIR", default="",
         help="where the toolkit is on the node ($TOOLKIT_INSTALL_DIR); default: /usr/local/nvidia")  # fmt: skip
 
@@ -30,7 +37,9 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
     missing = [path for path in (args.root, *args.log) if path and not host.files.exists(path)]
     if missing:
-        raise UsageError("there is no such file", details=missing, resolution="name a folder with --root, files with --log")
+        raise UsageError(
+            "there is no such file", details=missing, resolution="name a folder with --root, files with --log"
+        )
     user = host.processes.effective_user()
     if user != 0 and not args.root:
         raise NotPermitted(

@@ -40,11 +40,16 @@ def run(args: argparse.Namespace, host: Host) -> int:
         try:
             done = drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
         except DriverforgeError as error:
-            if host.clock.wait(0):  # between two steps, or within a compilation, where it reads as a failure of the compiler
+            if host.clock.wait(
+                0
+            ):  # between two steps, or within a compilation, where it reads as a failure of the compiler
                 log.warning(error.brief)
                 return leave(host, wanted, pid)
             left = roll_back(host, wanted, before)
-            error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
+            error.details = (
+                *error.details,
+                *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)),
+            )
             raise
         try:
             serve(host, wanted, pid, done)
@@ -60,7 +65,9 @@ def serve(host: Host, wanted: Wanted, pid: int, done: Done) -> None:
     facts: Facts = observe(host, wanted)
     log.info("ready", driver=wanted.driver, type=facts.loaded_type, kernel=facts.release, root=paths.ROOT)
     if not facts.root_shared:
-        log.warning("the host does not see the driver's root", fix="mount /run/nvidia with Bidirectional propagation")
+        log.warning(
+            "the host does not see the driver's root", fix="mount /run/nvidia with Bidirectional propagation"
+        )
 
     def changed(daemons: tuple[Supervised, ...]) -> None:
         status.write(host, phase="ready", pid=pid, facts=facts, wanted=wanted, done=done, daemons=daemons)

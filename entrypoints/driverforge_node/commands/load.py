@@ -33,7 +33,10 @@ def run(args: argparse.Namespace, host: Host) -> int:
             drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
         except DriverforgeError as error:
             left = roll_back(host, wanted, before)
-            error.details = (*error.details, *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)))
+            error.details = (
+                *error.details,
+                *(f"left on this node: {line}" for line in left or ("nothing that was not there before",)),
+            )
             raise
     log.info("loaded", driver=wanted.driver)
     return 0

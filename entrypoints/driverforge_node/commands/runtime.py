@@ -18,15 +18,38 @@ SH = "what restarts the runtime, where nothing that driverctl knows runs it; run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=("plan", "apply", "revert", "status"),
         help="'apply' adds the handlers nvidia, nvidia-cdi and nvidia-legacy, 'revert' undoes that; 'plan' is 'apply --plan'")  # fmt: skip
-    parser.add_argument("--plan", action="store_true", help="print the change of the files, its effect and the restart, and do nothing")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="print the change of the files, its effect and the restart, and do nothing",
+    )
     parser.add_argument("--json", action="store_true", help="print a JSON object")
-    parser.add_argument("--strip", action="store_true", help="revert: take NVIDIA's handlers out that somebody else wrote")
+    parser.add_argument(
+        "--strip", action="store_true", help="revert: take NVIDIA's handlers out that somebody else wrote"
+    )
     where = parser.add_argument_group("the runtime; found by itself where these are not given")
-    where.add_argument("--runtime", choices=("containerd", "crio", "docker"), default="", help="its kind ($RUNTIME)")
-    where.add_argument("--socket", metavar="PATH", default="", help="its socket on the node ($RUNTIME_SOCKET)")
-    where.add_argument("--config", metavar="FILE", default="", help="its configuration file on the node ($RUNTIME_CONFIG)")
-    where.add_argument("--drop-in", metavar="FILE", default="", help="the file that is ours, on the node ($RUNTIME_DROP_IN_CONFIG)")
-    where.add_argument("--executable-path", dest="binary", metavar="FILE", default="", help="its program ($RUNTIME_EXECUTABLE_PATH)")
+    where.add_argument(
+        "--runtime", choices=("containerd", "crio", "docker"), default="", help="its kind ($RUNTIME)"
+    )
+    where.add_argument(
+        "--socket", metavar="PATH", default="", help="its socket on the node ($RUNTIME_SOCKET)"
+    )
+    where.add_argument(
+        "--config", metavar="FILE", default="", help="its configuration file on the node ($RUNTIME_CONFIG)"
+    )
+    where.add_argument(
+        "--drop-in",
+        metavar="FILE",
+        default="",
+        help="the file that is ours, on the node ($RUNTIME_DROP_IN_CONFIG)",
+    )
+    where.add_argument(
+        "--executable-path",
+        dest="binary",
+        metavar="FILE",
+        default="",
+        help="its program ($RUNTIME_EXECUTABLE_PATH)",
+    )
     where.add_argument("--restart-mode", choices=("signal", "systemd", "none"), default="",
         help="how it is restarted; 'none' writes and leaves it to you ($RUNTIME_RESTART_MODE)")  # fmt: skip
     where.add_argument("--restart-command", metavar="SH", default="", help=f"{SH} ($TOOLKIT_RESTART_COMMAND)")
@@ -35,8 +58,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what it gets")
     what.add_argument("--toolkit-dir", metavar="DIR", default="",
         help="the node's folder with nvidia-container-runtime ($TOOLKIT_INSTALL_DIR/toolkit); /usr/local/nvidia/toolkit")  # fmt: skip
-    what.add_argument("--runtime-name", metavar="NAME", default="", help="another name for the handler nvidia ($NVIDIA_RUNTIME_NAME)")
-    _switch(what, "--default", "make it the default handler, or give that up; without: leave it as it is ($NVIDIA_RUNTIME_SET_AS_DEFAULT)")
+    what.add_argument(
+        "--runtime-name",
+        metavar="NAME",
+        default="",
+        help="another name for the handler nvidia ($NVIDIA_RUNTIME_NAME)",
+    )
+    _switch(
+        what,
+        "--default",
+        "make it the default handler, or give that up; without: leave it as it is ($NVIDIA_RUNTIME_SET_AS_DEFAULT)",
+    )
     _switch(what, "--cdi", "switch the runtime's own CDI support on ($RUNTIME_ENABLE_CDI)")
     what.add_argument("--runtime-config-override", metavar="JSON", default="",
         help='more for each handler, as {"options": {"SystemdCgroup": true}} ($RUNTIME_CONFIG_OVERRIDE)')  # fmt: skip
@@ -84,7 +116,11 @@ def run(args: argparse.Namespace, host: Host) -> int:
         for note in () if args.json else plan.notes:  # the object has them
             print(note)
         change.carry_out(plan, system)
-    _print(report.of_plan(plan, system) | {"done": report.summary(plan, system)}, report.summary(plan, system), as_json=args.json)
+    _print(
+        report.of_plan(plan, system) | {"done": report.summary(plan, system)},
+        report.summary(plan, system),
+        as_json=args.json,
+    )
     return 0
 
 
@@ -144,23 +180,33 @@ def request_of(args: argparse.Namespace, host: Host) -> Request:
     values, given = {}, {}
     for name in ("runtime", "socket", "config", "drop_in", "binary", "restart_mode", "restart_command"):
         option = getattr(args, name)
-        values[name], given[name] = (option, f"--{name.replace('_', '-')}") if option else said.get(name, ("", ""))
+        values[name], given[name] = (
+            (option, f"--{name.replace('_', '-')}") if option else said.get(name, ("", ""))
+        )
     if values["runtime"] not in ("", *asked.KINDS) or values["restart_mode"] not in ("", *asked.MODES):
         raise UsageError(
             f"RUNTIME={values['runtime']}, RUNTIME_RESTART_MODE={values['restart_mode']}: not both of these are known",
-            details=[f"RUNTIME is one of {', '.join(asked.KINDS)}", f"RUNTIME_RESTART_MODE is one of {', '.join(asked.MODES)}"],
+            details=[
+                f"RUNTIME is one of {', '.join(asked.KINDS)}",
+                f"RUNTIME_RESTART_MODE is one of {', '.join(asked.MODES)}",
+            ],
             resolution="correct the environment; nothing was changed",
         )
     folder = args.toolkit_dir or f"{environment.install_dir(host.environ)}/toolkit"
     _require_absolute(
-        {**{name: (values[name], given[name]) for name in ("socket", "config", "drop_in")}, "folder": (folder, "--toolkit-dir")}
+        {
+            **{name: (values[name], given[name]) for name in ("socket", "config", "drop_in")},
+            "folder": (folder, "--toolkit-dir"),
+        }
     )
     wanted = asked.wanted(
         folder=folder,
         name=args.runtime_name or environment.first(host.environ, environment.NAMES)[1] or "nvidia",
         default=_flag(args.default, host, environment.DEFAULTS),
         cdi=bool(_flag(args.cdi, host, (*environment.CDI_IN_RUNTIME, *environment.CDI_ENABLED))),
-        prefixes=[prefix for prefix in environment.first(host.environ, environment.PREFIXES)[1].split(",") if prefix],
+        prefixes=[
+            prefix for prefix in environment.first(host.environ, environment.PREFIXES)[1].split(",") if prefix
+        ],
         runtime_type=environment.first(host.environ, environment.TYPES)[1] or RUNC,
         override=args.runtime_config_override or environment.first(host.environ, environment.OVERRIDES)[1],
     )
@@ -171,9 +217,17 @@ def _require_absolute(paths: dict[str, tuple[str, str]]) -> None:
     """Raises UsageError: they are the node's, which has no working folder, and stay in the journal and in the runtime's files."""
     from driverforge_core.errors import UsageError
 
-    wrong = [f"{origin}: {path!a}" for path, origin in paths.values() if path and (not path.startswith("/") or not path.isprintable())]
+    wrong = [
+        f"{origin}: {path!a}"
+        for path, origin in paths.values()
+        if path and (not path.startswith("/") or not path.isprintable())
+    ]
     if wrong:
-        raise UsageError("a path on the node is absolute", details=wrong, resolution="write it whole, from /; nothing was changed")
+        raise UsageError(
+            "a path on the node is absolute",
+            details=wrong,
+            resolution="write it whole, from /; nothing was changed",
+        )
 
 
 def _flag(option: bool | None, host: Host, variables: tuple[str, ...]) -> bool | None:

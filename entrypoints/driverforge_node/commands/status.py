@@ -39,11 +39,16 @@ def summary(facts: Facts, instance: str) -> dict[str, str | list[str]]:
         "driver": facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "not loaded",
         "module_type": facts.loaded_type or "none",
         "modules": [f"{m.name} {m.version or '-'} ({m.refcount} references)" for m in loaded],
-        "gpus": [f"{g.address} {g.vendor:04x}:{g.device:04x} driver {g.driver or 'none'}" for g in facts.gpus],
+        "gpus": [
+            f"{g.address} {g.vendor:04x}:{g.device:04x} driver {g.driver or 'none'}" for g in facts.gpus
+        ],
         "root": facts.root,
         "probe": facts.daemons_status or "no status",
         "instance": instance or "none",
         "held_by": [describe(holder) for holder in facts.holders],
         "daemons": [f"{d.name} {d.pid}" for d in facts.daemons],
-        "module_sets": [f"{s.place}: {s.modules.module_type} {s.modules.driver} for {s.modules.kernel}" for s in facts.sources],
+        "module_sets": [
+            f"{s.place}: {s.modules.module_type} {s.modules.driver} for {s.modules.kernel}"
+            for s in facts.sources
+        ],
     }

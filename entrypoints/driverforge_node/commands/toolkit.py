@@ -24,9 +24,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for option in OPTIONS:
         meaning = option.meaning.replace("`", "").replace("%", "%%")
         if option.kind == "bool":
-            parser.add_argument(*option.flags, dest=option.name, nargs="?", const="true", metavar="BOOL", help=meaning)
+            parser.add_argument(
+                *option.flags, dest=option.name, nargs="?", const="true", metavar="BOOL", help=meaning
+            )
         elif option.kind == "list":
-            parser.add_argument(*option.flags, dest=option.name, action="append", metavar="LIST", help=meaning)
+            parser.add_argument(
+                *option.flags, dest=option.name, action="append", metavar="LIST", help=meaning
+            )
         else:
             parser.add_argument(*option.flags, dest=option.name, metavar="TEXT", help=meaning)
 
@@ -36,7 +40,9 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
     require_toolkit_half()
     settings = settings_of(args, host)
-    return {"install": install, "run": serve, "watch": watch, "gc": gc, "status": status}[args.action](args, host, settings)
+    return {"install": install, "run": serve, "watch": watch, "gc": gc, "status": status}[args.action](
+        args, host, settings
+    )
 
 
 def settings_of(args: argparse.Namespace, host: Host) -> Settings:
@@ -44,8 +50,15 @@ def settings_of(args: argparse.Namespace, host: Host) -> Settings:
     from driverforge_node.toolkit.options import OPTIONS
     from driverforge_node.toolkit.settings import parse
 
-    given = {option.name: getattr(args, option.name) for option in OPTIONS if getattr(args, option.name) is not None}
-    return parse({name: ",".join(value) if isinstance(value, list) else value for name, value in given.items()}, host.environ)
+    given = {
+        option.name: getattr(args, option.name)
+        for option in OPTIONS
+        if getattr(args, option.name) is not None
+    }
+    return parse(
+        {name: ",".join(value) if isinstance(value, list) else value for name, value in given.items()},
+        host.environ,
+    )
 
 
 def serve(_: argparse.Namespace, host: Host, settings: Settings) -> int:

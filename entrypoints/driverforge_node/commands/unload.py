@@ -15,7 +15,11 @@ from driverforge_node.host.ports import Host
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--plan", action="store_true", help="print what would be done now, and what is not known yet; change nothing")
+    parser.add_argument(
+        "--plan",
+        action="store_true",
+        help="print what would be done now, and what is not known yet; change nothing",
+    )
     parser.add_argument("--confirm", action="store_true", help="ask on the terminal before each step")
 
 

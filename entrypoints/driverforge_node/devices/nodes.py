@@ -71,14 +71,20 @@ def capability_nodes(majors: Mapping[str, int], minors: Iterable[int]) -> tuple[
     """MIG's capability devices; none where the driver has no such major."""
     major = majors.get("nvidia-caps")
     wanted = () if major is None else sorted(minors)
-    return tuple(Node(path=f"/dev/nvidia-caps/nvidia-cap{minor}", major=major or 0, minor=minor) for minor in wanted)
+    return tuple(
+        Node(path=f"/dev/nvidia-caps/nvidia-cap{minor}", major=major or 0, minor=minor) for minor in wanted
+    )
 
 
 def plan(dev: Files, nodes: Iterable[Node]) -> tuple[Making, ...]:
     """What is to be made or corrected. Raises StorageFailed, naming every one, where something else is at a node's path."""
     nodes = tuple(nodes)
     numbers = {node: dev.device_number(node.path) for node in nodes}
-    strange = [node.path for node in nodes if numbers[node] is None and (dev.exists(node.path) or dev.is_link(node.path))]
+    strange = [
+        node.path
+        for node in nodes
+        if numbers[node] is None and (dev.exists(node.path) or dev.is_link(node.path))
+    ]
     if strange:
         raise StorageFailed(
             "something that is no character device is in the place of a device file",

@@ -21,7 +21,9 @@ class Rule:
     issues: tuple[str, ...] = ()
 
 
-def _rule(id_: str, check: Callable[[Facts], Diagnosis | None], symptom: str, cause: str, issues: str = "") -> Rule:
+def _rule(
+    id_: str, check: Callable[[Facts], Diagnosis | None], symptom: str, cause: str, issues: str = ""
+) -> Rule:
     return Rule(id=id_, check=check, symptom=symptom, cause=cause, issues=tuple(issues.split()))
 
 
@@ -103,7 +105,10 @@ def examine(facts: Facts) -> tuple[Found, ...]:
 
 def looked_at(facts: Facts) -> tuple[str, ...]:
     """What there was to judge: that nothing was found says little of a node on which nothing is."""
-    runtimes = tuple(f"{runtime.kind} ({runtime.config}{_life(runtime) if facts.live else ''})" for runtime in facts.runtimes)
+    runtimes = tuple(
+        f"{runtime.kind} ({runtime.config}{_life(runtime) if facts.live else ''})"
+        for runtime in facts.runtimes
+    )
     return (
         *(runtimes or ("no container runtime: neither a process nor its files",)),
         "a kubelet" if facts.kubelet else "no kubelet",
@@ -174,7 +179,10 @@ def page() -> str:
         "| id | what is seen | cause | upstream |",
         "|---|---|---|---|",
     ]  # fmt: skip
-    lines += [f"| `{rule.id}` | {rule.symptom} | {rule.cause} | {', '.join(rule.issues) or 'found by us'} |" for rule in RULES]
+    lines += [
+        f"| `{rule.id}` | {rule.symptom} | {rule.cause} | {', '.join(rule.issues) or 'found by us'} |"
+        for rule in RULES
+    ]
     lines += [
         "",
         "`toolkit` is NVIDIA/nvidia-container-toolkit, `dra` NVIDIA/k8s-dra-driver-gpu. A running node can be watched for the same:",

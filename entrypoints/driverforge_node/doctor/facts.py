@@ -22,7 +22,9 @@ class RuntimeFacts:
     socket: str = ""
     version: tuple[int, ...] = ()
     documents: Mapping[str, Document] = field(default_factory=dict)  # the files that it reads, in its order
-    loose: Mapping[str, Document] = field(default_factory=dict)  # files of its drop-in folders that it does not read
+    loose: Mapping[str, Document] = field(
+        default_factory=dict
+    )  # files of its drop-in folders that it does not read
     broken: tuple[str, ...] = ()  # why its files cannot be read, in our words or in those of its own program
     runs: bool = False  # its process was seen
     reported: Handlers | None = None  # of the running process
@@ -32,7 +34,10 @@ class RuntimeFacts:
 
     @property
     def service(self) -> str:
-        return self.unit.removesuffix(".service") or {"containerd": "containerd", "crio": "crio", "docker": "docker"}[self.kind]
+        return (
+            self.unit.removesuffix(".service")
+            or {"containerd": "containerd", "crio": "crio", "docker": "docker"}[self.kind]
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +76,17 @@ class Facts:
     templates: Mapping[str, str] = field(default_factory=dict)  # of k3s and rke2: path -> text
     missing_programs: tuple[str, ...] = ()  # programs of NVIDIA's handlers that are not on the node
     specs: tuple[SpecFile, ...] = ()
-    gone: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # spec -> its host paths that are not there
+    gone: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # spec -> its host paths that are not there
     driver: str = ""  # version of the loaded module
     majors: Mapping[str, int] = field(default_factory=dict)
     numbers: Mapping[str, tuple[int, int]] = field(default_factory=dict)  # device files of the driver
     unlinked: tuple[str, ...] = ()  # names that /dev/char lacks for them
     journal: tuple[Entry, ...] = ()
-    rewritten: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # config -> files of the journal that are other bytes now
+    rewritten: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # config -> files of the journal that are other bytes now
     journal_problem: tuple[str, ...] = ()
     restores: tuple[Restore, ...] = ()
     lock_held: bool = False  # a driverctl changes the runtime right now

@@ -30,7 +30,16 @@ LOGS = (
 )  # fmt: skip
 TAIL = 256 << 10  # bytes of a log that are looked at
 LINES = 500  # of a unit's log
-SEARCH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec/crio", "/usr/lib/cri-o-runc/sbin")
+SEARCH = (
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/usr/libexec/crio",
+    "/usr/lib/cri-o-runc/sbin",
+)
 
 
 def of_node(host: Host, sockets: Sockets, *, install_dir: str, logs: Sequence[str] = ()) -> Facts:
@@ -39,9 +48,15 @@ def of_node(host: Host, sockets: Sockets, *, install_dir: str, logs: Sequence[st
     runtimes = gather_runtime.of_node(host, sockets, facts.journal)
     kubelet = gather_runtime.kubelet(host)
     unlinked = tuple(_unlinked(host.node, facts.numbers))
-    texts = {unit: host.services.last_log_lines(unit, LINES) for unit in dict.fromkeys(runtime.unit for runtime in runtimes) if unit}
+    texts = {
+        unit: host.services.last_log_lines(unit, LINES)
+        for unit in dict.fromkeys(runtime.unit for runtime in runtimes)
+        if unit
+    }
     kernel = {"kernel": host.modules.kernel_log()}
-    facts = replace(facts, live=True, kubelet=kubelet is not None, kubelet_sockets=kubelet or (), unlinked=unlinked)
+    facts = replace(
+        facts, live=True, kubelet=kubelet is not None, kubelet_sockets=kubelet or (), unlinked=unlinked
+    )
     facts = replace(facts, logs={**facts.logs, **texts, **kernel, **_logs(host.files, logs)})
     return _with_runtimes(host.node, facts, runtimes)
 
@@ -53,7 +68,9 @@ def of_dump(host: Host, folder: str, *, install_dir: str, logs: Sequence[str] = 
     facts = replace(facts, logs={**facts.logs, **_logs(host.files, logs)})
     sockets = gather_runtime.kubelet_by_files(tree)
     facts = replace(facts, kubelet=sockets is not None, kubelet_sockets=sockets or ())
-    return _with_runtimes(tree, facts, gather_runtime.of_dump(replace(host, files=tree, node=tree), facts.journal, facts.logs))
+    return _with_runtimes(
+        tree, facts, gather_runtime.of_dump(replace(host, files=tree, node=tree), facts.journal, facts.logs)
+    )
 
 
 def _of_files(host: Host, install_dir: str, *, live: bool) -> Facts:
@@ -73,7 +90,10 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> Facts:
         numbers=numbers,
         journal=entries,
         rewritten={
-            entry.config: tuple(file.path for file in entry.files if _contents(node, file.path) != file.written) for entry in entries
+            entry.config: tuple(
+                file.path for file in entry.files if _contents(node, file.path) != file.written
+            )
+            for entry in entries
         },
         journal_problem=problem,
         restores=tuple(_restores(node)),
@@ -85,9 +105,16 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> Facts:
 
 def _with_runtimes(node: Files, facts: Facts, runtimes: Sequence[RuntimeFacts]) -> Facts:
     programs = [
-        program for runtime in runtimes for name, program in view.handlers(runtime).items() if is_nvidia(name, program) and "/" in program
+        program
+        for runtime in runtimes
+        for name, program in view.handlers(runtime).items()
+        if is_nvidia(name, program) and "/" in program
     ]
-    missing = tuple(program for program in dict.fromkeys(programs) if not node.exists(program) and _judged(node, program, live=facts.live))
+    missing = tuple(
+        program
+        for program in dict.fromkeys(programs)
+        if not node.exists(program) and _judged(node, program, live=facts.live)
+    )
     return replace(facts, runtimes=tuple(runtimes), missing_programs=missing)
 
 
@@ -118,7 +145,9 @@ def _toolkit(node: Files, install_dir: str) -> ToolkitFacts:
     if not node.exists(layout.config):
         return facts
     try:
-        config = read_config(parse(node.read_bytes(layout.config), layout.config), layout.config).nvidia_container_runtime
+        config = read_config(
+            parse(node.read_bytes(layout.config), layout.config), layout.config
+        ).nvidia_container_runtime
     except DriverforgeError:
         return replace(facts, config=layout.config)
     names = tuple(config.runtimes)
@@ -153,7 +182,11 @@ def _gone(node: Files, file: specdirs.SpecFile, *, live: bool) -> Iterator[str]:
         every += [mount.host_path for mount in edits.mounts]
         every += [hook.path for hook in edits.hooks if hook.name != "startContainer"]
     for path in dict.fromkeys(every):
-        if not node.exists(path) and _judged(node, path, live=live) and (live or not path.startswith("/dev/")):
+        if (
+            not node.exists(path)
+            and _judged(node, path, live=live)
+            and (live or not path.startswith("/dev/"))
+        ):
             yield path
 
 
@@ -177,16 +210,25 @@ def _unlinked(node: Files, numbers: Mapping[str, tuple[int, int]]) -> Iterator[s
 def _restores(node: Files) -> Iterator[Restore]:
     for name in node.list_dir(restore.FOLDER):
         folder = f"{restore.FOLDER}/{name}"
-        state = next((state for state in ("armed", "firing", "restored") if node.exists(f"{folder}/{state}")), "")
+        state = next(
+            (state for state in ("armed", "firing", "restored") if node.exists(f"{folder}/{state}")), ""
+        )
         if state:
             watched = state == "armed" and _owner_lives(node, folder)
-            yield Restore(path=folder, state=state, watched=watched, log=tuple(read(node, f"{folder}/log").splitlines()))
+            yield Restore(
+                path=folder, state=state, watched=watched, log=tuple(read(node, f"{folder}/log").splitlines())
+            )
 
 
 def _owner_lives(node: Files, folder: str) -> bool:
     """Whether the driverctl that armed it runs: its script asks for `alive PID START`."""
     words = next(
-        (line.split() for line in read(node, f"{folder}/{restore.SCRIPT}").splitlines() if "alive" in line and "uptime" in line), []
+        (
+            line.split()
+            for line in read(node, f"{folder}/{restore.SCRIPT}").splitlines()
+            if "alive" in line and "uptime" in line
+        ),
+        [],
     )
     numbers = [word.rstrip(";&") for word in words if word.rstrip(";&").isdigit()]
     if len(numbers) < 2:
@@ -208,5 +250,7 @@ def _logs(files: Files, paths: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for path in paths:
         size = files.size(path)
         if size and not files.is_dir(path):
-            found[path] = tuple(files.read_part(path, max(0, size - TAIL), TAIL).decode("utf-8", "replace").splitlines())
+            found[path] = tuple(
+                files.read_part(path, max(0, size - TAIL), TAIL).decode("utf-8", "replace").splitlines()
+            )
     return found

@@ -20,7 +20,12 @@ from driverforge_node.runtime.request import Request
 
 STARTING = re.compile(r'msg="starting containerd".*\bversion=v?(\d+)\.(\d+)\.(\d+)')
 ENDPOINT = re.compile(r"container-?[rR]untime-?[eE]ndpoint[\"']?\s*[:=]\s*[\"']?(?:unix://)?(/[^\s\"']+)")
-KUBELET_FILES = ("/var/lib/kubelet/config.yaml", "/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
+KUBELET_FILES = (
+    "/var/lib/kubelet/config.yaml",
+    "/var/lib/kubelet/kubeadm-flags.env",
+    "/etc/default/kubelet",
+    "/etc/sysconfig/kubelet",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,24 +72,37 @@ def of_node(host: Host, sockets: Sockets, entries: Iterable[journal.Entry]) -> t
     seen, _ = discover.running(host, sockets, Request(wanted=Wanted(handlers=())))
     found = [_asked(host, sockets, each.daemon) for each in seen]
     known = {runtime.config for runtime in found}
-    found += [_by_files(host, daemon) for daemon in _by_places(host, entries, ()) if daemon.config not in known]
+    found += [
+        _by_files(host, daemon) for daemon in _by_places(host, entries, ()) if daemon.config not in known
+    ]
     return tuple(replace(runtime, read_only=_read_only(host.node, runtime)) for runtime in found)
 
 
-def of_dump(host: Host, entries: Iterable[journal.Entry], logs: Mapping[str, Sequence[str]]) -> tuple[RuntimeFacts, ...]:
+def of_dump(
+    host: Host, entries: Iterable[journal.Entry], logs: Mapping[str, Sequence[str]]
+) -> tuple[RuntimeFacts, ...]:
     return tuple(_by_files(host, daemon) for daemon in _by_places(host, entries, _version(logs)))
 
 
 def _by_places(host: Host, entries: Iterable[journal.Entry], version: tuple[int, ...]) -> list[Daemon]:
     """Daemons of the known places that have files, and those of the journal."""
-    found = [place.daemon(version if place.kind == "containerd" else ()) for place in PLACES if _there(host.node, place)]
+    found = [
+        place.daemon(version if place.kind == "containerd" else ())
+        for place in PLACES
+        if _there(host.node, place)
+    ]
     known = {daemon.config for daemon in found}
     mine = [entry.daemon() for entry in entries if entry.config not in known]
-    return [*found, *(replace(daemon, version=version if daemon.kind == "containerd" else ()) for daemon in mine)]
+    return [
+        *found,
+        *(replace(daemon, version=version if daemon.kind == "containerd" else ()) for daemon in mine),
+    ]
 
 
 def _there(node: Files, place: Place) -> bool:
-    return node.exists(place.config) or (place.supervisor == "" and place.drop_in != "" and node.exists(place.drop_in))
+    return node.exists(place.config) or (
+        place.supervisor == "" and place.drop_in != "" and node.exists(place.drop_in)
+    )
 
 
 def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
@@ -116,9 +134,16 @@ def _by_files(host: Host, daemon: Daemon) -> RuntimeFacts:
     )  # fmt: skip
     try:
         # the drop-in counts only where an import leads to it
-        files = sources.read(host, replace(daemon, drop_in=daemon.config) if daemon.kind == "containerd" else daemon)
-        documents = {path: _parsed(daemon.kind, data, path) for path, data in files.items() if data is not None}
-        beside = {path: _parsed(daemon.kind, sources.contents(host.node, path) or b"", path) for path in _beside(host.node, daemon, files)}
+        files = sources.read(
+            host, replace(daemon, drop_in=daemon.config) if daemon.kind == "containerd" else daemon
+        )
+        documents = {
+            path: _parsed(daemon.kind, data, path) for path, data in files.items() if data is not None
+        }
+        beside = {
+            path: _parsed(daemon.kind, sources.contents(host.node, path) or b"", path)
+            for path in _beside(host.node, daemon, files)
+        }
     except InputError as error:
         return replace(facts, broken=(error.brief, *error.details))
     return replace(facts, documents=documents, loose=beside)
@@ -153,7 +178,11 @@ def kubelet(host: Host) -> tuple[str, ...] | None:
     named = tuple(sorted(discover.kubelet_sockets(host)))
     if named:
         return named
-    runs = any(read(host.node, f"/proc/{name}/comm").strip() in discover.KUBELETS for name in host.node.list_dir("/proc") if name.isdigit())
+    runs = any(
+        read(host.node, f"/proc/{name}/comm").strip() in discover.KUBELETS
+        for name in host.node.list_dir("/proc")
+        if name.isdigit()
+    )
     files = kubelet_by_files(host.node)
     return files or () if runs else files
 
@@ -161,5 +190,7 @@ def kubelet(host: Host) -> tuple[str, ...] | None:
 def kubelet_by_files(node: Files) -> tuple[str, ...] | None:
     """The same by the kubelet's files."""
     texts = [read(node, path) for path in KUBELET_FILES]
-    found = tuple(dict.fromkeys(node.resolve(match[1]) for text in texts for match in ENDPOINT.finditer(text)))
+    found = tuple(
+        dict.fromkeys(node.resolve(match[1]) for text in texts for match in ENDPOINT.finditer(text))
+    )
     return found if found or any(texts) else None

@@ -17,10 +17,13 @@ from driverforge_node.doctor.facts import Diagnosis, Facts
 INSTALL = "driverctl toolkit install"
 MANY = 3  # restarts of one unit that are no coincidence
 HANGUP = re.compile(
-    r"containerd(?:\.service)?\b.*(?:status=1/HUP|status=129|signal: hangup)|(?:k3s|rke2).*containerd.*signal: hangup", re.IGNORECASE
+    r"containerd(?:\.service)?\b.*(?:status=1/HUP|status=129|signal: hangup)|(?:k3s|rke2).*containerd.*signal: hangup",
+    re.IGNORECASE,
 )
 COUNTER = re.compile(r"(\S+\.service): Scheduled restart job, restart counter is at (\d+)")
-TOO_QUICK = re.compile(r"((?:containerd|crio|docker|k3s\S*|rke2\S*|k0s\S*)\.service): Start request repeated too quickly")
+TOO_QUICK = re.compile(
+    r"((?:containerd|crio|docker|k3s\S*|rke2\S*|k0s\S*)\.service): Start request repeated too quickly"
+)
 RUNTIME_UNIT = re.compile(r"(?:containerd|crio|docker|k3s|rke2|k0s)")
 DENIED = re.compile(r"avc:\s+denied\b.*nvidia|avc:\s+denied\b.*xserver_misc_device_t", re.IGNORECASE)
 SHOWN = 5  # log lines that are shown
@@ -41,12 +44,20 @@ def _rewrite(facts: Facts, paths: Iterable[str]) -> list[str]:
 
 
 def _rewritten(spec: Spec | None, path: str, gone: Collection[str]) -> str:
-    return remedy.rewrite(spec.kind, path, options=remedy.options_of(spec, gone=gone)) if spec else remedy.rewrite_unreadable(path)
+    return (
+        remedy.rewrite(spec.kind, path, options=remedy.options_of(spec, gone=gone))
+        if spec
+        else remedy.rewrite_unreadable(path)
+    )
 
 
 def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
     others = {file.path: driver_version(file.spec) for file in _nvidia(facts) if file.spec}
-    wrong = {path: version for path, version in others.items() if version and facts.driver and version != facts.driver}
+    wrong = {
+        path: version
+        for path, version in others.items()
+        if version and facts.driver and version != facts.driver
+    }
     if not wrong:
         return None
     return Diagnosis(
@@ -60,13 +71,15 @@ def spec_with_wrong_major(facts: Facts) -> Diagnosis | None:
     lines: dict[str, str] = {}
     roots: list[str] = []
     for file in _nvidia(facts):
-        for node in (node for edits in (file.spec.all_edits if file.spec else ()) for node in edits.device_nodes):
+        for node in (
+            node for edits in (file.spec.all_edits if file.spec else ()) for node in edits.device_nodes
+        ):
             owner = next((name for start, name in NODE_OWNERS if node.path.startswith(start)), "")
             major = facts.majors.get(owner)
             if node.major and major is not None and node.major != major:
-                lines[f"{node.path} is {node.major}:{node.minor} in {file.path}, {owner} has the major {major} in /proc/devices"] = (
-                    file.path
-                )
+                lines[
+                    f"{node.path} is {node.major}:{node.minor} in {file.path}, {owner} has the major {major} in /proc/devices"
+                ] = file.path
                 roots.append(remedy.dev_root(node) or "/")
     if not lines:
         return None
@@ -81,7 +94,10 @@ def spec_paths_gone(facts: Facts) -> Diagnosis | None:
     found = {path: gone for path, gone in facts.gone.items() if gone}
     if not found:
         return None
-    lines = [f"{path}: {', '.join(gone[:SHOWN])}{' and more' if len(gone) > SHOWN else ''}" for path, gone in found.items()]
+    lines = [
+        f"{path}: {', '.join(gone[:SHOWN])}{' and more' if len(gone) > SHOWN else ''}"
+        for path, gone in found.items()
+    ]
     return Diagnosis(
         what="a CDI spec names files of the node that are not there: containers with its devices do not start",
         evidence=tuple(lines),
@@ -106,7 +122,12 @@ def spec_unresolvable(facts: Facts) -> Diagnosis | None:
     return Diagnosis(
         what="CDI devices cannot be resolved: a spec cannot be read, or two specs of one folder have the same device",
         evidence=tuple(evidence),
-        command="; ".join([f"mv {' '.join(map(quote, bad))} /root/", *(remedy.rewrite_unreadable(file.path) for file in broken)]),
+        command="; ".join(
+            [
+                f"mv {' '.join(map(quote, bad))} /root/",
+                *(remedy.rewrite_unreadable(file.path) for file in broken),
+            ]
+        ),
     )
 
 
@@ -134,7 +155,10 @@ def links_missing(facts: Facts) -> Diagnosis | None:
     shown = facts.unlinked[:SHOWN]
     return Diagnosis(
         what="devices lack their links in /dev/char, and systemd keeps the control groups: a daemon-reload takes GPUs from containers",
-        evidence=(f"{systemd[0].kind} uses systemd's control groups", *(f"/dev/char has no {name}" for name in shown)),
+        evidence=(
+            f"{systemd[0].kind} uses systemd's control groups",
+            *(f"/dev/char has no {name}" for name in shown),
+        ),
         command="; ".join(_devices("links", _roots(facts.unlinked))),
     )
 
@@ -202,7 +226,9 @@ def restore_pending(facts: Facts) -> Diagnosis | None:
     pending = [restore for restore in facts.restores if not restore.watched]
     if not pending:
         return None
-    lines = [line for restore in pending for line in (f"{restore.path}: {restore.state}", *restore.log[-SHOWN:])]
+    lines = [
+        line for restore in pending for line in (f"{restore.path}: {restore.state}", *restore.log[-SHOWN:])
+    ]
     return Diagnosis(
         what="a driverctl was killed while it changed the runtime, and the node's own restore is pending or done",
         evidence=tuple(lines),
@@ -217,7 +243,11 @@ def journal_unfinished(facts: Facts) -> Diagnosis | None:
             evidence=facts.journal_problem,
             command="driverctl runtime revert --strip, after the entry was removed",
         )
-    left = [entry for entry in facts.journal if entry.state == "prepared" or (entry.state == "written" and entry.restore)]
+    left = [
+        entry
+        for entry in facts.journal
+        if entry.state == "prepared" or (entry.state == "written" and entry.restore)
+    ]
     if not left or facts.lock_held or facts.restores:
         return None
     return Diagnosis(
@@ -265,4 +295,9 @@ def selinux_denials(facts: Facts) -> Diagnosis | None:
 
 
 def _matching(facts: Facts, pattern: re.Pattern[str]) -> list[str]:
-    return [f"{source}: {line.strip()}" for source, lines in facts.logs.items() for line in lines if pattern.search(line)]
+    return [
+        f"{source}: {line.strip()}"
+        for source, lines in facts.logs.items()
+        for line in lines
+        if pattern.search(line)
+    ]

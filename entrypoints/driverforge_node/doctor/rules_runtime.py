@@ -42,7 +42,11 @@ def drop_in_version(facts: Facts) -> Diagnosis | None:
         higher = _higher_files(runtime)
         if higher:
             refused = not runtime.version or runtime.version >= REFUSES_HIGHER
-            effect = "containerd 2.2 and later do not start" if refused else "containerd 2.1 and older lose settings of the root file"
+            effect = (
+                "containerd 2.2 and later do not start"
+                if refused
+                else "containerd 2.1 and older lose settings of the root file"
+            )
             stated = [f"{path}: version = {runtime.documents[path]['version']}" for path in higher]
             paths = " ".join(map(quote, higher))
             return Diagnosis(
@@ -61,7 +65,11 @@ def _higher_files(runtime: RuntimeFacts) -> list[str]:
 
 def _unread(runtime: RuntimeFacts) -> bool:
     """Whether a containerd 1.x takes no notice of a file, for its keys are of a later version: what it says is not in force."""
-    return runtime.kind == "containerd" and () < runtime.version < view.KEEPS_BUILT_IN and bool(_higher_files(runtime))
+    return (
+        runtime.kind == "containerd"
+        and () < runtime.version < view.KEEPS_BUILT_IN
+        and bool(_higher_files(runtime))
+    )
 
 
 def _higher(version: object, than: object) -> bool:
@@ -93,18 +101,31 @@ def _refuses_bare_names(document: Document, names: list[str]) -> bool:
 
 
 def _mentions_nvidia(runtime: RuntimeFacts) -> bool:
-    return any(view.nvidias(document, runtime) for document in (*runtime.documents.values(), *runtime.loose.values()))
+    return any(
+        view.nvidias(document, runtime) for document in (*runtime.documents.values(), *runtime.loose.values())
+    )
 
 
 def version_1(facts: Facts) -> Diagnosis | None:
     for runtime in _containerds(facts):
         root = runtime.documents.get(runtime.config, {})
         content = sorted(set(root) - VERSIONLESS - {"imports", "disabled_plugins"})
-        unread = [path for path, document in runtime.loose.items() if "version" not in document and "plugins" in document]
-        if "version" not in root and (content or (root and unread)) and (unread or _serves_kubelet(facts, runtime)):
+        unread = [
+            path
+            for path, document in runtime.loose.items()
+            if "version" not in document and "plugins" in document
+        ]
+        if (
+            "version" not in root
+            and (content or (root and unread))
+            and (unread or _serves_kubelet(facts, runtime))
+        ):
             return Diagnosis(
                 what="containerd's configuration is version 1: nothing can be added to it by a drop-in, and 2.x does not read it",
-                evidence=(f"{runtime.config} has no `version`", *(f"{path}: version 1 too, and not imported" for path in unread)),
+                evidence=(
+                    f"{runtime.config} has no `version`",
+                    *(f"{path}: version 1 too, and not imported" for path in unread),
+                ),
                 command=f"containerd --config {quote(runtime.config)} config migrate > /root/config.toml; look at it, put it in place, "
                 f"then systemctl restart {runtime.service} && {APPLY}",
             )
@@ -131,10 +152,16 @@ def runc_missing(facts: Facts) -> Diagnosis | None:
         default = view.default(runtime) or "runc"
         path = view.winner(runtime)
         header = dotted((*cri(runtime.documents[path]), *RUNTIMES, "runc"))
-        effect = "its CRI plugin does not load" if default == "runc" else f"what asks for runc does not start ({default} is the default)"
+        effect = (
+            "its CRI plugin does not load"
+            if default == "runc"
+            else f"what asks for runc does not start ({default} is the default)"
+        )
         return Diagnosis(
             what=f"containerd 1.x has no runtime runc: {effect}",
-            evidence=(f"{path} has {', '.join(sorted(names))}; its table of runtimes replaces the built-in one",),
+            evidence=(
+                f"{path} has {', '.join(sorted(names))}; its table of runtimes replaces the built-in one",
+            ),
             command=f"printf '\\n[{header}]\\nruntime_type = \"io.containerd.runc.v2\"\\n' >> {quote(path)} "
             f"&& systemctl restart {runtime.service}",
         )
@@ -148,21 +175,28 @@ def default_unknown(facts: Facts) -> Diagnosis | None:
             continue
         return Diagnosis(
             what=f"the default runtime of {runtime.kind} is {default}, which does not exist: no container starts",
-            evidence=(f"{runtime.config} and what it imports have {', '.join(sorted(names)) or 'no runtimes'}",),
+            evidence=(
+                f"{runtime.config} and what it imports have {', '.join(sorted(names)) or 'no runtimes'}",
+            ),
             command=APPLY if is_nvidia(default, "") else _set_default(runtime, default),
         )
     return None
 
 
 def _set_default(runtime: RuntimeFacts, default: str) -> str:
-    key = {"containerd": "default_runtime_name", "crio": "default_runtime", "docker": "default-runtime"}[runtime.kind]
+    key = {"containerd": "default_runtime_name", "crio": "default_runtime", "docker": "default-runtime"}[
+        runtime.kind
+    ]
     with_it = [path for path in runtime.documents if _mentions(runtime, path, default)] or [runtime.config]
     files, name = " ".join(map(quote, with_it)), re.escape(default)
     return f'sed -i -E \'/{key}/s/"{name}"/"{BUILT_IN[runtime.kind][0]}"/\' {files} && systemctl restart {runtime.service}'
 
 
 def _mentions(runtime: RuntimeFacts, path: str, default: str) -> bool:
-    return view.default(RuntimeFacts(kind=runtime.kind, config=path, documents={path: runtime.documents[path]})) == default
+    return (
+        view.default(RuntimeFacts(kind=runtime.kind, config=path, documents={path: runtime.documents[path]}))
+        == default
+    )
 
 
 def handler_without_type(facts: Facts) -> Diagnosis | None:
@@ -170,7 +204,9 @@ def handler_without_type(facts: Facts) -> Diagnosis | None:
         document = view.effective(runtime)
         version = document.get("version")
         lacking = [
-            name for name in view.nvidias(document, runtime) if not lookup_text(document, (*cri(document), *RUNTIMES, name, "runtime_type"))
+            name
+            for name in view.nvidias(document, runtime)
+            if not lookup_text(document, (*cri(document), *RUNTIMES, name, "runtime_type"))
         ]
         if lacking and isinstance(version, int) and version >= 3:
             return Diagnosis(
@@ -218,12 +254,19 @@ def not_in_force(facts: Facts) -> Diagnosis | None:
     for runtime in facts.runtimes:
         if runtime.reported is None or runtime.broken or _unread(runtime):
             continue
-        stated = {name: program for name, program in view.handlers(runtime).items() if is_nvidia(name, program)}
-        missing = [name for name, program in stated.items() if runtime.reported.get(name, "") not in (program, None)]
+        stated = {
+            name: program for name, program in view.handlers(runtime).items() if is_nvidia(name, program)
+        }
+        missing = [
+            name for name, program in stated.items() if runtime.reported.get(name, "") not in (program, None)
+        ]
         if missing:
             return Diagnosis(
                 what=f"{runtime.kind} runs without handlers that its files have: it was not restarted since",
-                evidence=(f"files: {', '.join(sorted(stated))}", f"process: {', '.join(sorted(runtime.reported)) or 'no handlers'}"),
+                evidence=(
+                    f"files: {', '.join(sorted(stated))}",
+                    f"process: {', '.join(sorted(runtime.reported)) or 'no handlers'}",
+                ),
                 command=f"systemctl restart {runtime.service}, in a quiet hour",
             )
     return None
@@ -233,12 +276,19 @@ def mixed_runtimes(facts: Facts) -> Diagnosis | None:
     if not facts.kubelet_sockets or len(facts.runtimes) < 2:
         return None
     used = [runtime for runtime in facts.runtimes if runtime.socket in facts.kubelet_sockets]
-    others = [runtime for runtime in facts.runtimes if runtime.socket not in facts.kubelet_sockets and view.has_nvidia(runtime)]
+    others = [
+        runtime
+        for runtime in facts.runtimes
+        if runtime.socket not in facts.kubelet_sockets and view.has_nvidia(runtime)
+    ]
     if not others or not used or any(view.has_nvidia(runtime) for runtime in used):
         return None
     return Diagnosis(
         what="NVIDIA's handlers are in a runtime that the kubelet does not use",
-        evidence=(f"the kubelet uses {used[0].socket}", *(f"{runtime.config}: {', '.join(view.handlers(runtime))}" for runtime in others)),
+        evidence=(
+            f"the kubelet uses {used[0].socket}",
+            *(f"{runtime.config}: {', '.join(view.handlers(runtime))}" for runtime in others),
+        ),
         command=f"driverctl runtime apply --socket {used[0].socket}",
     )
 

@@ -30,7 +30,9 @@ def _newer_files(runtime: RuntimeFacts) -> bool:
 
 def winner(runtime: RuntimeFacts) -> str:
     """The file whose CRI section a containerd takes that takes whole sections; '' where none has any."""
-    having = [path for path, document in runtime.documents.items() if lookup(document, cri(document)) is not REMOVED]
+    having = [
+        path for path, document in runtime.documents.items() if lookup(document, cri(document)) is not REMOVED
+    ]
     return having[-1] if having else ""
 
 
@@ -79,4 +81,6 @@ def systemd_cgroups(runtime: RuntimeFacts) -> bool:
         return isinstance(options, list) and "native.cgroupdriver=systemd" in options
     tables = lookup(view, (*cri(view), "containerd", "runtimes"))
     each = tables.values() if isinstance(tables, Mapping) else ()
-    return any(isinstance(table, Mapping) and lookup(table, ("options", "SystemdCgroup")) is True for table in each)
+    return any(
+        isinstance(table, Mapping) and lookup(table, ("options", "SystemdCgroup")) is True for table in each
+    )

@@ -15,7 +15,14 @@ from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
 from driverforge_node import log
-from driverforge_node.driver import build_cache, build_compile, build_headers, build_probes, build_publish, network
+from driverforge_node.driver import (
+    build_cache,
+    build_compile,
+    build_headers,
+    build_probes,
+    build_publish,
+    network,
+)
 from driverforge_node.driver.facts import BuildFiles
 from driverforge_node.host.ports import Host
 
@@ -61,13 +68,23 @@ class BuiltSet:
 def steps(request: BuildRequest) -> tuple[str, ...]:
     """What a build will do, for --plan."""
     folder = f"{request.work}/{request.image.driver}-{request.kernel}"
-    get = f"unpack the packages of {request.headers}" if request.headers else f"fetch and unpack the header packages of {request.kernel}"
+    get = (
+        f"unpack the packages of {request.headers}"
+        if request.headers
+        else f"fetch and unpack the header packages of {request.kernel}"
+    )
     compiles = [
         f"compile {request.image.sources[kind]} ({kind}) with make -j{request.jobs} in {folder}/{kind}, unless the node's cache has it"
         for kind in request.module_types
     ]
-    against = (f"compile nvidia-peermem against the network driver in {request.network.folder}",) if request.network else ()
-    places = ", ".join(f"{build_publish.folder(request.output, request.kernel)}/{kind}" for kind in request.module_types)
+    against = (
+        (f"compile nvidia-peermem against the network driver in {request.network.folder}",)
+        if request.network
+        else ()
+    )
+    places = ", ".join(
+        f"{build_publish.folder(request.output, request.kernel)}/{kind}" for kind in request.module_types
+    )
     return (
         f"{get} in {folder}", "check header probes, compiler and free space", *compiles, *against,
         "strip debug information, check the vermagic of each module", f"publish {places}", f"remove {folder}",
@@ -80,7 +97,9 @@ def check_sources(image: ImageFacts, module_types: tuple[str, ...]) -> None:
         if kind not in image.sources:
             raise Unsupported(
                 f"this image has no sources of the {kind} kernel modules of driver {image.driver}",
-                details=[f"variant: {image.variant}, module types with sources: {', '.join(image.sources) or 'none'}"],
+                details=[
+                    f"variant: {image.variant}, module types with sources: {', '.join(image.sources) or 'none'}"
+                ],
                 resolution="use the JIT image of this driver, or a precompiled image for this kernel",
             )
 
@@ -95,7 +114,9 @@ def build(host: Host, request: BuildRequest) -> tuple[BuiltSet, ...]:
     folder = f"{request.work}/{request.image.driver}-{request.kernel}"
     with _work_folder(host, folder):
         with log.step("headers"):
-            headers = build_headers.prepare(host, request.release, request.kernel, given=request.headers, folder=folder)
+            headers = build_headers.prepare(
+                host, request.release, request.kernel, given=request.headers, folder=folder
+            )
         build_probes.check(host.files, headers.tree, request.image, request.module_types, request.kernel)
         compiler = build_compile.check_compiler(host.commands, headers.compiler, request.kernel)
         if request.network:
@@ -114,16 +135,29 @@ def build(host: Host, request: BuildRequest) -> tuple[BuiltSet, ...]:
             _compile(host, request, kind, headers=headers, folder=folder, stage=stage, compiler=compiler)
             staged.append((kind, stage, key, "compiled"))
         published = build_publish.publish(
-            host, [(kind, stage) for kind, stage, _, _ in staged], output=request.output, kernel=request.kernel, epoch=request.epoch
+            host,
+            [(kind, stage) for kind, stage, _, _ in staged],
+            output=request.output,
+            kernel=request.kernel,
+            epoch=request.epoch,
         )
         for kind, _, key, origin in staged:
             if origin == "compiled":
                 build_cache.store(host, key, published[kind])
-    return tuple(BuiltSet(module_type=kind, path=published[kind], origin=origin) for kind, _, _, origin in staged)
+    return tuple(
+        BuiltSet(module_type=kind, path=published[kind], origin=origin) for kind, _, _, origin in staged
+    )
 
 
 def _compile(
-    host: Host, request: BuildRequest, kind: str, *, headers: build_headers.Headers, folder: str, stage: str, compiler: str
+    host: Host,
+    request: BuildRequest,
+    kind: str,
+    *,
+    headers: build_headers.Headers,
+    folder: str,
+    stage: str,
+    compiler: str,
 ) -> None:
     missing = [tool for tool in TOOLS if host.commands.find(tool) is None]
     if missing:
@@ -136,10 +170,23 @@ def _compile(
     log_path = f"{request.logs}/build-{request.image.driver}-{kind}-{request.kernel}.log"
     with log.step(f"compile {kind}"):
         work = build_compile.compile_modules(
-            host, headers, source=source, work=f"{folder}/{kind}", jobs=request.jobs, log_path=log_path, epoch=request.epoch
+            host,
+            headers,
+            source=source,
+            work=f"{folder}/{kind}",
+            jobs=request.jobs,
+            log_path=log_path,
+            epoch=request.epoch,
         )
     build_publish.stage_modules(
-        host, work, stage, image=request.image, module_type=kind, kernel=request.kernel, compiler=compiler, network=request.built_against
+        host,
+        work,
+        stage,
+        image=request.image,
+        module_type=kind,
+        kernel=request.kernel,
+        compiler=compiler,
+        network=request.built_against,
     )
     host.files.remove_tree(work)
 
@@ -167,7 +214,8 @@ def _work_folder(host: Host, folder: str) -> Iterator[None]:
     with host.files.lock(f"{folder}.lock", text="driverctl build\n") as ours:
         if not ours:
             raise TemporaryFailure(
-                f"another build works in {folder}", resolution="wait for it to end, or give another place with --work-dir"
+                f"another build works in {folder}",
+                resolution="wait for it to end, or give another place with --work-dir",
             )
         host.files.remove_tree(folder)
         host.files.make_dirs(folder)

@@ -46,7 +46,11 @@ def restore(host: Host, key: Key, stage: str) -> bool:
     False where there is none, it is damaged, or it was made with other headers, another compiler or another network driver.
     """
     node = host.node
-    if not reachable(host) or not node.exists(f"{key.folder}/{MODULE_SET_NAME}") or not node.exists(f"{key.folder}/{KEY}"):
+    if (
+        not reachable(host)
+        or not node.exists(f"{key.folder}/{MODULE_SET_NAME}")
+        or not node.exists(f"{key.folder}/{KEY}")
+    ):
         return False
     if node.read_text(f"{key.folder}/{KEY}") != _text(key):
         return False
@@ -54,7 +58,9 @@ def restore(host: Host, key: Key, stage: str) -> bool:
     try:
         digests = ModuleSet.from_json(description).modules
         contents = {name: node.read_bytes(f"{key.folder}/{name}") for name in digests}
-        whole = all(f"sha256:{hashlib.sha256(data).hexdigest()}" == digests[name] for name, data in contents.items())
+        whole = all(
+            f"sha256:{hashlib.sha256(data).hexdigest()}" == digests[name] for name, data in contents.items()
+        )
     except (FileNotFoundError, InputError):
         whole, contents = False, {}
     if not whole:

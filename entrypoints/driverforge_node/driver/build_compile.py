@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import re
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, StorageFailed, TemporaryFailure, Unsupported
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    StorageFailed,
+    TemporaryFailure,
+    Unsupported,
+)
 from driverforge_core.kernel import KernelRelease
 from driverforge_node import log
 from driverforge_node.driver.build_headers import Headers
 from driverforge_node.family import Compiler
 from driverforge_node.host.ports import Commands, Host
 
-ERROR_LINE = re.compile(r"^(?!.*CFLAGS=).*(?:\berror: |\berror, |fatal error|\*\*\* |Error 127|: not found)", re.IGNORECASE)
+ERROR_LINE = re.compile(
+    r"^(?!.*CFLAGS=).*(?:\berror: |\berror, |fatal error|\*\*\* |Error 127|: not found)", re.IGNORECASE
+)
 SHOWN_ERRORS = 5
 TIMEOUT = 2 * 3600.0  # seconds; the slowest seen, on a busy machine of two cores, took 1/7 of it
 # vGPU's host module is built from the same folder where its sources are there; no image of ours carries it
@@ -28,7 +36,11 @@ def check_compiler(commands: Commands, compiler: Compiler, kernel: KernelRelease
         )
     version = commands.run([compiler.program, "--version"]).stdout.partition("\n")[0].strip()
     if compiler.built_with and compiler.built_with.split()[-1] not in version:
-        log.warning("the compiler differs from the kernel's own", compiler=version, kernel_compiler=compiler.built_with)
+        log.warning(
+            "the compiler differs from the kernel's own",
+            compiler=version,
+            kernel_compiler=compiler.built_with,
+        )
     return version
 
 
@@ -47,7 +59,9 @@ def make_arguments(headers: Headers, *, work: str, jobs: int) -> tuple[str, ...]
     )  # fmt: skip
 
 
-def compile_modules(host: Host, headers: Headers, *, source: str, work: str, jobs: int, log_path: str, epoch: int | None) -> str:
+def compile_modules(
+    host: Host, headers: Headers, *, source: str, work: str, jobs: int, log_path: str, epoch: int | None
+) -> str:
     """Compile the sources in `source` with a folder of links to them as the work folder; the log is written whatever the result.
 
     Returns `work`, which then holds the .ko files. Raises CommandFailed with the compiler's first errors, StorageFailed, TemporaryFailure.
@@ -55,9 +69,16 @@ def compile_modules(host: Host, headers: Headers, *, source: str, work: str, job
     host.files.make_dirs(work)
     # links: the prebuilt objects alone are 190 MB, and Kbuild only ever adds files
     host.commands.run(["cp", "--recursive", "--symbolic-link", f"{host.files.resolve(source)}/.", work])
-    stamp = {"KBUILD_BUILD_TIMESTAMP": f"@{epoch}", "SOURCE_DATE_EPOCH": str(epoch)} if epoch is not None else {}
+    stamp = (
+        {"KBUILD_BUILD_TIMESTAMP": f"@{epoch}", "SOURCE_DATE_EPOCH": str(epoch)} if epoch is not None else {}
+    )
     result = host.commands.run(
-        make_arguments(headers, work=work, jobs=jobs), check=False, cwd=work, env=stamp, timeout=TIMEOUT, stream=True
+        make_arguments(headers, work=work, jobs=jobs),
+        check=False,
+        cwd=work,
+        env=stamp,
+        timeout=TIMEOUT,
+        stream=True,
     )
     output = result.stdout + result.stderr
     kept = _keep_log(host, log_path, output)
@@ -82,7 +103,9 @@ def first_errors(output: str) -> tuple[str, ...]:
     found: dict[str, str] = {}
     for line in lines:
         if ERROR_LINE.match(line):
-            found.setdefault(line.partition("error: ")[2] or line, line)  # a header's error comes again for every file that includes it
+            found.setdefault(
+                line.partition("error: ")[2] or line, line
+            )  # a header's error comes again for every file that includes it
     causes = [line for line in found.values() if "***" not in line]
     return tuple(causes[:SHOWN_ERRORS] or list(found.values())[:SHOWN_ERRORS] or lines[-SHOWN_ERRORS:])
 

@@ -33,18 +33,25 @@ def prepare(host: Host, release: OsRelease, kernel: KernelRelease, *, given: str
     """
     rules = family.of(release)
     manager = rules.package_manager()
-    access = Access(commands=host.commands, files=host.files, environ=host.environ, ca_bundle=trust(host, rules))
+    access = Access(
+        commands=host.commands, files=host.files, environ=host.environ, ca_bundle=trust(host, rules)
+    )
     if given:
-        paths = tuple(f"{given}/{name}" for name in host.files.list_dir(given) if name.endswith(manager.suffix()))
+        paths = tuple(
+            f"{given}/{name}" for name in host.files.list_dir(given) if name.endswith(manager.suffix())
+        )
         if not paths:
             raise InputError(
-                f"no {manager.suffix()} files in {given}", resolution="give --headers the folder that holds the header packages"
+                f"no {manager.suffix()} files in {given}",
+                resolution="give --headers the folder that holds the header packages",
             )
     else:
         into = f"{folder}/packages"
         host.files.make_dirs(into)
         log.info("fetching header packages", kernel=kernel)
-        paths = manager.download(access, rules.header_packages(kernel), into, rules.repositories(release, kernel, host.environ))
+        paths = manager.download(
+            access, rules.header_packages(kernel), into, rules.repositories(release, kernel, host.environ)
+        )
     root = f"{folder}/headers"
     host.files.make_dirs(root)
     packages = tuple(manager.extract(access, path, root) for path in paths)
@@ -63,7 +70,9 @@ def trust(host: Host, rules: family.Family) -> str:
         return given
     if host.commands.find(store.update[0]) is None:
         log.warning(
-            "certificates of the site are not used: the program that adds them is missing", folder=store.anchors, program=store.update[0]
+            "certificates of the site are not used: the program that adds them is missing",
+            folder=store.anchors,
+            program=store.update[0],
         )
         return given
     host.commands.run(store.update)

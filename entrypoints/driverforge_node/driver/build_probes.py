@@ -10,7 +10,9 @@ from driverforge_node.family import HeaderTree, config_value
 from driverforge_node.host.ports import Files
 
 
-def check(files: Files, tree: HeaderTree, image: ImageFacts, module_types: tuple[str, ...], kernel: KernelRelease) -> None:
+def check(
+    files: Files, tree: HeaderTree, image: ImageFacts, module_types: tuple[str, ...], kernel: KernelRelease
+) -> None:
     """Raises Unsupported with the reason and the line of the header that shows it."""
     if config_value(files.read_text(f"{tree.output}/.config"), "CONFIG_PREEMPT_RT") == "y":
         raise Unsupported(

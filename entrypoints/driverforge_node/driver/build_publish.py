@@ -18,7 +18,15 @@ def folder(output: str, kernel: KernelRelease) -> str:
 
 
 def stage_modules(
-    host: Host, work: str, stage: str, *, image: ImageFacts, module_type: str, kernel: KernelRelease, compiler: str, network: str
+    host: Host,
+    work: str,
+    stage: str,
+    *,
+    image: ImageFacts,
+    module_type: str,
+    kernel: KernelRelease,
+    compiler: str,
+    network: str,
 ) -> ModuleSet:
     """Strip each module of `work` into the folder `stage`, check it, and describe the set.
 
@@ -31,7 +39,9 @@ def stage_modules(
             continue
         built, target = f"{work}/{name}.ko", f"{stage}/{name}.ko"
         if not host.files.exists(built):
-            raise CommandFailed(f"make ended well and did not build {name}.ko", details=[f"looked for {built}"])
+            raise CommandFailed(
+                f"make ended well and did not build {name}.ko", details=[f"looked for {built}"]
+            )
         host.commands.run(["strip", "--strip-debug", "-o", target, built])
         contents = host.files.read_bytes(target)
         check_vermagic(name, contents, kernel)
@@ -56,7 +66,9 @@ def check_vermagic(name: str, contents: bytes, kernel: KernelRelease) -> None:
         )
 
 
-def publish(host: Host, staged: Sequence[tuple[str, str]], *, output: str, kernel: KernelRelease, epoch: int | None) -> Mapping[str, str]:
+def publish(
+    host: Host, staged: Sequence[tuple[str, str]], *, output: str, kernel: KernelRelease, epoch: int | None
+) -> Mapping[str, str]:
     """Move staged sets (module type, folder) to their places; all are copied before the first appears. Returns module type -> place."""
     base = folder(output, kernel)
     host.files.make_dirs(base)

@@ -5,7 +5,15 @@ The words are kmod's (libkmod's strerror texts) and the kernel's (kernel/module/
 
 from __future__ import annotations
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, NotPermitted, StorageFailed, TemporaryFailure, Unavailable, Unsupported
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    NotPermitted,
+    StorageFailed,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
 
 
 def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
@@ -23,7 +31,9 @@ def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
             resolution="sign the modules with a key that the node trusts (mokutil --list-enrolled; mokutil --import KEY.der), "
             "or boot without module.sig_enforce and Secure Boot",
         )
-    if says("disagrees about version of symbol", "version magic", "Invalid module format", "Exec format error"):
+    if says(
+        "disagrees about version of symbol", "version magic", "Invalid module format", "Exec format error"
+    ):
         return Unsupported(
             f"{brief}: it was built for another kernel than {release}",
             details=error.details,
@@ -55,9 +65,21 @@ def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
             resolution=f"build modules against the headers of exactly {release}",
         )
     if says("No space left on device"):
-        return StorageFailed(f"{brief}: no space left", details=error.details, resolution="free space (df -h), then start again")
+        return StorageFailed(
+            f"{brief}: no space left",
+            details=error.details,
+            resolution="free space (df -h), then start again",
+        )
     if says("Cannot allocate memory"):
-        return TemporaryFailure(f"{brief}: out of memory", details=error.details, resolution="free memory on the node, then start again")
+        return TemporaryFailure(
+            f"{brief}: out of memory",
+            details=error.details,
+            resolution="free memory on the node, then start again",
+        )
     if says("Operation not permitted"):
-        return NotPermitted(f"{brief}: not permitted", details=error.details, resolution="run privileged: CAP_SYS_MODULE is needed")
+        return NotPermitted(
+            f"{brief}: not permitted",
+            details=error.details,
+            resolution="run privileged: CAP_SYS_MODULE is needed",
+        )
     return error

@@ -26,8 +26,12 @@ class Source:
 class Journal:
     """What observation cannot recover."""
 
-    loading: str = ""  # configuration digest under which modules were inserted since the last time none were loaded
-    firmware_path_before: str | None = None  # the kernel's firmware search path before we set it; None: we did not
+    loading: str = (
+        ""  # configuration digest under which modules were inserted since the last time none were loaded
+    )
+    firmware_path_before: str | None = (
+        None  # the kernel's firmware search path before we set it; None: we did not
+    )
     firmware: tuple[str, ...] = ()  # firmware files that we wrote
 
 
@@ -66,17 +70,27 @@ class Facts:
     modular: bool = True  # whether this kernel can load modules at all
     image_kernels: tuple[str, ...] = ()  # releases that the image has modules for
     sources: tuple[Source, ...] = ()  # for this release and the wanted driver, the image's first
-    node_modules: str = ""  # folder of this release's in-tree modules, '' where the node has none that we can see
+    node_modules: str = (
+        ""  # folder of this release's in-tree modules, '' where the node has none that we can see
+    )
     load_base: str = "/"  # what modprobe -d gets
     gpus: tuple[PciDevice, ...] = ()
     nvswitches: tuple[str, ...] = ()  # their PCI addresses
     network: Network = field(default_factory=Network)
-    loaded: Mapping[str, LoadedModule] = field(default_factory=dict)  # NVIDIA's modules and all that depend on them
+    loaded: Mapping[str, LoadedModule] = field(
+        default_factory=dict
+    )  # NVIDIA's modules and all that depend on them
     loaded_type: str = ""  # 'open', 'proprietary', '' when not loaded
-    majors: Mapping[str, int] = field(default_factory=dict)  # character devices of /proc/devices whose name starts with nvidia
-    devices_missing: tuple[tuple[str, int, int], ...] = ()  # (path, major, minor) that should be in /dev and are not
+    majors: Mapping[str, int] = field(
+        default_factory=dict
+    )  # character devices of /proc/devices whose name starts with nvidia
+    devices_missing: tuple[
+        tuple[str, int, int], ...
+    ] = ()  # (path, major, minor) that should be in /dev and are not
     root: str = "absent"  # what is mounted at /run/nvidia/driver: 'absent', 'ours', 'other'
-    stage_left: bool = False  # whether a run that was killed left mounts at the place where the root is prepared
+    stage_left: bool = (
+        False  # whether a run that was killed left mounts at the place where the root is prepared
+    )
     root_shared: bool = True  # whether the host sees mounts that we make under /run/nvidia
     daemons_status: str = ""
     digest: str = ""
@@ -102,7 +116,9 @@ class Wanted:
     names: tuple[str, ...] = ()  # modules in the order to insert them
     peermem: bool = False  # nvidia-peermem as well, where this node can use it
     host_network: bool = False  # the network driver is installed on the host, not in a container
-    parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # module -> parameters, as the operator gave them
+    parameters: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict
+    )  # module -> parameters, as the operator gave them
     digest: str = ""
     may_build: bool = True
     jobs: int = 0  # for a compilation; 0: as many as there are processors

@@ -15,7 +15,9 @@ from driverforge_node.driver.plan import Blocked, Done, Steps, next_steps, resto
 from driverforge_node.driver.use import removal_order
 from driverforge_node.host.ports import Host
 
-MAX_STRETCHES = 12  # the longest way (another driver in use by our daemons only, compile, load, publish) has seven
+MAX_STRETCHES = (
+    12  # the longest way (another driver in use by our daemons only, compile, load, publish) has seven
+)
 
 Gate = Callable[[int, s.Step], None]
 
@@ -109,7 +111,9 @@ def undo_steps(before: Facts, now: Facts) -> tuple[s.Step, ...]:
 
 def leftovers(before: Facts, now: Facts) -> tuple[str, ...]:
     """How the node differs from what it was, for a person. Pure; empty when it does not."""
-    lines = [f"module {name} is loaded and was not before" for name in now.loaded if name not in before.loaded]
+    lines = [
+        f"module {name} is loaded and was not before" for name in now.loaded if name not in before.loaded
+    ]
     lines += [
         f"module {name} {module.version} was loaded before and is not now"
         for name, module in before.loaded.items()
@@ -118,13 +122,17 @@ def leftovers(before: Facts, now: Facts) -> tuple[str, ...]:
     if before.root != now.root:
         lines.append(f"{paths.ROOT} is {now.root} and was {before.root}")
     if (before.firmware_path or "") != (now.firmware_path or ""):
-        lines.append(f"the kernel's firmware search path is {now.firmware_path!r} and was {before.firmware_path!r}")
+        lines.append(
+            f"the kernel's firmware search path is {now.firmware_path!r} and was {before.firmware_path!r}"
+        )
     return tuple(lines)
 
 
 def roll_back(host: Host, wanted: Wanted, before: Facts) -> tuple[str, ...]:
     """Undo what can be undone after a failure; a line for all that is left otherwise than before."""
-    failed = tuple(line for step in undo_steps(before, observe(host, wanted)) if (line := _attempt(host, step)))
+    failed = tuple(
+        line for step in undo_steps(before, observe(host, wanted)) if (line := _attempt(host, step))
+    )
     return (*failed, *leftovers(before, observe(host, wanted)))
 
 

@@ -28,7 +28,11 @@ def look(host: Host, release: str, devices: Iterable[PciDevice], *, on_host: boo
     addresses = tuple(device.address for device in devices if device.vendor == MELLANOX)
     if not addresses:
         return Network()
-    return Network(devices=addresses, ready=host.files.exists(INFINIBAND), build_files=find(host, release, on_host=on_host))
+    return Network(
+        devices=addresses,
+        ready=host.files.exists(INFINIBAND),
+        build_files=find(host, release, on_host=on_host),
+    )
 
 
 def find(host: Host, release: str, *, on_host: bool) -> BuildFiles | None:

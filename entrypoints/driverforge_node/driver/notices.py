@@ -18,16 +18,24 @@ def _nvswitches(facts: Facts) -> tuple[str, ...]:
     version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "the driver's version"
     there = f"this node has {len(facts.nvswitches)} NVSwitches ({', '.join(facts.nvswitches)}) and this image runs no fabric manager"
     effect = "without one, CUDA programs end with error 802 (system not yet initialized)"
-    return (f"{there}: {effect}; next: run nvidia-fabricmanager {version} on the node, unless it does already",)
+    return (
+        f"{there}: {effect}; next: run nvidia-fabricmanager {version} on the node, unless it does already",
+    )
 
 
 def _peermem(facts: Facts, wanted: Wanted) -> tuple[str, ...]:
     if not wanted.peermem or PEERMEM in facts.loaded or not facts.network.devices:
         return ()
     if not facts.network.ready:
-        reason, step = "the kernel has no InfiniBand yet (no /sys/class/infiniband)", "load the network driver (mlx5_ib), then start again"
+        reason, step = (
+            "the kernel has no InfiniBand yet (no /sys/class/infiniband)",
+            "load the network driver (mlx5_ib), then start again",
+        )
     else:
-        reason, step = f"the module set of driver {wanted.driver} has none", "use an image that was built with it"
+        reason, step = (
+            f"the module set of driver {wanted.driver} has none",
+            "use an image that was built with it",
+        )
     return (f"nvidia-peermem is not loaded: {reason}; next: {step}",)
 
 

@@ -41,7 +41,9 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         load_base=base,
         gpus=tuple(device for device in devices if device.is_gpu),
         nvswitches=tuple(device.address for device in devices if is_nvswitch(device)),
-        network=network.look(host, release, devices, on_host=wanted.host_network) if wanted.peermem else Network(),
+        network=network.look(host, release, devices, on_host=wanted.host_network)
+        if wanted.peermem
+        else Network(),
         loaded=loaded,
         loaded_type=loaded_type(read(files, "/proc/driver/nvidia/version")),
         majors=majors,
@@ -55,7 +57,9 @@ def observe(host: Host, wanted: Wanted) -> Facts:
         stamp=read(files, f"{tree_folder(base, release)}/{paths.STAMP}"),
         parameter_files={name: read(files, f"{paths.MODPROBE_D}/{name}") for name in parameter_file_names()},
         firmware_missing=missing_firmware(files, image, wanted.driver),
-        firmware_path=read(files, paths.FIRMWARE_SEARCH).strip(" \n\0") if files.exists(paths.FIRMWARE_SEARCH) else None,
+        firmware_path=read(files, paths.FIRMWARE_SEARCH).strip(" \n\0")
+        if files.exists(paths.FIRMWARE_SEARCH)
+        else None,
         holders=holders(host, majors, daemons),
         daemons=daemons,
         enforced=signature_rule(host),
@@ -101,7 +105,11 @@ def device_majors(text: str) -> dict[str, int]:
     """The character devices of /proc/devices whose name starts with 'nvidia'; the block devices come after them."""
     characters = text.partition("Block devices:")[0]
     pairs = [line.split() for line in characters.splitlines()]
-    return {pair[1]: int(pair[0]) for pair in pairs if len(pair) == 2 and pair[0].isdecimal() and pair[1].startswith("nvidia")}
+    return {
+        pair[1]: int(pair[0])
+        for pair in pairs
+        if len(pair) == 2 and pair[0].isdecimal() and pair[1].startswith("nvidia")
+    }
 
 
 def loaded_type(version: str) -> str:
@@ -117,7 +125,13 @@ def pci_devices(files: Files) -> Iterator[PciDevice]:
         driver = files.resolve(f"{base}/{address}/driver") if files.exists(f"{base}/{address}/driver") else ""
         texts = {name: read(files, f"{base}/{address}/{name}") for name in ("vendor", "device", "class")}
         if all(texts.values()):
-            yield parse_sysfs(address, vendor=texts["vendor"], device=texts["device"], class_code=texts["class"], driver=driver)
+            yield parse_sysfs(
+                address,
+                vendor=texts["vendor"],
+                device=texts["device"],
+                class_code=texts["class"],
+                driver=driver,
+            )
 
 
 def is_nvswitch(device: PciDevice) -> bool:
@@ -128,7 +142,10 @@ def is_nvswitch(device: PciDevice) -> bool:
 def module_sources(host: Host, release: str, driver: str) -> Iterator[Source]:
     """Module sets for this release and driver: the image's, then the node cache's."""
     cache = host.node.root.rstrip("/") + paths.CACHE
-    for place, folder in (("image", f"{paths.MODULE_SETS}/{release}"), ("cache", f"{cache}/{driver}/{release}")):
+    for place, folder in (
+        ("image", f"{paths.MODULE_SETS}/{release}"),
+        ("cache", f"{cache}/{driver}/{release}"),
+    ):
         for module_type in host.files.list_dir(folder):
             path = f"{folder}/{module_type}"
             source = read_source(host.files, place, path)
@@ -161,10 +178,14 @@ def read_module(files: Files, path: str) -> bytes:
         data = files.read_bytes(path)
         read_modinfo(data)
     except FileNotFoundError:
-        raise InputError(f"{path} is missing", resolution="the image is damaged: pull it again, or make it anew") from None
+        raise InputError(
+            f"{path} is missing", resolution="the image is damaged: pull it again, or make it anew"
+        ) from None
     except InputError as error:
         raise InputError(
-            f"{path}: {error.brief}", details=error.details, resolution="the image is damaged: pull it again, or make it anew"
+            f"{path}: {error.brief}",
+            details=error.details,
+            resolution="the image is damaged: pull it again, or make it anew",
         ) from error
     return data
 
@@ -172,7 +193,9 @@ def read_module(files: Files, path: str) -> bytes:
 def node_modules(host: Host, release: str) -> str:
     """The node's own modules for this release: explicit mounts first, else through the node's root."""
     own = (*paths.NODE_MODULES, f"{host.node.root.rstrip('/')}{paths.MODULES}")
-    return next((f"{base}/{release}" for base in own if host.files.exists(f"{base}/{release}/modules.dep")), "")
+    return next(
+        (f"{base}/{release}" for base in own if host.files.exists(f"{base}/{release}/modules.dep")), ""
+    )
 
 
 def load_base(host: Host, release: str) -> str:
@@ -190,7 +213,10 @@ def missing_devices(files: Files, majors: Mapping[str, int]) -> Iterator[tuple[s
     if FRONTEND_MAJOR in majors.values():
         expected.append(("/dev/nvidiactl", FRONTEND_MAJOR, 255))
     if "nvidia-uvm" in majors:
-        expected += [("/dev/nvidia-uvm", majors["nvidia-uvm"], 0), ("/dev/nvidia-uvm-tools", majors["nvidia-uvm"], 1)]
+        expected += [
+            ("/dev/nvidia-uvm", majors["nvidia-uvm"], 0),
+            ("/dev/nvidia-uvm-tools", majors["nvidia-uvm"], 1),
+        ]
     if "nvidia-modeset" in majors:
         expected.append(("/dev/nvidia-modeset", FRONTEND_MAJOR, 254))
     base = "/proc/driver/nvidia/gpus"
@@ -245,15 +271,23 @@ def missing_firmware(files: Files, image: ImageFacts | None, driver: str) -> tup
         return ()
     source = f"{image.firmware}/nvidia/{driver}"
     return tuple(
-        name for name in files.list_dir(source) if files.size(f"{paths.FIRMWARE}/{driver}/{name}") != files.size(f"{source}/{name}")
+        name
+        for name in files.list_dir(source)
+        if files.size(f"{paths.FIRMWARE}/{driver}/{name}") != files.size(f"{source}/{name}")
     )
 
 
 def running_daemons(host: Host) -> tuple[Daemon, ...]:
     """Daemons that an earlier or this run started and that still live; a PID that now names another program is none of ours."""
     entries = read_document(host.files, paths.DAEMONS)
-    pairs = [(e.get("name"), e.get("pid")) for e in entries if isinstance(e, dict)] if isinstance(entries, list) else []
-    daemons = [Daemon(name=name, pid=pid) for name, pid in pairs if isinstance(name, str) and isinstance(pid, int)]
+    pairs = (
+        [(e.get("name"), e.get("pid")) for e in entries if isinstance(e, dict)]
+        if isinstance(entries, list)
+        else []
+    )
+    daemons = [
+        Daemon(name=name, pid=pid) for name, pid in pairs if isinstance(name, str) and isinstance(pid, int)
+    ]
     return tuple(d for d in daemons if host.processes.alive(d.pid, command=d.name))
 
 

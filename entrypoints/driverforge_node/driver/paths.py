@@ -36,7 +36,9 @@ MODULES = "/lib/modules"
 FIRMWARE = "/lib/firmware/nvidia"
 MODPROBE_D = "/etc/modprobe.d"
 STAMP = "driverforge.json"
-SEPARATE_TREE = f"{STATE}/tree"  # where the container's /lib/modules is the node's: that one is not ours to change
+SEPARATE_TREE = (
+    f"{STATE}/tree"  # where the container's /lib/modules is the node's: that one is not ours to change
+)
 
 # explicit mounts of a node's modules, best first; else <node>/lib/modules
 NODE_MODULES = ("/run/host/lib/modules", "/host/lib/modules")

@@ -67,7 +67,9 @@ def next_steps(facts: Facts, wanted: Wanted) -> Plan:
         return Blocked(error=error)
     if choice.source is None:
         return _towards_modules(facts, wanted, choice)
-    return _towards_unloaded(facts, wanted, choice) if facts.loaded else _towards_loaded(facts, wanted, choice)
+    return (
+        _towards_unloaded(facts, wanted, choice) if facts.loaded else _towards_loaded(facts, wanted, choice)
+    )
 
 
 def kept(facts: Facts, wanted: Wanted) -> bool:
@@ -102,8 +104,13 @@ def _towards_unloaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
     version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "parts of a driver"
     reason = f"loaded: {version}, under another configuration; wanted: {wanted.driver}; {choice.reason}"
     if facts.daemons:
-        unknown = ("whether anything still uses the modules once our daemons are stopped", "the steps after that")
-        return Steps(steps=(*before, steps.StopDaemons(daemons=facts.daemons)), unknown=unknown, reason=reason)
+        unknown = (
+            "whether anything still uses the modules once our daemons are stopped",
+            "the steps after that",
+        )
+        return Steps(
+            steps=(*before, steps.StopDaemons(daemons=facts.daemons)), unknown=unknown, reason=reason
+        )
     away = (*before, *_unmount(facts), *_unload(facts))
     return Steps(steps=away, unknown=("the steps to load, once the modules are gone",), reason=reason)
 
@@ -155,10 +162,14 @@ def _towards_loaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
     not_ready = _status(facts, wanted, "NotReady")
     names = _names(wanted, choice.source)
     prepare = (*_unmount_stale(facts), *_prepare(facts, wanted, choice.source))
-    missing = tuple(name for name in (*names, *_peermem(facts, wanted, choice.source)) if name not in facts.loaded)
+    missing = tuple(
+        name for name in (*names, *_peermem(facts, wanted, choice.source)) if name not in facts.loaded
+    )
     if missing:
         load = (*not_ready, *prepare, *_insert(facts, wanted, missing, names))
-        return Steps(steps=load, unknown=("device numbers", "the steps to publish the driver"), reason=choice.reason)
+        return Steps(
+            steps=load, unknown=("device numbers", "the steps to publish the driver"), reason=choice.reason
+        )
     if FRONTEND_MAJOR not in facts.majors.values():
         return Blocked(error=_no_device(facts))
     rest = (*prepare, *_publish(facts, wanted))
@@ -185,7 +196,13 @@ def _names(wanted: Wanted, source: Source | None) -> tuple[str, ...]:
 
 def _peermem(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[str, ...]:
     """Only behind the network driver's own modules: modprobe would load the kernel's in their place."""
-    able = wanted.peermem and facts.network.devices and facts.network.ready and source and "nvidia-peermem.ko" in source.modules.modules
+    able = (
+        wanted.peermem
+        and facts.network.devices
+        and facts.network.ready
+        and source
+        and "nvidia-peermem.ko" in source.modules.modules
+    )
     return (PEERMEM,) if able else ()
 
 
@@ -197,9 +214,17 @@ def _prepare(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[Step,
     """Everything that modprobe and the driver read from files."""
     found: list[Step] = []
     if source and facts.stamp != tree.stamp(source, facts.node_modules):
-        found.append(steps.FillTree(base=facts.load_base, release=facts.release, source=source, node_modules=facts.node_modules))
+        found.append(
+            steps.FillTree(
+                base=facts.load_base, release=facts.release, source=source, node_modules=facts.node_modules
+            )
+        )
     texts = parameter_texts(wanted, source)
-    found += [steps.WriteParameters(name=name, text=text) for name, text in texts.items() if facts.parameter_files.get(name, "") != text]
+    found += [
+        steps.WriteParameters(name=name, text=text)
+        for name, text in texts.items()
+        if facts.parameter_files.get(name, "") != text
+    ]
     if facts.image and facts.firmware_missing:
         folder = f"{facts.image.firmware}/nvidia/{wanted.driver}"
         found.append(steps.WriteFirmware(source=folder, driver=wanted.driver, names=facts.firmware_missing))
@@ -220,19 +245,25 @@ def parameter_texts(wanted: Wanted, source: Source | None) -> dict[str, str]:
     return texts
 
 
-def _insert(facts: Facts, wanted: Wanted, missing: tuple[str, ...], names: tuple[str, ...]) -> tuple[Step, ...]:
+def _insert(
+    facts: Facts, wanted: Wanted, missing: tuple[str, ...], names: tuple[str, ...]
+) -> tuple[Step, ...]:
     begin = () if facts.loaded else (steps.BeginLoad(digest=wanted.digest),)
     insert = (steps.InsertModule(name=name, base=facts.load_base) for name in missing if name != PEERMEM)
     verify = steps.VerifyModules(names=names, version=wanted.driver)
     # last, when all that the node needs holds already: this one may fail
-    peermem = (steps.InsertModule(name=PEERMEM, base=facts.load_base, needed=False),) if PEERMEM in missing else ()
+    peermem = (
+        (steps.InsertModule(name=PEERMEM, base=facts.load_base, needed=False),) if PEERMEM in missing else ()
+    )
     return (*begin, steps.InsertHelpers(base=facts.load_base), *insert, verify, *peermem)
 
 
 def _publish(facts: Facts, wanted: Wanted) -> tuple[Step, ...]:
     devices = (steps.MakeDevices(devices=facts.devices_missing),) if facts.devices_missing else ()
     publish = wanted.goal == "serve" and facts.root != "ours"
-    root: tuple[Step, ...] = (steps.PublishRoot(),) if publish else (steps.ClearStage(),) if facts.stage_left else ()
+    root: tuple[Step, ...] = (
+        (steps.PublishRoot(),) if publish else (steps.ClearStage(),) if facts.stage_left else ()
+    )
     digest = (steps.RecordDigest(digest=wanted.digest),) if facts.digest != wanted.digest else ()
     return (*devices, *root, *digest)
 
@@ -240,6 +271,9 @@ def _publish(facts: Facts, wanted: Wanted) -> tuple[Step, ...]:
 def _no_device(facts: Facts) -> CommandFailed:
     return CommandFailed(
         "the nvidia module is loaded, but the kernel has no NVIDIA character device",
-        details=[f"/proc/devices has no major {FRONTEND_MAJOR}", f"it has: {dict(facts.majors) or 'none of NVIDIA'}"],
+        details=[
+            f"/proc/devices has no major {FRONTEND_MAJOR}",
+            f"it has: {dict(facts.majors) or 'none of NVIDIA'}",
+        ],
         resolution="look at `dmesg` for lines of NVRM; unload the driver and start again",
     )

@@ -56,7 +56,10 @@ def gpu_problem(facts: Facts) -> DriverforgeError | None:
     owners = sorted({gpu.driver for gpu in facts.gpus})
     return Unsupported(
         f"every NVIDIA GPU on this node belongs to another driver: {', '.join(owners)}",
-        details=[f"{gpu.address} [{gpu.vendor:04x}:{gpu.device:04x}] is bound to {gpu.driver}" for gpu in facts.gpus],
+        details=[
+            f"{gpu.address} [{gpu.vendor:04x}:{gpu.device:04x}] is bound to {gpu.driver}"
+            for gpu in facts.gpus
+        ],
         resolution=owner_resolution(owners),
     )
 
@@ -75,7 +78,11 @@ def signature_problem(facts: Facts, wanted: Wanted) -> NotPermitted | None:
     fitting = [s for s in facts.sources if wanted.module_type in ("auto", s.modules.module_type)]
     if not facts.enforced or not fitting or any(source.signer for source in fitting):
         return None
-    return signed_only(facts, "the modules for it are unsigned", [f"{source.path}/nvidia.ko has no signature" for source in fitting])
+    return signed_only(
+        facts,
+        "the modules for it are unsigned",
+        [f"{source.path}/nvidia.ko has no signature" for source in fitting],
+    )
 
 
 def signed_only(facts: Facts, problem: str, evidence: Sequence[str]) -> NotPermitted:

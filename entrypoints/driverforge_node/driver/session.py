@@ -23,7 +23,9 @@ from driverforge_node.host.ports import Files, Host
 BASE_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset")
 
 
-def wanted_state(host: Host, goal: str, *, may_build: bool = True, jobs: int = 0, headers: str = "", work: str = "") -> Wanted:
+def wanted_state(
+    host: Host, goal: str, *, may_build: bool = True, jobs: int = 0, headers: str = "", work: str = ""
+) -> Wanted:
     """The wanted state from the environment, the image and the operator's parameter files. Raises InputError, Unsupported."""
     settings = settings_.parse(host.environ)
     image = read_image(host.files)
@@ -58,13 +60,19 @@ def read_parameters(files: Files) -> dict[str, tuple[str, ...]]:
     found = {}
     for name in NVIDIA_MODULES:
         lines = read(files, f"{paths.PARAMETER_FILES}/{name.replace('_', '-')}.conf").splitlines()
-        found[name] = tuple(line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#"))
+        found[name] = tuple(
+            line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")
+        )
     return {name: words for name, words in found.items() if words}
 
 
-def own_digest(driver: str, module_type: str, names: tuple[str, ...], parameters: Mapping[str, tuple[str, ...]]) -> str:
+def own_digest(
+    driver: str, module_type: str, names: tuple[str, ...], parameters: Mapping[str, tuple[str, ...]]
+) -> str:
     """A configuration digest for a start without an operator: over everything that decides what is loaded and how."""
-    content = json.dumps([driver, module_type, names, {name: list(words) for name, words in sorted(parameters.items())}])
+    content = json.dumps(
+        [driver, module_type, names, {name: list(words) for name, words in sorted(parameters.items())}]
+    )
     return hashlib.sha256(content.encode()).hexdigest()
 
 
@@ -101,7 +109,10 @@ def gate_for(host: Host, *, confirm: bool, answers: TextIO | None = None, out: T
         answer = (answers or sys.stdin).readline()
         heed_signal(step)  # one that came while the question was open
         if answer.strip().lower() not in ("", "y", "yes") or not answer:
-            raise Declined(f"not confirmed: {step.describe()}", resolution="start again and say yes, or leave out --confirm")
+            raise Declined(
+                f"not confirmed: {step.describe()}",
+                resolution="start again and say yes, or leave out --confirm",
+            )
 
     def heed_signal(step: Step) -> None:
         if signal := host.clock.wait(0):

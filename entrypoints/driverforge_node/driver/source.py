@@ -31,7 +31,11 @@ def choose(facts: Facts, wanted: Wanted) -> Choice:
     buildable = [kind for kind in order if wanted.may_build and facts.image and kind in facts.image.sources]
     for module_type in order:
         can_build = module_type in buildable and not facts.enforced
-        of_type = [s for s in facts.sources if s.modules.module_type == module_type and (s.signer or not facts.enforced)]
+        of_type = [
+            s
+            for s in facts.sources
+            if s.modules.module_type == module_type and (s.signer or not facts.enforced)
+        ]
         if fitting := [s for s in of_type if fits_network(facts, s)] or ([] if can_build else of_type):
             where = "the image has" if fitting[0].place == "image" else "the node's cache has"
             reason = f"{where} {module_type} modules {wanted.driver} for {facts.release}"
@@ -39,7 +43,11 @@ def choose(facts: Facts, wanted: Wanted) -> Choice:
         if can_build:
             against = " compiled against this node's network driver" if of_type else ""
             reason = f"neither the image nor the node's cache has {module_type} modules {wanted.driver} for {facts.release}{against}"
-            return Choice(module_type=module_type, source=None, reason=f"{reason}; the image has their source: compiling here")
+            return Choice(
+                module_type=module_type,
+                source=None,
+                reason=f"{reason}; the image has their source: compiling here",
+            )
     if buildable and facts.enforced:
         none = f"neither the image nor the node's cache has {' or '.join(order)} modules {wanted.driver} for {facts.release}"
         raise signed_only(facts, "modules that are compiled on the node are unsigned", [none])
@@ -57,9 +65,20 @@ def type_order(wanted: Wanted, gpus: Sequence[PciDevice] = ()) -> tuple[str, ...
     modules, Grace Hopper the open ones). A GPU that the catalogue does not know rules nothing out."""
     if wanted.module_type != "auto":
         return (wanted.module_type,)
-    order = ("open", "proprietary") if DriverVersion.parse(wanted.driver).branch >= OPEN_BY_DEFAULT else ("proprietary", "open")
-    kinds = [gpu.module_types for gpu in GPUS for device in gpus if any(first <= device.device <= last for first, last in gpu.devices)]
-    return tuple(module_type for module_type in order if all(module_type in types for types in kinds)) or order
+    order = (
+        ("open", "proprietary")
+        if DriverVersion.parse(wanted.driver).branch >= OPEN_BY_DEFAULT
+        else ("proprietary", "open")
+    )
+    kinds = [
+        gpu.module_types
+        for gpu in GPUS
+        for device in gpus
+        if any(first <= device.device <= last for first, last in gpu.devices)
+    ]
+    return (
+        tuple(module_type for module_type in order if all(module_type in types for types in kinds)) or order
+    )
 
 
 def nothing_fits(facts: Facts, wanted: Wanted) -> Unsupported:

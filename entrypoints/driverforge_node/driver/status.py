@@ -18,7 +18,14 @@ SCHEMA = 1
 
 
 def write(
-    host: Host, *, phase: str, pid: int, facts: Facts, wanted: Wanted, done: Done | None = None, daemons: Sequence[Supervised] = ()
+    host: Host,
+    *,
+    phase: str,
+    pid: int,
+    facts: Facts,
+    wanted: Wanted,
+    done: Done | None = None,
+    daemons: Sequence[Supervised] = (),
 ) -> None:
     """`phase`: 'starting', 'ready' (all that it claims was verified), 'stopping'."""
     content = {

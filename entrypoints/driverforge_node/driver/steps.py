@@ -51,7 +51,9 @@ class StopDaemons:
 
     def apply(self, host: Host) -> None:
         for daemon in self.daemons:
-            if host.processes.alive(daemon.pid, command=daemon.name) and not host.processes.terminate(daemon.pid, timeout=STOP_TIMEOUT):
+            if host.processes.alive(daemon.pid, command=daemon.name) and not host.processes.terminate(
+                daemon.pid, timeout=STOP_TIMEOUT
+            ):
                 raise CommandFailed(
                     f"{daemon.name} did not end within {STOP_TIMEOUT:g} s after SIGTERM",
                     details=[f"PID {daemon.pid}"],
@@ -149,7 +151,9 @@ class FillTree:
         return f"fill {load_tree.folder(self.base, self.release)} with {modules} from {self.source.path}"
 
     def apply(self, host: Host) -> None:
-        load_tree.fill(host, base=self.base, release=self.release, source=self.source, node_modules=self.node_modules)
+        load_tree.fill(
+            host, base=self.base, release=self.release, source=self.source, node_modules=self.node_modules
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +294,11 @@ class VerifyModules:
         loaded = host.modules.loaded()
         problems = [f"{name} is not in /proc/modules" for name in self.names if name not in loaded]
         versions = {name: loaded[name].version for name in self.names if name in loaded}
-        problems += [f"{name} is version {found}" for name, found in versions.items() if found not in ("", self.version)]
+        problems += [
+            f"{name} is version {found}"
+            for name, found in versions.items()
+            if found not in ("", self.version)
+        ]
         if problems:
             raise CommandFailed(
                 f"the modules were inserted, but they are not driver {self.version}",

@@ -107,7 +107,11 @@ def start(host: Host, daemon: Supervised) -> Supervised:
         if elapsed >= START_TIMEOUT / 5 and host.processes.alive(child):
             return running(host, daemon, child)
         host.clock.pause(START_POLL)
-    return ended(daemon, host.clock.monotonic(), f"not running {START_TIMEOUT:g} s after its start: {last_line(host, program)}")
+    return ended(
+        daemon,
+        host.clock.monotonic(),
+        f"not running {START_TIMEOUT:g} s after its start: {last_line(host, program)}",
+    )
 
 
 def running(host: Host, daemon: Supervised, pid: int) -> Supervised:
@@ -116,7 +120,9 @@ def running(host: Host, daemon: Supervised, pid: int) -> Supervised:
 
 
 def last_line(host: Host, program: Program) -> str:
-    return next((line for line in reversed(read(host.files, program.log).splitlines()) if line.strip()), "no output")
+    return next(
+        (line for line in reversed(read(host.files, program.log).splitlines()) if line.strip()), "no output"
+    )
 
 
 def note(host: Host, daemons: tuple[Supervised, ...]) -> None:
@@ -138,12 +144,19 @@ def supervise(host: Host, changed: Callable[[tuple[Supervised, ...]], None]) -> 
         if daemons != reported:
             for daemon in daemons:
                 if daemon.problem:
-                    log.warning("daemon is down", daemon=daemon.program.name, problem=daemon.problem, failures=daemon.failures)
+                    log.warning(
+                        "daemon is down",
+                        daemon=daemon.program.name,
+                        problem=daemon.problem,
+                        failures=daemon.failures,
+                    )
             try:
                 note(host, daemons)
                 changed(daemons)
                 reported = daemons
-            except StorageFailed as error:  # a full /run is no reason to take a driver away: the next round tries again
+            except (
+                StorageFailed
+            ) as error:  # a full /run is no reason to take a driver away: the next round tries again
                 log.warning("the status cannot be written", problem=error.brief)
         signal = host.clock.wait(CHECK_EVERY)
     return signal

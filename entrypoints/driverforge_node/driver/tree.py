@@ -23,12 +23,20 @@ __all__ = ["HELPERS", "check_digest", "closure", "fill", "folder", "parse_dep", 
 
 OURS = "updates/driverforge"
 INDEXES = ("modules.builtin", "modules.builtin.modinfo", "modules.order")
-HELPERS = ("i2c_core", "ipmi_msghandler", "ipmi_devintf")  # as upstream: best effort, the driver uses them where they are
+HELPERS = (
+    "i2c_core",
+    "ipmi_msghandler",
+    "ipmi_devintf",
+)  # as upstream: best effort, the driver uses them where they are
 
 
 def stamp(source: Source, node_modules: str) -> str:
     """What identifies a filled tree; written last, so a tree without it is unfinished."""
-    content = {"driver": source.modules.driver.text, "modules": dict(source.modules.modules), "in_tree": node_modules}
+    content = {
+        "driver": source.modules.driver.text,
+        "modules": dict(source.modules.modules),
+        "in_tree": node_modules,
+    }
     return json.dumps(content, indent=2, sort_keys=True) + "\n"
 
 

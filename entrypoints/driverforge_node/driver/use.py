@@ -15,7 +15,9 @@ def removal_order(loaded: Mapping[str, LoadedModule]) -> tuple[str, ...]:
     order: list[str] = []
     rest = dict(loaded)
     while rest:
-        free = sorted(name for name, module in rest.items() if not any(holder in rest for holder in module.holders))
+        free = sorted(
+            name for name, module in rest.items() if not any(holder in rest for holder in module.holders)
+        )
         if not free:  # the kernel has no cycles; a table read while modules came and went may
             return (*order, *sorted(rest))
         order += free
@@ -26,7 +28,11 @@ def removal_order(loaded: Mapping[str, LoadedModule]) -> tuple[str, ...]:
 
 def unexplained(facts: Facts) -> dict[str, int]:
     """References to NVIDIA's modules beyond those of the modules that depend on them."""
-    counts = {name: module.refcount - len(module.holders) for name, module in facts.loaded.items() if name in NVIDIA_MODULES}
+    counts = {
+        name: module.refcount - len(module.holders)
+        for name, module in facts.loaded.items()
+        if name in NVIDIA_MODULES
+    }
     return {name: count for name, count in counts.items() if count > 0}
 
 
@@ -45,7 +51,10 @@ def evidence(facts: Facts) -> tuple[str, ...]:
     lines = [describe(holder) for holder in facts.holders]
     lines += [f"module {name} depends on the driver" for name in foreign_modules(facts)]
     if not lines and not facts.daemons:
-        lines += [f"module {name} has {count} references that no visible process explains" for name, count in unexplained(facts).items()]
+        lines += [
+            f"module {name} has {count} references that no visible process explains"
+            for name, count in unexplained(facts).items()
+        ]
     return tuple(lines)
 
 

@@ -52,7 +52,9 @@ class Family(Protocol):
     def header_packages(self, kernel: KernelRelease) -> tuple[str, ...]:
         """Packages to ask for to compile against `kernel`; the package manager adds the header packages that these depend on."""
 
-    def repositories(self, release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
+    def repositories(
+        self, release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]
+    ) -> tuple[Attempt, ...]:
         """Ways to ask the repositories for header packages, in order; the first that answers wins."""
 
     def header_tree(self, kernel: KernelRelease, files: Files, root: str) -> HeaderTree:

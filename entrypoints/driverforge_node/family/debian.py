@@ -29,7 +29,9 @@ def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"linux-headers-{kernel}",)
 
 
-def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:  # noqa: ARG001
+def repositories(
+    release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]
+) -> tuple[Attempt, ...]:  # noqa: ARG001
     """apt asks all of its suites at once."""
     return (Attempt(name="configured suites"),)
 
@@ -66,5 +68,7 @@ def compiler(files: Files, tree: HeaderTree) -> Compiler:
 
 def trust_store() -> TrustStore:
     return TrustStore(
-        anchors="/usr/local/share/ca-certificates", bundle="/etc/ssl/certs/ca-certificates.crt", update=("update-ca-certificates",)
+        anchors="/usr/local/share/ca-certificates",
+        bundle="/etc/ssl/certs/ca-certificates.crt",
+        update=("update-ca-certificates",),
     )

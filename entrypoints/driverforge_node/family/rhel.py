@@ -40,7 +40,9 @@ def el_version(release: OsRelease, kernel: KernelRelease) -> tuple[str, str]:
     return own, str(kernel.el[1]) if len(kernel.el) > 1 else (minor if own == major else "")
 
 
-def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:
+def repositories(
+    release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]
+) -> tuple[Attempt, ...]:
     """On RHEL: extended update support first, then the minor release's plain repositories, then those of the newest minor release.
 
     The headers of older minor releases' kernels are in the former (NVIDIA/gpu-driver-container#793: in AppStream from 9 on).
@@ -50,7 +52,11 @@ def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str
     plain = Attempt(name=f"release {pinned}", releasever=pinned)
     last = Attempt(name=f"release {major}", releasever=major)
     if release.id != "rhel":
-        return (Attempt(name="configured repositories"), plain, last) if minor else (Attempt(name="configured repositories"),)
+        return (
+            (Attempt(name="configured repositories"), plain, last)
+            if minor
+            else (Attempt(name="configured repositories"),)
+        )
     arch = kernel.machine or "x86_64"
     eus = tuple(f"rhel-{major}-for-{arch}-{part}-eus-rpms" for part in ("baseos", "appstream"))
     attempts = [Attempt(name="extended update support", enable=eus, releasever=pinned), plain, last]
@@ -78,5 +84,7 @@ def compiler(files: Files, tree: HeaderTree) -> Compiler:
 
 def trust_store() -> TrustStore:
     return TrustStore(
-        anchors="/etc/pki/ca-trust/source/anchors", bundle="/etc/pki/tls/certs/ca-bundle.crt", update=("update-ca-trust", "extract")
+        anchors="/etc/pki/ca-trust/source/anchors",
+        bundle="/etc/pki/tls/certs/ca-bundle.crt",
+        update=("update-ca-trust", "extract"),
     )

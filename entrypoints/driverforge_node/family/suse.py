@@ -32,7 +32,9 @@ def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
     return (f"kernel-{flavour}-devel={version}", f"{shared}={version}")
 
 
-def repositories(release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]) -> tuple[Attempt, ...]:  # noqa: ARG001
+def repositories(
+    release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]
+) -> tuple[Attempt, ...]:  # noqa: ARG001
     return (Attempt(name="configured repositories"),)
 
 
@@ -45,7 +47,9 @@ def header_tree(kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
             output = f"{source}-obj/{arch}/{flavour}"
             if files.exists(f"{output}/.config") and files.exists(f"{source}/Makefile"):
                 return HeaderTree(root=root, source=source, output=output)
-    raise missing_tree(kernel, f"usr/src/linux-{version} and usr/src/linux-{version}-obj/*/{flavour}", files.list_dir(base))
+    raise missing_tree(
+        kernel, f"usr/src/linux-{version} and usr/src/linux-{version}-obj/*/{flavour}", files.list_dir(base)
+    )
 
 
 def compiler(files: Files, tree: HeaderTree) -> Compiler:
@@ -55,4 +59,6 @@ def compiler(files: Files, tree: HeaderTree) -> Compiler:
 
 
 def trust_store() -> TrustStore:
-    return TrustStore(anchors="/etc/pki/trust/anchors", bundle="/etc/ssl/ca-bundle.pem", update=("update-ca-certificates",))
+    return TrustStore(
+        anchors="/etc/pki/trust/anchors", bundle="/etc/ssl/ca-bundle.pem", update=("update-ca-certificates",)
+    )

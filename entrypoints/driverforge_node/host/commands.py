@@ -20,7 +20,16 @@ from driverforge_node.host.processes import KernelProcesses
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 # what children get of our environment: where programs are, and how to reach a mirror
 INHERITED = ("PATH", "HOME", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE")
-PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "no_proxy", "all_proxy")
+PROXIES = (
+    "HTTP_PROXY",
+    "HTTPS_PROXY",
+    "NO_PROXY",
+    "ALL_PROXY",
+    "http_proxy",
+    "https_proxy",
+    "no_proxy",
+    "all_proxy",
+)
 SIGNALS_RESET = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD)
 POLL = 0.2
 
@@ -33,14 +42,18 @@ def minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def pasteable(argv: Sequence[str], env: Mapping[str, str] | None) -> str:
     """A line to paste into a shell. Values of added variables that may hold a password are not in it."""
-    shown = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items() if "proxy" not in name.lower()]
+    shown = [
+        f"{name}={shlex.quote(value)}" for name, value in (env or {}).items() if "proxy" not in name.lower()
+    ]
     return " ".join([*shown, shlex.join(argv)])
 
 
 class SystemCommands:
     """The `Commands` port; `stop_requested` says whether a stop signal came (it ends streaming commands, which can be long)."""
 
-    def __init__(self, environ: Mapping[str, str], stop_requested: Callable[[], str | None] = lambda: None) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], stop_requested: Callable[[], str | None] = lambda: None
+    ) -> None:
         self._env = minimal_environment(environ)
         self._stop_requested = stop_requested
 
@@ -60,7 +73,11 @@ class SystemCommands:
     ) -> Result:
         shown = pasteable(argv, env)
         start = time.monotonic()
-        with tempfile.TemporaryFile("w+b") as out, tempfile.TemporaryFile("w+b") as err, tempfile.TemporaryFile("w+b") as stdin:
+        with (
+            tempfile.TemporaryFile("w+b") as out,
+            tempfile.TemporaryFile("w+b") as err,
+            tempfile.TemporaryFile("w+b") as stdin,
+        ):
             stdin.write((input_text or "").encode())
             stdin.seek(0)
             try:
@@ -71,9 +88,13 @@ class SystemCommands:
             except FileNotFoundError as error:
                 if cwd and not os.path.isdir(cwd):
                     raise CommandFailed(f"cannot run {argv[0]} in {cwd}: no such folder") from error
-                raise Unavailable(f"program not found: {argv[0]}", details=[f"$ {shown}", f"PATH={self._env['PATH']}"]) from error
+                raise Unavailable(
+                    f"program not found: {argv[0]}", details=[f"$ {shown}", f"PATH={self._env['PATH']}"]
+                ) from error
             except PermissionError as error:
-                raise Unavailable(f"program may not be run: {argv[0]}", details=[f"$ {shown}", str(error)]) from error
+                raise Unavailable(
+                    f"program may not be run: {argv[0]}", details=[f"$ {shown}", str(error)]
+                ) from error
             self._wait(child, shown, timeout, out.fileno() if stream else None)
             out.seek(0)
             err.seek(0)
@@ -83,12 +104,25 @@ class SystemCommands:
                 stdout=out.read().decode("utf-8", "replace"),
                 stderr=err.read().decode("utf-8", "replace"),
             )
-        log.LOGGER.debug("ran", extra={"fields": {"cmd": shown, "status": result.status, "seconds": round(time.monotonic() - start, 2)}})
+        log.LOGGER.debug(
+            "ran",
+            extra={
+                "fields": {
+                    "cmd": shown,
+                    "status": result.status,
+                    "seconds": round(time.monotonic() - start, 2),
+                }
+            },
+        )
         if check and not result.ok:
-            raise CommandFailed(f"{argv[0]} failed with status {result.status}", details=[f"$ {shown}", *_output(result)])
+            raise CommandFailed(
+                f"{argv[0]} failed with status {result.status}", details=[f"$ {shown}", *_output(result)]
+            )
         return result
 
-    def _wait(self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, follow: int | None) -> None:
+    def _wait(
+        self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, follow: int | None
+    ) -> None:
         """Until the child ends, its time is up or, while following its output, a stop signal came."""
         if follow is None:
             try:
@@ -96,15 +130,21 @@ class SystemCommands:
             except subprocess.TimeoutExpired as error:
                 child.kill()
                 child.wait()
-                raise TemporaryFailure(f"{child.args[0]!r} took longer than {timeout:g} s", details=[f"$ {shown}"]) from error  # type: ignore[index]
+                raise TemporaryFailure(
+                    f"{child.args[0]!r} took longer than {timeout:g} s", details=[f"$ {shown}"]
+                ) from error  # type: ignore[index]
             return
         try:
             self._follow(child, shown, timeout, Follower(follow))
-        except BaseException:  # KeyboardInterrupt too: the child has a session of its own, so Ctrl-C reaches us alone
+        except (
+            BaseException
+        ):  # KeyboardInterrupt too: the child has a session of its own, so Ctrl-C reaches us alone
             _end_group(child)
             raise
 
-    def _follow(self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, lines: Follower) -> None:
+    def _follow(
+        self, child: subprocess.Popen[bytes], shown: str, timeout: float | None, lines: Follower
+    ) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
         program = os.fsdecode(child.args[0])  # type: ignore[index,arg-type]
         while True:
@@ -116,23 +156,38 @@ class SystemCommands:
             late = deadline is not None and time.monotonic() > deadline
             if late or self._stop_requested():
                 why = f"took longer than {timeout:g} s" if late else f"stopped by {self._stop_requested()}"
-                hint = "its last lines above say what it waited for; start again once that is there" if late else ""
+                hint = (
+                    "its last lines above say what it waited for; start again once that is there"
+                    if late
+                    else ""
+                )
                 raise TemporaryFailure(f"{program} {why}", details=[f"$ {shown}"], resolution=hint)
         lines.log_new(last=True)
 
-    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None
+    ) -> int:
         program = self.find(argv[0])
         if program is None:
             raise Unavailable(f"program not found: {argv[0]}", details=[f"PATH={self._env['PATH']}"])
         actions = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
-        actions += [(os.POSIX_SPAWN_OPEN, 1, log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)]
+        actions += [
+            (os.POSIX_SPAWN_OPEN, 1, log or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        ]
         dup = (os.POSIX_SPAWN_DUP2, 1, 2)
         try:
             return os.posix_spawn(
-                program, list(argv), {**self._env, **(env or {})}, file_actions=[*actions, dup], setsid=True, setsigdef=SIGNALS_RESET
+                program,
+                list(argv),
+                {**self._env, **(env or {})},
+                file_actions=[*actions, dup],
+                setsid=True,
+                setsigdef=SIGNALS_RESET,
             )
         except OSError as error:
-            raise CommandFailed(f"cannot start {argv[0]}: {error.strerror}", details=[f"$ {shlex.join(argv)}"]) from error
+            raise CommandFailed(
+                f"cannot start {argv[0]}: {error.strerror}", details=[f"$ {shlex.join(argv)}"]
+            ) from error
 
 
 class Follower:

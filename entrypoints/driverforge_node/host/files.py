@@ -18,7 +18,12 @@ from driverforge_node.host.ports import Metadata
 MAX_LINKS = 40
 SELINUX = "security.selinux"
 AT_FDCWD = -100  # fcntl.h
-KINDS = {stat.S_IFIFO: "a FIFO", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a character device", stat.S_IFBLK: "a block device"}
+KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
 RENAME_EXCHANGE = 2  # linux/fs.h
 
 
@@ -27,12 +32,20 @@ def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
     details = [f"{error.strerror} (errno {errno.errorcode.get(error.errno or 0, error.errno)})"]
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageFailed(
-            f"no space left while {doing}", details=details, resolution="free space on that file system (df -h PATH), then start again"
+            f"no space left while {doing}",
+            details=details,
+            resolution="free space on that file system (df -h PATH), then start again",
         )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return NotPermitted(f"not permitted: {doing}", details=details, resolution="run as root, privileged, with the path writable")
+        return NotPermitted(
+            f"not permitted: {doing}",
+            details=details,
+            resolution="run as root, privileged, with the path writable",
+        )
     return StorageFailed(
-        f"failed {doing}", details=details, resolution="look at what is there (ls -ld, dmesg), repair it, then start again"
+        f"failed {doing}",
+        details=details,
+        resolution="look at what is there (ls -ld, dmesg), repair it, then start again",
     )
 
 
@@ -84,7 +97,10 @@ class RootedFiles:
                 continue
             links += 1
             if links > MAX_LINKS:
-                raise StorageFailed(f"too many levels of symbolic links: {path}", resolution="remove the link, then start again")
+                raise StorageFailed(
+                    f"too many levels of symbolic links: {path}",
+                    resolution="remove the link, then start again",
+                )
             if target.startswith("/"):
                 done = ""
             todo.extend(p for p in target.split("/")[::-1] if p not in ("", "."))
@@ -153,7 +169,9 @@ class RootedFiles:
         parent = os.path.dirname(target)
         if not os.path.isdir(parent):
             raise StorageFailed(
-                f"failed writing {path}", details=[f"there is no folder {parent}"], resolution="make it, or repair the link"
+                f"failed writing {path}",
+                details=[f"there is no folder {parent}"],
+                resolution="make it, or repair the link",
             )
         with reported(f"writing {path}"):
             _check_regular(target, path)
@@ -274,7 +292,11 @@ class RootedFiles:
 
     def device_number(self, path: str) -> tuple[int, int] | None:
         found = self._stat(path)
-        return (os.major(found.st_rdev), os.minor(found.st_rdev)) if found and stat.S_ISCHR(found.st_mode) else None
+        return (
+            (os.major(found.st_rdev), os.minor(found.st_rdev))
+            if found and stat.S_ISCHR(found.st_mode)
+            else None
+        )
 
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         if self.device_number(path) == (major, minor):

@@ -20,7 +20,9 @@ def parse_proc_modules(text: str, version_of: Callable[[str], str] = lambda _: "
         name, _size, count, holders, state, *_ = line.split()
         names = tuple(sorted(h for h in holders.split(",") if h not in ("", "-", "[permanent]")))
         refcount = -1 if count == "-" else int(count)
-        found[name] = LoadedModule(name=name, refcount=refcount, holders=names, version=version_of(name), state=state)
+        found[name] = LoadedModule(
+            name=name, refcount=refcount, holders=names, version=version_of(name), state=state
+        )
     return found
 
 
@@ -72,7 +74,10 @@ class KernelModules:
         result = self._commands.run(["rmmod", name], check=False)
         if not result.ok:
             kind = InUse if in_use(result.stderr) else CommandFailed
-            raise kind(f"could not remove the module {name}", details=[f"$ rmmod {name}", *result.stderr.splitlines()])
+            raise kind(
+                f"could not remove the module {name}",
+                details=[f"$ rmmod {name}", *result.stderr.splitlines()],
+            )
 
     def index(self, base: str, release: str) -> None:
         self._commands.run(["depmod", "-b", base, release])

@@ -30,7 +30,11 @@ def _parse_line(line: str) -> Mount:
     left, _, right = line.partition(" - ")
     mount_id, parent, device, root, target, _options, *optional = left.split(" ")
     fs_type, source, *_ = right.split(" ")
-    kinds = [name for name, tag in (("shared", "shared:"), ("slave", "master:")) if any(word.startswith(tag) for word in optional)]
+    kinds = [
+        name
+        for name, tag in (("shared", "shared:"), ("slave", "master:"))
+        if any(word.startswith(tag) for word in optional)
+    ]
     propagation = "unbindable" if "unbindable" in optional else ",".join(kinds) or "private"
     return Mount(
         mount_id=int(mount_id), parent_id=int(parent), root=unescape(root), target=unescape(target),
@@ -68,7 +72,11 @@ class KernelMounts:
         number = ctypes.get_errno()
         details = [f"$ {shown}", f"{os.strerror(number)} (errno {errno.errorcode.get(number, number)})"]
         if number == errno.EBUSY:
-            raise InUse(f"{target} is busy", details=details, resolution=f"see who uses it: fuser -vm {target}")
+            raise InUse(
+                f"{target} is busy", details=details, resolution=f"see who uses it: fuser -vm {target}"
+            )
         if number in (errno.EPERM, errno.EACCES):
-            raise NotPermitted(f"may not mount: {shown}", details=details, resolution="run as root in a privileged container")
+            raise NotPermitted(
+                f"may not mount: {shown}", details=details, resolution="run as root in a privileged container"
+            )
         raise CommandFailed(f"failed: {shown}", details=details)

@@ -48,7 +48,8 @@ class PyNvml:
 
 def _unavailable(why: str) -> Unavailable:
     return Unavailable(
-        why, resolution="use --mode static, which reads /proc/driver/nvidia, or make libnvidia-ml.so.1 of the loaded driver visible"
+        why,
+        resolution="use --mode static, which reads /proc/driver/nvidia, or make libnvidia-ml.so.1 of the loaded driver visible",
     )
 
 

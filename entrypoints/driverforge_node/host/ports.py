@@ -50,7 +50,9 @@ class Commands(Protocol):
     def find(self, name: str) -> str | None:
         """The path that `name` resolves to on PATH, or None."""
 
-    def spawn(self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None) -> int:
+    def spawn(
+        self, argv: Sequence[str], *, env: Mapping[str, str] | None = None, log: str | None = None
+    ) -> int:
         """Start a daemon that outlives this call; its output goes to the file `log`. Returns the PID."""
 
 

@@ -19,7 +19,9 @@ POLL = 0.05
 
 # the last path component of a container's cgroup: plain id (cgroupfs driver, docker), or with the runtime's prefix and
 # '.scope' (systemd driver: cri-containerd-, crio-, docker-, libpod-)
-CONTAINER = re.compile(r"(?:(?:cri-containerd|crio|docker|libpod|nerdctl)-)?([0-9a-f]{64})(?:\.scope)?(?=/|$)")
+CONTAINER = re.compile(
+    r"(?:(?:cri-containerd|crio|docker|libpod|nerdctl)-)?([0-9a-f]{64})(?:\.scope)?(?=/|$)"
+)
 # kubepods/burstable/pod<uid> (cgroupfs) or kubepods-burstable-pod<uid with _>.slice (systemd)
 POD = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})")
 
@@ -33,7 +35,9 @@ def parse_cgroup(text: str) -> tuple[str, str]:
     for line in text.splitlines():
         path = line.split(":", 2)[-1]
         if found := CONTAINER.findall(path):
-            container = container or found[-1]  # nested runtimes: the innermost is the one that a person would kill
+            container = (
+                container or found[-1]
+            )  # nested runtimes: the innermost is the one that a person would kill
         if match := POD.search(path):
             pod = pod or match.group(1).replace("_", "-")
     return container, pod
@@ -41,7 +45,11 @@ def parse_cgroup(text: str) -> tuple[str, str]:
 
 def mapped_paths(maps: str) -> list[str]:
     """Path of every file mapping in /proc/PID/maps."""
-    return [fields[5] for line in maps.splitlines() if len(fields := line.split(maxsplit=5)) == 6 and fields[5].startswith("/")]
+    return [
+        fields[5]
+        for line in maps.splitlines()
+        if len(fields := line.split(maxsplit=5)) == 6 and fields[5].startswith("/")
+    ]
 
 
 class KernelProcesses:
@@ -58,7 +66,10 @@ class KernelProcesses:
             if paths:
                 container, pod = parse_cgroup(self._text(name, "cgroup"))
                 command = self._text(name, "comm").strip()
-                found += [Holder(pid=int(name), command=command, path=path, container=container, pod=pod) for path in paths]
+                found += [
+                    Holder(pid=int(name), command=command, path=path, container=container, pod=pod)
+                    for path in paths
+                ]
         return tuple(found)
 
     def _held(self, pid: str, prefixes: tuple[str, ...], majors: Collection[int]) -> set[str]:
@@ -90,12 +101,22 @@ class KernelProcesses:
             held = sorted(path for path in self._paths(name) if part in path)
             for path in held or filter(None, (mounted[namespace],)):
                 container, pod = parse_cgroup(self._text(name, "cgroup"))
-                found.append(Holder(pid=int(name), command=self._text(name, "comm").strip(), path=path, container=container, pod=pod))
+                found.append(
+                    Holder(
+                        pid=int(name),
+                        command=self._text(name, "comm").strip(),
+                        path=path,
+                        container=container,
+                        pod=pod,
+                    )
+                )
         return tuple(found)
 
     def _paths(self, pid: str) -> set[str]:
         """All that a process stands on: program, folders, mappings, open files."""
-        paths = {self._link(f"{pid}/{name}") for name in ("exe", "cwd", "root")} | set(mapped_paths(self._text(pid, "maps")))
+        paths = {self._link(f"{pid}/{name}") for name in ("exe", "cwd", "root")} | set(
+            mapped_paths(self._text(pid, "maps"))
+        )
         with suppress(OSError):
             paths |= {self._link(f"{pid}/fd/{number}") for number in os.listdir(f"{self._proc}/{pid}/fd")}
         return paths

@@ -17,12 +17,24 @@ class SystemdServices:
         self._commands.run([*self._enter, "systemctl", "restart", unit], timeout=timeout)
 
     def main_pid(self, unit: str) -> int:
-        result = self._commands.run([*self._enter, "systemctl", "show", "--property=MainPID", "--value", unit], check=False, timeout=30)
+        result = self._commands.run(
+            [*self._enter, "systemctl", "show", "--property=MainPID", "--value", unit],
+            check=False,
+            timeout=30,
+        )
         text = result.stdout.strip()
         return int(text) if result.ok and text.isdigit() else 0
 
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
-        argv = [*self._enter, "journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={count}", f"--unit={unit}"]
+        argv = [
+            *self._enter,
+            "journalctl",
+            "--no-pager",
+            "--quiet",
+            "--output=cat",
+            f"--lines={count}",
+            f"--unit={unit}",
+        ]
         try:
             return tuple(self._commands.run(argv, check=False, timeout=30).stdout.splitlines())
         except DriverforgeError:  # no journalctl, or a journal that takes too long: less evidence, and no reason for anything else to fail

@@ -47,7 +47,11 @@ class Access:
 
     def proxy_environment(self) -> dict[str, str]:
         """Proxy variables in the lower case that apt and curl read; upper case is what pods are usually given."""
-        return {name: value for name in PROXIES if (value := self.environ.get(name) or self.environ.get(name.upper()))}
+        return {
+            name: value
+            for name in PROXIES
+            if (value := self.environ.get(name) or self.environ.get(name.upper()))
+        }
 
     def fetch(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None) -> Result:
         """Run what waits for mirrors: all that it prints is logged as it comes, and a stop signal ends it. Raises TemporaryFailure."""
@@ -62,7 +66,9 @@ class PackageManager(Protocol):
     def suffix(self) -> str:
         """How its package files end: '.deb' or '.rpm'."""
 
-    def download(self, access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:
+    def download(
+        self, access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]
+    ) -> tuple[str, ...]:
         """Fetch packages, and the header packages that they depend on, into the folder `into`; the paths of the files.
 
         Raises Unsupported where the mirror does not have them, Unavailable where the mirror cannot be reached.
@@ -104,5 +110,7 @@ def storage_or(result: Result, otherwise: DriverforgeError) -> DriverforgeError:
     if "No space left on device" not in result.stdout + result.stderr:
         return otherwise
     return StorageFailed(
-        "no space left for header packages", details=evidence(result), resolution="free space there, or give another place with --work-dir"
+        "no space left for header packages",
+        details=evidence(result),
+        resolution="free space there, or give another place with --work-dir",
     )

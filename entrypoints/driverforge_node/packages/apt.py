@@ -12,16 +12,34 @@ from collections.abc import Sequence
 from driverforge_core import deb822
 from driverforge_core.errors import CommandFailed, InputError
 from driverforge_node.host.ports import Result
-from driverforge_node.packages import Access, Attempt, Package, evidence, headers_missing, mirror_unreachable, storage_or
+from driverforge_node.packages import (
+    Access,
+    Attempt,
+    Package,
+    evidence,
+    headers_missing,
+    mirror_unreachable,
+    storage_or,
+)
 
 HEADER_PACKAGE = re.compile(r"^linux-(?:[\w.+-]+-)?headers-|^linux-kbuild-")
-RELATION = re.compile(r"^\s*(?P<name>[a-z0-9][a-z0-9+.-]*)(?::\w+)?\s*(?:\(\s*(?P<operator>[<>=]+)\s*(?P<version>[^)\s]+)\s*\))?")
-FETCH_FAILED = re.compile(r"^[EW]: (?:Failed to fetch|Some index files failed|The repository '.*' (?:does not have|is not))", re.MULTILINE)
+RELATION = re.compile(
+    r"^\s*(?P<name>[a-z0-9][a-z0-9+.-]*)(?::\w+)?\s*(?:\(\s*(?P<operator>[<>=]+)\s*(?P<version>[^)\s]+)\s*\))?"
+)
+FETCH_FAILED = re.compile(
+    r"^[EW]: (?:Failed to fetch|Some index files failed|The repository '.*' (?:does not have|is not))",
+    re.MULTILINE,
+)
 NOT_REACHED = re.compile(
     r"Could not resolve|Temporary failure resolving|Could not connect|Cannot initiate|Unable to connect|Connection failed"
     r"|Connection timed out|Connection refused|certificate|Failed to fetch|Could not handshake|Hash Sum mismatch"
 )
-SETTINGS = ("APT::Sandbox::User=root", "Acquire::Retries=2", "Acquire::http::Timeout=30", "Acquire::https::Timeout=30")
+SETTINGS = (
+    "APT::Sandbox::User=root",
+    "Acquire::Retries=2",
+    "Acquire::http::Timeout=30",
+    "Acquire::https::Timeout=30",
+)
 OPTIONS = tuple(word for setting in SETTINGS for word in ("-o", setting))
 
 
@@ -62,7 +80,9 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
         if name in wanted:
             continue
         exact = f"{name}={version}" if version else name
-        shown = access.ask(["apt-cache", *_options(access), "--no-all-versions", "show", exact], env=_environment(access))
+        shown = access.ask(
+            ["apt-cache", *_options(access), "--no-all-versions", "show", exact], env=_environment(access)
+        )
         # status 0 without a stanza: apt knows the name only from another package's relation
         stanza = next(deb822.parse(shown.stdout), None) if shown.ok else None
         if stanza is None:
@@ -73,7 +93,11 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
     fetched = _get(access, "download", *(f"{name}={version}" for name, version in wanted.items()), cwd=into)
     if not fetched.ok:
         said = fetched.stdout + fetched.stderr
-        problem = mirror_unreachable([fetched]) if NOT_REACHED.search(said) or stale else headers_missing(list(wanted), [fetched])
+        problem = (
+            mirror_unreachable([fetched])
+            if NOT_REACHED.search(said) or stale
+            else headers_missing(list(wanted), [fetched])
+        )
         raise storage_or(fetched, problem)
     return tuple(f"{into}/{name}" for name in access.files.list_dir(into) if name.endswith(suffix()))
 

@@ -6,7 +6,15 @@ import re
 from collections.abc import Sequence
 
 from driverforge_node.host.ports import Result
-from driverforge_node.packages import Access, Attempt, Package, headers_missing, mirror_unreachable, rpm, storage_or
+from driverforge_node.packages import (
+    Access,
+    Attempt,
+    Package,
+    headers_missing,
+    mirror_unreachable,
+    rpm,
+    storage_or,
+)
 
 NOT_REACHED = re.compile(
     r"Failed to download metadata for repo|Cannot download repomd|Curl error|All mirrors were (?:already )?tried"

@@ -7,7 +7,14 @@ from driverforge_node.packages import Access, Package, evidence, storage_or
 
 # no pipe: in sh the status of rpm2cpio would be lost in it
 UNPACK = 'rpm2cpio "$1" >"$2/.cpio" && cpio --extract --make-directories --quiet --directory "$2" <"$2/.cpio" && rm "$2/.cpio"'
-QUERY = ("rpm", "--query", "--nosignature", "--queryformat", "%{NAME}\\n%{VERSION}-%{RELEASE}\\n", "--package")
+QUERY = (
+    "rpm",
+    "--query",
+    "--nosignature",
+    "--queryformat",
+    "%{NAME}\\n%{VERSION}-%{RELEASE}\\n",
+    "--package",
+)
 
 
 def extract(access: Access, path: str, into: str) -> Package:

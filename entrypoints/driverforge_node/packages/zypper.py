@@ -10,7 +10,15 @@ from xml.etree import ElementTree as ET  # zypper's own output, not foreign data
 
 from driverforge_core import rpmversion
 from driverforge_node.host.ports import Result
-from driverforge_node.packages import Access, Attempt, Package, headers_missing, mirror_unreachable, rpm, storage_or
+from driverforge_node.packages import (
+    Access,
+    Attempt,
+    Package,
+    headers_missing,
+    mirror_unreachable,
+    rpm,
+    storage_or,
+)
 
 NO_SUCH_PACKAGE = 104  # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8); other codes from 100 on mean that repositories were left out
 
@@ -28,7 +36,10 @@ def _options(into: str) -> tuple[str, ...]:
 
 
 def _environment(access: Access) -> dict[str, str]:
-    return {**access.proxy_environment(), **({"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {})}
+    return {
+        **access.proxy_environment(),
+        **({"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {}),
+    }
 
 
 def newest(search: str, version: str) -> str | None:
@@ -47,7 +58,11 @@ def newest(search: str, version: str) -> str | None:
 
 def readable(result: Result) -> Result:
     """What zypper says to people, out of its XML, for error messages."""
-    lines = [line for line in result.stdout.splitlines() if line.strip() and not line.startswith(("<?xml", "<progress"))]
+    lines = [
+        line
+        for line in result.stdout.splitlines()
+        if line.strip() and not line.startswith(("<?xml", "<progress"))
+    ]
     text = unescape(re.sub(r"<[^>]*>", "", "\n".join(lines)))
     return replace(result, stdout=text)
 
@@ -63,13 +78,20 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
         if edition is None:
             reached = refresh.ok and search.status in (0, NO_SUCH_PACKAGE)
             answers = [refresh, readable(search)]
-            raise headers_missing([f"{name} {version}"], answers[1:]) if reached else mirror_unreachable(answers)
+            raise (
+                headers_missing([f"{name} {version}"], answers[1:])
+                if reached
+                else mirror_unreachable(answers)
+            )
         exact.append(f"{name}={edition}")
     fetched = _get(access, into, "download", *exact)
     found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"]).stdout.splitlines()
     if not fetched.ok or len(found) < len(exact):
         # status 0 with "Argument resolves to no package" too
-        raise storage_or(fetched, headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched]))
+        raise storage_or(
+            fetched,
+            headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched]),
+        )
     return tuple(sorted(found))
 
 

@@ -6,7 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure, Unavailable, Unsupported
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
 from driverforge_node import log
 from driverforge_node.host.ports import Host, Metadata
 from driverforge_node.runtime import cri, discover, journal, restore, sources
@@ -19,7 +25,9 @@ from driverforge_node.runtime.supervisor import SLOW
 LOG_LINES = 15
 PATIENCE = 60.0  # containerd needs about one second
 RESTART = 180.0  # systemd gives a unit 90 seconds to stop and 90 to start
-BESIDE = 120  # seconds of a change and of its rollback for all that is no restart and no waiting for an answer
+BESIDE = (
+    120  # seconds of a change and of its rollback for all that is no restart and no waiting for an answer
+)
 INTERVAL = 0.25
 UNITS = {"containerd": "containerd.service", "crio": "crio.service", "docker": "docker.service"}
 
@@ -60,7 +68,9 @@ class Plan:
     effective: tuple[str, ...]  # keys whose value the daemon will see differently
     activation: Activation
     why: str  # of the activation
-    present: tuple[tuple[str, str], ...] = ()  # handlers (name, program) that the daemon shall report afterwards
+    present: tuple[
+        tuple[str, str], ...
+    ] = ()  # handlers (name, program) that the daemon shall report afterwards
     absent: tuple[str, ...] = ()  # handlers that it shall not report
     default: str = ""  # the default handler that it shall report, '' for any
     keep: bool = True  # whether a journal entry stays: not after a revert
@@ -99,13 +109,22 @@ def restart_words(plan: Plan, system: System) -> str:
         return system.request.restart_command
     if unit:
         return f"systemctl restart {unit}"
-    return f"SIGHUP to {plan.daemon.pid}, which ends it" if mode == "signal" and plan.daemon.pid else "needs --restart-command"
+    return (
+        f"SIGHUP to {plan.daemon.pid}, which ends it"
+        if mode == "signal" and plan.daemon.pid
+        else "needs --restart-command"
+    )
 
 
 def check_restart(plan: Plan, system: System) -> None:
     """Raises Unsupported before anything is written when nobody could restart the daemon."""
     request = system.request
-    if plan.activation != "restart" or request.restart_command or request.restart_mode == "none" or system.unit(plan.daemon):
+    if (
+        plan.activation != "restart"
+        or request.restart_command
+        or request.restart_mode == "none"
+        or system.unit(plan.daemon)
+    ):
         return
     if request.restart_mode == "signal" and plan.daemon.pid:
         return
@@ -132,7 +151,9 @@ def carry_out(plan: Plan, system: System) -> None:
     host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
     active = plan.activation != "none" and system.request.restart_mode != "none"
     guarded = active and bool(plan.writes) and plan.daemon.pid != 0
-    entry = replace(plan.entry, state="prepared", needs=plan.activation, restore=restore.new_name(host) if guarded else "")
+    entry = replace(
+        plan.entry, state="prepared", needs=plan.activation, restore=restore.new_name(host) if guarded else ""
+    )
     journal.write(host, entry)
     begun: list[journal.File] = []
     try:
@@ -162,7 +183,8 @@ def check_unchanged(host: Host, file: journal.File) -> None:
     """Raises TemporaryFailure for a file that is not what the plan was made from."""
     if sources.contents(host.node, file.path) != file.before:
         raise TemporaryFailure(
-            f"{file.path} was changed by somebody else just now", resolution="run this again: it is planned anew, with that change in it"
+            f"{file.path} was changed by somebody else just now",
+            resolution="run this again: it is planned anew, with that change in it",
         )
 
 
@@ -183,7 +205,10 @@ def _finish(plan: Plan, system: System, entry: journal.Entry, *, active: bool) -
                 system.host.node.remove_tree(folder)
         journal.remove(system.host, entry.kind, entry.config)
     if pending:
-        log.warning("written, and not in force until the runtime is restarted (restart mode none)", runtime=plan.daemon.kind)
+        log.warning(
+            "written, and not in force until the runtime is restarted (restart mode none)",
+            runtime=plan.daemon.kind,
+        )
 
 
 def put(host: Host, path: str, data: bytes | None, metadata: Metadata | None) -> None:
@@ -203,7 +228,11 @@ def restart_shell(plan: Plan, system: System) -> str:
     unit = system.unit(plan.daemon)
     again = f"systemctl reset-failed {unit} 2>/dev/null\nsystemctl restart {unit}" if unit else ":"
     again = system.request.restart_command or again
-    return f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}" if plan.activation == "reload" else again
+    return (
+        f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}"
+        if plan.activation == "reload"
+        else again
+    )
 
 
 def activate(plan: Plan, system: System) -> None:
@@ -232,7 +261,12 @@ def prove(plan: Plan, system: System) -> None:
             continue
         last = problems(plan, status)
         if not last:
-            log.info("the runtime answers", runtime=plan.daemon.kind, pid=status.pid, handlers=",".join(status.handlers))
+            log.info(
+                "the runtime answers",
+                runtime=plan.daemon.kind,
+                pid=status.pid,
+                handlers=",".join(status.handlers),
+            )
             return
     raise CommandFailed(f"{plan.daemon.kind} did not come back with the new configuration", details=last)
 
@@ -252,7 +286,9 @@ def problems(plan: Plan, status: cri.RuntimeStatus) -> list[str]:
     wrong = []
     if plan.activation == "restart" and status.pid == plan.daemon.pid:
         wrong.append(f"the process {status.pid} from before the restart still answers")
-    missing = [f"{name} with {program}" for name, program in plan.present if not reports(status, name, program)]
+    missing = [
+        f"{name} with {program}" for name, program in plan.present if not reports(status, name, program)
+    ]
     wrong += [f"it does not report the handler {handler}" for handler in missing]
     wrong += [f"it still reports the handler {name}" for name in plan.absent if name in status.handlers]
     if plan.default and status.default and status.default != plan.default:
@@ -266,7 +302,13 @@ def reports(status: cri.RuntimeStatus, name: str, program: str) -> bool:
 
 
 def _restored(
-    plan: Plan, system: System, error: DriverforgeError, entry: journal.Entry, begun: Sequence[journal.File], *, active: bool
+    plan: Plan,
+    system: System,
+    error: DriverforgeError,
+    entry: journal.Entry,
+    begun: Sequence[journal.File],
+    *,
+    active: bool,
 ) -> DriverforgeError:
     """Put the old files in force again, those that were `begun`; the error to raise, with the daemon's own log lines."""
     host, kind = system.host, plan.daemon.kind
@@ -350,7 +392,9 @@ def _again(plan: Plan, system: System) -> None:
     """Restart with the old files, and wait for an answer. Raises CommandFailed."""
     host, unit = system.host, system.unit(plan.daemon)
     if unit and plan.activation == "restart" and not system.request.restart_command:
-        host.commands.run([*enter(host), "systemctl", "reset-failed", unit], check=False, timeout=30)  # or systemd counts this one too
+        host.commands.run(
+            [*enter(host), "systemctl", "reset-failed", unit], check=False, timeout=30
+        )  # or systemd counts this one too
     activate(plan, system)
     last: list[str] = []
     for _ in looks(system, system.patience(plan.daemon)):
@@ -370,4 +414,6 @@ def last_words(plan: Plan, system: System) -> list[str]:
         path = f"/var/lib/rancher/{kind}/agent/containerd/containerd.log"
         if system.host.node.exists(path):
             return [f"{path}: {line}" for line in system.host.node.read_text(path).splitlines()[-LOG_LINES:]]
-    return [f"{unit}: {line}" for line in system.host.services.last_log_lines(unit, LOG_LINES)] if unit else []
+    return (
+        [f"{unit}: {line}" for line in system.host.services.last_log_lines(unit, LOG_LINES)] if unit else []
+    )

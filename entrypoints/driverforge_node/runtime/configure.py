@@ -35,7 +35,11 @@ class Observed:
     def settled(self) -> bool:
         """Whether the running daemon has what the journal says: also where somebody restarted it since (restart mode none)."""
         entry = self.entry
-        return entry is None or entry.state == "in force" or (entry.state == "written" and entry.pid not in (0, self.daemon.pid))
+        return (
+            entry is None
+            or entry.state == "in force"
+            or (entry.state == "written" and entry.pid not in (0, self.daemon.pid))
+        )
 
     @property
     def never_read(self) -> bool:
@@ -51,7 +55,9 @@ def settle(system: System) -> None:
     """Take over from a driverctl that was killed: its restore on the node is taken back, or waited for. Needs the lock."""
     host = system.host
     clear(host)
-    for name in host.node.list_dir(restore.FOLDER):  # with the lock held, none of them is of a change under way
+    for name in host.node.list_dir(
+        restore.FOLDER
+    ):  # with the lock held, none of them is of a change under way
         for line in restore.settle(host, name):
             log.info("the node's restore did this while nobody was here", said=line)
 
@@ -60,7 +66,9 @@ def observe(system: System, daemon: Daemon, *, to_write: bool = False) -> Observ
     """Raises InputError for broken files, Unsupported for those of another daemon where none of ours is to go or where one is to come."""
     host = system.host
     entry = journal.read(host, daemon.kind, daemon.config)
-    if to_write or entry is None:  # what we once wrote can be taken back, also where the daemon reads another file by now
+    if (
+        to_write or entry is None
+    ):  # what we once wrote can be taken back, also where the daemon reads another file by now
         check_config(host, daemon, system.request)
     disk = sources.read(host, daemon)
     edit = managed.backend(daemon, disk.get(daemon.config), host.node)
@@ -73,17 +81,23 @@ def observe(system: System, daemon: Daemon, *, to_write: bool = False) -> Observ
         base[path], keys = without_us(edit, entry, path, disk[path])
         kept += [f"{path}: {dotted(key)} was changed by somebody else, and stays" for key in keys]
     clean = managed.without_us(edit, daemon, base, entry.names if entry else ())
-    return Observed(daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, clean=clean, kept=tuple(kept))
+    return Observed(
+        daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, clean=clean, kept=tuple(kept)
+    )
 
 
-def without_us(edit: Backend, entry: journal.Entry | None, path: str, current: bytes | None) -> tuple[bytes | None, tuple[Path, ...]]:
+def without_us(
+    edit: Backend, entry: journal.Entry | None, path: str, current: bytes | None
+) -> tuple[bytes | None, tuple[Path, ...]]:
     """A file without what `entry` says that we wrote, and the keys that others changed since."""
     file = entry.file(path) if entry else None
     if entry is None or file is None:
         return current, ()
     if current == file.written:
         return file.original, ()
-    if current == file.before and entry.state != "in force":  # that change never came to this file, or was taken back
+    if (
+        current == file.before and entry.state != "in force"
+    ):  # that change never came to this file, or was taken back
         return without_us(edit, entry.earlier, path, current)
     undone = edit.undone(path, original=file.original, written=file.written, current=current)
     return undone.data, undone.kept
@@ -109,10 +123,18 @@ def apply_plan(system: System) -> Plan:
     check_effective(seen.edit, daemon, (clean, after), wanted)
     status = system.status(daemon)  # after the files: they say why it serves no pods
     activation, why = _activation(seen, now, after, missed=_missed(seen))
-    missing = [handler.name for handler in wanted.handlers if not change.reports(status, handler.name, handler.binary)]
+    missing = [
+        handler.name
+        for handler in wanted.handlers
+        if not change.reports(status, handler.name, handler.binary)
+    ]
     if activation == "none" and missing:
         activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
-    ours = [path for path in seen.edit.paths(daemon) if path != daemon.config or not managed.generated(daemon, seen.disk[path])]
+    ours = [
+        path
+        for path in seen.edit.paths(daemon)
+        if path != daemon.config or not managed.generated(daemon, seen.disk[path])
+    ]
     files = {path: planned[path] for path in ours}
     return Plan(
         daemon=daemon,
@@ -128,11 +150,18 @@ def apply_plan(system: System) -> Plan:
 
 def _check_fallback(system: System, daemon: Daemon) -> None:
     """Raises Unavailable where docker is only what is left, since the runtime that we changed before is down."""
-    down = [] if daemon.kind != "docker" or system.request.socket else discover.lost(system.host, system.sockets, system.request)
+    down = (
+        []
+        if daemon.kind != "docker" or system.request.socket
+        else discover.lost(system.host, system.sockets, system.request)
+    )
     if down and journal.read(system.host, daemon.kind, daemon.config) is None:
         raise Unavailable(
             f"the {down[0].kind} at {down[0].socket}, which driverctl has changed before, does not run; docker is not taken in its place",
-            details=[f"{journal.place(entry.kind, entry.config)}: {entry.kind} at {entry.socket}, {entry.config}" for entry in down],
+            details=[
+                f"{journal.place(entry.kind, entry.config)}: {entry.kind} at {entry.socket}, {entry.config}"
+                for entry in down
+            ],
             resolution="start it, or put its files back and start it with `driverctl runtime revert`; if docker is meant, say so with "
             f"--socket {daemon.socket}; nothing was changed",
         )
@@ -155,7 +184,12 @@ def _activation(
     activation = seen.edit.activation(now, after)
     if (missed == "restart" and activation != "restart") or (missed == "reload" and activation == "none"):
         return missed, "an earlier change was not finished, and the daemon may run without it"
-    return activation, "the effective configuration stays" if activation == "none" else "the effective configuration changes"
+    return (
+        activation,
+        "the effective configuration stays"
+        if activation == "none"
+        else "the effective configuration changes",
+    )
 
 
 def _missed(seen: Observed, *, taken_back: bool = False) -> Activation:
@@ -163,7 +197,9 @@ def _missed(seen: Observed, *, taken_back: bool = False) -> Activation:
     entry = seen.entry
     if entry is None or seen.settled:
         return "none"
-    if taken_back and entry.earlier is None:  # it was not restarted since, and has nothing of it that only a restart takes away
+    if (
+        taken_back and entry.earlier is None
+    ):  # it was not restarted since, and has nothing of it that only a restart takes away
         return _again(seen.daemon)
     return "restart" if entry.needs == "restart" else _again(seen.daemon)
 
@@ -172,7 +208,9 @@ def _again(daemon: Daemon) -> Activation:
     return "reload" if daemon.kind in ("docker", "crio") else "restart"
 
 
-def check_effective(edit: Backend, daemon: Daemon, views: tuple[Mapping[str, object], Mapping[str, object]], wanted: Wanted) -> None:
+def check_effective(
+    edit: Backend, daemon: Daemon, views: tuple[Mapping[str, object], Mapping[str, object]], wanted: Wanted
+) -> None:
     """Raises Unsupported when the daemon would see anything else change than our keys, or would not see our handlers."""
     before, after = views
     if foreign := edit.foreign(before, after, wanted):
@@ -186,7 +224,10 @@ def check_effective(edit: Backend, daemon: Daemon, views: tuple[Mapping[str, obj
     if gone:
         raise Unsupported(
             f"refused: {daemon.kind} would not see the handler {gone[0].name}",
-            details=[f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}" for handler in gone],
+            details=[
+                f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}"
+                for handler in gone
+            ],
             resolution="nothing was changed; another file of its configuration wins over ours (put all of it into one file), "
             "or ours has a higher version than the root file (driverctl doctor says so)",
         )
@@ -197,7 +238,9 @@ def lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[st
     return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
 
 
-def entry_of(host: Host, seen: Observed, files: Mapping[str, bytes | None], wanted: Wanted | None = None) -> journal.Entry:
+def entry_of(
+    host: Host, seen: Observed, files: Mapping[str, bytes | None], wanted: Wanted | None = None
+) -> journal.Entry:
     """The journal's entry of a change that makes `files`. What only the earlier change wrote is written back."""
     daemon, earlier = seen.daemon, seen.entry
     every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
@@ -243,7 +286,9 @@ def revert_plan(system: System) -> Plan | None:
         if len(changed) != 1:
             raise not_running(system.request.socket or "the known sockets", *error.details) from error
         return _rescue_plan(system, changed[0])
-    if journal.read(host, daemon.kind, daemon.config) is None and (down := discover.lost(host, system.sockets, system.request)):
+    if journal.read(host, daemon.kind, daemon.config) is None and (
+        down := discover.lost(host, system.sockets, system.request)
+    ):
         return _rescue_plan(system, _only(down))  # what runs is not what we changed
     seen = observe(system, daemon)
     if seen.entry is None:

@@ -14,7 +14,19 @@ from dataclasses import dataclass
 from driverforge_core.errors import Unsupported
 from driverforge_node.runtime import document, nvidia
 from driverforge_node.runtime.difference import differing, without_zeros
-from driverforge_node.runtime.document import REMOVED, Change, Path, edit, lookup, merged, parse, put, rewritten, table_at, take
+from driverforge_node.runtime.document import (
+    REMOVED,
+    Change,
+    Path,
+    edit,
+    lookup,
+    merged,
+    parse,
+    put,
+    rewritten,
+    table_at,
+    take,
+)
 from driverforge_node.runtime.imports import KEY as IMPORTS
 from driverforge_node.runtime.imports import declared, including, matches, pattern, read
 from driverforge_node.runtime.model import Activation, Daemon, Handler, Undone, Wanted
@@ -31,9 +43,26 @@ VERSION = ("version",)
 KNOWN_VERSIONS = (2, 3, 4)
 MERGES_KEYS = (2, 1)  # the first containerd that merges imported files key by key
 # what a handler gets where there is no runtime to take after
-BARE: dict[str, object] = {"runtime_type": "", "runtime_root": "", "runtime_engine": "", "privileged_without_host_devices": False}
+BARE: dict[str, object] = {
+    "runtime_type": "",
+    "runtime_root": "",
+    "runtime_engine": "",
+    "privileged_without_host_devices": False,
+}
 # keys that mean the same whatever the version of the file is
-VERSIONLESS = {"root", "state", "temp", "oom_score", "grpc", "ttrpc", "debug", "metrics", "cgroup", "timeouts", "proxy_plugins"}
+VERSIONLESS = {
+    "root",
+    "state",
+    "temp",
+    "oom_score",
+    "grpc",
+    "ttrpc",
+    "debug",
+    "metrics",
+    "cgroup",
+    "timeouts",
+    "proxy_plugins",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +119,9 @@ def paths(daemon: Daemon) -> tuple[str, ...]:
     return (daemon.drop_in, daemon.config)
 
 
-def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted) -> dict[str, bytes | None]:
+def patched(
+    daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted
+) -> dict[str, bytes | None]:
     """See `Backend.patched`."""
     documents = _read(daemon, files, effective)
     _check(documents)
@@ -131,12 +162,18 @@ def _check(documents: _Documents) -> None:
     for path, config in {"its effective configuration": documents.effective, **documents.parsed}.items():
         disabled = config.get("disabled_plugins", [])
         if isinstance(disabled, list) and any(plugin in CRI_NAMES for plugin in disabled):
-            problems.append(f"{path} disables the CRI plugin, so no kubelet can use this containerd: disabled_plugins = {disabled}")
+            problems.append(
+                f"{path} disables the CRI plugin, so no kubelet can use this containerd: disabled_plugins = {disabled}"
+            )
     version = root.get("version")
     if version is None and not set(root) <= VERSIONLESS:
-        problems.append(f"{name} is a version 1 configuration (it has no `version`), to which no drop-in can be added")
+        problems.append(
+            f"{name} is a version 1 configuration (it has no `version`), to which no drop-in can be added"
+        )
     elif version is not None and (isinstance(version, bool) or version not in KNOWN_VERSIONS):
-        problems.append(f"{name} is a version {version!r} configuration; driverctl changes versions 2, 3 and 4")
+        problems.append(
+            f"{name} is a version {version!r} configuration; driverctl changes versions 2, 3 and 4"
+        )
     if problems:
         raise Unsupported(
             problems[-1],
@@ -150,12 +187,19 @@ def _root_changes(documents: _Documents) -> list[Change]:
     if documents.imported:
         return []
     changes = [] if "version" in documents.root else [Change(path=VERSION, value=2)]
-    return [*changes, Change(path=IMPORTS, value=including(documents.root, documents.daemon.drop_in, documents.daemon.config))]
+    return [
+        *changes,
+        Change(
+            path=IMPORTS, value=including(documents.root, documents.daemon.drop_in, documents.daemon.config)
+        ),
+    ]
 
 
 def _winner(documents: _Documents) -> dict[str, object]:
     """The document whose CRI section a containerd takes that takes whole sections: the last one that has any of it, the root else."""
-    having = [path for path, document in documents.parsed.items() if lookup(document, cri(document)) is not REMOVED]
+    having = [
+        path for path, document in documents.parsed.items() if lookup(document, cri(document)) is not REMOVED
+    ]
     order, ours = list(documents.parsed), documents.daemon.drop_in
     later = [path for path in having if ours in order and order.index(path) > order.index(ours)]
     if later:
@@ -188,7 +232,9 @@ def _meant(documents: _Documents, wanted: Wanted) -> dict[str, object]:
     return meant
 
 
-def _write_down(meant: dict[str, object], path: Path, effective: Mapping[str, object], wanted: Wanted) -> None:
+def _write_down(
+    meant: dict[str, object], path: Path, effective: Mapping[str, object], wanted: Wanted
+) -> None:
     """Built-in runtimes, which a section's own table of runtimes replaces: without runc CRI does not start."""
     names = {handler.name for handler in wanted.handlers}
     for name, table in runtimes_of(effective).items():
@@ -196,10 +242,14 @@ def _write_down(meant: dict[str, object], path: Path, effective: Mapping[str, ob
             put(meant, (*path, name), without_zeros(table))
 
 
-def _template(documents: _Documents, meant: Mapping[str, object], wanted: Wanted) -> Mapping[str, object] | None:
+def _template(
+    documents: _Documents, meant: Mapping[str, object], wanted: Wanted
+) -> Mapping[str, object] | None:
     """The table that a handler takes after, None where there is none."""
     if documents.minimal:
-        tables: dict[str, object] = {name: without_zeros(table) for name, table in runtimes_of(documents.effective).items()}
+        tables: dict[str, object] = {
+            name: without_zeros(table) for name, table in runtimes_of(documents.effective).items()
+        }
         for document in documents.parsed.values():
             tables = merged(tables, runtimes_of(document))
         default = _default(documents)
@@ -208,7 +258,9 @@ def _template(documents: _Documents, meant: Mapping[str, object], wanted: Wanted
         default = default_of(meant)
     names = {handler.name for handler in wanted.handlers}
     others = {name: table for name, table in tables.items() if name not in names}
-    return nvidia.template(default, others, _programs(others), [handler.binary for handler in wanted.handlers])
+    return nvidia.template(
+        default, others, _programs(others), [handler.binary for handler in wanted.handlers]
+    )
 
 
 def _default(documents: _Documents) -> str:
@@ -221,11 +273,17 @@ def _handler(handler: Handler, template: Mapping[str, object] | None, wanted: Wa
     table = dict(copy.deepcopy(BARE if template is None else template))
     if wanted.annotations:
         existing = table.get("container_annotations")
-        table["container_annotations"] = list(dict.fromkeys([*wanted.annotations, *(existing if isinstance(existing, list) else [])]))
+        table["container_annotations"] = list(
+            dict.fromkeys([*wanted.annotations, *(existing if isinstance(existing, list) else [])])
+        )
     if not table.get("runtime_type"):
         table["runtime_type"] = wanted.runtime_type
     options = table.get("options")
-    table["options"] = {**(options if isinstance(options, dict) else {}), **wanted.options, "BinaryName": handler.binary}
+    table["options"] = {
+        **(options if isinstance(options, dict) else {}),
+        **wanted.options,
+        "BinaryName": handler.binary,
+    }
     return table
 
 
@@ -239,8 +297,14 @@ def _set_default(documents: _Documents, meant: dict[str, object], section: Path,
         return
     if lookup(meant, path) in names:
         take(meant, path)
-    elsewhere = {path: document for path, document in documents.parsed.items() if path != documents.daemon.drop_in}
-    if documents.minimal and lookup(meant, path) is REMOVED and any(default_of(document) in names for document in elsewhere.values()):
+    elsewhere = {
+        path: document for path, document in documents.parsed.items() if path != documents.daemon.drop_in
+    }
+    if (
+        documents.minimal
+        and lookup(meant, path) is REMOVED
+        and any(default_of(document) in names for document in elsewhere.values())
+    ):
         put(meant, path, "runc")  # merging key by key cannot take a key away
 
 
@@ -249,16 +313,24 @@ def undone(path: str, *, original: bytes | None, written: bytes | None, current:
     return undo(path, document, _without_needed, original=original, written=written, current=current)
 
 
-def _without_needed(changes: Sequence[Change], old: Mapping[Path, object], present: Mapping[Path, object]) -> list[Change]:
+def _without_needed(
+    changes: Sequence[Change], old: Mapping[Path, object], present: Mapping[Path, object]
+) -> list[Change]:
     """Leave what the rest of the file depends on by now.
 
     What we only wrote down of the daemon's own settings (runc, the rest of the section) stays beside any setting of others in the section,
     which replaces the daemon's as a whole. `version` stays beside what was written since, as the version that it was written for.
     """
-    programs = {runtime_of(path): value for path, value in present.items() if path[-1] == "BinaryName" and runtime_of(path)}
+    programs = {
+        runtime_of(path): value
+        for path, value in present.items()
+        if path[-1] == "BinaryName" and runtime_of(path)
+    }
     removed = {change.path for change in changes if change.value is REMOVED}
     if any(path[:2] in (CRI_V2, CRI_V3) and path not in removed for path in present):
-        changes = [change for change in changes if change.value is not REMOVED or _may_go(change.path, programs)]
+        changes = [
+            change for change in changes if change.value is not REMOVED or _may_go(change.path, programs)
+        ]
         removed = {change.path for change in changes if change.value is REMOVED}
     if any(path not in removed and path not in old for path in present if path != VERSION):
         changes = [change for change in changes if change.path != VERSION]
@@ -272,7 +344,9 @@ def _may_go(path: Path, programs: Mapping[str, object]) -> bool:
     return path[:2] not in (CRI_V2, CRI_V3) or path[2:] in (DEFAULT, ENABLE_CDI)
 
 
-def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
+def stripped(
+    daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+) -> dict[str, bytes | None]:
     """See `Backend.stripped`."""
     result = dict(files)
     for path, data in files.items():
@@ -302,20 +376,30 @@ def _without_import(daemon: Daemon, files: Mapping[str, bytes | None]) -> bytes 
     data = files.get(daemon.config)
     meant = parse(data or b"", daemon.config)
     ours = pattern(daemon.drop_in)
-    others = [path for path, other in files.items() if other is not None and matches(path, daemon.config, ours)]
+    others = [
+        path for path, other in files.items() if other is not None and matches(path, daemon.config, ours)
+    ]
     existing = declared(meant, daemon.config)
     if data is None or ours not in existing or others:
         return data
     left = [item for item in existing if item != ours]
-    meant = {**meant, "imports": left} if left else {key: value for key, value in meant.items() if key != "imports"}
+    meant = (
+        {**meant, "imports": left}
+        if left
+        else {key: value for key, value in meant.items() if key != "imports"}
+    )
     data = rewritten(data, meant, daemon.config)
     return None if set(meant) <= {"version"} and b"#" not in data else data
 
 
-def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
+def foreign(
+    before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
+) -> dict[Path, tuple[object, object]]:
     """See `Backend.foreign`."""
     names = {handler.name for handler in wanted.handlers}
-    return {path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, names, wanted)}
+    return {
+        path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, names, wanted)
+    }
 
 
 def _ours(path: Path, pair: tuple[object, object], names: set[str], wanted: Wanted) -> bool:

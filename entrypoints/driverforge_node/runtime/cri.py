@@ -33,7 +33,9 @@ class RuntimeStatus:
     pid: int  # of the daemon
     name: str  # 'containerd'
     version: str  # '1.6.20~ds1'
-    handlers: Mapping[str, str | None]  # a RuntimeClass's names -> their program; '' where none is set, None where it is not told
+    handlers: Mapping[
+        str, str | None
+    ]  # a RuntimeClass's names -> their program; '' where none is set, None where it is not told
     default: str = ""  # the handler of pods that name none, '' where it is not told
 
 
@@ -61,14 +63,21 @@ def handlers(state: bytes) -> tuple[dict[str, str | None], str]:
 
     containerd (1.6 to 2.x) puts its effective configuration, as JSON, into `info`; a runtime that does not (CRI-O) lists names only.
     """
-    named: dict[str, str | None] = {name: None for handler in messages(state, 3) for name in texts(handler, 1) if name}
+    named: dict[str, str | None] = {
+        name: None for handler in messages(state, 3) for name in texts(handler, 1) if name
+    }
     for entry in messages(state, 2):
         if texts(entry, 1) != ["config"]:
             continue
         try:
             section = json.loads("".join(texts(entry, 2)))["containerd"]
-            tables = {name: table.get("options") or {} for name, table in sorted((section.get("runtimes") or {}).items())}
-            return {name: options.get("BinaryName", "") for name, options in tables.items()}, str(section.get("defaultRuntimeName", ""))
+            tables = {
+                name: table.get("options") or {}
+                for name, table in sorted((section.get("runtimes") or {}).items())
+            }
+            return {name: options.get("BinaryName", "") for name, options in tables.items()}, str(
+                section.get("defaultRuntimeName", "")
+            )
         except (ValueError, KeyError, TypeError, AttributeError):
             break  # another runtime's configuration, in a form of its own
     return named, ""
@@ -89,13 +98,17 @@ class _Call:
                 protocol.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
             elif isinstance(event, h2.events.ResponseReceived | h2.events.TrailersReceived):
                 self.headers |= {str(name): str(value) for name, value in event.headers}
-            elif isinstance(event, h2.events.StreamEnded | h2.events.StreamReset | h2.events.ConnectionTerminated):
+            elif isinstance(
+                event, h2.events.StreamEnded | h2.events.StreamReset | h2.events.ConnectionTerminated
+            ):
                 self.ended = True
 
 
 def call(connection: Connection, method: str, message: bytes) -> bytes:
     """One unary call; the response's message. Raises Unavailable with the gRPC status and message when it is no success."""
-    protocol = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True, header_encoding="utf-8"))
+    protocol = h2.connection.H2Connection(
+        h2.config.H2Configuration(client_side=True, header_encoding="utf-8")
+    )
     protocol.initiate_connection()
     stream = protocol.get_next_available_stream_id()
     headers = (

@@ -10,7 +10,17 @@ from collections.abc import Mapping
 
 from driverforge_node.runtime import document, nvidia
 from driverforge_node.runtime.difference import differing, without_zeros
-from driverforge_node.runtime.document import REMOVED, Path, lookup, merged, parse, put, rewritten, table_at, take
+from driverforge_node.runtime.document import (
+    REMOVED,
+    Path,
+    lookup,
+    merged,
+    parse,
+    put,
+    rewritten,
+    table_at,
+    take,
+)
 from driverforge_node.runtime.model import Activation, Daemon, Handler, Undone, Wanted
 from driverforge_node.runtime.threeway import all_of_them, undo
 
@@ -25,7 +35,9 @@ def paths(daemon: Daemon) -> tuple[str, ...]:
     return (daemon.drop_in,)
 
 
-def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted) -> dict[str, bytes | None]:
+def patched(
+    daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted
+) -> dict[str, bytes | None]:
     """See `Backend.patched`. `wanted.cdi` and annotations have no counterpart here."""
     parsed = {path: parse(data or b"", path) for path, data in files.items()}
     for path, config in parsed.items():
@@ -49,20 +61,31 @@ def runtimes_of(config: Mapping[str, object], name: str = "CRI-O's configuration
     return runtimes
 
 
-def _template(parsed: Mapping[str, Mapping[str, object]], effective: Mapping[str, object], wanted: Wanted) -> Mapping[str, object] | None:
+def _template(
+    parsed: Mapping[str, Mapping[str, object]], effective: Mapping[str, object], wanted: Wanted
+) -> Mapping[str, object] | None:
     names = {handler.name for handler in wanted.handlers}
     whole: dict[str, object] = {}
     for config in parsed.values():
         whole = merged(whole, config)
     default = lookup(whole, DEFAULT)
     default = lookup(effective, DEFAULT) if default is REMOVED else default
-    tables = {name: without_zeros(table) for name, table in runtimes_of(effective).items()} | runtimes_of(whole)
+    tables = {name: without_zeros(table) for name, table in runtimes_of(effective).items()} | runtimes_of(
+        whole
+    )
     others = {name: table for name, table in tables.items() if name not in names}
-    return nvidia.template(str(default), others, _programs(others), [handler.binary for handler in wanted.handlers])
+    return nvidia.template(
+        str(default), others, _programs(others), [handler.binary for handler in wanted.handlers]
+    )
 
 
 def _handler(handler: Handler, template: Mapping[str, object] | None, wanted: Wanted) -> dict[str, object]:
-    return {**copy.deepcopy(dict(template or {})), **wanted.options, "runtime_path": handler.binary, "runtime_type": TYPE}
+    return {
+        **copy.deepcopy(dict(template or {})),
+        **wanted.options,
+        "runtime_path": handler.binary,
+        "runtime_type": TYPE,
+    }
 
 
 def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
@@ -70,7 +93,9 @@ def undone(path: str, *, original: bytes | None, written: bytes | None, current:
     return undo(path, document, all_of_them, original=original, written=written, current=current)
 
 
-def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
+def stripped(
+    daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+) -> dict[str, bytes | None]:
     """See `Backend.stripped`. None for a drop-in of which nothing is left."""
     data = files.get(daemon.drop_in)
     if data is None:
@@ -87,7 +112,11 @@ def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str
 
 
 def _programs(runtimes: Mapping[str, object]) -> dict[str, str]:
-    return {name: str(table.get("runtime_path", "")) for name, table in runtimes.items() if isinstance(table, Mapping)}
+    return {
+        name: str(table.get("runtime_path", ""))
+        for name, table in runtimes.items()
+        if isinstance(table, Mapping)
+    }
 
 
 def handlers(effective: Mapping[str, object]) -> dict[str, str]:
@@ -101,11 +130,17 @@ def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) 
     return nvidia.low_level("" if default is REMOVED else str(default), handlers(config), own)
 
 
-def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
+def foreign(
+    before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
+) -> dict[Path, tuple[object, object]]:
     """See `Backend.foreign`."""
     names = {handler.name for handler in wanted.handlers}
     found = differing(before, after)
-    found = {path: pair for path, pair in found.items() if path[:3] != RUNTIMES or path[3:4] == () or path[3] not in names}
+    found = {
+        path: pair
+        for path, pair in found.items()
+        if path[:3] != RUNTIMES or path[3:4] == () or path[3] not in names
+    }
     pair = found.get(DEFAULT)
     if pair is not None and (pair[1] == wanted.default or (wanted.release_default and pair[0] in names)):
         del found[DEFAULT]

@@ -24,7 +24,11 @@ CONFIG: dict[Kind, str] = {
 CONFIG_OPTIONS: dict[Kind, tuple[str, ...]] = {
     "containerd": ("-c", "--config", "-config"), "crio": ("-c", "--config"), "docker": ("--config-file",),
 }  # fmt: skip
-TEMPLATES = ("config.toml.tmpl", "config-v3.toml.tmpl", "containerd-template.toml")  # of k3s, rke2 and microk8s
+TEMPLATES = (
+    "config.toml.tmpl",
+    "config-v3.toml.tmpl",
+    "containerd-template.toml",
+)  # of k3s, rke2 and microk8s
 DROP_IN = "99-nvidia.toml"
 VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
@@ -68,7 +72,14 @@ def find(host: Host, sockets: Sockets, socket: str, request: Request) -> Daemon:
         raise Unavailable(f"the process {pid} behind {socket} ended just now") from error
     drop_in, chosen = _drop_in(host, process, config, found.kind, request)
     daemon = Daemon(
-        kind=process.kind, pid=pid, binary=process.binary, version=(), socket=socket, config=config, drop_in=drop_in, supervisor=found
+        kind=process.kind,
+        pid=pid,
+        binary=process.binary,
+        version=(),
+        socket=socket,
+        config=config,
+        drop_in=drop_in,
+        supervisor=found,
     )
     text = version_text(host, daemon)
     evidence = (
@@ -88,7 +99,9 @@ def listener(host: Host, sockets: Sockets, socket: str) -> int:
     """PID of the daemon behind a socket. Raises Unavailable, Unsupported (in a PID namespace that we do not see)."""
     with sockets.connect(socket_path(host.node, socket), timeout=5.0) as connection:
         pid = connection.peer_pid()
-        if pid and _comm(host.node, pid) in INIT:  # systemd opened the socket (docker.socket): whoever answers is the daemon
+        if (
+            pid and _comm(host.node, pid) in INIT
+        ):  # systemd opened the socket (docker.socket): whoever answers is the daemon
             connection.send(PING)
             pid = connection.sender_pid() if connection.receive(4096) else 0
     if pid == 0:
@@ -103,7 +116,9 @@ def inspect(host: Host, pid: int, socket: str, request: Request) -> Process:
     """What /proc says of a daemon. Raises FileNotFoundError when it has ended, Unsupported for a program that is no runtime."""
     node = host.node
     command = tuple(word for word in node.read_text(f"/proc/{pid}/cmdline").split("\0") if word)
-    binary = node.resolve(f"/proc/{pid}/exe").removesuffix(" (deleted)")  # after an upgrade: a restart starts the new one
+    binary = node.resolve(f"/proc/{pid}/exe").removesuffix(
+        " (deleted)"
+    )  # after an upgrade: a restart starts the new one
     called = command[0].rpartition("/")[2] if command else ""
     if binary.rpartition("/")[2] not in PROGRAMS and called in PROGRAMS:
         binary = f"{binary.rpartition('/')[0]}/{called}"  # k3s is one program with several names
@@ -144,7 +159,9 @@ def _config(host: Host, process: Process, request: Request) -> tuple[str, str]:
     own, how = own_config(host, process.pid, process.kind, process.command)
     if not request.config:
         return own, how
-    if _one_file(host.node, own.rpartition("/")[0], folder):  # NVIDIA's and Canonical's instructions name the template
+    if _one_file(
+        host.node, own.rpartition("/")[0], folder
+    ):  # NVIDIA's and Canonical's instructions name the template
         return own, f"{how}; it is made of {request.config}"
     return request.config, request.given.get("config", "given")
 
@@ -155,7 +172,9 @@ def own_config(host: Host, pid: int, kind: Kind, command: Sequence[str]) -> tupl
     path = named or CONFIG[kind]
     if not path.startswith("/"):
         path = f"{host.node.resolve(f'/proc/{pid}/cwd').rstrip('/')}/{path}"
-    return node_name(host, pid, path), f"{CONFIG_OPTIONS[kind][-1]} of its command line" if named else "its built-in default"
+    return node_name(
+        host, pid, path
+    ), f"{CONFIG_OPTIONS[kind][-1]} of its command line" if named else "its built-in default"
 
 
 def check_config(host: Host, daemon: Daemon, request: Request) -> None:
@@ -166,7 +185,11 @@ def check_config(host: Host, daemon: Daemon, request: Request) -> None:
     if not request.config or not daemon.pid or daemon.kind == "crio":
         return
     command = arguments(host, daemon.pid)
-    if daemon.kind == "docker" and not argument(command, CONFIG_OPTIONS["docker"]) and _rootless(host, daemon.pid):
+    if (
+        daemon.kind == "docker"
+        and not argument(command, CONFIG_OPTIONS["docker"])
+        and _rootless(host, daemon.pid)
+    ):
         return  # its built-in default is in the user's home folder
     try:
         own, how = own_config(host, daemon.pid, daemon.kind, command)
@@ -200,7 +223,10 @@ def _one_file(node: Files, first: str, second: str) -> bool:
 def _rootless(host: Host, pid: int) -> bool:
     """Whether RootlessKit started it, as docker itself tells (pkg/rootless)."""
     try:
-        return any(word.startswith("ROOTLESSKIT_STATE_DIR=") for word in host.node.read_text(f"/proc/{pid}/environ").split("\0"))
+        return any(
+            word.startswith("ROOTLESSKIT_STATE_DIR=")
+            for word in host.node.read_text(f"/proc/{pid}/environ").split("\0")
+        )
     except FileNotFoundError:
         return False
 
@@ -208,7 +234,10 @@ def _rootless(host: Host, pid: int) -> bool:
 def node_name(host: Host, pid: int, path: str) -> str:
     """A path of a daemon's mount namespace as the node calls it. Raises Unsupported where the node does not see it."""
     us = "1" if host.node.root != "/" else "self"
-    if host.node.resolve(f"/proc/{pid}/ns/mnt").rpartition("/")[2] == host.node.resolve(f"/proc/{us}/ns/mnt").rpartition("/")[2]:
+    if (
+        host.node.resolve(f"/proc/{pid}/ns/mnt").rpartition("/")[2]
+        == host.node.resolve(f"/proc/{us}/ns/mnt").rpartition("/")[2]
+    ):
         return path
     inside, outside = (parse_mountinfo(host.node.read_text(f"/proc/{who}/mountinfo")) for who in (pid, us))
     found = translated(path, inside, outside)
@@ -220,7 +249,9 @@ def node_name(host: Host, pid: int, path: str) -> str:
     return found
 
 
-def _drop_in(host: Host, process: Process, config: str, distribution: str, request: Request) -> tuple[str, str]:
+def _drop_in(
+    host: Host, process: Process, config: str, distribution: str, request: Request
+) -> tuple[str, str]:
     """Our own file, '' for docker; the folders of the distributions are those of docs/runtime.md."""
     if process.kind == "docker":
         return "", ""
@@ -229,12 +260,18 @@ def _drop_in(host: Host, process: Process, config: str, distribution: str, reque
     folder = config.rpartition("/")[0]
     if process.kind == "crio":
         named = argument(process.command, ("-d", "--config-dir"))
-        return f"{named or f'{folder}/crio.conf.d'}/{DROP_IN}", "--config-dir of its command line" if named else "CRI-O's own folder"
+        return (
+            f"{named or f'{folder}/crio.conf.d'}/{DROP_IN}",
+            "--config-dir of its command line" if named else "CRI-O's own folder",
+        )
     if distribution == "k0s":
         return "/etc/k0s/containerd.d/nvidia.toml", "k0s merges the files of this folder"
     if distribution in ("k3s", "rke2"):
         newer = re.search(rb"(?m)^\s*version\s*=\s*([3-9])", _bytes(host, config))
-        return f"{folder}/config{'-v3' if newer else ''}.toml.d/{DROP_IN}", f"{distribution} imports the files of this folder"
+        return (
+            f"{folder}/config{'-v3' if newer else ''}.toml.d/{DROP_IN}",
+            f"{distribution} imports the files of this folder",
+        )
     return f"{folder}/conf.d/{DROP_IN}", "beside the configuration"
 
 

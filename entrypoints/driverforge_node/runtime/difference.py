@@ -14,7 +14,9 @@ def without_zeros(table: object) -> dict[str, object]:
     """A table without keys that are empty, 0 or false: containerd and CRI-O print all of a structure's fields."""
     if not isinstance(table, Mapping):
         return {}
-    pairs = {key: without_zeros(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    pairs = {
+        key: without_zeros(value) if isinstance(value, Mapping) else value for key, value in table.items()
+    }
     return {key: value for key, value in pairs.items() if value}
 
 
@@ -22,7 +24,9 @@ def differing(before: Mapping[str, object], after: Mapping[str, object]) -> dict
     """Keys whose value the daemon sees differently, as (before, after); REMOVED where there is none. Zeros count as not there."""
     old, new = dict(leaves(without_zeros(before))), dict(leaves(without_zeros(after)))
     paths = [path for path in {**old, **new} if not same(old.get(path, REMOVED), new.get(path, REMOVED))]
-    return {path: (old.get(path, REMOVED), new.get(path, REMOVED)) for path in paths if path not in BOOKKEEPING}
+    return {
+        path: (old.get(path, REMOVED), new.get(path, REMOVED)) for path in paths if path not in BOOKKEEPING
+    }
 
 
 def describe(path: Path, before: object, after: object) -> str:

@@ -82,7 +82,11 @@ def _names(asked: str, config: str) -> bool:
 
 def lost(host: Host, sockets: Sockets, request: Request) -> list[journal.Entry]:
     """Our changes of runtimes that are down, be it for them. Raises as `fitting`."""
-    return [entry for entry in fitting(host, request) if entry.socket and not _answers(host, sockets, entry.socket)]
+    return [
+        entry
+        for entry in fitting(host, request)
+        if entry.socket and not _answers(host, sockets, entry.socket)
+    ]
 
 
 def _answers(host: Host, sockets: Sockets, socket: str) -> bool:
@@ -111,9 +115,15 @@ def _one_of(host: Host, seen: Sequence[Seen]) -> tuple[Daemon, str]:
     if len(serving) == 1:
         return serving[0], f"the only one that serves pods ({others})"
     if not serving:
-        changed = [each.daemon for each in seen if host.node.exists(journal.place(each.daemon.kind, each.daemon.config))]
+        changed = [
+            each.daemon
+            for each in seen
+            if host.node.exists(journal.place(each.daemon.kind, each.daemon.config))
+        ]
         docker = [each.daemon for each in seen if each.daemon.kind == "docker"]
-        return (changed or docker or [seen[0].daemon])[0], f"none serves pods{', and driverctl has changed it' * bool(changed)} ({others})"
+        return (changed or docker or [seen[0].daemon])[
+            0
+        ], f"none serves pods{', and driverctl has changed it' * bool(changed)} ({others})"
     asked = kubelet_sockets(host)
     used = [daemon for daemon in serving if host.node.resolve(daemon.socket) in asked]
     if len(used) == 1:

@@ -24,12 +24,17 @@ def paths(daemon: Daemon) -> tuple[str, ...]:
     return (daemon.config,)
 
 
-def patched(daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted) -> dict[str, bytes | None]:  # noqa: ARG001
+def patched(
+    daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted
+) -> dict[str, bytes | None]:  # noqa: ARG001
     """See `Backend.patched`. `wanted`'s annotations, runtime_type and options have no counterpart here."""
     data = files.get(daemon.config)
     config = jsonedit.parse(data or b"", daemon.config)
     check(config, daemon.config)
-    changes = [Change(path=(RUNTIMES, handler.name), value={"path": handler.binary, "args": []}) for handler in wanted.handlers]
+    changes = [
+        Change(path=(RUNTIMES, handler.name), value={"path": handler.binary, "args": []})
+        for handler in wanted.handlers
+    ]
     if wanted.default:
         changes.append(Change(path=(DEFAULT,), value=wanted.default))
     if wanted.cdi:
@@ -45,13 +50,21 @@ def check(config: Mapping[str, object], name: str) -> None:
     if not isinstance(runtimes, dict):
         problems.append(f"{name}: `runtimes` is no object")
     else:
-        problems += [f"{name}: runtimes.{key} is no object" for key, value in runtimes.items() if not isinstance(value, dict)]
+        problems += [
+            f"{name}: runtimes.{key} is no object"
+            for key, value in runtimes.items()
+            if not isinstance(value, dict)
+        ]
     if not isinstance(config.get(DEFAULT, ""), str):
         problems.append(f"{name}: `{DEFAULT}` is no text")
     if not isinstance(features, dict):
         problems.append(f"{name}: `features` is no object")
     if problems:
-        raise InputError(problems[0], details=problems, resolution="repair the file (`dockerd --validate` checks it); nothing was changed")
+        raise InputError(
+            problems[0],
+            details=problems,
+            resolution="repair the file (`dockerd --validate` checks it); nothing was changed",
+        )
 
 
 def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
@@ -59,14 +72,20 @@ def undone(path: str, *, original: bytes | None, written: bytes | None, current:
     return undo(path, jsonedit, all_of_them, original=original, written=written, current=current)
 
 
-def stripped(daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
+def stripped(
+    daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+) -> dict[str, bytes | None]:
     """See `Backend.stripped`. features.cdi stays: others use it too."""
     data = files.get(daemon.config)
     if data is None:
         return {daemon.config: None}
     config = jsonedit.parse(data, daemon.config)
     check(config, daemon.config)
-    changes = [Change(path=(RUNTIMES, name), value=REMOVED) for name in names if lookup(config, (RUNTIMES, name)) is not REMOVED]
+    changes = [
+        Change(path=(RUNTIMES, name), value=REMOVED)
+        for name in names
+        if lookup(config, (RUNTIMES, name)) is not REMOVED
+    ]
     if config.get(DEFAULT) in names:
         changes.append(Change(path=(DEFAULT,), value=REMOVED))
     return {daemon.config: jsonedit.edit(data, changes, daemon.config) if changes else data}
@@ -84,17 +103,29 @@ def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) 
     return nvidia.low_level(str(config.get(DEFAULT, BUILT_IN)), {BUILT_IN: "", **handlers(config)}, own)
 
 
-def _differing(before: Mapping[str, object], after: Mapping[str, object]) -> dict[Path, tuple[object, object]]:
+def _differing(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> dict[Path, tuple[object, object]]:
     old, new = dict(leaves(before)), dict(leaves(after))
     pairs = {path: (old.get(path, REMOVED), new.get(path, REMOVED)) for path in {**old, **new}}
-    return {path: pair for path, pair in pairs.items() if not same(*pair) and not all(value in ({}, REMOVED) for value in pair)}
+    return {
+        path: pair
+        for path, pair in pairs.items()
+        if not same(*pair) and not all(value in ({}, REMOVED) for value in pair)
+    }
 
 
-def foreign(before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
+def foreign(
+    before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
+) -> dict[Path, tuple[object, object]]:
     """See `Backend.foreign`."""
     names = {handler.name for handler in wanted.handlers}
     ours = {(RUNTIMES, name) for name in names}
-    found = {path: pair for path, pair in _differing(before, after).items() if path[:2] not in ours and not (path == CDI and wanted.cdi)}
+    found = {
+        path: pair
+        for path, pair in _differing(before, after).items()
+        if path[:2] not in ours and not (path == CDI and wanted.cdi)
+    }
     pair = found.get((DEFAULT,))
     if pair is not None and (pair[1] == wanted.default or (wanted.release_default and pair[0] in names)):
         del found[(DEFAULT,)]

@@ -28,14 +28,18 @@ def parse(answer: bytes, pid: int) -> RuntimeStatus:
     line = head.partition(b"\r\n")[0].decode("latin-1")
     words = line.split(" ", 2)
     if len(words) < 2 or not words[0].startswith("HTTP/1.") or words[1] != "200":
-        raise Unavailable("docker does not answer GET /info", details=[line or "the connection ended without an answer"])
+        raise Unavailable(
+            "docker does not answer GET /info", details=[line or "the connection ended without an answer"]
+        )
     try:
         info = json.loads(body)
         runtimes = info.get("Runtimes") or {}
         handlers = {str(name): str(table.get("path") or "") for name, table in sorted(runtimes.items())}
         default, version = str(info.get("DefaultRuntime") or ""), str(info.get("ServerVersion") or "")
     except (ValueError, AttributeError) as error:
-        raise Unavailable("docker's answer to GET /info cannot be read", details=[f"{error}: {body[:200]!r}"]) from error
+        raise Unavailable(
+            "docker's answer to GET /info cannot be read", details=[f"{error}: {body[:200]!r}"]
+        ) from error
     return RuntimeStatus(pid=pid, name="docker", version=version, handlers=handlers, default=default)
 
 
@@ -45,7 +49,9 @@ def _all(connection: Connection) -> bytes:
         try:
             part = connection.receive(CHUNK)
         except DriverforgeError as error:
-            raise Unavailable("docker does not answer GET /info", details=[error.brief, *error.details]) from error
+            raise Unavailable(
+                "docker does not answer GET /info", details=[error.brief, *error.details]
+            ) from error
         if not part:
             return data
         data += part

@@ -36,7 +36,9 @@ class Change:
 
 def dotted(path: Path) -> str:
     """A key as a person writes it: plugins."io.containerd.grpc.v1.cri".containerd"""
-    return ".".join(f'"{key}"' if not key.replace("_", "").replace("-", "").isalnum() else key for key in path)
+    return ".".join(
+        f'"{key}"' if not key.replace("_", "").replace("-", "").isalnum() else key for key in path
+    )
 
 
 def text_of(data: bytes, name: str) -> str:
@@ -44,16 +46,25 @@ def text_of(data: bytes, name: str) -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(f"{name} is not UTF-8 text", details=[f"{name}:{line}: {error.reason}"], resolution="repair the file") from error
+        raise InputError(
+            f"{name} is not UTF-8 text",
+            details=[f"{name}:{line}: {error.reason}"],
+            resolution="repair the file",
+        ) from error
 
 
 def parse(data: bytes, name: str) -> dict[str, object]:
     """The document as values. Raises InputError with the place of the mistake; `name` is the file's, for messages."""
     try:
         return tomllib.loads(text_of(data, name).removeprefix(BOM))
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError is a ValueError; so is an integer of too many digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # TOMLDecodeError is a ValueError; so is an integer of too many digits
         raise InputError(
-            f"{name} is not valid TOML", details=[f"{name}: {error}"], resolution="repair the file; nothing was changed"
+            f"{name} is not valid TOML",
+            details=[f"{name}: {error}"],
+            resolution="repair the file; nothing was changed",
         ) from error
 
 
@@ -82,7 +93,10 @@ def table_at(table: Mapping[str, object], path: Path, name: str) -> dict[str, ob
     for depth in range(1, len(path) + 1):
         found = lookup(table, path[:depth])
         if found is not REMOVED and not isinstance(found, dict):
-            raise InputError(f"{name}: {dotted(path[:depth])} is no table", resolution="repair the file; nothing was changed")
+            raise InputError(
+                f"{name}: {dotted(path[:depth])} is no table",
+                resolution="repair the file; nothing was changed",
+            )
     found = lookup(table, path)
     return found if isinstance(found, dict) else {}
 
@@ -103,7 +117,9 @@ def merged(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str
     result = dict(below)
     for key, value in above.items():
         under = result.get(key)
-        result[key] = merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+        result[key] = (
+            merged(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+        )
     return result
 
 
@@ -111,8 +127,16 @@ def rewritten(data: bytes, meant: Mapping[str, object], name: str) -> bytes:
     """The document with the values `meant` and as much of its text as can stay; raises as `edit`."""
     now = parse(data, name)
     before, after = dict(leaves(now)), dict(leaves(meant))
-    gone = [Change(path=path, value=REMOVED) for path in before if path not in after and lookup(meant, path) is REMOVED]
-    new = [Change(path=path, value=value) for path, value in after.items() if path not in before or not same(before[path], value)]
+    gone = [
+        Change(path=path, value=REMOVED)
+        for path in before
+        if path not in after and lookup(meant, path) is REMOVED
+    ]
+    new = [
+        Change(path=path, value=value)
+        for path, value in after.items()
+        if path not in before or not same(before[path], value)
+    ]
     return edit(data, [*gone, *new], name, keep=meant)
 
 
@@ -127,7 +151,9 @@ def same(one: object, other: object) -> bool:
     return isinstance(one, bool) == isinstance(other, bool) and one == other
 
 
-def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None) -> bytes:
+def edit(
+    data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None
+) -> bytes:
     """The document with `changes` applied in order; tables that a removal leaves empty go too, unless the document `keep` has them.
 
     Raises InputError for a broken document, Unsupported where it cannot be edited without touching other keys.
@@ -142,7 +168,10 @@ def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str
             _apply(document, change, keep or {})
             _apply(meant, change, keep or {})
     except (tomlrt.TOMLError, TypeError, KeyError, RecursionError) as error:
-        raise Unsupported(f"{name} cannot be edited: {error}", resolution="write its tables with [headers]; nothing was changed") from error
+        raise Unsupported(
+            f"{name} cannot be edited: {error}",
+            resolution="write its tables with [headers]; nothing was changed",
+        ) from error
     result = (BOM * text.startswith(BOM) + tomlrt.dumps(document)).encode()
     try:
         equal = same(parse(result, name), meant)
@@ -150,7 +179,8 @@ def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str
         equal = False
     if not equal:
         raise Unsupported(
-            f"{name} cannot be edited without touching other keys", resolution="write its tables with [headers]; nothing was changed"
+            f"{name} cannot be edited without touching other keys",
+            resolution="write its tables with [headers]; nothing was changed",
         )
     return result
 

@@ -23,7 +23,9 @@ PREFIX = "candidate-"
 TIMEOUT = 60.0
 
 
-def effective(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> dict[str, object]:
+def effective(
+    host: Host, daemon: Daemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]
+) -> dict[str, object]:
     """The daemon's view of `files`; `disk` is what is there now.
 
     Raises InputError with the daemon's own message when it does not accept them, Unavailable where its program cannot be run.
@@ -35,13 +37,22 @@ def effective(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], dis
     return _docker(host, daemon, files)
 
 
-def _containerd(host: Host, daemon: Daemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> dict[str, object]:
+def _containerd(
+    host: Host, daemon: Daemon, files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]
+) -> dict[str, object]:
     root = files.get(daemon.config)
     if root is not None and not sources.changed(files, disk):
         shown = _run(host, daemon, "--config", daemon.config, "config", "dump")
     else:
         with copies(host) as folder:
-            copier = _Copier(host=host, daemon=daemon, files=files, disk=disk, folder=folder, cwd=sources.working_folder(host, daemon))
+            copier = _Copier(
+                host=host,
+                daemon=daemon,
+                files=files,
+                disk=disk,
+                folder=folder,
+                cwd=sources.working_folder(host, daemon),
+            )
             copy = copier.copied().get(daemon.config, daemon.config)
             shown = _run(host, daemon, "--config", copy, "config", "dump")
     seen = parse(_accepted(shown, daemon).encode(), "containerd's effective configuration")
@@ -73,7 +84,9 @@ class _Copier:
         for path, place in places.items():
             data = self.files.get(path)
             if data is None:
-                data = b"version = %d\n" % (3 if self.daemon.version >= (2,) else 2)  # what the daemon makes of no file
+                data = b"version = %d\n" % (
+                    3 if self.daemon.version >= (2,) else 2
+                )  # what the daemon makes of no file
             names = [places.get(name, name) for name in imports[path] if name != path]
             if names or sources.patterns(path, data):
                 data = edit(data, [Change(path=(sources.IMPORTS,), value=names)], path)
@@ -95,7 +108,9 @@ class _Copier:
         """Whether the daemon would read something else there; an import of a file that goes away would still find it."""
         if self.files.get(path) is None or self.files[path] != self.disk.get(path):
             return True
-        return bool(set(sources.imported(self.host.node, self.daemon, path, self.disk, self.cwd)) - set(names))
+        return bool(
+            set(sources.imported(self.host.node, self.daemon, path, self.disk, self.cwd)) - set(names)
+        )
 
 
 def _crio(host: Host, daemon: Daemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
@@ -164,5 +179,7 @@ def _accepted(shown: Result, daemon: Daemon) -> str:
         return shown.stdout
     lines = [line for line in (shown.stdout + shown.stderr).splitlines() if line.strip()]
     raise InputError(
-        f"{daemon.kind} does not accept {daemon.config}", details=lines, resolution="repair the file; driverctl changed nothing"
+        f"{daemon.kind} does not accept {daemon.config}",
+        details=lines,
+        resolution="repair the file; driverctl changed nothing",
     )

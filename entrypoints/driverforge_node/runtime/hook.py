@@ -22,8 +22,17 @@ def rendered(program: str) -> bytes:
     """The file that runs `program` (the absolute path of nvidia-container-runtime-hook on the node) for every container."""
     folder = posixpath.dirname(program)
     search = STANDARD_PATH if folder in STANDARD_PATH else (*STANDARD_PATH, folder)
-    hook = {"path": program, "args": [posixpath.basename(program), STAGE], "env": ["PATH=" + ":".join(search)]}
-    document = {"version": VERSION, "hook": hook, "when": {"always": True, "commands": [".*"]}, "stages": [STAGE]}
+    hook = {
+        "path": program,
+        "args": [posixpath.basename(program), STAGE],
+        "env": ["PATH=" + ":".join(search)],
+    }
+    document = {
+        "version": VERSION,
+        "hook": hook,
+        "when": {"always": True, "commands": [".*"]},
+        "stages": [STAGE],
+    }
     return (json.dumps(document, indent=4) + "\n").encode()
 
 

@@ -22,7 +22,9 @@ def declared(config: Mapping[str, object], name: str) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
         raise InputError(
             f"{name}: `imports` is no list of file names",
-            details=[f'{name}: imports = {value!r}, and containerd takes only imports = ["/etc/containerd/conf.d/*.toml"]'],
+            details=[
+                f'{name}: imports = {value!r}, and containerd takes only imports = ["/etc/containerd/conf.d/*.toml"]'
+            ],
             resolution="repair the file; nothing was changed",
         )
     return list(value)
@@ -61,4 +63,6 @@ def read(root: str, files: Mapping[str, bytes | None]) -> dict[str, dict[str, ob
 def including(config: Mapping[str, object], drop_in: str, name: str) -> list[str]:
     """The `imports` of a document with the one that covers the drop-in. Raises as `declared`."""
     existing = declared(config, name)
-    return existing if any(matches(drop_in, name, item) for item in existing) else [*existing, pattern(drop_in)]
+    return (
+        existing if any(matches(drop_in, name, item) for item in existing) else [*existing, pattern(drop_in)]
+    )

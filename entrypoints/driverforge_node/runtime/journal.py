@@ -168,7 +168,9 @@ def _entry(data: dict[str, Any]) -> Entry:
 
 def _wanted(data: dict[str, Any]) -> Wanted:
     return Wanted(
-        handlers=tuple(Handler(name=str(handler["name"]), binary=str(handler["binary"])) for handler in data["handlers"]),
+        handlers=tuple(
+            Handler(name=str(handler["name"]), binary=str(handler["binary"])) for handler in data["handlers"]
+        ),
         default=str(data["default"]),
         release_default=bool(data["release_default"]),
         cdi=bool(data["cdi"]),
@@ -223,6 +225,8 @@ def _first_release(data: dict[str, Any]) -> Entry:
         drop_in="",
         supervisor=Supervisor(kind="systemd" if data["unit"] else "", unit=data["unit"]),
         handlers=(),
-        files=(File(path=data["path"], original=original, written=written, before=original, metadata=metadata),),
+        files=(
+            File(path=data["path"], original=original, written=written, before=original, metadata=metadata),
+        ),
         state="in force",
     )

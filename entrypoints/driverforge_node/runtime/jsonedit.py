@@ -13,7 +13,18 @@ from dataclasses import dataclass
 from typing import NoReturn
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.document import BOM, REMOVED, Change, Path, leaves, lookup, put, same, take, text_of
+from driverforge_node.runtime.document import (
+    BOM,
+    REMOVED,
+    Change,
+    Path,
+    leaves,
+    lookup,
+    put,
+    same,
+    take,
+    text_of,
+)
 
 UNIT = "    "
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -29,12 +40,19 @@ def parse(data: bytes, name: str) -> dict[str, object]:
         return {}
     try:
         found = json.loads(text, object_pairs_hook=_without_duplicates, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:  # JSONDecodeError is a ValueError; so is an integer of too many digits
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # JSONDecodeError is a ValueError; so is an integer of too many digits
         raise InputError(
-            f"{name} is not valid JSON", details=[f"{name}: {error}"], resolution="repair the file; nothing was changed"
+            f"{name} is not valid JSON",
+            details=[f"{name}: {error}"],
+            resolution="repair the file; nothing was changed",
         ) from error
     if not isinstance(found, dict):
-        raise InputError(f"{name}: the document is no object", resolution="repair the file; nothing was changed")
+        raise InputError(
+            f"{name}: the document is no object", resolution="repair the file; nothing was changed"
+        )
     return found
 
 
@@ -50,7 +68,9 @@ def _no_constant(word: str) -> NoReturn:
     raise ValueError(f"{word} is no JSON")
 
 
-def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None) -> bytes:
+def edit(
+    data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str, object] | None = None
+) -> bytes:
     """The document with `changes` applied in order; objects that a removal leaves empty go too, unless the document `keep` has them.
 
     Raises InputError for a broken document, and where a change needs an object and finds something else.
@@ -69,8 +89,16 @@ def edit(data: bytes, changes: Sequence[Change], name: str, *, keep: Mapping[str
 def rewritten(data: bytes, meant: Mapping[str, object], name: str) -> bytes:
     """The document with the values `meant` and as much of its text as can stay; raises as `edit`."""
     before, after = dict(leaves(parse(data, name))), dict(leaves(meant))
-    gone = [Change(path=path, value=REMOVED) for path in before if path not in after and lookup(meant, path) is REMOVED]
-    new = [Change(path=path, value=value) for path, value in after.items() if path not in before or not same(before[path], value)]
+    gone = [
+        Change(path=path, value=REMOVED)
+        for path in before
+        if path not in after and lookup(meant, path) is REMOVED
+    ]
+    new = [
+        Change(path=path, value=value)
+        for path, value in after.items()
+        if path not in before or not same(before[path], value)
+    ]
     return edit(data, [*gone, *new], name, keep=meant)
 
 

@@ -24,6 +24,7 @@ def exclusive(host: Host) -> Iterator[None]:
     with host.node.lock(f"{FOLDER}/lock", text="driverctl runtime\n") as ours:
         if not ours:
             raise TemporaryFailure(
-                "another driverctl changes this node's runtime now", resolution="wait for it to end, then run this again"
+                "another driverctl changes this node's runtime now",
+                resolution="wait for it to end, then run this again",
             )
         yield

@@ -38,15 +38,27 @@ class TemplateBackend:
         return (self.template,)
 
     def patched(
-        self, daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted
+        self,
+        daemon: Daemon,
+        files: Mapping[str, bytes | None],
+        effective: Mapping[str, object],
+        wanted: Wanted,
     ) -> dict[str, bytes | None]:
         present = {*containerd.handlers(effective), *self.own}
-        return {self.template: template.patched(files[self.template], self.template, wanted, version=self.version, present=present)}
+        return {
+            self.template: template.patched(
+                files[self.template], self.template, wanted, version=self.version, present=present
+            )
+        }
 
-    def undone(self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+    def undone(
+        self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
+    ) -> Undone:
         return template.undone(path, original=original, written=written, current=current)
 
-    def stripped(self, daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
+    def stripped(
+        self, daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+    ) -> dict[str, bytes | None]:
         raise Unsupported(
             f"{daemon.config} is made of {self.template} and of programs that {daemon.supervisor.kind} finds",
             details=[f"handlers: {', '.join(names)}"],
@@ -56,7 +68,9 @@ class TemplateBackend:
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         return containerd.handlers(effective)
 
-    def foreign(self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
+    def foreign(
+        self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
+    ) -> dict[Path, tuple[object, object]]:
         return containerd.foreign(before, after, wanted)
 
     def activation(self, before: Mapping[str, object], after: Mapping[str, object]) -> Activation:
@@ -65,13 +79,17 @@ class TemplateBackend:
     def low_level_runtimes(self, config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
         return containerd.low_level_runtimes(config, own)
 
-    def rendered(self, daemon: Daemon, root: bytes, source: bytes, effective: Mapping[str, object], wanted: Wanted) -> bytes:
+    def rendered(
+        self, daemon: Daemon, root: bytes, source: bytes, effective: Mapping[str, object], wanted: Wanted
+    ) -> bytes:
         """The root file as the distribution will write it: `root` is today's without our section, `source` the template to be."""
         present = containerd.handlers(effective)
         whole = template.BASE.encode() in source
         start = f"{template.BASE}\n".encode() if whole else root
         text = template.patched(start, daemon.config, wanted, version=self.version, present=present)
-        runc = lookup(effective, (*containerd.cri(effective), *containerd.RUNTIMES, "runc", "options", "SystemdCgroup"))
+        runc = lookup(
+            effective, (*containerd.cri(effective), *containerd.RUNTIMES, "runc", "options", "SystemdCgroup")
+        )
         cgroup = b"true" if runc is True else b"false"
         text = text.replace(template.BASE.encode(), root) if whole else text
         return text.replace(template.K3S_CGROUP["SystemdCgroup"].encode(), cgroup)
@@ -93,7 +111,9 @@ def backend(daemon: Daemon, root: bytes | None, node: Files) -> Backend:
     if any(matches(daemon.drop_in, daemon.config, name) for name in declared(document, daemon.config)):
         return BACKENDS[daemon.kind]
     own = ("nvidia",) if any(node.exists(program) for program in FOUND) else ()
-    return TemplateBackend(template=f"{folder}/config{'-v3' if version == 3 else ''}.toml.tmpl", version=version, own=own)
+    return TemplateBackend(
+        template=f"{folder}/config{'-v3' if version == 3 else ''}.toml.tmpl", version=version, own=own
+    )
 
 
 def generated(daemon: Daemon, root: bytes | None) -> bool:
@@ -108,20 +128,34 @@ def without_us(edit: Backend, daemon: Daemon, base: Contents, handlers: tuple[st
     if root is None:
         return base
     if is_template(edit):
-        return {**base, daemon.config: template.undone(daemon.config, original=root, written=None, current=root).data}
+        return {
+            **base,
+            daemon.config: template.undone(daemon.config, original=root, written=None, current=root).data,
+        }
     if daemon.supervisor.kind == "k0s" and generated(daemon, root) and handlers:
-        made = {path: data for path, data in base.items() if path not in edit.paths(daemon)}  # what k0s merged our drop-in into
+        made = {
+            path: data for path, data in base.items() if path not in edit.paths(daemon)
+        }  # what k0s merged our drop-in into
         return {**base, **edit.stripped(daemon, {**made, daemon.config: root}, handlers)}
     return base
 
 
 def next_start(
-    edit: Backend, daemon: Daemon, *, disk: Contents, clean: Contents, planned: Contents, view: Mapping[str, object], wanted: Wanted
+    edit: Backend,
+    daemon: Daemon,
+    *,
+    disk: Contents,
+    clean: Contents,
+    planned: Contents,
+    view: Mapping[str, object],
+    wanted: Wanted,
 ) -> tuple[Contents, Contents]:
     """(`planned`, `disk`) as the daemon reads them at its next start; `view` is its view of `clean`, which has nothing of ours."""
     if is_template(edit):
         source, root = planned[edit.template] or b"", clean[daemon.config] or b""
         return {**planned, daemon.config: edit.rendered(daemon, root, source, view, wanted)}, disk
-    if generated(daemon, disk.get(daemon.config)):  # k0s puts its drop-ins into what it writes: as if its root file imported them
+    if generated(
+        daemon, disk.get(daemon.config)
+    ):  # k0s puts its drop-ins into what it writes: as if its root file imported them
         return planned, {**disk, daemon.config: planned[daemon.config]}
     return planned, disk

@@ -31,9 +31,13 @@ class Wanted:
     default: str = ""  # the handler that pods get which name none; '' leaves the default as it is
     release_default: bool = False  # without `default`: a default that is one of `handlers` is given up (upstream's set-as-default=false)
     cdi: bool = False  # switch the runtime's own CDI support on; False leaves it as it is
-    annotations: tuple[str, ...] = ()  # container_annotations patterns that are handed to the program, as 'cdi.k8s.io/*'
+    annotations: tuple[
+        str, ...
+    ] = ()  # container_annotations patterns that are handed to the program, as 'cdi.k8s.io/*'
     runtime_type: str = RUNC  # containerd: of a handler whose template has none
-    options: Mapping[str, object] = field(default_factory=dict)  # further options of every handler, as {'SystemdCgroup': True}
+    options: Mapping[str, object] = field(
+        default_factory=dict
+    )  # further options of every handler, as {'SystemdCgroup': True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +45,9 @@ class Supervisor:
     """Who starts the daemon again. `kind` is 'systemd', 'k3s', 'rke2', 'k0s', 'microk8s', 'snap' or '' for nobody that we know."""
 
     kind: str
-    unit: str = ""  # the systemd unit to restart: the daemon's own, or that of the distribution whose child it is
+    unit: str = (
+        ""  # the systemd unit to restart: the daemon's own, or that of the distribution whose child it is
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +84,11 @@ class Backend(Protocol):
         """The files that a change of ours may write, in the order of writing."""
 
     def patched(
-        self, daemon: Daemon, files: Mapping[str, bytes | None], effective: Mapping[str, object], wanted: Wanted
+        self,
+        daemon: Daemon,
+        files: Mapping[str, bytes | None],
+        effective: Mapping[str, object],
+        wanted: Wanted,
     ) -> dict[str, bytes | None]:
         """New bytes of each of `paths(daemon)`; unchanged ones where nothing has to be written.
 
@@ -86,16 +96,22 @@ class Backend(Protocol):
         without anything that we wrote before.
         """
 
-    def undone(self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+    def undone(
+        self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
+    ) -> Undone:
         """Three-way: `current` without the difference of `original` and `written`; the exact original where nobody changed it since."""
 
-    def stripped(self, daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]) -> dict[str, bytes | None]:
+    def stripped(
+        self, daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+    ) -> dict[str, bytes | None]:
         """`files` without the handlers `names`, for a change that somebody else made and of which there is no journal."""
 
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         """Handlers that the daemon sees, with their programs ('' where a handler names none)."""
 
-    def foreign(self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted) -> dict[Path, tuple[object, object]]:
+    def foreign(
+        self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
+    ) -> dict[Path, tuple[object, object]]:
         """Keys outside ours whose effective value differs, as (before, after)."""
 
     def activation(self, before: Mapping[str, object], after: Mapping[str, object]) -> Activation:

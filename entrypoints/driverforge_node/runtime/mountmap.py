@@ -14,7 +14,9 @@ def covering(path: str, table: Sequence[Mount]) -> Mount | None:
     """The mount that `path` (absolute, without links) lies on; of several on one target the last one hides the others."""
     found: Mount | None = None
     for mount in table:
-        if under(path, mount.target) is not None and (found is None or len(mount.target) >= len(found.target)):
+        if under(path, mount.target) is not None and (
+            found is None or len(mount.target) >= len(found.target)
+        ):
             found = mount
     return found
 
@@ -35,7 +37,11 @@ def translated(path: str, inside: Sequence[Mount], outside: Sequence[Mount]) -> 
     place = mount.root.rstrip("/") + (under(path, mount.target) or "")
     names = []
     for other in outside:
-        rest = under(place, other.root) if (other.device, other.fs_type) == (mount.device, mount.fs_type) else None
+        rest = (
+            under(place, other.root)
+            if (other.device, other.fs_type) == (mount.device, mount.fs_type)
+            else None
+        )
         if rest is not None:
             name = other.target.rstrip("/") + rest or "/"
             if covering(name, outside) == other:

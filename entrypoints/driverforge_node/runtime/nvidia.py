@@ -15,13 +15,20 @@ def nvidia_handlers(folder: str, name: str = "nvidia") -> tuple[Handler, ...]:
     """The handlers of NVIDIA's toolkit with its programs in `folder`; `name` is the first one's, unless the others have that name."""
     first = name if name not in ("nvidia-cdi", "nvidia-legacy") else "nvidia"
     programs = {first: PROGRAM, "nvidia-cdi": f"{PROGRAM}.cdi", "nvidia-legacy": f"{PROGRAM}.legacy"}
-    return tuple(Handler(name=key, binary=f"{folder.rstrip('/')}/{program}") for key, program in programs.items())
+    return tuple(
+        Handler(name=key, binary=f"{folder.rstrip('/')}/{program}") for key, program in programs.items()
+    )
 
 
 def is_nvidia(name: str, binary: str, own: Iterable[str] = ()) -> bool:
     """Whether a runtime is NVIDIA's, by its name, its program's, or because its program is one of `own` (resolved paths)."""
     program = posixpath.basename(binary)
-    return name.startswith("nvidia") or program == PROGRAM or program.startswith(f"{PROGRAM}.") or binary in tuple(own)
+    return (
+        name.startswith("nvidia")
+        or program == PROGRAM
+        or program.startswith(f"{PROGRAM}.")
+        or binary in tuple(own)
+    )
 
 
 def low_level(default: str, binaries: Mapping[str, str], own: Iterable[str] = ()) -> tuple[str, ...]:
@@ -38,7 +45,9 @@ def low_level(default: str, binaries: Mapping[str, str], own: Iterable[str] = ()
     return tuple(dict.fromkeys(found))
 
 
-def template(default: str, tables: Mapping[str, object], binaries: Mapping[str, str], own: Iterable[str]) -> Mapping[str, object] | None:
+def template(
+    default: str, tables: Mapping[str, object], binaries: Mapping[str, str], own: Iterable[str]
+) -> Mapping[str, object] | None:
     """The table of the runtime that a handler takes after: the default one, runc or crun, whichever is there first and not NVIDIA's."""
     own = tuple(own)
     for name in (default, *LOW_LEVEL):

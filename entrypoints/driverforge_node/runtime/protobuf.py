@@ -44,7 +44,11 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 def texts(data: bytes, number: int) -> list[str]:
     """The text fields of that number, in order."""
-    return [value.decode("utf-8", "replace") for found, value in fields(data) if found == number and isinstance(value, bytes)]
+    return [
+        value.decode("utf-8", "replace")
+        for found, value in fields(data)
+        if found == number and isinstance(value, bytes)
+    ]
 
 
 def messages(data: bytes, number: int) -> list[bytes]:

@@ -38,8 +38,14 @@ def of_plan(plan: Plan, system: System) -> dict[str, Any]:
 
 def file_diff(file: journal.File) -> list[str]:
     """A unified diff; line ends count."""
-    old, new = ((data or b"").decode("utf-8", "replace").splitlines(keepends=True) for data in (file.before, file.written))
-    names = ("(not there)" if file.before is None else file.path, "(goes away)" if file.written is None else file.path)
+    old, new = (
+        (data or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        for data in (file.before, file.written)
+    )
+    names = (
+        "(not there)" if file.before is None else file.path,
+        "(goes away)" if file.written is None else file.path,
+    )
     return [_visible(line) for line in difflib.unified_diff(old, new, *names, lineterm="")]
 
 
@@ -56,7 +62,9 @@ def plan_text(plan: Plan, system: System) -> str:
     out += ["", "the files stay as they are"] if not plan.writes else [""]
     out += [f"effective: {line}" for line in plan.effective]
     out += [f"note: {line}" for line in plan.notes]
-    out.append(f"{plan.activation if plan.activation != 'none' else 'restart'}: {restart_words(plan, system)} ({plan.why})")
+    out.append(
+        f"{plan.activation if plan.activation != 'none' else 'restart'}: {restart_words(plan, system)} ({plan.why})"
+    )
     return "\n".join(out)
 
 
@@ -64,7 +72,9 @@ def summary(plan: Plan, system: System) -> str:
     """What was done, in a line."""
     if plan.settled:
         return "nothing to do"
-    done = [f"wrote {file.path}" if file.written is not None else f"removed {file.path}" for file in plan.writes]
+    done = [
+        f"wrote {file.path}" if file.written is not None else f"removed {file.path}" for file in plan.writes
+    ]
     if plan.activation == "none":
         done.append("no restart needed")
     elif system.request.restart_mode == "none":
@@ -78,7 +88,10 @@ def warn_missing(host: Host, plan: Plan) -> None:
     """Say which programs of the handlers are not there."""
     missing = [program for _, program in plan.present if not host.node.exists(program)]
     if missing:
-        log.warning("programs of handlers are not on the node yet; containers with them will not start", missing=",".join(missing))
+        log.warning(
+            "programs of handlers are not on the node yet; containers with them will not start",
+            missing=",".join(missing),
+        )
 
 
 def state(system: System) -> dict[str, Any]:
@@ -103,7 +116,11 @@ def state(system: System) -> dict[str, Any]:
         "drift": drift,
         "handlers": ours,
         "missing": [name for name, program in ours.items() if reported.get(name, "") not in (program, None)],
-        "foreign": {name: program for name, program in foreign_handlers(seen.edit, view).items() if ours.get(name) != program},
+        "foreign": {
+            name: program
+            for name, program in foreign_handlers(seen.edit, view).items()
+            if ours.get(name) != program
+        },
         "reported": reported,
         "problem": answer,
         "down": [f"{each.kind} at {each.socket}" for each in down],
@@ -112,9 +129,17 @@ def state(system: System) -> dict[str, Any]:
 
 def state_text(found: dict[str, Any]) -> str:
     out = [f"{found['runtime']['kind']}:", *(f"  {line}" for line in found["runtime"]["evidence"])]
-    words = {"none": "none", "in force": "in force", "prepared": "began and was not finished", "written": "written, not in force yet"}
+    words = {
+        "none": "none",
+        "in force": "in force",
+        "prepared": "began and was not finished",
+        "written": "written, not in force yet",
+    }
     out.append(f"our change: {words[found['change']]}")
-    out += [f"  {path}{' (changed by somebody else since)' if path in found['drift'] else ''}" for path in found["files"]]
+    out += [
+        f"  {path}{' (changed by somebody else since)' if path in found['drift'] else ''}"
+        for path in found["files"]
+    ]
     out += [
         f"  {name}: {program}{' (the daemon does not have it)' if name in found['missing'] else ''}"
         for name, program in found["handlers"].items()
@@ -122,6 +147,9 @@ def state_text(found: dict[str, Any]) -> str:
     if found["foreign"]:
         out.append("NVIDIA's handlers that driverctl did not write:")
         out += [f"  {name}: {program}" for name, program in found["foreign"].items()]
-    out += [f"driverctl has changed {each}, which does not run: `driverctl runtime revert` puts its files back" for each in found["down"]]
+    out += [
+        f"driverctl has changed {each}, which does not run: `driverctl runtime revert` puts its files back"
+        for each in found["down"]
+    ]
     out.append(f"the daemon reports: {', '.join(found['reported']) or found['problem'] or 'no handlers'}")
     return "\n".join(out)

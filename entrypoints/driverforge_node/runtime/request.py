@@ -87,9 +87,15 @@ def _override(text: str) -> Override:
         data = json.loads(text or "{}")
         text.encode()
     except (ValueError, RecursionError) as error:
-        raise InputError("RUNTIME_CONFIG_OVERRIDE is not JSON", details=[str(error)], resolution="write a JSON object as '{}'") from error
+        raise InputError(
+            "RUNTIME_CONFIG_OVERRIDE is not JSON",
+            details=[str(error)],
+            resolution="write a JSON object as '{}'",
+        ) from error
     if not isinstance(data, dict):
-        raise InputError("RUNTIME_CONFIG_OVERRIDE is no JSON object", resolution="write a JSON object as '{}'")
+        raise InputError(
+            "RUNTIME_CONFIG_OVERRIDE is no JSON object", resolution="write a JSON object as '{}'"
+        )
     options, annotations = data.pop("options", {}), data.pop("container_annotations", [])
     runtime_type = data.pop("runtime_type", "")
     wrong = [f"options: an object, not {options!r}"] if not isinstance(options, dict) else []
@@ -98,9 +104,15 @@ def _override(text: str) -> Override:
     if not isinstance(runtime_type, str) or _unfit(runtime_type, depth=0):
         wrong.append(f"runtime_type: a text, not {runtime_type!r}")
     if isinstance(options, dict):
-        wrong += [f"{name}: {why}" for name, value in {**data, **options}.items() if (why := _unfit(value, depth=0))]
+        wrong += [
+            f"{name}: {why}" for name, value in {**data, **options}.items() if (why := _unfit(value, depth=0))
+        ]
     if wrong:
-        raise InputError("RUNTIME_CONFIG_OVERRIDE cannot be applied", details=wrong, resolution="correct the value; nothing was changed")
+        raise InputError(
+            "RUNTIME_CONFIG_OVERRIDE cannot be applied",
+            details=wrong,
+            resolution="correct the value; nothing was changed",
+        )
     return Override(options={**data, **options}, annotations=tuple(annotations), runtime_type=runtime_type)
 
 
@@ -157,7 +169,9 @@ def from_environment(host: Host) -> dict[str, tuple[str, str]]:
 
 
 def _counts(variable: str, runtime: str) -> bool:
-    kind = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}.get(variable.partition("_")[0], runtime)
+    kind = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}.get(
+        variable.partition("_")[0], runtime
+    )
     return kind == runtime or (not runtime and kind == "containerd")
 
 

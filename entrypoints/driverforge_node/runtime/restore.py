@@ -165,7 +165,16 @@ def arm(
         for prefix, data in (("old", file.before), ("new", file.written)):
             if data is not None:
                 host.node.write_atomic(f"{here}/{prefix}.{number}", data, mode=0o600)
-    text = script(host, here, files, folders=folders, daemon=process(host, daemon), restart=restart, reloads=reloads, patience=patience)
+    text = script(
+        host,
+        here,
+        files,
+        folders=folders,
+        daemon=process(host, daemon),
+        restart=restart,
+        reloads=reloads,
+        patience=patience,
+    )
     host.node.write_atomic(f"{here}/{SCRIPT}", text.encode(), mode=0o700)
     host.node.write_atomic(f"{here}/armed", b"", mode=0o600)
     try:
@@ -203,15 +212,31 @@ def unit(name: str) -> str:
 def _start(host: Host, name: str) -> None:
     here = f"{FOLDER}/{name}"
     if host.node.exists(SYSTEMD):
-        argv = ["systemd-run", f"--unit={unit(name)}", f"--on-active={EVERY}", f"--on-unit-inactive={EVERY}", "--collect"]
-        argv += ["--timer-property=AccuracySec=100ms", "--description=Restore of the container runtime's configuration"]
-        done = host.commands.run([*enter(host), *argv, "/bin/sh", f"{here}/{SCRIPT}", "once"], check=False, timeout=60)
+        argv = [
+            "systemd-run",
+            f"--unit={unit(name)}",
+            f"--on-active={EVERY}",
+            f"--on-unit-inactive={EVERY}",
+            "--collect",
+        ]
+        argv += [
+            "--timer-property=AccuracySec=100ms",
+            "--description=Restore of the container runtime's configuration",
+        ]
+        done = host.commands.run(
+            [*enter(host), *argv, "/bin/sh", f"{here}/{SCRIPT}", "once"], check=False, timeout=60
+        )
         if done.ok:
             return
-        log.warning("systemd takes no timer for the restore, a detached process watches instead", said=done.stderr.strip())
+        log.warning(
+            "systemd takes no timer for the restore, a detached process watches instead",
+            said=done.stderr.strip(),
+        )
     prefix = enter(host)
     host.commands.spawn(
-        [*prefix[:-1], "--cgroup", "--", "sh", f"{here}/{SCRIPT}", "stay"] if prefix else ["sh", f"{here}/{SCRIPT}", "stay"]
+        [*prefix[:-1], "--cgroup", "--", "sh", f"{here}/{SCRIPT}", "stay"]
+        if prefix
+        else ["sh", f"{here}/{SCRIPT}", "stay"]
     )
 
 
@@ -222,7 +247,9 @@ def disarm(host: Host, name: str) -> None:
         host.node.rename(f"{here}/armed", f"{here}/disarmed")
     except FileNotFoundError as error:
         if host.node.exists(f"{here}/firing") or host.node.exists(f"{here}/restored"):
-            raise Unavailable("the node has put the old configuration back by itself", details=said(host, name)) from error
+            raise Unavailable(
+                "the node has put the old configuration back by itself", details=said(host, name)
+            ) from error
     _stop_timer(host, name)
     with suppress(DriverforgeError):
         host.node.remove_tree(here)
@@ -241,7 +268,9 @@ def settle(host: Host, name: str, *, patience: float = 120.0) -> tuple[str, ...]
         host.clock.pause(0.25)
     done = said(host, name)
     _stop_timer(host, name)
-    if host.node.exists(f"{here}/firing"):  # the node went down meanwhile: nobody will end it, and the journal has the same bytes
+    if host.node.exists(
+        f"{here}/firing"
+    ):  # the node went down meanwhile: nobody will end it, and the journal has the same bytes
         done.append("it was cut off; driverctl goes on from the journal")
     host.node.remove_tree(here)
     return tuple(done)

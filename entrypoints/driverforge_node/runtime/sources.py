@@ -26,7 +26,11 @@ def read(host: Host, daemon: Daemon) -> Contents:
     if daemon.kind == "crio":
         folder = daemon.drop_in.rpartition("/")[0]
         names = sorted({*host.node.list_dir(folder), daemon.drop_in.rpartition("/")[2]})
-        found |= {f"{folder}/{name}": contents(host.node, f"{folder}/{name}") for name in names if not host.node.is_dir(f"{folder}/{name}")}
+        found |= {
+            f"{folder}/{name}": contents(host.node, f"{folder}/{name}")
+            for name in names
+            if not host.node.is_dir(f"{folder}/{name}")
+        }
     return found
 
 
@@ -34,9 +38,14 @@ def contents(node: Files, path: str) -> bytes | None:
     """The bytes of a configuration file, None where there is none. Raises InputError for a folder or a huge file."""
     size = node.size(path)
     if size is not None and size > MAX_BYTES:
-        raise InputError(f"{path} has {size} bytes, which no configuration has", resolution="look at what it is; nothing was changed")
+        raise InputError(
+            f"{path} has {size} bytes, which no configuration has",
+            resolution="look at what it is; nothing was changed",
+        )
     if node.is_dir(path):
-        raise InputError(f"{path} is a folder, not a file", resolution="remove or rename it; nothing was changed")
+        raise InputError(
+            f"{path} is a folder, not a file", resolution="remove or rename it; nothing was changed"
+        )
     try:
         return node.read_bytes(path)
     except FileNotFoundError:
@@ -55,7 +64,8 @@ def _with_imports(host: Host, daemon: Daemon) -> Contents:
                 todo.append(name)
         if len(found) > MAX_FILES:
             raise Unsupported(
-                f"{daemon.config} imports more than {MAX_FILES} files", resolution="look at its `imports`; nothing was changed"
+                f"{daemon.config} imports more than {MAX_FILES} files",
+                resolution="look at its `imports`; nothing was changed",
             )
     found.setdefault(daemon.drop_in, contents(host.node, daemon.drop_in))
     return found
@@ -75,7 +85,9 @@ def patterns(path: str, data: bytes | None) -> list[str]:
     return declared(parse(data or b"", path), path)
 
 
-def imported(node: Files, daemon: Daemon, path: str, files: Mapping[str, bytes | None], cwd: str) -> list[str]:
+def imported(
+    node: Files, daemon: Daemon, path: str, files: Mapping[str, bytes | None], cwd: str
+) -> list[str]:
     """The files that one file imports, in order: those of the node, as `files` would change them."""
     found: list[str] = []
     for pattern in patterns(path, files.get(path)):
@@ -110,7 +122,12 @@ def _on_disk(node: Files, pattern: str) -> set[str]:
     for part in pattern.strip("/").split("/"):
         if re.search(r"[*?\[]", part):
             expression = _compiled(_expression(part), pattern)
-            paths = [f"{path}/{name}" for path in paths for name in node.list_dir(path or "/") if expression.fullmatch(name)]
+            paths = [
+                f"{path}/{name}"
+                for path in paths
+                for name in node.list_dir(path or "/")
+                if expression.fullmatch(name)
+            ]
         else:
             paths = [f"{path}/{part}" for path in paths]
     return {path for path in paths if node.exists(path) and not node.is_dir(path)}
@@ -121,7 +138,9 @@ def _compiled(expression: str, pattern: str) -> re.Pattern[str]:
         return re.compile(expression)
     except re.error as error:
         raise InputError(
-            f"the import {pattern!r} is no pattern", details=[str(error)], resolution="correct it; nothing was changed"
+            f"the import {pattern!r} is no pattern",
+            details=[str(error)],
+            resolution="correct it; nothing was changed",
         ) from error
 
 

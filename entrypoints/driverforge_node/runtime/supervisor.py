@@ -17,7 +17,11 @@ DISTRIBUTIONS = (
     ("microk8s", re.compile(r"snap\.microk8s\..*\.service"), "/microk8s/"),
     ("snap", re.compile(r"snap\..*\.service"), "/snap/"),
 )
-SLOW = {"k3s": 180.0, "rke2": 300.0, "k0s": 180.0}  # seconds until their containerd answers; a control plane starts first
+SLOW = {
+    "k3s": 180.0,
+    "rke2": 300.0,
+    "k0s": 180.0,
+}  # seconds until their containerd answers; a control plane starts first
 USER = re.compile(r"user@\d+\.service")
 
 
@@ -48,14 +52,21 @@ def find(host: Host, pid: int, *paths: str) -> tuple[Supervisor, str]:
     kind = distribution(unit, *paths)
     main = main_pid(host, unit) if unit else 0
     if main and main == pid:
-        return Supervisor(kind=kind or "systemd", unit=unit), f"{unit} (its control group; its main process is {pid})"
-    if main and main in ancestors(host.node, pid):
-        return Supervisor(kind=kind or "systemd", unit=unit), f"{unit} (its control group; {pid} is a child of its main process {main})"
-    if unit:
         return Supervisor(
-            kind=kind
-        ), f"nobody that we know: it is in the control group of {unit}, whose main process {main} is not its parent"
-    return Supervisor(kind=kind), f"nobody that we know{f' ({kind} by its files)' if kind else ''}: it is in no systemd service"
+            kind=kind or "systemd", unit=unit
+        ), f"{unit} (its control group; its main process is {pid})"
+    if main and main in ancestors(host.node, pid):
+        return Supervisor(
+            kind=kind or "systemd", unit=unit
+        ), f"{unit} (its control group; {pid} is a child of its main process {main})"
+    if unit:
+        return (
+            Supervisor(kind=kind),
+            f"nobody that we know: it is in the control group of {unit}, whose main process {main} is not its parent",
+        )
+    return Supervisor(
+        kind=kind
+    ), f"nobody that we know{f' ({kind} by its files)' if kind else ''}: it is in no systemd service"
 
 
 def main_pid(host: Host, unit: str) -> int:

@@ -21,7 +21,9 @@ K3S_CGROUP = {"SystemdCgroup": "{{ .SystemdCgroup }}"}  # as the runtimes of the
 _SECTION = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}\r?\n?", re.DOTALL)
 
 
-def patched(data: bytes | None, name: str, wanted: Wanted, *, version: int, present: Collection[str] = ()) -> bytes:
+def patched(
+    data: bytes | None, name: str, wanted: Wanted, *, version: int, present: Collection[str] = ()
+) -> bytes:
     """The template with `wanted`'s handlers; `version` is that of the configuration which it makes. CDI stays as the base has it.
 
     `present` are runtimes that the base brings without us: k3s finds NVIDIA's programs itself, and a table that is there twice keeps
@@ -48,16 +50,24 @@ def patched(data: bytes | None, name: str, wanted: Wanted, *, version: int, pres
     options = {**cgroup, **{key: _value(value, key) for key, value in wanted.options.items()}}
     lines = [BEGIN]
     for handler in missing:
-        annotations = {"container_annotations": _value(list(wanted.annotations), "")} if wanted.annotations else {}
-        lines += _tables(handler.name, {"runtime_type": _value(wanted.runtime_type, ""), **annotations}, version)
-        lines += _tables(handler.name, {"BinaryName": _value(handler.binary, ""), **options}, version, ".options")
+        annotations = (
+            {"container_annotations": _value(list(wanted.annotations), "")} if wanted.annotations else {}
+        )
+        lines += _tables(
+            handler.name, {"runtime_type": _value(wanted.runtime_type, ""), **annotations}, version
+        )
+        lines += _tables(
+            handler.name, {"BinaryName": _value(handler.binary, ""), **options}, version, ".options"
+        )
     newline = "\r\n" if "\r\n" in rest else "\n"
     joint = "" if not rest or rest.endswith("\n") else newline
     return f"{rest}{joint}{newline.join([*lines, END])}{newline}".encode()
 
 
 def _has(text: str, runtime: str) -> bool:
-    return re.search(rf"^\s*\[.*runtimes\.[\"']?{re.escape(runtime)}[\"']?\s*\]", text, re.MULTILINE) is not None
+    return (
+        re.search(rf"^\s*\[.*runtimes\.[\"']?{re.escape(runtime)}[\"']?\s*\]", text, re.MULTILINE) is not None
+    )
 
 
 def _tables(name: str, values: Mapping[str, str], version: int, inner: str = "") -> list[str]:
@@ -69,7 +79,10 @@ def _tables(name: str, values: Mapping[str, str], version: int, inner: str = "")
 def _value(value: object, name: str) -> str:
     """A TOML value; JSON's text is the same for texts, numbers, booleans and lists of them."""
     if isinstance(value, Mapping) or value is None:
-        raise InputError(f"the option {name} cannot be written to a template: {value!r}", resolution="give a text, a number or a boolean")
+        raise InputError(
+            f"the option {name} cannot be written to a template: {value!r}",
+            resolution="give a text, a number or a boolean",
+        )
     return json.dumps(value)
 
 

@@ -20,15 +20,33 @@ class Editor(Protocol):
 
     def parse(self, data: bytes, name: str, /) -> dict[str, object]: ...
 
-    def edit(self, data: bytes, changes: Sequence[Change], name: str, /, *, keep: Mapping[str, object] | None = None) -> bytes: ...
+    def edit(
+        self,
+        data: bytes,
+        changes: Sequence[Change],
+        name: str,
+        /,
+        *,
+        keep: Mapping[str, object] | None = None,
+    ) -> bytes: ...
 
 
-def undo(path: str, editor: Editor, needed: Needed, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+def undo(
+    path: str,
+    editor: Editor,
+    needed: Needed,
+    *,
+    original: bytes | None,
+    written: bytes | None,
+    current: bytes | None,
+) -> Undone:
     """`current` without the difference between `original` and `written`; the exact original where nobody changed the file since."""
     if current == written:
         return Undone(data=original)
     if current is None or written is None or current == original:
-        return Undone(data=current)  # somebody removed the file, or put it back: nothing of ours is left in it
+        return Undone(
+            data=current
+        )  # somebody removed the file, or put it back: nothing of ours is left in it
     base, ours, now = (editor.parse(data or b"", path) for data in (original, written, current))
     old, new, present = dict(leaves(base)), dict(leaves(ours)), dict(leaves(now))
     changes, kept = [], set()
@@ -62,15 +80,25 @@ def runtime_of(path: Path) -> str:
     return path[place] if len(path) > place + 1 or (len(path) > place and path[-1] != "runtimes") else ""
 
 
-def _whole(changes: Sequence[Change], old: Mapping[Path, object], present: Mapping[Path, object], changed: set[Path]) -> list[Change]:
+def _whole(
+    changes: Sequence[Change], old: Mapping[Path, object], present: Mapping[Path, object], changed: set[Path]
+) -> list[Change]:
     """A runtime that somebody changed stays whole, and so does one that others made the default: the daemon refuses an unknown one."""
     stay = {runtime_of(path) for path in changed}
     restored = {change.path for change in changes}
-    defaults = {path: value for path, value in present.items() if path[-1] in DEFAULTS and path not in restored}
+    defaults = {
+        path: value for path, value in present.items() if path[-1] in DEFAULTS and path not in restored
+    }
     stay |= {str(value) for path, value in defaults.items() if not same(value, old.get(path, REMOVED))}
-    return [change for change in changes if change.value is not REMOVED or runtime_of(change.path) not in stay - {""}]
+    return [
+        change
+        for change in changes
+        if change.value is not REMOVED or runtime_of(change.path) not in stay - {""}
+    ]
 
 
-def all_of_them(changes: Sequence[Change], _old: Mapping[Path, object], _present: Mapping[Path, object]) -> list[Change]:
+def all_of_them(
+    changes: Sequence[Change], _old: Mapping[Path, object], _present: Mapping[Path, object]
+) -> list[Change]:
     """`Needed` of a file in which nothing depends on what we wrote."""
     return list(changes)

@@ -51,8 +51,14 @@ def collect(host: Host, layout: Layout) -> tuple[str, ...]:
             continue
         try:
             _remove(host.node, layout.release(release.name))
-        except DriverforgeError as error:  # a mount in it, an immutable file: no reason to keep the others, or not to start
-            log.warning("a release of the toolkit stays", release=release.name, why=", ".join((error.brief, *error.details)))
+        except (
+            DriverforgeError
+        ) as error:  # a mount in it, an immutable file: no reason to keep the others, or not to start
+            log.warning(
+                "a release of the toolkit stays",
+                release=release.name,
+                why=", ".join((error.brief, *error.details)),
+            )
             continue
         log.info("removed a release of the toolkit that nothing uses", release=release.name)
         gone.append(release.name)

@@ -146,7 +146,9 @@ def invalid(config: ToolkitConfig) -> list[str]:
     ldconfig = config.nvidia_container_cli.ldconfig
     if ldconfig.startswith("@") or config.features.get("allow-ldconfig-from-container"):
         return []
-    return [f"nvidia-container-cli.ldconfig is {ldconfig!r}, a program of the container: write '@' before a path of the host"]
+    return [
+        f"nvidia-container-cli.ldconfig is {ldconfig!r}, a program of the container: write '@' before a path of the host"
+    ]
 
 
 def _over(base: Any, table: Mapping[str, object], above: Path, problems: list[str]) -> Any:
@@ -159,9 +161,17 @@ def _over(base: Any, table: Mapping[str, object], above: Path, problems: list[st
         if is_dataclass(default) and isinstance(value, Mapping):
             changes[item.name] = _over(default, value, path, problems)
         elif isinstance(default, Mapping) and isinstance(value, Mapping):
-            problems += [f"{dotted((*path, name))} is not true or false" for name, flag in value.items() if not isinstance(flag, bool)]
+            problems += [
+                f"{dotted((*path, name))} is not true or false"
+                for name, flag in value.items()
+                if not isinstance(flag, bool)
+            ]
             changes[item.name] = {**default, **value}
-        elif isinstance(default, tuple) and isinstance(value, list) and all(isinstance(word, str) for word in value):
+        elif (
+            isinstance(default, tuple)
+            and isinstance(value, list)
+            and all(isinstance(word, str) for word in value)
+        ):
             changes[item.name] = tuple(value)
         elif isinstance(default, bool | str) and type(value) is type(default):
             changes[item.name] = value
@@ -173,7 +183,13 @@ def _over(base: Any, table: Mapping[str, object], above: Path, problems: list[st
 def _kind(default: object) -> str:
     if isinstance(default, bool):
         return "true or false"
-    return "a text" if isinstance(default, str) else "a list of texts" if isinstance(default, tuple) else "a table"
+    return (
+        "a text"
+        if isinstance(default, str)
+        else "a list of texts"
+        if isinstance(default, tuple)
+        else "a table"
+    )
 
 
 def host_ldconfig(files: Files, ldconfig: str) -> str:

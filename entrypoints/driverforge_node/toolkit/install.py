@@ -51,7 +51,10 @@ def exclusive(host: Host) -> Iterator[None]:
     host.node.make_dirs(LOCK.rpartition("/")[0])
     with host.node.lock(LOCK, text="driverctl toolkit\n") as ours:
         if not ours:
-            raise TemporaryFailure("another driverctl works on this toolkit now", resolution="wait for it to end, then run this again")
+            raise TemporaryFailure(
+                "another driverctl works on this toolkit now",
+                resolution="wait for it to end, then run this again",
+            )
         yield
 
 
@@ -62,7 +65,9 @@ def install(host: Host, wanted: Wanted) -> Installed:
     """
     node, layout = host.node, wanted.layout
     libraries = source.find(host.files, wanted.source)
-    plan = source.plan(wanted.source, libraries, folder=layout.toolkit, default_runtime=wanted.default_runtime)
+    plan = source.plan(
+        wanted.source, libraries, folder=layout.toolkit, default_runtime=wanted.default_runtime
+    )
     files = {name: host.files.metadata(path) for path, name in plan.copies}
     modes = {name: 0o755 if found is None else found.mode & 0o777 for name, found in files.items()}
     release = release_name(host.files, plan, modes)
@@ -80,14 +85,19 @@ def install(host: Host, wanted: Wanted) -> Installed:
                 node.remove_tree(folder)
         raise
     aside = _switch(node, layout, release) if before != release else ""
-    return Installed(release=release, written=written, switched=before != release, aside=aside, kept=settled.kept)
+    return Installed(
+        release=release, written=written, switched=before != release, aside=aside, kept=settled.kept
+    )
 
 
 def summary(done: Installed) -> str:
     """What happened, for people."""
     if not done.written and not done.switched:
         return f"nothing to do: {done.release} is installed"
-    lines = [f"installed {done.release}: {done.written} files written" + (", now in force" if done.switched else "")]
+    lines = [
+        f"installed {done.release}: {done.written} files written"
+        + (", now in force" if done.switched else "")
+    ]
     lines += [f"a toolkit that was not ours is kept in {done.aside}"] if done.aside else []
     return "\n".join([*lines, *(f"kept what somebody wrote into config.toml: {key}" for key in done.kept)])
 
@@ -96,7 +106,9 @@ def release_name(files: Files, plan: source.Plan, modes: dict[str, int]) -> str:
     """<version>-<hash over names, modes and contents>: equal for equal programs and wrappers."""
     digest = hashlib.sha256()
     for path, name in plan.copies:
-        digest.update(f"{name}\0{modes[name]:o}\0{hashlib.sha256(files.read_bytes(path)).hexdigest()}\n".encode())
+        digest.update(
+            f"{name}\0{modes[name]:o}\0{hashlib.sha256(files.read_bytes(path)).hexdigest()}\n".encode()
+        )
     for name, text in (*plan.links, *plan.wrappers):
         digest.update(f"{name}\0{len(text)}\0{text}\n".encode())
     return "-".join(filter(None, (plan.version, digest.hexdigest()[:12])))
@@ -124,7 +136,10 @@ def _fill(host: Host, plan: source.Plan, folder: str, modes: dict[str, int]) -> 
     for name, text in plan.wrappers:
         written += _put(node, f"{folder}/{name}", text.encode(), modes[f"{name}.real"] | 0o111)
     for name, target in plan.links:
-        if not (node.is_link(f"{folder}/{name}") and node.resolve(f"{folder}/{name}") == node.resolve(f"{folder}/{target}")):
+        if not (
+            node.is_link(f"{folder}/{name}")
+            and node.resolve(f"{folder}/{name}") == node.resolve(f"{folder}/{target}")
+        ):
             node.symlink(target, f"{folder}/{name}")
             written += 1
     return written
@@ -160,7 +175,9 @@ def _put_config(node: Files, folder: str, settled: _Config) -> int:
         node.make_dirs(place)
     mode = found.mode if (found := node.metadata(f"{folder}/{CONFIG}")) else 0o644
     # the file before our copy of it: after a kill between the two, it is taken for a person's, and nothing is lost
-    return _put(node, f"{folder}/{CONFIG}", settled.data, mode) + _put(node, f"{folder}/{WRITTEN}", settled.record, 0o644)
+    return _put(node, f"{folder}/{CONFIG}", settled.data, mode) + _put(
+        node, f"{folder}/{WRITTEN}", settled.record, 0o644
+    )
 
 
 def _read(node: Files, path: str) -> bytes | None:
@@ -177,7 +194,9 @@ def _switch(node: Files, layout: Layout, release: str) -> str:
         node.symlink(target, layout.toolkit)
         return ""
     places = (layout.release(f"before-{release}-{number}") for number in count(1))
-    aside = next(place for place in places if node.is_link(place) or not node.exists(place))  # a link there is left from a kill
+    aside = next(
+        place for place in places if node.is_link(place) or not node.exists(place)
+    )  # a link there is left from a kill
     node.symlink(target, aside)
     node.exchange(aside, layout.toolkit)
     log.info("moved a toolkit that was not ours aside; containers that use it keep it", to=aside)

@@ -32,4 +32,10 @@ class Layout:
     def current(self, node: Files) -> str:
         """The name of the release in force, '' where INSTALL_DIR/toolkit is no link to one of ours."""
         folder, _, name = node.resolve(self.toolkit).rpartition("/")
-        return name if node.is_link(self.toolkit) and folder == node.resolve(self.releases) and node.is_dir(self.toolkit) else ""
+        return (
+            name
+            if node.is_link(self.toolkit)
+            and folder == node.resolve(self.releases)
+            and node.is_dir(self.toolkit)
+            else ""
+        )

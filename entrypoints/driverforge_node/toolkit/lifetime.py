@@ -26,7 +26,9 @@ class Parts:
     cdi: Callable[[], None]
     apply: Callable[[], bool]  # whether the runtime was restarted for it
     revert: Callable[[], None]
-    watch: Callable[[], str]  # until a stop signal: its name; raises TemporaryFailure where another watch runs
+    watch: Callable[
+        [], str
+    ]  # until a stop signal: its name; raises TemporaryFailure where another watch runs
 
 
 def serve(host: Host, settings: Settings, parts: Parts) -> int:
@@ -37,7 +39,9 @@ def serve(host: Host, settings: Settings, parts: Parts) -> int:
         if not ours:
             raise TemporaryFailure(
                 "another instance serves this node's toolkit",
-                details=[f"{settings.pid_file}: {host.files.read_text(settings.pid_file).strip() or 'empty'}"],
+                details=[
+                    f"{settings.pid_file}: {host.files.read_text(settings.pid_file).strip() or 'empty'}"
+                ],
                 resolution="stop it first; nothing was changed",
             )
         try:
@@ -74,7 +78,9 @@ def _serve(host: Host, settings: Settings, parts: Parts) -> None:
     state.write(host, settings, phase="stopping", release=done.release)
     if reverts(host, settings):
         parts.revert()
-        host.files.remove(marker(settings))  # or the next installation would be undone at the first replacement of its pod
+        host.files.remove(
+            marker(settings)
+        )  # or the next installation would be undone at the first replacement of its pod
 
 
 def _ended_by_the_restart(host: Host, settings: Settings, *, restarted: bool) -> bool:
@@ -88,7 +94,10 @@ def _ended_by_the_restart(host: Host, settings: Settings, *, restarted: bool) ->
     signal = host.clock.wait(0)
     if not signal or host.files.exists(marker(settings)):
         return False
-    log.warning("stopped while the runtime was configured: that stays, or the next pod would restart the runtime again", signal=signal)
+    log.warning(
+        "stopped while the runtime was configured: that stays, or the next pod would restart the runtime again",
+        signal=signal,
+    )
     return True
 
 

@@ -36,7 +36,13 @@ def is_ours(node: Files, install_dir: str, name: str) -> bool:
         return name in RUNTIMES or node.exists(f"{install_dir}/toolkit/{name}")
     resolved = node.resolve(name)
     roots = (install_dir.rstrip("/"), node.resolve(install_dir).rstrip("/"))
-    if any(path.startswith((f"{root}/toolkit/", f"{root}/releases/")) for root in roots for path in (name, resolved)):
+    if any(
+        path.startswith((f"{root}/toolkit/", f"{root}/releases/"))
+        for root in roots
+        for path in (name, resolved)
+    ):
         return True
     found = node.identity(name)
-    return found is not None and any(node.identity(f"{install_dir}/toolkit/{program}") == found for program in RUNTIMES)
+    return found is not None and any(
+        node.identity(f"{install_dir}/toolkit/{program}") == found for program in RUNTIMES
+    )

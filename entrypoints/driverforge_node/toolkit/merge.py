@@ -17,7 +17,13 @@ class Merged:
     kept: tuple[Path, ...] = ()
 
 
-def merged(current: bytes | None, last: bytes | None, wanted: config.ToolkitConfig, owned: Collection[Path], name: str) -> Merged:
+def merged(
+    current: bytes | None,
+    last: bytes | None,
+    wanted: config.ToolkitConfig,
+    owned: Collection[Path],
+    name: str,
+) -> Merged:
     """`last` is what we wrote last time (None: we did not), `owned` are the keys that the settings decide.
 
     Other keys of upstream's follow our own change of mind only; keys that are not upstream's, and comments, always stay.

@@ -35,7 +35,16 @@ def _words(text: Names) -> tuple[str, ...]:
     return tuple(text.split()) if isinstance(text, str) else text
 
 
-def _option(name: str, flags: str, variables: Names, meaning: str, *, default: str = "", allowed: str = "", empty: bool = False) -> Option:
+def _option(
+    name: str,
+    flags: str,
+    variables: Names,
+    meaning: str,
+    *,
+    default: str = "",
+    allowed: str = "",
+    empty: bool = False,
+) -> Option:
     return Option(
         name=name, flags=tuple(flags.split()), variables=_words(variables), meaning=meaning,
         default=default, allowed=tuple(allowed.split()), empty=empty,
@@ -43,11 +52,25 @@ def _option(name: str, flags: str, variables: Names, meaning: str, *, default: s
 
 
 def _flag(name: str, flags: str, variables: Names, meaning: str, *, default: str = "false") -> Option:
-    return Option(name=name, flags=tuple(flags.split()), variables=_words(variables), meaning=meaning, kind="bool", default=default)
+    return Option(
+        name=name,
+        flags=tuple(flags.split()),
+        variables=_words(variables),
+        meaning=meaning,
+        kind="bool",
+        default=default,
+    )
 
 
 def _list(name: str, flags: str, variables: Names, meaning: str, *, default: str = "") -> Option:
-    return Option(name=name, flags=tuple(flags.split()), variables=_words(variables), meaning=meaning, kind="list", default=default)
+    return Option(
+        name=name,
+        flags=tuple(flags.split()),
+        variables=_words(variables),
+        meaning=meaning,
+        kind="list",
+        default=default,
+    )
 
 
 _KEY = "config.toml's key of that name, where it is set."
@@ -160,11 +183,21 @@ WATCH = (
 _NRI = "Accepted; has no effect without NRI mode."
 
 NRI = (
-    _flag("enable_nri_plugin", "--enable-nri-plugin -p", "ENABLE_NRI_PLUGIN", "Refused: NRI mode is not part of this release."),
+    _flag(
+        "enable_nri_plugin",
+        "--enable-nri-plugin -p",
+        "ENABLE_NRI_PLUGIN",
+        "Refused: NRI mode is not part of this release.",
+    ),
     _option("nri_plugin_index", "--nri-plugin-index", "NRI_PLUGIN_INDEX", _NRI, default="10"),
     _option("nri_socket", "--nri-socket", "NRI_SOCKET", _NRI, default="/var/run/nri/nri.sock"),
     _option("nri_namespace", "--nri-namespace", "NRI_NAMESPACE", _NRI),
-    _list("nri_management_namespaces", "--nri-management-cdi-device-namespaces", "NRI_MANAGEMENT_CDI_DEVICE_NAMESPACES", _NRI),
+    _list(
+        "nri_management_namespaces",
+        "--nri-management-cdi-device-namespaces",
+        "NRI_MANAGEMENT_CDI_DEVICE_NAMESPACES",
+        _NRI,
+    ),
 )
 
 SECTIONS: tuple[tuple[str, tuple[Option, ...]], ...] = (
@@ -192,7 +225,13 @@ def page() -> str:
         "This page is generated from `entrypoints/driverforge_node/toolkit/options.py` by `hack/environment-page`.",
     ]
     for title, options in SECTIONS:
-        lines += ["", f"## {title}", "", "| flag | variable | meaning | allowed | default |", "|---|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {title}",
+            "",
+            "| flag | variable | meaning | allowed | default |",
+            "|---|---|---|---|---|",
+        ]
         lines += [_row(option) for option in options]
     return "\n".join(lines) + "\n"
 
@@ -201,6 +240,8 @@ def _row(option: Option) -> str:
     def code(words: tuple[str, ...]) -> str:
         return ", ".join(f"`{word}`" for word in words)
 
-    allowed = {"bool": "`true`, `false`", "list": "a list"}.get(option.kind) or code(option.allowed) or "any text"
+    allowed = (
+        {"bool": "`true`, `false`", "list": "a list"}.get(option.kind) or code(option.allowed) or "any text"
+    )
     default = f"`{option.default}`" if option.default else "not set"
     return f"| {code(option.flags)} | {code(option.variables) or 'none'} | {option.meaning} | {allowed} | {default} |"

@@ -43,7 +43,9 @@ def parts_of(host: Host, sockets: Sockets, settings: Settings) -> Parts:
         low_level=lambda: low_level(system),
         cdi=cdi,
         apply=(lambda: put_hook(host, settings, layout)) if by_hook else (lambda: apply(system)),
-        watch=lambda: watch.serve(system, settings, roots_of(settings), apply=lambda: apply(system), regenerate=cdi),
+        watch=lambda: watch.serve(
+            system, settings, roots_of(settings), apply=lambda: apply(system), regenerate=cdi
+        ),
         revert=(lambda: remove_hook(host, settings, layout)) if by_hook else (lambda: revert(system)),
     )
 
@@ -53,7 +55,11 @@ def watch_alone(host: Host, sockets: Sockets, settings: Settings) -> str:
     layout = layout_of(settings)
     system = System(host=host, sockets=sockets, request=request_of(host, settings, layout))
     return watch.serve(
-        system, settings, roots_of(settings), apply=lambda: reapply(system), regenerate=lambda: write_cdi(host, settings, layout)
+        system,
+        settings,
+        roots_of(settings),
+        apply=lambda: reapply(system),
+        regenerate=lambda: write_cdi(host, settings, layout),
     )
 
 
@@ -90,7 +96,9 @@ def low_level(system: System) -> Sequence[str]:
         seen = configure.observe(system, daemon)
         return seen.edit.low_level_runtimes(effective(host, daemon, seen.base, seen.disk))
     except DriverforgeError as error:
-        log.warning("the runtime does not say what runs its containers; taken to be runc or crun", why=error.brief)
+        log.warning(
+            "the runtime does not say what runs its containers; taken to be runc or crun", why=error.brief
+        )
         return ()
 
 
@@ -135,11 +143,23 @@ def reapply(system: System) -> None:
 
 def again(request: asked.Request, entry: journal.Entry) -> asked.Request:
     """The request that made `entry`. What an earlier release did not write down comes from `request`."""
-    made = entry if entry.handlers or entry.earlier is None else entry.earlier  # one of a revert has no handlers
-    handlers = tuple(Handler(name=name, binary=program) for name, program in made.handlers) or request.wanted.handlers
+    made = (
+        entry if entry.handlers or entry.earlier is None else entry.earlier
+    )  # one of a revert has no handlers
+    handlers = (
+        tuple(Handler(name=name, binary=program) for name, program in made.handlers)
+        or request.wanted.handlers
+    )
     known = made.wanted or replace(request.wanted, handlers=handlers, release_default=False)
     wanted = replace(known, default=made.default)
-    return replace(request, wanted=wanted, runtime=entry.kind, socket=entry.socket, config=entry.config, drop_in=entry.drop_in)
+    return replace(
+        request,
+        wanted=wanted,
+        runtime=entry.kind,
+        socket=entry.socket,
+        config=entry.config,
+        drop_in=entry.drop_in,
+    )
 
 
 def revert(system: System) -> None:
@@ -166,10 +186,16 @@ def put_hook(host: Host, settings: Settings, layout: Layout) -> bool:
     if current == wanted:
         return False
     if hook.stripped(current, path) is not None:
-        raise InputError(f"{path} is a hook of somebody else", resolution="move it, or give another --hook-filename; nothing was changed")
+        raise InputError(
+            f"{path} is a hook of somebody else",
+            resolution="move it, or give another --hook-filename; nothing was changed",
+        )
     host.node.make_dirs(path.rpartition("/")[0])
     host.node.write_atomic(path, wanted)
-    log.warning("wrote the OCI hook; CRI-O's handlers (CRIO_CONFIG_MODE=config) are what upstream recommends", file=path)
+    log.warning(
+        "wrote the OCI hook; CRI-O's handlers (CRIO_CONFIG_MODE=config) are what upstream recommends",
+        file=path,
+    )
     return False
 
 
@@ -177,7 +203,11 @@ def remove_hook(host: Host, settings: Settings, layout: Layout) -> None:
     """Take our hook away; one that somebody else wrote since stays."""
     path = asked.node_path(host, f"{settings.hooks_dir.rstrip('/')}/{settings.hook_filename}")
     current = _hook(host, path)
-    left = hook.undone(original=None, written=hook.rendered(f"{layout.toolkit}/nvidia-container-runtime-hook"), current=current)
+    left = hook.undone(
+        original=None,
+        written=hook.rendered(f"{layout.toolkit}/nvidia-container-runtime-hook"),
+        current=current,
+    )
     if current is not None and left.data is None:
         host.node.remove(path)
         log.info("removed the OCI hook", file=path)

@@ -13,12 +13,18 @@ from driverforge_node.toolkit.options import OPTIONS, Option
 TRUE = ("1", "t", "T", "TRUE", "true", "True")  # as Go's strconv.ParseBool
 FALSE = ("0", "f", "F", "FALSE", "false", "False")
 PID_NAME = "toolkit.pid"
-KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")  # CDI spec: vendor/class
+KIND = re.compile(
+    r"[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?"
+)  # CDI spec: vendor/class
 PATHS = (
     "pid_file", "install_dir", "source_root", "driver_root", "driver_root_ctr_path", "dev_root", "dev_root_ctr_path", "cdi_output_dir",
     "config", "drop_in", "drop_in_host_path", "socket", "hooks_dir",
 )  # fmt: skip
-OWNERS = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}  # beginnings of variables that belong to one runtime
+OWNERS = {
+    "CONTAINERD": "containerd",
+    "DOCKER": "docker",
+    "CRIO": "crio",
+}  # beginnings of variables that belong to one runtime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +107,24 @@ def parse(flags: Mapping[str, str], environ: Mapping[str, str]) -> Settings:
     problems += _problems(settings)
     if problems:
         raise InputError(
-            "an option has a value that is not allowed", details=problems, resolution="see docs/toolkit-environment.md; nothing was changed"
+            "an option has a value that is not allowed",
+            details=problems,
+            resolution="see docs/toolkit-environment.md; nothing was changed",
         )
     _refuse(settings)
     return settings
 
 
-def _text(option: Option, flags: Mapping[str, str], environ: Mapping[str, str], runtime: str) -> tuple[str, str]:
+def _text(
+    option: Option, flags: Mapping[str, str], environ: Mapping[str, str], runtime: str
+) -> tuple[str, str]:
     """What is said of an option, and where ('' where the default stands)."""
     said = [(option.flags[0], flags[option.name])] if option.name in flags else []
-    said += [(name, environ[name].strip()) for name in option.variables if name in environ and _counts(name, runtime)]
+    said += [
+        (name, environ[name].strip())
+        for name in option.variables
+        if name in environ and _counts(name, runtime)
+    ]
     for origin, text in said:
         if text or option.empty:
             return text, origin
@@ -141,10 +155,16 @@ def _problems(settings: Settings) -> list[str]:
     if settings.pid_file.rpartition("/")[2] != PID_NAME:
         found.append(f"--pid-file={settings.pid_file!r}: the file's name must be {PID_NAME}")
     if not settings.cdi_output_dir:
-        found.append("CDI_OUTPUT_DIR is empty: name a folder, or set CDI_ENABLED=false to have no CDI specification")
+        found.append(
+            "CDI_OUTPUT_DIR is empty: name a folder, or set CDI_ENABLED=false to have no CDI specification"
+        )
     if not KIND.fullmatch(settings.cdi_kind):
         found.append(f"--cdi-kind={settings.cdi_kind!r}: write VENDOR/CLASS, as management.nvidia.com/gpu")
-    if not settings.runtime_name or "/" in settings.runtime_name or settings.runtime_name.split() != [settings.runtime_name]:
+    if (
+        not settings.runtime_name
+        or "/" in settings.runtime_name
+        or settings.runtime_name.split() != [settings.runtime_name]
+    ):
         found.append(f"--runtime-name={settings.runtime_name!r}: write a handler's name, as nvidia")
     if not re.fullmatch(r"0*[1-9][0-9]{0,4}", settings.watch_interval, re.ASCII):
         found.append(f"--watch-interval={settings.watch_interval!r}: write a number of seconds, 1 to 99999")
@@ -153,7 +173,9 @@ def _problems(settings: Settings) -> list[str]:
         if option.name in PATHS and path and (not path.startswith("/") or "\n" in path or "\0" in path):
             found.append(f"{option.flags[0]}={path!r}: write an absolute path")
     if "/" in settings.hook_filename:
-        found.append(f"--hook-filename={settings.hook_filename!r}: write the name of a file, without its folder")
+        found.append(
+            f"--hook-filename={settings.hook_filename!r}: write the name of a file, without its folder"
+        )
     return found
 
 

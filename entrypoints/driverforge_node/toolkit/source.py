@@ -13,7 +13,9 @@ from driverforge_node.toolkit.wrapper import render as rendered
 ARTIFACTS = "/artifacts"
 LIBRARY_FOLDERS = ("usr/lib64", "usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
 LIBRARIES = ("libnvidia-container.so.1", "libnvidia-container-go.so.1")
-LINKS = (("nvidia-container-toolkit", "nvidia-container-runtime-hook"),)  # the hook's name in releases of long ago
+LINKS = (
+    ("nvidia-container-toolkit", "nvidia-container-runtime-hook"),
+)  # the hook's name in releases of long ago
 PROGRAMS = (WRAPPED[0], BARE, *WRAPPED[1:])
 
 
@@ -40,7 +42,11 @@ def source_root(files: Files, node: Files, *, given: str, wanted: str) -> str:
         return given.rstrip("/")
     kind = package_type(node, wanted)
     other = {"deb": "rpm", "rpm": "deb"}[kind]
-    only = wanted not in ("deb", "rpm") and not files.exists(f"{ARTIFACTS}/{kind}") and files.exists(f"{ARTIFACTS}/{other}")
+    only = (
+        wanted not in ("deb", "rpm")
+        and not files.exists(f"{ARTIFACTS}/{kind}")
+        and files.exists(f"{ARTIFACTS}/{other}")
+    )
     return f"{ARTIFACTS}/{other if only else kind}"
 
 
@@ -49,7 +55,11 @@ def find(files: Files, root: str) -> dict[str, str]:
     found = {}
     missing = []
     for library in LIBRARIES:
-        places = [f"{root}/{folder}/{library}" for folder in LIBRARY_FOLDERS if files.exists(f"{root}/{folder}/{library}")]
+        places = [
+            f"{root}/{folder}/{library}"
+            for folder in LIBRARY_FOLDERS
+            if files.exists(f"{root}/{folder}/{library}")
+        ]
         if places:
             found[library] = files.resolve(places[0])
         else:

@@ -39,11 +39,18 @@ ALWAYS: tuple[Path, ...] = (
 def wanted(host: Host, settings: Settings, *, discovered: Iterable[str] = ()) -> Wanted:
     """What to install. `discovered` are low-level runtimes that the container runtime's configuration names, best first."""
     layout = layout_of(settings)
-    runtimes = low_level(host.node, layout.install_dir, given=settings.low_level_runtimes, discovered=discovered)
+    runtimes = low_level(
+        host.node, layout.install_dir, given=settings.low_level_runtimes, discovered=discovered
+    )
     for name in runtimes.refused:
-        log.warning("left out a low-level runtime that is one of our own wrappers: it would call itself for ever", runtime=name)
+        log.warning(
+            "left out a low-level runtime that is one of our own wrappers: it would call itself for ever",
+            runtime=name,
+        )
     return Wanted(
-        source=source.source_root(host.files, host.node, given=settings.source_root, wanted=settings.package_type),
+        source=source.source_root(
+            host.files, host.node, given=settings.source_root, wanted=settings.package_type
+        ),
         layout=layout,
         default_runtime=runtimes.names[0],
         config=config_of(host.node, settings, runtimes.names),

@@ -32,7 +32,10 @@ def wrapper_of(name: str, folder: str, default_runtime: str) -> Wrapper:
     return Wrapper(
         program=f"{folder}/{name}.real",
         environment=config if name in (*RUNTIMES, "nvidia-container-runtime-hook") else (),
-        prepend=(*((("LD_LIBRARY_PATH", folder),) if name == "nvidia-container-cli" else ()), ("PATH", folder)),
+        prepend=(
+            *((("LD_LIBRARY_PATH", folder),) if name == "nvidia-container-cli" else ()),
+            ("PATH", folder),
+        ),
         default_runtime=default_runtime if name in RUNTIMES else "",
     )
 
@@ -43,7 +46,9 @@ def render(wrapper: Wrapper, *, modules: str = MODULES) -> str:
     lines = ["#!/bin/sh", "# written by driverctl toolkit install", '[ -d "$PWD" ] || cd /']
     if wrapper.default_runtime:
         runtime = shlex.quote(wrapper.default_runtime)
-        message = shlex.quote(f"no nvidia module is loaded; {wrapper.default_runtime} runs this container without GPUs")
+        message = shlex.quote(
+            f"no nvidia module is loaded; {wrapper.default_runtime} runs this container without GPUs"
+        )
         lines += [
             f"if ! grep -q '^nvidia ' {shlex.quote(modules)}; then",
             f"\techo {message} >&2",
@@ -52,6 +57,8 @@ def render(wrapper: Wrapper, *, modules: str = MODULES) -> str:
         ]
     lines += [f"export {name}={shlex.quote(value)}" for name, value in wrapper.environment]
     # an empty entry of a search path is the current folder
-    lines += [f'export {name}={shlex.quote(folder)}"${{{name}:+:${name}}}"' for name, folder in wrapper.prepend]
+    lines += [
+        f'export {name}={shlex.quote(folder)}"${{{name}:+:${name}}}"' for name, folder in wrapper.prepend
+    ]
     lines.append(f'exec {shlex.quote(wrapper.program)} "$@"')
     return "\n".join(lines) + "\n"

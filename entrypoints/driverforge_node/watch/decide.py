@@ -8,7 +8,9 @@ from driverforge_node.watch.findings import Findings
 from driverforge_node.watch.window import Window, is_open, next_open
 
 NOTICE = 60.0  # seconds between the announcement of a re-apply and the re-apply
-HOLD = 3600.0  # no second one before: two tools that overwrite each other shall not restart the runtime in turn
+HOLD = (
+    3600.0  # no second one before: two tools that overwrite each other shall not restart the runtime in turn
+)
 HOLD_FAILED = 86400.0  # nor sooner than this after one that failed, while the same is wrong
 
 
@@ -72,7 +74,12 @@ def decide(findings: Findings, policy: Policy, past: Past, now: float, *, driver
 
 def evidence_of(findings: Findings) -> tuple[str, ...]:
     """What is wrong with the configuration, in words: others when somebody changes it."""
-    return tuple(line for finding in findings if finding.cure == "apply" for line in (finding.what, finding.subject, *finding.evidence))
+    return tuple(
+        line
+        for finding in findings
+        if finding.cure == "apply"
+        for line in (finding.what, finding.subject, *finding.evidence)
+    )
 
 
 def earliest(past: Past, policy: Policy, now: float, evidence: tuple[str, ...]) -> float:

@@ -40,7 +40,11 @@ class RuntimeSeen:
 
     def in_force(self, name: str) -> bool:
         """Whether the running daemon has our handler; one that tells no programs is believed."""
-        return self.reported is not None and name in self.reported and self.reported[name] in (self.handlers[name], None)
+        return (
+            self.reported is not None
+            and name in self.reported
+            and self.reported[name] in (self.handlers[name], None)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +109,9 @@ def findings(seen: Seen, baseline: Installed, before: Findings, now: float) -> F
 def accepted(seen: Seen, baseline: Installed) -> Installed:
     """The baseline of the next look: a driver whose specs are right again is the one to compare with from now on."""
     settled = bool(seen.installed.driver) and not any(spec.reasons for spec in seen.specs if spec.managed)
-    return replace(seen.installed, release=baseline.release or seen.installed.release) if settled else baseline
+    return (
+        replace(seen.installed, release=baseline.release or seen.installed.release) if settled else baseline
+    )
 
 
 def _runtimes(seen: Seen) -> Iterator[Finding]:
@@ -127,7 +133,10 @@ def _runtimes(seen: Seen) -> Iterator[Finding]:
 
 def _files(runtime: RuntimeSeen) -> Iterator[Finding]:
     others = {path: state for path, state in runtime.files.items() if state != "as written"}
-    told = tuple(f"{path} {'is gone' if state == 'gone' else 'was changed by somebody else'}" for path, state in others.items())
+    told = tuple(
+        f"{path} {'is gone' if state == 'gone' else 'was changed by somebody else'}"
+        for path, state in others.items()
+    )
     if runtime.stated is None:
         yield Finding(
             what="config-rewritten", subject=runtime.config, evidence=(*told, *runtime.refusal),
@@ -137,16 +146,28 @@ def _files(runtime: RuntimeSeen) -> Iterator[Finding]:
     lost = [name for name, program in runtime.handlers.items() if runtime.stated.get(name) != program]
     if lost:
         evidence = (*told, f"{runtime.kind} would be without {', '.join(lost)} after its next restart")
-        yield Finding(what="config-rewritten", subject=runtime.config, evidence=evidence, remedy="driverctl runtime apply")
+        yield Finding(
+            what="config-rewritten",
+            subject=runtime.config,
+            evidence=evidence,
+            remedy="driverctl runtime apply",
+        )
     elif runtime.stripped:
         evidence = (*told, f"{runtime.kind} is without our handlers when its root file is made again")
-        yield Finding(what="config-rewritten", subject=runtime.config, evidence=evidence, remedy="driverctl runtime apply")
+        yield Finding(
+            what="config-rewritten",
+            subject=runtime.config,
+            evidence=evidence,
+            remedy="driverctl runtime apply",
+        )
     elif others:
         remedy = "nothing: our handlers are still in it; a revert keeps the edit"
         yield Finding(what="config-edited", subject=runtime.config, evidence=told, remedy=remedy)
     if runtime.shadowed and not lost:
         remedy = "driverctl runtime apply, which copies the section anew"
-        yield Finding(what="drop-in-shadows", subject=runtime.config, evidence=runtime.shadowed, remedy=remedy)
+        yield Finding(
+            what="drop-in-shadows", subject=runtime.config, evidence=runtime.shadowed, remedy=remedy
+        )
 
 
 def _process(runtime: RuntimeSeen) -> Iterator[Finding]:
@@ -177,7 +198,12 @@ def _installed(now: Installed, before: Installed) -> Iterator[Finding]:
     elif before.root and now.driver and now.root != before.root:
         evidence = (f"{now.driver} was installed again: its root is another folder or mount",)
     if evidence:
-        yield Finding(what="driver-reinstalled", subject="driver", evidence=evidence, remedy="nothing: CDI specs are written anew")
+        yield Finding(
+            what="driver-reinstalled",
+            subject="driver",
+            evidence=evidence,
+            remedy="nothing: CDI specs are written anew",
+        )
     if before.release and now.release != before.release:
         yield Finding(
             what="release-switched", subject="toolkit", evidence=(f"{before.release} was in force, now {now.release or 'none of ours'}",),
@@ -187,4 +213,9 @@ def _installed(now: Installed, before: Installed) -> Iterator[Finding]:
 
 def _problems(seen: Seen) -> Iterator[Finding]:
     for subject, lines in seen.problems.items():
-        yield Finding(what="cannot-look", subject=subject, evidence=lines, remedy="repair what the message names; driverctl doctor")
+        yield Finding(
+            what="cannot-look",
+            subject=subject,
+            evidence=lines,
+            remedy="repair what the message names; driverctl doctor",
+        )

@@ -55,12 +55,17 @@ class _Pace:
         return whole
 
 
-def watch(host: Host, targets: Targets, hands: Hands, policy: Policy, *, every: float = EVERY, folder: str = FOLDER) -> str:
+def watch(
+    host: Host, targets: Targets, hands: Hands, policy: Policy, *, every: float = EVERY, folder: str = FOLDER
+) -> str:
     """Until a stop signal; its name. Raises TemporaryFailure where another watch runs on this node."""
     host.files.make_dirs(folder)
     with host.files.lock(f"{folder}/{LOCK}", text="driverctl\n") as ours:
         if not ours:
-            raise TemporaryFailure("another driverctl watches this node", resolution="stop it first (`driverctl toolkit run` watches too)")
+            raise TemporaryFailure(
+                "another driverctl watches this node",
+                resolution="stop it first (`driverctl toolkit run` watches too)",
+            )
         log.info("watching", every_seconds=every, reapply=policy.reapply, spec=targets.spec)
         try:
             return _until_stopped(host, targets, hands, policy, every=every, folder=folder)
@@ -69,7 +74,9 @@ def watch(host: Host, targets: Targets, hands: Hands, policy: Policy, *, every: 
             host.files.remove(f"{folder}/{report.METRICS}")
 
 
-def _until_stopped(host: Host, targets: Targets, hands: Hands, policy: Policy, *, every: float, folder: str) -> str:
+def _until_stopped(
+    host: Host, targets: Targets, hands: Hands, policy: Policy, *, every: float, folder: str
+) -> str:
     eyes, pace = Eyes(targets), _Pace()
     state: State | None = None
     while not (signal := host.clock.wait(0 if state is None else every)):
@@ -88,13 +95,19 @@ def _until_stopped(host: Host, targets: Targets, hands: Hands, policy: Policy, *
 def acted(before: State, after: State) -> bool:
     """Whether something was put right, so that what came of it is worth a look soon."""
     done = ("spec_writes_total", "done")
-    return after.past.tried != before.past.tried or after.account.counts.get(done) != before.account.counts.get(done)
+    return after.past.tried != before.past.tried or after.account.counts.get(
+        done
+    ) != before.account.counts.get(done)
 
 
 def noticed(state: State, seen: Seen, now: float) -> State:
     """The state after a look, and what there is to say of it."""
     found = findings(seen, state.baseline, state.findings, now)
-    past = state.past if any(finding.cure == "apply" for finding in found) else replace(state.past, announced=None)
+    past = (
+        state.past
+        if any(finding.cure == "apply" for finding in found)
+        else replace(state.past, announced=None)
+    )
     return replace(
         state, seen=seen, findings=found, past=past, baseline=accepted(seen, state.baseline),
         account=report.changes(state.account, state.findings, found, now),
@@ -125,7 +138,9 @@ def _regenerated(hands: Hands, state: State, action: Regenerate, now: float) -> 
     except DriverforgeError as error:
         account = state.account.counted("spec_writes_total", "failed")
         if error.brief != state.failure:
-            account = account.told(report.Event(time=now, reason="SpecFailed", subject="CDI", text=error.brief))
+            account = account.told(
+                report.Event(time=now, reason="SpecFailed", subject="CDI", text=error.brief)
+            )
         return replace(state, account=account, failure=error.brief)
     event = report.Event(time=now, reason="SpecWritten", subject="CDI", text="; ".join(action.why))
     return replace(state, account=state.account.counted("spec_writes_total", "done").told(event), failure="")
@@ -150,9 +165,17 @@ def tell(host: Host, state: State, folder: str, *, changed: bool, pace: _Pace) -
     """Status where something changed, metrics at every whole look. A full disk or a read-only folder does not end the watch."""
     try:
         if changed:
-            part = report.status(state.findings, state.seen, state.account, started=state.started, next_reapply=state.reapply_at)
+            part = report.status(
+                state.findings,
+                state.seen,
+                state.account,
+                started=state.started,
+                next_reapply=state.reapply_at,
+            )
             report.write_status(host.files, folder, part)
-        text = report.metrics(state.findings, state.seen, state.account, looks=pace.looks, now=host.clock.now())
+        text = report.metrics(
+            state.findings, state.seen, state.account, looks=pace.looks, now=host.clock.now()
+        )
         report.write_metrics(host.files, folder, text)
     except DriverforgeError as error:
         log.warning("the watch cannot write its status", why=error.brief)

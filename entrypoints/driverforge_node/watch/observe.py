@@ -57,7 +57,12 @@ class Eyes:
     def fingerprint(self) -> object:
         """Equal for two moments between which none of the files changed that the last look went by."""
         host, targets = self.targets.system.host, self.targets
-        ours = (targets.spec, targets.roots.driver_seen, f"{targets.roots.dev_seen.rstrip('/')}/dev", DRIVER_MODULE)
+        ours = (
+            targets.spec,
+            targets.roots.driver_seen,
+            f"{targets.roots.dev_seen.rstrip('/')}/dev",
+            DRIVER_MODULE,
+        )
         stamps = [host.files.stamp(path) for path in ours if path]
         return (*stamps, *(host.node.stamp(path) for path in self._paths))
 
@@ -111,7 +116,9 @@ class Eyes:
     def _daemon_says(self, entry: journal.Entry) -> _Known:
         host, before = self.targets.system.host, self._known.get(entry.config)
         # one that is up again after an upgrade may be another program
-        same = before is not None and before.daemon.pid != 0 and host.node.exists(f"/proc/{before.daemon.pid}")
+        same = (
+            before is not None and before.daemon.pid != 0 and host.node.exists(f"/proc/{before.daemon.pid}")
+        )
         daemon = before.daemon if before and same else self._find(entry)
         files = sources.read(host, daemon)
         if before and files == before.files and daemon.version == before.daemon.version:
@@ -125,7 +132,13 @@ class Eyes:
     def _find(self, entry: journal.Entry) -> Daemon:
         """The daemon that runs, else the one that the journal knows."""
         system = self.targets.system
-        request = replace(system.request, runtime=entry.kind, socket=entry.socket, config=entry.config, drop_in=entry.drop_in)
+        request = replace(
+            system.request,
+            runtime=entry.kind,
+            socket=entry.socket,
+            config=entry.config,
+            drop_in=entry.drop_in,
+        )
         try:
             return daemons.find(system.host, system.sockets, entry.socket, request)
         except DriverforgeError:
@@ -145,13 +158,19 @@ class Eyes:
             facts = stale.observe(host, targets.roots)
             specs = [_managed(host.files, targets.spec, facts)] if targets.spec else []
             ours = host.files.identity(targets.spec) if targets.spec else None
-            others = [file for file in specdirs.load(host.node, targets.folders) if not ours or host.node.identity(file.path) != ours]
+            others = [
+                file
+                for file in specdirs.load(host.node, targets.folders)
+                if not ours or host.node.identity(file.path) != ours
+            ]
             for file in others:
                 if file.spec and file.spec.kind.partition("/")[0].endswith("nvidia.com"):
                     lines = tuple(found.line() for found in verify.verify(host, [file]) if not found.note)
                     again = remedy.rewrite(file.spec.kind, file.path, options=remedy.options_of(file.spec))
                     written = _written(host.node, file.path)
-                    specs.append(SpecSeen(path=file.path, managed=False, written=written, reasons=lines, remedy=again))
+                    specs.append(
+                        SpecSeen(path=file.path, managed=False, written=written, reasons=lines, remedy=again)
+                    )
         except DriverforgeError as error:
             problems["CDI"] = _lines(error)
             return (), Installed()
@@ -188,8 +207,18 @@ def _unfinished(entry: journal.Entry) -> str:
 def _paths_of(entry: journal.Entry) -> list[str]:
     files = [file.path for file in entry.files]
     folders = [path.rpartition("/")[0] for path in (entry.config, entry.drop_in, *files) if path]
-    return [journal.place(entry.kind, entry.config), entry.socket, *files, *folders, *(program for _, program in entry.handlers)]
+    return [
+        journal.place(entry.kind, entry.config),
+        entry.socket,
+        *files,
+        *folders,
+        *(program for _, program in entry.handlers),
+    ]
 
 
 def _lines(error: Exception) -> tuple[str, ...]:
-    return (error.brief, *error.details) if isinstance(error, DriverforgeError) else (f"{type(error).__name__}: {error}",)
+    return (
+        (error.brief, *error.details)
+        if isinstance(error, DriverforgeError)
+        else (f"{type(error).__name__}: {error}",)
+    )

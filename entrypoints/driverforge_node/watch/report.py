@@ -37,7 +37,10 @@ class Account:
     events: tuple[Event, ...] = ()
 
     def counted(self, metric: str, label: str) -> Account:
-        return Account(counts={**self.counts, (metric, label): self.counts.get((metric, label), 0) + 1}, events=self.events)
+        return Account(
+            counts={**self.counts, (metric, label): self.counts.get((metric, label), 0) + 1},
+            events=self.events,
+        )
 
     def labelled(self, metric: str) -> dict[str, int]:
         return {label: number for (name, label), number in self.counts.items() if name == metric}
@@ -59,17 +62,24 @@ def changes(account: Account, before: Findings, after: Findings, now: float) -> 
             account = account.told(Event(time=now, reason="DriftFound", subject=finding.subject, text=text))
     for key, finding in old.items():
         if key not in new:
-            account = account.told(Event(time=now, reason="DriftGone", subject=finding.subject, text=finding.what))
+            account = account.told(
+                Event(time=now, reason="DriftGone", subject=finding.subject, text=finding.what)
+            )
     return account
 
 
-def status(findings: Findings, seen: Seen, account: Account, *, started: float, next_reapply: float | None) -> dict[str, Any]:
+def status(
+    findings: Findings, seen: Seen, account: Account, *, started: float, next_reapply: float | None
+) -> dict[str, Any]:
     """The `watch` part of the status file; nothing in it changes while nothing on the node does."""
     return {
         "since": round(started, 3),
         "driver": seen.installed.driver,
         "release": seen.installed.release,
-        "handlers": {runtime.config: {name: runtime.in_force(name) for name in runtime.handlers} for runtime in seen.runtimes},
+        "handlers": {
+            runtime.config: {name: runtime.in_force(name) for name in runtime.handlers}
+            for runtime in seen.runtimes
+        },
         "specs": {spec.path: round(spec.written, 3) for spec in seen.specs},
         "findings": [{**asdict(finding), "cure": finding.cure} for finding in findings],
         "reapply_at": next_reapply,

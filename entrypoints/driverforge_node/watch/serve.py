@@ -18,14 +18,34 @@ from driverforge_node.watch.observe import Targets
 def policy_of(settings: Settings) -> Policy:
     """Raises UsageError for a window that cannot be read. Where the runtime's configuration is not ours, nothing is applied again."""
     windows = window.parse(filter(str.strip, settings.reapply_window.split(";")))
-    return Policy(reapply=settings.reapply and not settings.no_runtime_config, windows=windows, regenerate=settings.cdi_enabled)
+    return Policy(
+        reapply=settings.reapply and not settings.no_runtime_config,
+        windows=windows,
+        regenerate=settings.cdi_enabled,
+    )
 
 
-def serve(system: System, settings: Settings, roots: Roots, *, apply: Callable[[], object], regenerate: Callable[[], None]) -> str:
+def serve(
+    system: System,
+    settings: Settings,
+    roots: Roots,
+    *,
+    apply: Callable[[], object],
+    regenerate: Callable[[], None],
+) -> str:
     """Until a stop signal; its name. Raises TemporaryFailure where another watch runs, UsageError."""
-    spec = f"{settings.cdi_output_dir.rstrip('/')}/{file_name(settings.cdi_kind)}" if settings.cdi_enabled else ""
+    spec = (
+        f"{settings.cdi_output_dir.rstrip('/')}/{file_name(settings.cdi_kind)}"
+        if settings.cdi_enabled
+        else ""
+    )
     targets = Targets(system=system, layout=layout_of(settings), roots=roots, spec=spec)
     hands = Hands(apply=apply, regenerate=regenerate)
     return watch(
-        system.host, targets, hands, policy_of(settings), every=float(settings.watch_interval), folder=settings.pid_file.rpartition("/")[0]
+        system.host,
+        targets,
+        hands,
+        policy_of(settings),
+        every=float(settings.watch_interval),
+        folder=settings.pid_file.rpartition("/")[0],
     )

@@ -90,7 +90,9 @@ def _starts(window: Window, now: float) -> list[float]:
 
 def is_open(windows: Sequence[Window], now: float) -> bool:
     """Without any window, it always is."""
-    return not windows or any(start <= now < start + window.length for window in windows for start in _starts(window, now))
+    return not windows or any(
+        start <= now < start + window.length for window in windows for start in _starts(window, now)
+    )
 
 
 def next_open(windows: Sequence[Window], now: float) -> float:
