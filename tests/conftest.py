@@ -1,7 +1,8 @@
-"""What all tiers share: long tests only on request, an error's evidence in its report, and the interpreter's share of the tests.
+"""What all tiers share.
 
-The driver half of a node runs on Python 3.10; builder and toolkit half need 3.11. On 3.10 a test module is collected only if
-nothing that it imports belongs to them.
+Long tests run only on request, and an error's evidence is in its report. The driver half of a node runs on
+Python 3.10; builder and toolkit half need 3.11. On 3.10 a test module is collected only if nothing that it
+imports belongs to them.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ _ignored: list[str] = []
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "full: long; runs only with hack/test --full (DRIVERFORGE_FULL=1)")
-    # no deadline: a busy machine is no defect; the same examples every time in CI, new ones on a developer's machine
+    # no deadline: a busy machine is no defect; the same examples every time in CI, new ones on a developer's
+    # machine
     full = os.environ.get(FULL) == "1"
     settings.register_profile(
         "driverforge",

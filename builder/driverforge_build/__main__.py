@@ -1,4 +1,8 @@
-"""`driverforge`, also where only the toolkit half was installed: without the extra `build` there is no click to say so."""
+"""The program `driverforge`.
+
+It says what is missing where only the toolkit half was installed: without the extra `build` there is no click
+to say so.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +30,9 @@ def main() -> None:
     if lacking := missing_packages():
         print(lacking.render(), file=sys.stderr)
         sys.exit(lacking.exit_code)
-    from driverforge_build.cli import main as run
+    from driverforge_build import cli
 
-    run()
+    cli.main()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""Commands that we print for the user to run: they name the inputs that the user's own command named, quoted for a shell."""
+"""Commands that we print for the user to run.
+
+They name the same inputs as the command that the user gave, quoted for a shell.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ LOCK_FILE = Path("driverforge.lock.json")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """The inputs of the command that runs now. `bases` maps OSes to images, `artifacts` architectures to folders."""
+    """The inputs of the command that runs now.
+
+    `bases` maps OSes to images, `artifacts` architectures to folders.
+    """
 
     matrix: Path | None = None
     lock: Path = LOCK_FILE

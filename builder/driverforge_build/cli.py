@@ -12,7 +12,7 @@ import click
 from driverforge_core import __version__
 from driverforge_core.errors import DriverforgeError, StorageFailed
 
-COMMANDS: dict[str, str] = {  # name -> one-line help, in the order of a pipeline
+COMMANDS: dict[str, str] = {
     "matrix": "check and show the catalogue of what can be built",
     "lock": "find kernels and packages in signed repositories, and pin them",
     "plan": "show each cell with its verdict: build, exists, vendor-ships, blocked, unknown",
@@ -65,9 +65,11 @@ def run(argv: list[str]) -> int:
         return error.exit_code
     except BrokenPipeError:
         _drop_stdout()
-        return 141  # as a program that SIGPIPE ended: whoever read our output has gone
+        # as a program that SIGPIPE ended: whoever read our output has gone
+        return 141
     except OSError as error:
-        if error.errno is None:  # a library's own error that is an OSError by descent: no file of ours
+        # a library's own error that is an OSError by descent: no file of ours
+        if error.errno is None:
             raise
         _drop_stdout()
         what = error.filename or "standard output"
@@ -82,7 +84,8 @@ def run(argv: list[str]) -> int:
 
 def _drop_stdout() -> None:
     """What is still buffered has nowhere to go; the interpreter would try again at its end, and complain."""
-    with suppress(OSError, ValueError):  # in a test, standard output is no file
+    # in a test, standard output is no file
+    with suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)

@@ -1,4 +1,4 @@
-"""Where the files that travel with the program are: beside the source in a checkout, inside the package in a wheel."""
+"""Where the files are that travel with the program: in a checkout beside the source, in a wheel inside it."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Pure: matrix and lock in, verdict out; only `exists` needs a registry's answer, 
     build         nothing stands against it
     exists        the registry has the image, made from the same inputs
     vendor-ships  the distribution publishes finished modules for this kernel
-    blocked       it cannot be built: excluded in the matrix, or the headers prove that the driver does not compile
+    blocked       the matrix excludes it, or the headers prove that the driver does not compile
     unknown       something has to be run first, `run` says what
 
 End of life is a warning, never a verdict.
@@ -21,12 +21,12 @@ from enum import Enum
 
 from driverforge_build.advice import Given
 from driverforge_build.discover import can_discover
-from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import Probe
-from driverforge_build.probes import probe_rule, question
-from driverforge_build.render.spec import jit_module_types, missing_pins
+from driverforge_build.matrix.probes import probe_rule, question
+from driverforge_build.render.needs import jit_module_types, missing_pins
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
@@ -46,10 +46,12 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """`reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for `unknown`, '' where none helps.
+    """What is to be done about a cell.
 
-    `digest` is that of an existing image, `packages` are the vendor's, `warning` is about the branch's end of life.
-    `unanswered`: the registry could not be asked, so that the same run may end differently later.
+    `reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for
+    `unknown`, '' where none helps. `digest` is that of an existing image, `packages` are the vendor's,
+    `warning` is about the branch's end of life. `unanswered`: the registry could not be asked, so that the
+    same run may end differently later.
     """
 
     state: State
@@ -63,7 +65,10 @@ class Verdict:
 
 
 class Judge:
-    """Verdicts for the cells of one matrix and lock. What the headers say to a driver is decided once for all flavours that share them."""
+    """Verdicts for the cells of one matrix and lock.
+
+    What the headers say to a driver is decided once for all flavours that share them.
+    """
 
     def __init__(self, matrix: Matrix, lock: Lock, *, today: date, given: Given | None = None) -> None:
         self._matrix = matrix
@@ -114,7 +119,8 @@ class Judge:
         if target is None and not can_discover(cell.os):
             return Verdict(
                 state=State.UNKNOWN,
-                reason=f"this version cannot read the repositories of {cell.os.name} yet, so nothing is pinned",
+                reason=f"this version cannot read the repositories of {cell.os.name} yet, so nothing is "
+                f"pinned",
             )
         again = self._lock_again(cell)
         if target is None:
@@ -135,7 +141,7 @@ class Judge:
             if cell.kernel.text in target.without_headers:
                 return Verdict(
                     state=State.BLOCKED,
-                    reason="the repositories have this kernel's image, its headers not any more",
+                    reason="the repositories still have this kernel's image, but not its headers",
                 )
             return Verdict(
                 state=State.UNKNOWN, reason=f"the lock does not know kernel {cell.kernel}", run=again
@@ -150,7 +156,8 @@ class Judge:
         return Verdict(
             state=State.UNKNOWN,
             reason=f"NVIDIA's archive {cell.driver.version} has no sha256 for {cell.arch} in the matrix",
-            run=f"curl -fsSL {shlex.quote(url)} | sha256sum   (then `sha256: {{{cell.arch}: DIGEST}}` in the driver's row, {where})",
+            run=f"curl -fsSL {shlex.quote(url)} | sha256sum   (then `sha256: {{{cell.arch}: DIGEST}}` in "
+            f"the driver's row, {where})",
         )
 
     def _of_kernel(self, cell: Cell) -> Verdict | None:
@@ -175,7 +182,7 @@ class Judge:
             if asked not in facts:
                 return Verdict(
                     state=State.UNKNOWN,
-                    reason=f"the lock has no answer to probe {row.id}, which the matrix has gained since",
+                    reason=f"the lock has no answer to probe {row.id}, which is newer than the lock",
                     run=self._lock_again(cell),
                 )
             if facts[asked].breaks:
@@ -188,21 +195,22 @@ class Judge:
         broken = [kind for kind in cell.module_types if kind in row.module_types]
         left = [kind for kind in cell.module_types if kind not in row.module_types]
         package = next((one for one in kernel.headers if one.key in looked_into), kernel.headers[0])
-        hint = (
-            (
-                f"the {', '.join(left)} modules are not concerned: an exclusion of the {', '.join(broken)} ones in the matrix builds them",
+        hints = []
+        if left:
+            others = ", ".join(left)
+            hints.append(
+                f"the {others} modules are not affected: exclude the {', '.join(broken)} ones in the matrix, "
+                "and they are built"
             )
-            if left
-            else ()
-        )
+        origin = self._matrix.origin("probes", row.id)
         return Verdict(
             state=State.BLOCKED,
             reason=row.reason,
             evidence=(
                 f"{package.name} {package.version}: {fact.found}",
-                f"{self._matrix.origin('probes', row.id)}: probe {row.id}, {', '.join(broken)} modules of {cell.driver.branch}",
+                f"{origin}: probe {row.id}, {', '.join(broken)} modules of {cell.driver.branch}",
                 *row.evidence,
-                *hint,
+                *hints,
             ),
         )
 
@@ -219,7 +227,7 @@ class Judge:
             return None
         return Verdict(
             state=State.UNKNOWN,
-            reason="the lock has not all pins that this cell's row in the matrix asks for",
+            reason="the lock lacks pins that this cell's row in the matrix asks for",
             evidence=self._missing[key],
             run=self._lock_again(cell),
         )
@@ -263,7 +271,7 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         verdict,
         state=State.UNKNOWN,
         reason=f"the registry does not say whether it has the image: {answer.reason}",
-        run="log in to the registry if it wants that, then the same command again",
+        run="log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
 

@@ -1,4 +1,7 @@
-"""The two names of an architecture: Debian's and OCI's (amd64, arm64), and the kernel's and RPM's (x86_64, aarch64)."""
+"""The two names of an architecture.
+
+Debian and OCI say amd64 and arm64, the kernel and RPM say x86_64 and aarch64.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ def to_machine(arch: str) -> str:
 
 
 def to_arch(machine: str) -> str:
-    """'amd64' for 'x86_64' (uname -m); an architecture is returned as it is. InputError for any other text."""
+    """'amd64' for 'x86_64' (uname -m); an architecture is returned as it is.
+
+    InputError for any other text.
+    """
     arch = _ARCHITECTURES.get(machine, machine)
     if arch not in _MACHINES:
         raise InputError(

@@ -1,4 +1,7 @@
-"""Cells: one entry of the matrix, (OS, architecture, driver, kernel release or compile on the node), named by a text that globs match."""
+"""Cells: one entry of the matrix, named by a text that globs match.
+
+A cell is (OS, architecture, driver, kernel release or compile on the node).
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,15 @@ from driverforge_core.osid import OsId
 JIT = "jit"
 
 _CELL = re.compile(
-    rf"(?P<os>[a-z0-9._-]+?)-(?P<arch>{'|'.join(ARCHITECTURES)})-(?P<driver>\d+(?:\.\d+)+(?:-grid)?)-(?P<kernel>.+)",
+    rf"(?P<os>[a-z0-9._-]+?)-(?P<arch>{'|'.join(ARCHITECTURES)})"
+    r"-(?P<driver>\d+(?:\.\d+)+(?:-grid)?)-(?P<kernel>.+)",
     re.ASCII,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellId:
-    """'debian12-amd64-535.261.03-jit' (`kernel` is None), 'debian12-amd64-535.261.03-6.1.0-50-cloud-amd64'."""
+    """'debian12-amd64-535.261.03-jit' (`kernel` is None), 'debian12-amd64-535.261.03-6.12.95+deb12-amd64'."""
 
     os: OsId
     arch: str

@@ -1,4 +1,7 @@
-"""Debian's control format, deb822(5): the one reader for Packages, Release, Sources, status and .sources files."""
+"""Debian's control format, deb822(5).
+
+The one reader for Packages, Release, Sources, status and .sources files.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ from driverforge_core.errors import InputError
 def parse(text: str) -> Iterator[dict[str, str]]:
     """Yield each stanza as field name (as written) to value.
 
-    Lines of a value that goes on are joined by newlines, each without its first blank; a value whose first line is empty starts
-    with a newline. Comment lines are skipped. InputError, with the line number, for a line that is neither field nor continuation,
-    and for a field that a stanza has twice.
+    Lines of a value that goes on are joined by newlines, each without its first blank; a value whose first
+    line is empty starts with a newline. Comment lines are skipped. InputError, with the line number, for a
+    line that is neither field nor continuation, and for a field that a stanza has twice.
     """
     stanza: dict[str, str] = {}
     name = ""

@@ -16,7 +16,10 @@ Key = tuple[int, tuple[_Run, ...], tuple[_Run, ...]]
 
 
 def compare(a: str, b: str) -> int:
-    """-1, 0 or 1 as `a` is older than, as old as, or newer than `b`. InputError for a text that is no version."""
+    """-1, 0 or 1 as `a` is older than, as old as, or newer than `b`.
+
+    InputError for a text that is no version.
+    """
     left, right = key(a), key(b)
     return (left > right) - (left < right)
 
@@ -37,7 +40,10 @@ def key(version: str) -> Key:
 
 
 def _runs(text: str) -> tuple[_Run, ...]:
-    """Runs of non-digits and digits; the final ((0,), 0) stands for the end of the text, which sorts after ~ and before the rest."""
+    """Runs of non-digits and digits.
+
+    The final ((0,), 0) stands for the end of the text, which sorts after ~ and before the rest.
+    """
     return tuple(
         ((*(_weight(char) for char in word), 0), int(number or 0)) for word, number in _RUNS.findall(text)
     )

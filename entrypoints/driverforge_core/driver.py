@@ -49,10 +49,6 @@ class DriverVersion:
         return self.parts[0]
 
     @property
-    def is_grid(self) -> bool:
-        """Whether it is the guest driver of a vGPU, whose archive is named with -grid and whose image tag is not."""
-        return self.text.endswith("-grid")
-
-    @property
     def without_grid(self) -> str:
+        """Its name in an image tag: only the archive of a vGPU's guest driver is named with -grid."""
         return self.text.removesuffix("-grid")

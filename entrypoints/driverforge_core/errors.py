@@ -1,7 +1,7 @@
 """Errors that a person can act on: what happened, the evidence, the next step.
 
-One class for each decision that some caller takes; everything else is text. `main()` of each program is the only place
-that turns an error into an exit code (`os.EX_*`, sysexits.h).
+One class for each decision that some caller takes; everything else is text. `main()` of each program is the
+only place that turns an error into an exit code (`os.EX_*`, sysexits.h).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Sequence
 class DriverforgeError(Exception):
     """Base of all expected failures.
 
-    `brief` is one sentence: what happened. `details` is the evidence, a line an entry: the command, its exit code, its last
-    lines, where the rest is. `resolution` is the next step for the person who reads it.
+    `brief` is one sentence: what happened. `details` is the evidence, a line an entry: the command, its exit
+    code, its last lines, where the rest is. `resolution` is the next step for the person who reads it.
     """
 
     exit_code: int = os.EX_SOFTWARE
@@ -47,7 +47,10 @@ class UsageError(DriverforgeError):
 
 
 class InputError(DriverforgeError):
-    """A file or value given by the user is wrong; `details` holds every problem as `FILE:LINE: what, and what to write instead`."""
+    """A file or value given by the user is wrong.
+
+    `details` holds every problem as `FILE:LINE: what, and what to write instead`.
+    """
 
     exit_code = os.EX_DATAERR
 
@@ -59,7 +62,7 @@ class CommandFailed(DriverforgeError):
 
 
 class Unavailable(DriverforgeError):
-    """A service, engine, mirror or device that this step needs is not there (an engine, a registry, a GPU)."""
+    """A service, engine, registry, mirror or device that this step needs is not there."""
 
     exit_code = os.EX_UNAVAILABLE
 
@@ -77,13 +80,19 @@ class InUse(DriverforgeError):
 
 
 class Unsupported(DriverforgeError):
-    """The parts do not fit together: this driver on this kernel, this image on this node, this configuration version."""
+    """The parts do not fit together.
+
+    This driver on this kernel, this image on this node, this configuration version.
+    """
 
     exit_code = os.EX_CONFIG
 
 
 class NotPermitted(DriverforgeError):
-    """The kernel or the file system refuses: not root, a capability missing, Secure Boot, lockdown, a read-only mount."""
+    """The kernel or the file system refuses.
+
+    Not root, a capability missing, Secure Boot, lockdown, a read-only mount.
+    """
 
     exit_code = os.EX_NOPERM
 

@@ -1,6 +1,7 @@
-"""Header probes: what in a kernel's headers makes a driver's source fail to compile, found by reading one file.
+"""Header probes: what in a kernel's headers makes a driver's source fail to compile.
 
-A compiler finds the same after minutes. Builder (on packages of a mirror) and node (on the headers at hand) ask the same question.
+A probe reads one file. A compiler finds the same after minutes. Builder (on packages of a mirror) and node
+(on the headers at hand) ask the same question.
 """
 
 from __future__ import annotations
@@ -17,16 +18,25 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderProbe:
-    """A kernel change that some drivers do not compile with; `kind` is 'arguments', 'missing-macro' or 'missing-member'."""
+    """A kernel change that some drivers do not compile with.
+
+    `kind` is 'arguments', 'missing-macro' or 'missing-member'.
+    """
 
     kind: str
     symbol: str
-    header: str  # below the kernel's source folder, 'include/linux/pci.h'
-    struct: str = ""  # for 'missing-member'
-    arguments: int | None = None  # for 'arguments': the number that breaks the build
+    header: str
+    """Below the kernel's source folder: 'include/linux/pci.h'."""
+    struct: str = ""
+    """For 'missing-member'."""
+    arguments: int | None = None
+    """For 'arguments': the number that breaks the build."""
 
     def breaks(self, text: str) -> str | None:
-        """Evidence that a header with this text breaks the build, as 'FILE:LINE: what is there'; None where it does not."""
+        """The evidence that a header with this text breaks the build, as 'FILE:LINE: what is there'.
+
+        None where it does not.
+        """
         code = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), text)
         if self.kind == "arguments":
             return self._declared_with(code)
@@ -60,9 +70,11 @@ class ProbeRule:
 
     id: str
     probe: HeaderProbe
-    drivers: tuple[tuple[int, str], ...]  # (branch, first version of it that is not concerned any more or '')
+    drivers: tuple[tuple[int, str], ...]
+    """Branch, and its first version that is not concerned any more or ''."""
     module_types: tuple[str, ...]
-    since: tuple[int, ...] = ()  # kernels of an older series are not concerned
+    since: tuple[int, ...] = ()
+    """Kernels of an older series are not concerned."""
     reason: str
 
     def concerns(self, driver: DriverVersion, module_types: Collection[str], kernel: KernelRelease) -> bool:

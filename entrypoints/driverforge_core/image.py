@@ -1,6 +1,7 @@
-"""What an image says about itself: image.json for the whole of it, module-set.json beside each set of compiled modules.
+"""What an image says about itself.
 
-The builder writes both, driverctl reads them on the node. A reader of another schema refuses, it does not guess.
+image.json tells about the whole of it, module-set.json about each set of compiled modules. The builder writes
+both, driverctl reads them on the node. A reader of another schema refuses, it does not guess.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ _MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*\.ko")
 class ImageFacts:
     """The content of /opt/driverforge/image.json.
 
-    `module_types` are the kinds that the image can provide, compiled or as source; `kernels` those it has compiled modules for;
-    `sources` the source tree of each kind (empty in an image without sources); `firmware` is the directory with nvidia/<driver>/*.bin.
+    `module_types` are the kinds that the image can provide, compiled or as source; `kernels` those it has
+    compiled modules for; `sources` the source tree of each kind (empty in an image without sources);
+    `firmware` is the directory with nvidia/<driver>/*.bin.
     """
 
     os: OsId
@@ -88,9 +90,10 @@ class ImageFacts:
 class ModuleSet:
     """The modules of one (driver, module type, kernel release, architecture, compiler).
 
-    `modules` maps file names ('nvidia-uvm.ko') to 'sha256:<hex>' of the files as they are there, after stripping and signing;
-    `compiler` is the first line of the compiler's --version; `signer` is '' for unsigned modules; `network` is the 'sha256:<hex>' of the
-    network driver's Module.symvers that nvidia-peermem was compiled against, '' where that was the kernel's own.
+    `modules` maps file names ('nvidia-uvm.ko') to 'sha256:<hex>' of the files as they are there, after
+    stripping and signing; `compiler` is the first line of the compiler's --version; `signer` is '' for
+    unsigned modules; `network` is the 'sha256:<hex>' of the network driver's Module.symvers that
+    nvidia-peermem was compiled against, '' where that was the kernel's own.
     """
 
     driver: DriverVersion
@@ -128,9 +131,15 @@ class ModuleSet:
         assert driver is not None
         assert kernel is not None
         return cls(
-            driver=driver, module_type=module_type, kernel=kernel, arch=arch, compiler=compiler, modules=modules, signer=signer,
+            driver=driver,
+            module_type=module_type,
+            kernel=kernel,
+            arch=arch,
+            compiler=compiler,
+            modules=modules,
+            signer=signer,
             network=network,
-        )  # fmt: skip
+        )
 
     def to_json(self) -> str:
         return canonical(

@@ -1,4 +1,7 @@
-"""Strict reading of our own JSON documents: every key known, every value of its type, all problems told at once."""
+"""Strict reading of our own JSON documents.
+
+Every key is known, every value has its type, and all problems are told at once.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ T = TypeVar("T")
 class JsonReader:
     """Reads one JSON object key by key and collects problems; `finish` raises InputError with all of them.
 
-    A getter that finds a problem returns an empty value of its type, so that reading goes on: call `finish` before using any value.
+    A getter that finds a problem returns an empty value of its type, so that reading goes on: call `finish`
+    before using any value.
     """
 
     def __init__(self, text: str, *, what: str, schema: int) -> None:
@@ -104,7 +108,7 @@ class JsonReader:
 
 
 def canonical(document: Mapping[str, object]) -> str:
-    """One line, keys sorted, no blanks, UTF-8 as it is, a newline at the end: equal values give equal bytes."""
+    """One line, keys sorted, no blanks, UTF-8 as it is, a newline at its end: equal values, equal bytes."""
     return (
         json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
         + "\n"

@@ -2,9 +2,9 @@
 
 Shapes that are known, with the package that names each (a string of any other shape is kept as text):
 
-    6.1.0-50-cloud-amd64              Debian 12 and older: ABI number, flavour (Debian kernel handbook, "ABI name")
-    6.12.94+deb13-cloud-amd64         Debian 13 and newer, and backports: the release takes the ABI number's place
-    6.8.0-1046-azure-fde              Ubuntu: ABI number, flavour; generic-64k and nvidia-64k have 64 KiB pages
+    6.1.0-50-cloud-amd64              Debian 12 and older: ABI number, flavour (Debian kernel handbook)
+    6.12.94+deb13-cloud-amd64         Debian 13 and newer, backports: the release in the ABI number's place
+    6.8.0-1046-azure-fde              Ubuntu: ABI number, flavour; generic-64k, nvidia-64k: 64 KiB pages
     5.14.0-427.13.1.el9_4.x86_64      RHEL and what follows it: EL release, machine
     5.14.0-284.54.1.el9_2.aarch64+64k RHEL variants: +64k, +rt, +rt-64k, and each with -debug
     6.4.0-150700.53.19-default        SUSE: release without its rebuild counter, flavour
@@ -17,13 +17,13 @@ from dataclasses import dataclass
 
 from driverforge_core.errors import InputError
 
-_LEGAL = re.compile(
-    r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}"
-)  # struct new_utsname: 64 bytes and a NUL; it names a directory
+# struct new_utsname: 64 bytes and a NUL; it names a directory
+_LEGAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+~-]{0,63}")
 _VERSION = re.compile(r"\d+(?:\.\d+)*", re.ASCII)
 _MACHINE = re.compile(r"-(?P<abi>[A-Za-z0-9._~]+)\.(?P<machine>x86_64|aarch64)(?:\+(?P<variant>[a-z0-9-]+))?")
 _FLAVOUR = re.compile(
-    r"(?:-(?P<abi>(?:\d|rc\d)[A-Za-z0-9._~]*)|\+(?P<release>[a-z]+[a-z0-9.+~]*))-(?P<flavour>(?:[a-z]|64k)[a-z0-9._-]*)",
+    r"(?:-(?P<abi>(?:\d|rc\d)[A-Za-z0-9._~]*)|\+(?P<release>[a-z]+[a-z0-9.+~]*))"
+    r"-(?P<flavour>(?:[a-z]|64k)[a-z0-9._-]*)",
     re.ASCII,
 )
 _EL = re.compile(r"(?:^|\.)el(\d+)(?:_(\d+))?(?=\.|$)", re.ASCII)
@@ -34,8 +34,9 @@ _TOKENS = re.compile(r"\d+|[A-Za-z]+|~", re.ASCII)
 class KernelRelease:
     """A release as text, and its parts where the shape is known.
 
-    `abi` is what stands between version and flavour ('50', 'deb13', '427.13.1.el9_4', '150700.53.19'); `flavour` is '' for
-    RHEL's shape, whose kinds differ by `variant` alone: '', '64k', 'rt' or 'rt-64k' in every distribution.
+    `abi` is what stands between version and flavour ('50', 'deb13', '427.13.1.el9_4', '150700.53.19');
+    `flavour` is '' for RHEL's shape, whose kinds differ by `variant` alone: '', '64k', 'rt' or 'rt-64k' in
+    every distribution.
     """
 
     text: str
@@ -54,7 +55,10 @@ class KernelRelease:
             raise InputError(
                 f"{text!r} is not a kernel release",
                 details=[
-                    "letters, digits and . _ + ~ - only, at most 64 of them, the first one a letter or a digit"
+                    (
+                        "letters, digits and . _ + ~ - only, at most 64 of them, the first one a letter or a "
+                        "digit"
+                    )
                 ],
                 resolution="give what `uname -r` prints on the node, e.g. 6.1.0-50-cloud-amd64",
             )
@@ -90,13 +94,19 @@ class KernelRelease:
 
     @property
     def el(self) -> tuple[int, ...]:
-        """(9, 2) for .el9_2, (9,) for .el9, () elsewhere: the release of RHEL whose repositories have the headers."""
+        """The release of RHEL whose repositories have the headers.
+
+        (9, 2) for .el9_2, (9,) for .el9, () elsewhere.
+        """
         found = _EL.search(self.abi)
         return tuple(int(part) for part in found.groups() if part) if found else ()
 
     @property
     def sort_key(self) -> tuple[tuple[int, ...], tuple[tuple[int, int, str], ...], str]:
-        """Orders releases as their distribution does: numbers as numbers, a number after a word, -rcN and ~ before anything."""
+        """A key that orders releases as their distribution does.
+
+        Numbers as numbers, a number after a word, -rcN and ~ before anything.
+        """
         head = _VERSION.match(self.text)
         rest = self.text[head.end() :] if head else self.text
         return self.version, (*(_token_key(token) for token in _TOKENS.findall(rest)), (0, 0, "")), self.text

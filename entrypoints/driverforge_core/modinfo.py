@@ -1,6 +1,7 @@
-"""What a kernel module says about itself: the .modinfo section of the ELF file, and the signature appended to it.
+"""What a kernel module says about itself.
 
-Formats: elf(5); include/linux/moduleparam.h (.modinfo holds NUL-terminated key=value); include/linux/module_signature.h.
+That is the .modinfo section of the ELF file, and the signature appended to it. Formats: elf(5);
+include/linux/moduleparam.h (.modinfo holds NUL-terminated key=value); include/linux/module_signature.h.
 """
 
 from __future__ import annotations
@@ -14,30 +15,37 @@ from dataclasses import dataclass
 from driverforge_core.errors import InputError, Unsupported
 
 _SIGNATURE_MAGIC = b"~Module signature appended~\n"
-_SIGNATURE = struct.Struct(
-    ">BBBBB3xI"
-)  # algo, hash, id_type, signer_len, key_id_len, 3 bytes of padding, sig_len (big endian)
+# algo, hash, id_type, signer_len, key_id_len, 3 bytes of padding, sig_len (big endian)
+_SIGNATURE = struct.Struct(">BBBBB3xI")
 _PKCS7 = 2  # enum pkey_id_type
 _COMMON_NAME = bytes.fromhex("0603550403")  # DER of the object identifier 2.5.4.3
+# UTF8String, PrintableString, T61String, IA5String
 _STRINGS = {
     0x0C: "utf-8",
     0x13: "ascii",
     0x14: "latin-1",
     0x16: "ascii",
-}  # UTF8String, PrintableString, T61String, IA5String
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleSignature:
-    """The trailer of a signed module. `signer` is the common name of the key's issuer, '' where the signature names it by key id only."""
+    """The trailer of a signed module.
+
+    `signer` is the common name of the key's issuer, '' where the signature names it by key id only.
+    """
 
     signer: str
     key_id: bytes
-    size: int  # of the signature proper, in bytes
+    size: int
+    """Of the signature proper, in bytes."""
 
 
 def decompress(ko: bytes) -> bytes:
-    """The bytes of a .ko, .ko.xz or .ko.gz; Unsupported for .ko.zst (the standard library has no zstd), InputError if damaged."""
+    """The bytes of a .ko, .ko.xz or .ko.gz.
+
+    Raises Unsupported for .ko.zst (the standard library has no zstd), InputError for damaged data.
+    """
     if ko.startswith(b"\x28\xb5\x2f\xfd"):
         raise Unsupported(
             "the module is compressed with zstd", resolution="decompress it first: zstd -d MODULE.ko.zst"
@@ -51,9 +59,10 @@ def decompress(ko: bytes) -> bytes:
 
 
 def read_modinfo(ko: bytes) -> dict[str, list[str]]:
-    """Keys of .modinfo to their values, in the file's order: 'vermagic', 'depends', 'version', 'alias', 'parm', …
+    """Keys of .modinfo to their values, in the file's order.
 
-    Takes the file's bytes, compressed or not. InputError for what is no 64-bit little-endian ELF file with such a section.
+    Keys are 'vermagic', 'depends', 'version', 'alias', 'parm', … Takes the file's bytes, compressed or not.
+    InputError for what is no 64-bit little-endian ELF file with such a section.
     """
     try:
         section = _section(decompress(ko), b".modinfo")
@@ -112,11 +121,13 @@ def _section(data: bytes, wanted: bytes) -> bytes:
 
 
 def _common_name(signature: bytes) -> str:
-    """The first common name in a PKCS#7 message: the kernel signs without certificates, so it is the signer's issuer."""
+    """The first common name in a PKCS#7 message.
+
+    The kernel signs without certificates, so it is the signer's issuer.
+    """
     at = signature.find(_COMMON_NAME)
     value = signature[at + len(_COMMON_NAME) :] if at >= 0 else b""
-    if (
-        len(value) < 2 or value[0] not in _STRINGS or value[1] >= 0x80
-    ):  # lengths from 128 on have another form; RFC 5280 allows 64
+    # lengths from 128 on have another form; RFC 5280 allows 64
+    if len(value) < 2 or value[0] not in _STRINGS or value[1] >= 0x80:
         return ""
     return value[2 : 2 + value[1]].decode(_STRINGS[value[0]], "replace")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 NVIDIA_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_drm", "nvidia_peermem")
-"""As the kernel knows them. The order is one in which they can be inserted; on a node, the kernel's own graph decides."""
+"""As the kernel knows them.
+
+The order is one in which they can be inserted; on a node, the kernel's own graph decides.
+"""
 
 PEERMEM = "nvidia_peermem"
 """Serves network devices, not GPUs: a driver without it is whole."""

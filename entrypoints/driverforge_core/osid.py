@@ -16,7 +16,10 @@ _ASSIGNMENT = re.compile(r"""(?P<name>[A-Za-z0-9_]+)=(?P<quote>["']?)(?P<value>.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsId:
-    """An OS as ID and VERSION_ID of os-release state it: ('ubuntu', '22.04'), ('rhel', '9.4'), ('debian', '12')."""
+    """An OS as ID and VERSION_ID of os-release state it.
+
+    ('ubuntu', '22.04'), ('rhel', '9.4'), ('debian', '12').
+    """
 
     id: str
     version: str
@@ -52,13 +55,19 @@ class OsId:
 
     @property
     def tag(self) -> str:
-        """What an image tag ends with. NVIDIA's operator drops the minor version of rhel, rocky and ol, and of nothing else."""
+        """What an image tag ends with.
+
+        NVIDIA's operator drops the minor version of rhel, rocky and ol, and of nothing else.
+        """
         return self.id + self.version.partition(".")[0] if self.id in _DROPS_MINOR else self.key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OsRelease:
-    """What os-release says. `version` is VERSION_ID, '' where the file has none; `like` is ID_LIKE, nearest relative first."""
+    """What os-release says.
+
+    `version` is VERSION_ID, '' where the file has none; `like` is ID_LIKE, nearest relative first.
+    """
 
     id: str
     version: str
@@ -66,14 +75,12 @@ class OsRelease:
     like: tuple[str, ...]
     pretty_name: str
 
-    @property
-    def os_id(self) -> OsId:
-        """Raises InputError where there is no VERSION_ID."""
-        return OsId(id=self.id, version=self.version)
-
 
 def parse_os_release(text: str) -> OsRelease:
-    """Read os-release(5); where ID is missing it is 'linux', as the man page says. Lines that are no assignment are skipped."""
+    """Read os-release(5); where ID is missing it is 'linux', as the man page says.
+
+    Lines that are no assignment are skipped.
+    """
     values: dict[str, str] = {}
     for line in text.splitlines():
         if found := _ASSIGNMENT.fullmatch(line.strip()):

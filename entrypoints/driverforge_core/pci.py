@@ -16,7 +16,10 @@ _BRIDGE_OTHER = 0x0680  # an NVSwitch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciDevice:
-    """A function on the bus. `class_code` has 24 bits: class, subclass, programming interface. `driver` is '' where none is bound."""
+    """A function on the bus.
+
+    `class_code` has 24 bits: class, subclass, programming interface. `driver` is '' where none is bound.
+    """
 
     address: str
     vendor: int
@@ -34,9 +37,10 @@ class PciDevice:
 
 
 def parse_sysfs(address: str, *, vendor: str, device: str, class_code: str, driver: str = "") -> PciDevice:
-    """From the name of a directory in /sys/bus/pci/devices, the texts of its files, and the target of its `driver` link.
+    """A device, from its directory in /sys/bus/pci/devices.
 
-    The files hold one hexadecimal number each, '0x10de' and a newline. Raises InputError.
+    Takes the directory's name, the texts of its files, and the target of its `driver` link. The files hold
+    one hexadecimal number each, '0x10de' and a newline. Raises InputError.
     """
     if not _ADDRESS.fullmatch(address):
         raise InputError(

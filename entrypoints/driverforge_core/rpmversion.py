@@ -15,7 +15,10 @@ _SEGMENT = re.compile(r"~|\^|[0-9]+|[A-Za-z]+")
 
 
 def compare(a: str, b: str) -> int:
-    """-1, 0 or 1 for [epoch:]version[-release]; no epoch is 0, and no release is older than any. InputError for other text."""
+    """-1, 0 or 1 for [epoch:]version[-release]; no epoch is 0, and no release is older than any.
+
+    InputError for other text.
+    """
     left, right = _split(a), _split(b)
     if left[0] != right[0]:
         return 1 if left[0] > right[0] else -1
@@ -29,8 +32,8 @@ key: Any = cmp_to_key(compare)
 def vercmp(a: str, b: str) -> int:
     """Compare one part, a version or a release, segment by segment.
 
-    Digits as numbers, letters as text, a number is newer than letters; ~ is older than the end, ^ newer than the end and older than
-    anything else. Whatever separates segments does not count.
+    Digits as numbers, letters as text, a number is newer than letters; ~ is older than the end, ^ newer than
+    the end and older than anything else. Whatever separates segments does not count.
     """
     left, right = _SEGMENT.findall(a), _SEGMENT.findall(b)
     for one, two in zip(left, right):  # noqa: B905 -- the longer one is looked at below

@@ -1,12 +1,12 @@
 """Tags of driver images, read and written.
 
-    [<commit>-]<driver>-<os>                  NVIDIA's, compiles on the node: 595.91.07-ubuntu24.04, 06a208ca-595.91.07-ubuntu24.04
+    [<commit>-]<driver>-<os>                  NVIDIA's, compiles on the node: [06a208ca-]595.91.07-ubuntu24.04
     [<commit>-]<branch>-<kernel>-<os>         NVIDIA's, modules inside: 580-6.8.0-1046-azure-fde-ubuntu24.04
-    <driver>-<kernel>-<os>                    the same on RHEL: 550.54.14-5.14.0-284.54.1.el9_2.aarch64_64k-rhcos4.15
+    <driver>-<kernel>-<os>                    so on RHEL: 550.54.14-5.14.0-284.54.1.el9_2.x86_64-rhcos4.15
     <driver>[-<kernel>]-<os>-r<revision>      ours, never moved: 535.261.03-6.1.0-50-cloud-amd64-debian12-r1
 
-A tag has no '+' (OCI distribution spec, "Pulling manifests"), so a kernel's '+' is written '_'. Reading turns '_' back only where
-distributions write '+': before debN, bpo, 64k, rt and debug; in 'el9_2' it stays.
+A tag has no '+' (OCI distribution spec, "Pulling manifests"), so a kernel's '+' is written '_'. Reading turns
+'_' back only where distributions write '+': before debN, bpo, 64k, rt and debug; in 'el9_2' it stays.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from driverforge_core.osid import OsId
 _LEGAL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _COMMIT = re.compile(r"[0-9a-f]{8}")
 _REVISION = re.compile(r"[0-9a-f]{1,64}")
+# any other OS has no hyphen; before the OS stands a kernel's flavour, which does
 _HYPHENATED = (
     "sl-micro",
     "opensuse-leap",
-)  # any other OS has no hyphen; before the OS stands a kernel's flavour, which does
+)
 _OS = rf"(?:{'|'.join(_HYPHENATED)}|[a-z_]+[a-z])\d+(?:\.\d+)*"
 _TAG = re.compile(
     r"(?:(?P<commit>[0-9a-f]{8})-)?"
@@ -40,9 +41,11 @@ _PLUS = re.compile(r"_(?=(?:deb\d|(?:bpo|64k|rt|debug)(?![A-Za-z0-9])))")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageTag:
-    """A tag's parts. `version` is a branch (int) or a full version; `kernel` is None where the node compiles; `os` is OsId.tag.
+    """A tag's parts.
 
-    With `revision` the tag is immutable and has a full version. Raises InputError where the parts make no legal tag.
+    `version` is a branch (int) or a full version. `kernel` is None where the node compiles. `os` is OsId.tag.
+    With `revision` the tag is immutable and has a full version. Raises InputError where the parts make no
+    legal tag.
     """
 
     version: DriverVersion | int
@@ -86,7 +89,8 @@ class ImageTag:
         if not found:
             raise InputError(
                 f"{text!r} is not the tag of a driver image",
-                resolution="expected <driver>-<os>, <branch>-<kernel>-<os> or one of ours, e.g. 535.261.03-debian12",
+                resolution="expected <driver>-<os>, <branch>-<kernel>-<os> or one of ours, e.g. "
+                "535.261.03-debian12",
             )
         version = found["version"]
         return cls(
@@ -104,7 +108,10 @@ def jit_tag(version: DriverVersion | int, os: OsId) -> ImageTag:
 
 
 def precompiled_tag(version: DriverVersion | int, kernel: KernelRelease, os: OsId) -> ImageTag:
-    """The moving tag of an image with modules for one kernel. Ubuntu's convention is the branch, RHEL's the full version."""
+    """The moving tag of an image with modules for one kernel.
+
+    Ubuntu's convention is the branch, RHEL's the full version.
+    """
     return ImageTag(version=version, kernel=kernel, os=os.tag)
 
 
@@ -116,7 +123,10 @@ def immutable_tag(
 
 
 def kernel_text(kernel: KernelRelease) -> str:
-    """A release as tags write it. Where a release has a '+' of another kind, compare these texts, not the parsed releases."""
+    """A release as tags write it.
+
+    Where a release has a '+' of another kind, compare these texts, not the parsed releases.
+    """
     return kernel.text.replace("+", "_").replace("~", "_")
 
 

@@ -1,5 +1,6 @@
 """`driverctl`: what runs on a node, in privileged pods or on the host itself.
 
-Layers, inner to outer: `driver/`, `runtime/`, `family/`, `packages/` decide (they see the system through `host/ports.py` only);
-`host/` is the one gateway to files, mounts, modules and processes; `commands/` binds both to the command line.
+`commands/` parse and print, `app/` holds what each command does from start to end, and the rooms below
+decide. All of them see the system through `ports.py` only; `host/` has the real adapters.
+docs/architecture.md draws the floors and says where a new thing goes.
 """

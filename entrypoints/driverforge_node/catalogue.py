@@ -1,4 +1,4 @@
-"""What a node knows of the matrix: operating systems, GPUs, and kernels that drivers do not compile for.
+"""What a node knows of the matrix: OS families, GPUs, and kernels that drivers do not compile for.
 
 Generated from matrix.yaml by hack/generate; change it there.
 """
@@ -11,199 +11,81 @@ from driverforge_core.headerprobe import HeaderProbe, ProbeRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class System:
-    """An OS that images are made for. `compilers` are packages that built its kernels, `build_tools` what a build calls beside them."""
+class GpuArchitecture:
+    """A GPU architecture: which devices have it, and what drives them."""
 
     name: str
-    family: str
-    package_manager: str
-    codename: str
-    archs: tuple[str, ...]
-    compilers: tuple[str, ...]
-    build_tools: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
-    """A GPU architecture: PCI device ids of vendor 10de (first, last), module types that drive it, branches that know it."""
-
-    name: str
+    # PCI device ids of vendor 10de, as (first, last)
     devices: tuple[tuple[int, int], ...]
     module_types: tuple[str, ...]
     branches: tuple[int, ...]
 
 
-SYSTEMS: dict[str, System] = {
-    "debian12": System(
-        name="Debian 12 (bookworm)",
-        family="debian",
-        package_manager="apt",
-        codename="bookworm",
-        archs=("amd64", "arm64"),
-        compilers=("gcc-12",),
-        build_tools=("make", "libelf1", "libssl3"),
-    ),
-    "debian13": System(
-        name="Debian 13 (trixie)",
-        family="debian",
-        package_manager="apt",
-        codename="trixie",
-        archs=("amd64", "arm64"),
-        compilers=("gcc-14",),
-        build_tools=("make", "libelf1t64", "libssl3t64"),
-    ),
-    "ubuntu22.04": System(
-        name="Ubuntu 22.04 LTS (Jammy Jellyfish)",
-        family="debian",
-        package_manager="apt",
-        codename="jammy",
-        archs=("amd64", "arm64"),
-        compilers=("gcc-11", "gcc-12"),
-        build_tools=("make", "libelf1"),
-    ),
-    "ubuntu24.04": System(
-        name="Ubuntu 24.04 LTS (Noble Numbat)",
-        family="debian",
-        package_manager="apt",
-        codename="noble",
-        archs=("amd64", "arm64"),
-        compilers=("gcc-13",),
-        build_tools=("make", "libelf1t64"),
-    ),
-    "ubuntu26.04": System(
-        name="Ubuntu 26.04 LTS (Resolute Raccoon)",
-        family="debian",
-        package_manager="apt",
-        codename="resolute",
-        archs=("amd64", "arm64"),
-        compilers=("gcc-15",),
-        build_tools=("make", "libelf1t64"),
-    ),
-    "rhel9": System(
-        name="Red Hat Enterprise Linux 9",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "rhel8": System(
-        name="Red Hat Enterprise Linux 8",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "rhel10": System(
-        name="Red Hat Enterprise Linux 10",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "rocky8": System(
-        name="Rocky Linux 8",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "rocky9": System(
-        name="Rocky Linux 9",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "rocky10": System(
-        name="Rocky Linux 10",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "ol9": System(
-        name="Oracle Linux 9",
-        family="rhel",
-        package_manager="dnf",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc",),
-        build_tools=("make", "elfutils-libelf"),
-    ),
-    "sles15.7": System(
-        name="SUSE Linux Enterprise Server 15 SP7",
-        family="suse",
-        package_manager="zypper",
-        codename="",
-        archs=("amd64", "arm64"),
-        compilers=("gcc7",),
-        build_tools=("make", "libelf1"),
-    ),
+# ID of os-release(5) -> family
+FAMILIES: dict[str, str] = {
+    "debian": "debian",
+    "ubuntu": "debian",
+    "rhel": "rhel",
+    "rocky": "rhel",
+    "ol": "rhel",
+    "sles": "suse",
 }
 
-GPUS: tuple[Gpu, ...] = (
-    Gpu(
+GPUS: tuple[GpuArchitecture, ...] = (
+    GpuArchitecture(
         name="kepler",
         devices=((4032, 4159), (4480, 4607), (4736, 4875)),
         module_types=("proprietary",),
         branches=(470,),
     ),
-    Gpu(
+    GpuArchitecture(
         name="maxwell",
         devices=((4928, 5174), (5655, 5735), (5965, 6141)),
         module_types=("proprietary",),
         branches=(470, 535, 550, 580),
     ),
-    Gpu(
+    GpuArchitecture(
         name="pascal",
         devices=((5570, 5631), (5925, 5935), (6912, 7510)),
         module_types=("proprietary",),
         branches=(470, 535, 550, 580),
     ),
-    Gpu(name="volta", devices=((7553, 7670),), module_types=("proprietary",), branches=(470, 535, 550, 580)),
-    Gpu(
+    GpuArchitecture(
+        name="volta", devices=((7553, 7670),), module_types=("proprietary",), branches=(470, 535, 550, 580)
+    ),
+    GpuArchitecture(
         name="turing",
         devices=((7682, 8185), (8578, 8657)),
         module_types=("open", "proprietary"),
         branches=(470, 535, 550, 580, 595, 610),
     ),
-    Gpu(
+    GpuArchitecture(
         name="ampere",
         devices=((8320, 8447), (8704, 8831), (9236, 9723)),
         module_types=("open", "proprietary"),
         branches=(470, 535, 550, 580, 595, 610),
     ),
-    Gpu(
+    GpuArchitecture(
         name="hopper",
         devices=((8962, 9025), (9028, 9028), (9030, 9031), (9033, 9200)),
         module_types=("open", "proprietary"),
         branches=(535, 550, 580, 595, 610),
     ),
-    Gpu(
+    GpuArchitecture(
         name="grace-hopper",
         devices=((9026, 9027), (9029, 9029), (9032, 9032)),
         module_types=("open",),
         branches=(535, 550, 580, 595, 610),
     ),
-    Gpu(
+    GpuArchitecture(
         name="ada",
         devices=((9857, 10488),),
         module_types=("open", "proprietary"),
         branches=(535, 550, 580, 595, 610),
     ),
-    Gpu(name="blackwell", devices=((10496, 13120),), module_types=("open",), branches=(580, 595, 610)),
+    GpuArchitecture(
+        name="blackwell", devices=((10496, 13120),), module_types=("open",), branches=(580, 595, 610)
+    ),
 )
 
 NVSWITCHES: tuple[tuple[int, int], ...] = ((6897, 6897), (8867, 8867))

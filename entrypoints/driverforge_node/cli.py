@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import sys
 
-TYPE_CHECKING = False  # type checkers take it as true; typing itself costs the probe more than the rest of its imports together
+# type checkers take it as true; typing itself costs the probe more than the rest of its imports together
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Sequence
     from typing import Any, NoReturn, Protocol
 
     from driverforge_core.errors import DriverforgeError
-    from driverforge_node.host.ports import Host
+    from driverforge_node.ports import Host
 
     class CommandModule(Protocol):
         def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
@@ -51,7 +52,10 @@ def load_command(name: str) -> CommandModule:
 
 
 def build_parser(wanted: str | None) -> argparse.ArgumentParser:
-    """The parser with every subcommand's name and help; only the `wanted` one has its arguments, so only its module is imported."""
+    """The parser with every subcommand's name and help.
+
+    Only the `wanted` one has its arguments, so only its module is imported.
+    """
     import argparse
 
     from driverforge_core import __version__
@@ -64,7 +68,7 @@ def build_parser(wanted: str | None) -> argparse.ArgumentParser:
             )
 
         def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
-            """What a subcommand does not know is its own error, with its own usage: the parser above would show the wrong one."""
+            """Report an unknown argument with the subcommand's usage: the parser above would show its own."""
             found, unknown = super().parse_known_args(args, namespace)
             if unknown:
                 self.error(f"unrecognized arguments: {' '.join(unknown)}")
@@ -106,22 +110,25 @@ def main() -> None:
     argv = sys.argv[1:]
     if argv[:1] == ["probe"]:
         # repeated every ten seconds while the node may be busy compiling: no argparse, no dataclasses
-        from driverforge_node.probe import main as probe
+        from driverforge_node import probe
 
-        sys.exit(probe(argv[1:]))
+        sys.exit(probe.main(argv[1:]))
     _show_every_name()
     sys.exit(_status(sys.argv[0].rsplit("/", 1)[-1], argv))
 
 
 def _show_every_name() -> None:
-    """A name of a file or in a file need not be Unicode text; it is shown with escapes then."""
+    """Show a name that is not Unicode text with escapes: a name of a file may have any bytes."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _status(program: str, argv: Sequence[str]) -> int:
-    """Run one command line; what is expected to fail is one message on stderr and an exit status, never a traceback."""
+    """Run one command line, and return its exit status.
+
+    A failure that is expected is one message on stderr, never a traceback.
+    """
     import os
 
     from driverforge_core.errors import DriverforgeError
@@ -129,11 +136,11 @@ def _status(program: str, argv: Sequence[str]) -> int:
 
     try:
         if program == "nvidia-driver":
-            from driverforge_node.compat import translate
+            from driverforge_node.commands.compatible import driver_arguments
 
-            argv = translate(argv)
+            argv = driver_arguments(argv)
         elif program == "nvidia-toolkit":
-            from driverforge_node.toolkit.compat import translate as toolkit_arguments
+            from driverforge_node.commands.compatible import toolkit_arguments
 
             argv = toolkit_arguments(argv, os.environ)
         status = run(argv, real_host)
@@ -147,7 +154,7 @@ def _status(program: str, argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except OSError as error:
-        from driverforge_node.host.files import failure
+        from driverforge_node.host.fileops import failure
 
         _drop_stdout()
         return _failed(program, failure(error, f"using {error.filename or 'a file or standard output'}"))
@@ -161,7 +168,10 @@ def _failed(program: str, error: DriverforgeError) -> int:
 
 
 def _drop_stdout() -> None:
-    """What is still buffered has nowhere to go; the interpreter would try again at its end, and complain."""
+    """Throw away what is still buffered.
+
+    It has nowhere to go, and the interpreter would fail again at its end.
+    """
     import os
 
     if sys.stdout is not None:

@@ -40,6 +40,7 @@ class JsonFormatter(logging.Formatter):
 
 def configure(form: str) -> None:
     """Send events to stderr; `form` is 'text' or 'json'. A second call replaces the first."""
+    # stdout is for what a command was asked to print
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     LOGGER.handlers[:] = [handler]

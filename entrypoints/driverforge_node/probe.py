@@ -1,8 +1,9 @@
 """The startup probe: is the driver of this node ready?
 
-Asks what the startup probe of NVIDIA's operator asks (the kernel module is there, the daemons are ready), and then our own
-status file. A kubelet repeats it every ten seconds, with a time limit of one or a few seconds, while the node may be busy
-compiling: so it imports next to nothing (`sys` alone is always there) and reads at most four small files.
+Asks what the startup probe of NVIDIA's operator asks (the kernel module is there, the daemons are ready), and
+then our own status file. A kubelet repeats it every ten seconds, with a time limit of one or a few seconds,
+while the node may be busy compiling: so it imports next to nothing (`sys` alone is always there) and reads at
+most four small files.
 """
 
 import sys
@@ -20,14 +21,15 @@ USAGE = "usage: driverctl probe"
 def read(path: "str") -> "str | None":
     """The text of a file, None where it is not there or may not be read."""
     try:
-        with open(path, encoding="utf-8", errors="replace") as text:  # noqa: PTH123  pathlib costs more than the whole probe
+        # pathlib costs more than the whole probe
+        with open(path, encoding="utf-8", errors="replace") as text:  # noqa: PTH123
             return text.read()
     except OSError:
         return None
 
 
 def field(status: "str", name: "str") -> "str":
-    """A top-level value of our status file. It is written by us, a key a line, so no JSON parser is needed (nor loaded) for it."""
+    """A top-level value of our status file. We write it a key a line, so this needs no JSON parser."""
     for line in status.splitlines():
         key, _, value = line.partition(": ")
         if key == f'  "{name}"':

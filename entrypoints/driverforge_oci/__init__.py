@@ -1,8 +1,10 @@
-"""A registry client: references, transport, tokens, manifests, blobs (OCI distribution spec 1.1). Core and the standard library only.
+"""A registry client: references, transport, tokens, manifests, blobs (OCI distribution spec 1.1).
 
-client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
-match presence(client, Reference.parse("registry.site/driver:535.261.03-debian12")):
-    case Present(digest): ...
-    case Absent(): ...
-    case Unknown(reason): ...       # never to be taken for absent
+It imports core and the standard library only.
+
+    client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
+    match presence(client, Reference.parse("registry.site/driver:535.261.03-debian12")):
+        case Present(digest): ...
+        case Absent(): ...
+        case Unknown(reason): ...       # never to be taken for absent
 """

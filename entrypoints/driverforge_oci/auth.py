@@ -1,7 +1,7 @@
 """Credentials from docker's configuration, and the Bearer and Basic schemes of registries.
 
-Sources: distribution's "Token Authentication Specification" and "OAuth2 Token Authentication"; docker's config.json;
-containers-auth.json(5).
+Sources: distribution's "Token Authentication Specification" and "OAuth2 Token Authentication"; docker's
+config.json; containers-auth.json(5).
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _TOKEN_LIMIT = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Login:
-    """What a registry takes: user and password, or an identity token (OAuth2 refresh token). Never shown by repr."""
+    """What a registry takes: user and password, or an identity token (OAuth2 refresh token).
+
+    Never shown by repr.
+    """
 
     user: str = field(default="", repr=False)
     password: str = field(default="", repr=False)
@@ -53,10 +56,12 @@ class Challenge:
 def load_credentials(
     environ: Mapping[str, str], *, read: Callable[[Path], str] = lambda path: path.read_text("utf-8")
 ) -> Credentials:
-    """Logins from the first file there is: $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, ~/.docker/config.json, containers' auth.json.
+    """Logins from the first file there is.
 
-    A Kubernetes pull secret (.dockerconfigjson) has the same format. Credential helpers are programs and are not run: where a file
-    names only them, requests go out without a login. InputError for a file that is no such JSON.
+    $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, ~/.docker/config.json, then auth.json of podman and its
+    like. A Kubernetes pull secret (.dockerconfigjson) has the same format. Credential helpers are programs
+    and are not run: where a file names only them, requests go out without a login. InputError for a file that
+    is no such JSON.
     """
     home, runtime = environ.get("HOME", ""), environ.get("XDG_RUNTIME_DIR", "")
     candidates = [
@@ -80,7 +85,10 @@ def load_credentials(
 
 
 def parse_credentials(text: str, *, where: str) -> Credentials:
-    """Logins of a config.json; entries without a login (a helper keeps it) are left out. InputError names the entry, never its content."""
+    """Logins of a config.json; entries without a login (a helper keeps it) are left out.
+
+    InputError names the entry, never its content.
+    """
     try:
         auths = json.loads(text).get("auths")
         entries = [] if auths is None else [(str(key), dict(value)) for key, value in auths.items()]
@@ -107,7 +115,10 @@ def find_login(credentials: Credentials, host: str, repository: str) -> Login | 
 
 
 def parse_challenge(header: str) -> Challenge | None:
-    """Read WWW-Authenticate (RFC 9110 §11.6.1); of several challenges Bearer counts, else Basic. None where neither is there."""
+    """Read WWW-Authenticate (RFC 9110 §11.6.1); of several challenges Bearer counts, else Basic.
+
+    None where neither is there.
+    """
     for scheme in ("bearer", "basic"):
         if found := re.search(rf"(?:^|,)\s*{scheme}(?:\s+|$)", header, re.IGNORECASE):
             rest = re.split(
@@ -131,9 +142,10 @@ def fetch_token(
 ) -> str:
     """Ask the challenge's realm for a token with these scopes.
 
-    An identity token goes by POST (OAuth2), a password by GET with Basic, nothing for an anonymous token. `plain_http` says that the
-    registry itself is spoken to without TLS; otherwise a login is not sent to a realm without it. Raises NotPermitted where the
-    login is refused, TemporaryFailure where the token service has trouble, Unavailable for an answer without a token.
+    An identity token goes by POST (OAuth2), a password by GET with Basic, nothing for an anonymous token.
+    `plain_http` says that the registry itself is spoken to without TLS; otherwise a login is not sent to a
+    realm without it. Raises NotPermitted where the login is refused, TemporaryFailure where the token service
+    has trouble, Unavailable for an answer without a token.
     """
     realm = challenge.parameters.get("realm", "")
     if not realm.startswith(("https://", "http://")):

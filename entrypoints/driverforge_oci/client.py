@@ -21,13 +21,17 @@ INDEXES = (OCI_INDEX, DOCKER_LIST)
 ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_LIST}, {DOCKER_MANIFEST}"
 
 _CHUNK = 1 << 20
-_MANIFEST_LIMIT = 4 << 20  # what registries take at most, by the specification's recommendation
+# what registries take at most, by the specification's recommendation
+_MANIFEST_LIMIT = 4 << 20
 _NO_REGISTRY = "check the address: a portal or a proxy may answer in the registry's place"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Descriptor:
-    """An OCI content descriptor; `size` in bytes; `platform` is 'linux/amd64' or 'linux/arm64/v8', '' where none is stated."""
+    """An OCI content descriptor.
+
+    `size` is in bytes. `platform` is 'linux/amd64' or 'linux/arm64/v8', '' where none is stated.
+    """
 
     media_type: str
     digest: str
@@ -51,7 +55,8 @@ class Manifest:
     @property
     def document(self) -> dict[str, Any]:
         document = json.loads(self.data)
-        assert isinstance(document, dict)  # `_manifest` has checked it
+        # `_manifest` has checked it
+        assert isinstance(document, dict)
         return document
 
     @property
@@ -72,13 +77,19 @@ class Manifest:
 
 
 class RegistryClient:
-    """Operations on registries. Errors are those of Session.call: NotFound, NotPermitted, TemporaryFailure, Unavailable."""
+    """Operations on registries.
+
+    Errors are those of Session.call: NotFound, NotPermitted, TemporaryFailure, Unavailable.
+    """
 
     def __init__(self, session: Session) -> None:
         self._session = session
 
     def head_manifest(self, reference: Reference) -> Descriptor:
-        """What a tag or digest stands for, without its content where the registry tells the digest in a header (all but old ones do)."""
+        """What a tag or digest stands for.
+
+        Its content is not fetched where the registry tells the digest in a header, as all but old ones do.
+        """
         headers = {"Accept": ACCEPT}
         response = self._session.call(
             "HEAD", reference, f"manifests/{reference.target}", expected=(200,), headers=headers
@@ -107,9 +118,10 @@ class RegistryClient:
         return _manifest(reference, _media_type(response), digest, data)
 
     def resolve(self, reference: Reference, platform: str) -> Manifest:
-        """The image for a platform ('linux/amd64'); an image without an index is it, whatever it was made for.
+        """The image for a platform ('linux/amd64').
 
-        Unsupported, naming the platforms there are, where the index has none of this kind.
+        An image without an index is taken as it is, whatever platform it was made for. Unsupported, naming
+        the platforms there are, where the index has none of this kind.
         """
         manifest = self.get_manifest(reference)
         while manifest.is_index:
@@ -152,9 +164,10 @@ class RegistryClient:
     def put_blob(
         self, reference: Reference, body: Body, *, digest: str, size: int, mount_from: str = ""
     ) -> bool:
-        """Upload a blob in one piece unless the repository has it; `mount_from` names a repository on the same registry to take it from.
+        """Upload a blob in one piece, unless the repository has it.
 
-        `body` is the content or a function that opens it. Returns whether bytes were sent.
+        `mount_from` names a repository on the same registry to take it from. `body` is the content or a
+        function that opens it. Returns whether bytes were sent.
         """
         if self.has_blob(reference, digest):
             return False
@@ -187,7 +200,10 @@ class RegistryClient:
         return True
 
     def put_manifest(self, reference: Reference, data: bytes, media_type: str) -> str:
-        """Store a manifest whose parts are there already, under the reference's tag or digest; returns its digest."""
+        """Store a manifest under the reference's tag or digest; returns its digest.
+
+        The manifest's parts must be there already.
+        """
         digest = digest_of(data, like=reference.digest)
         if reference.digest and reference.digest != digest:
             raise InputError(f"the manifest for {reference} has the digest {digest}")

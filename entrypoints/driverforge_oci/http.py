@@ -1,4 +1,7 @@
-"""The real transport: urllib of the standard library, with the proxy and CA settings that curl and docker users have in the environment."""
+"""The real transport: urllib of the standard library.
+
+Proxies and CA files come from the environment, by the variables that users of curl and docker know.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,16 @@ from driverforge_core import __version__
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import Request, Response, Retrying, Transport
 
-TIMEOUT = 30.0  # seconds for a connection, and between two pieces of an answer
+TIMEOUT = 30.0
+"""Seconds for a connection, and between two pieces of an answer."""
 
 
 def http_transport(environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> Transport:
     """A transport with retries.
 
-    Environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY (names, suffixes, addresses, CIDR blocks, *) in either case, as curl has them;
-    SSL_CERT_FILE: a PEM file with the authorities to trust instead of the system's. InputError where that file cannot be used.
+    Environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY (names, suffixes, addresses, CIDR blocks, *) in either
+    case, as curl has them; SSL_CERT_FILE: a PEM file with the authorities to trust instead of the system's.
+    InputError where that file cannot be used.
     """
     return Retrying(inner=UrllibTransport(environ, timeout=timeout), wait=time.sleep, now=time.time)
 
@@ -37,10 +42,8 @@ class UrllibTransport:
         self._timeout = timeout
         self._no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
         proxies = {}
-        for scheme in (
-            "http",
-            "https",
-        ):  # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
+        # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
+        for scheme in ("http", "https"):
             if proxy := environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY"):
                 proxies[scheme] = proxy if "://" in proxy else f"http://{proxy}"
         tls = urllib.request.HTTPSHandler(context=_tls(environ.get("SSL_CERT_FILE", "")))
@@ -49,11 +52,14 @@ class UrllibTransport:
 
     def send(self, request: Request) -> Response:
         parts = urllib.parse.urlsplit(request.url)
-        if parts.scheme not in ("http", "https"):  # a redirect may say file:
+        # a redirect may say file:
+        if parts.scheme not in ("http", "https"):
             raise Unavailable(f"{request.url} is not a web address")
         body = request.body() if callable(request.body) else request.body
         headers = {"User-Agent": f"driverforge/{__version__}", **request.headers}
-        wire = urllib.request.Request(request.url, data=body, headers=headers, method=request.method)  # noqa: S310 -- http and https only
+        wire = urllib.request.Request(  # noqa: S310 -- http and https only
+            request.url, data=body, headers=headers, method=request.method
+        )
         opener = self._direct if bypasses_proxy(parts.hostname or "", self._no_proxy) else self._proxied
         try:
             answer = opener.open(wire, timeout=self._timeout)
@@ -63,14 +69,17 @@ class UrllibTransport:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             if isinstance(reason, socket.gaierror):
                 raise TemporaryFailure(
-                    f"no answer from {parts.netloc}: a name does not resolve, the host's or its proxy's ({reason.strerror})",
+                    f"no answer from {parts.netloc}: a name does not resolve, the host's or its proxy's "
+                    f"({reason.strerror})",
                     details=[f"{request.method} {_without_query(request.url)}"],
-                    resolution="check the spelling of the host, this machine's DNS (/etc/resolv.conf, VPN), HTTPS_PROXY and NO_PROXY",
+                    resolution="check the spelling of the host, this machine's DNS (/etc/resolv.conf, VPN), "
+                    "HTTPS_PROXY and NO_PROXY",
                 ) from error
             raise TemporaryFailure(
                 f"no answer from {parts.netloc}: {reason or type(error).__name__}",
                 details=[f"{request.method} {_without_query(request.url)}"],
-                resolution="check the name, the network, HTTPS_PROXY and NO_PROXY, and SSL_CERT_FILE for a private authority",
+                resolution="check the name, the network, HTTPS_PROXY and NO_PROXY, and SSL_CERT_FILE for a "
+                "private authority",
             ) from error
         finally:
             if body is not None and not isinstance(body, bytes):
@@ -91,9 +100,8 @@ class _Body:
     def read(self, size: int = -1, /) -> bytes:
         try:
             data = self._stream.read() if size < 0 else self._stream.read(size)
-            if len(data) < size and (
-                missing := getattr(self._stream, "length", None)
-            ):  # http.client checks in read() without a size only
+            # http.client checks in read() without a size only
+            if len(data) < size and (missing := getattr(self._stream, "length", None)):
                 raise http.client.IncompleteRead(data, missing)
         except (OSError, http.client.HTTPException) as error:
             raise TemporaryFailure(
@@ -113,7 +121,10 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
 
 def bypasses_proxy(host: str, no_proxy: str) -> bool:
-    """Whether `no_proxy` names the host; localhost and 127.0.0.0/8 always go direct. A leading dot or *. covers all names below."""
+    """Whether `no_proxy` names the host; localhost and 127.0.0.0/8 always go direct.
+
+    A leading dot or *. covers all names below.
+    """
     name = host.lower().strip("[]")
     if is_loopback(name):
         return True

@@ -1,4 +1,4 @@
-"""Does an image exist? Three answers: a registry that refuses, is busy or cannot be reached has not said no."""
+"""Whether an image exists, in three answers: a registry that refuses, is busy or is away has not said no."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Image references: [host[:port]/]path[:tag][@digest], as docker reads them (github.com/distribution/reference)."""
+"""Image references, as docker reads them: [host[:port]/]path[:tag][@digest].
+
+The grammar is that of github.com/distribution/reference.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +70,10 @@ class Reference:
 
     @property
     def target(self) -> str:
-        """What a manifest is asked for by: the digest where there is one, else the tag. InputError where there is neither."""
+        """What a manifest is asked for by: the digest where there is one, else the tag.
+
+        InputError where there is neither.
+        """
         if not (self.digest or self.tag):
             raise InputError(f"{self} names no image", resolution="add a tag or a digest")
         return self.digest or self.tag

@@ -22,9 +22,10 @@ class NotFound(Unavailable):
 
 
 class Session:
-    """Sends requests below /v2/<repository>/ with whatever login the registry asks for; tokens are kept for its life.
+    """Sends requests below /v2/<repository>/, with the login that the registry asks for.
 
-    `plain_http` names further hosts (host[:port]) without TLS; localhost, 127.0.0.0/8 and ::1 never have it.
+    Tokens are kept for the session's life. `plain_http` names further hosts (host[:port]) without TLS;
+    localhost, 127.0.0.0/8 and ::1 never have it.
     """
 
     def __init__(
@@ -47,9 +48,10 @@ class Session:
         body: Body | None = None,
         scopes: tuple[str, ...] = (),
     ) -> Response:
-        """One operation on a repository; `path` is below /v2/<repository>/ or an absolute URL that the registry gave (a Location).
+        """One operation on a repository.
 
-        Returns the response when its status is in `expected`. Raises NotFound for 404, NotPermitted for 401 and 403,
+        `path` is below /v2/<repository>/, or an absolute URL that the registry gave (a Location). Returns the
+        response when its status is in `expected`. Raises NotFound for 404, NotPermitted for 401 and 403,
         TemporaryFailure for 429, 5xx and where no answer came, Unavailable for anything else.
         """
         url = urllib.parse.urljoin(f"{self.base(reference.host)}/v2/{reference.repository}/", path)
@@ -70,7 +72,10 @@ class Session:
         return response
 
     def base(self, host: str) -> str:
-        """'https://registry.site:5000', or http for hosts without TLS; Docker Hub's API has another name than its references."""
+        """The registry's address: 'https://registry.site:5000', or http for hosts without TLS.
+
+        Docker Hub's API has another host name than its references.
+        """
         name = "registry-1.docker.io" if host == DOCKER_HUB else host
         plain = host in self._plain_http or is_loopback(urllib.parse.urlsplit(f"//{host}").hostname or "")
         return f"{'http' if plain else 'https'}://{name}"
@@ -82,7 +87,8 @@ class Session:
                 raise NotPermitted(
                     f"{reference.host} sends us to a place without TLS",
                     details=[url.partition("?")[0]],
-                    resolution="a registry behind a TLS proxy needs X-Forwarded-Proto or its external URL configured",
+                    resolution="a registry behind a TLS proxy needs X-Forwarded-Proto or its external URL "
+                    "configured",
                 )
             headers = dict(request.headers)
             if self._is_home(url, reference.host) and (value := self._authorization(reference, scopes)):
@@ -101,7 +107,10 @@ class Session:
         raise Unavailable(f"{reference.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _is_home(self, url: str, host: str) -> bool:
-        """Whether a URL is the registry's own: an upload's or a redirect's may be a CDN's, which must not see the login."""
+        """Whether a URL is the registry's own.
+
+        The URL of an upload or a redirect may be a CDN's, which must not see the login.
+        """
         return _origin(url) == _origin(self.base(host))
 
     def _authorization(self, reference: Reference, scopes: tuple[str, ...]) -> str:
@@ -123,7 +132,8 @@ class Session:
     def _learn(self, response: Response, host: str, known: Challenge | None) -> bool:
         """Remember how a registry wants to be asked; False where a further attempt would change nothing.
 
-        `known` is the challenge before the request that it answers was sent: another thread may have learned it since.
+        `known` is the challenge before the request that it answers was sent: another thread may have learned
+        it since.
         """
         challenge = parse_challenge(response.headers.get("www-authenticate", ""))
         if challenge is None or (challenge.scheme == "basic" and known == challenge):
@@ -158,7 +168,8 @@ def _failure(request: Request, response: Response, reference: Reference) -> Driv
         return NotPermitted(
             f"{reference.host} refuses {request.method} on {reference.repository} ({response.status})",
             details=details,
-            resolution=f"{known}: docker login {reference.host}; credential helpers are not used, the login has to be in config.json",
+            resolution=f"{known}: docker login {reference.host}; credential helpers are not used, the login "
+            f"has to be in config.json",
         )
     if response.status == 429 or response.status >= 500:
         later = response.headers.get("retry-after", "")

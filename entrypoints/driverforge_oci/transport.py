@@ -1,6 +1,7 @@
 """The port through which the client speaks HTTP, and what is done around any transport: retries.
 
-A transport sends one request and gives one answer, whatever its status; it follows no redirect and adds no credentials.
+A transport sends one request and gives one answer, whatever its status; it follows no redirect and adds no
+credentials.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import BinaryIO, Protocol
 from driverforge_core.errors import TemporaryFailure
 
 Body = bytes | Callable[[], BinaryIO]
-"""What a request sends: bytes, or a way to open the stream, so that a second attempt sends all of it again."""
+"""What a request sends: bytes, or a way to open the stream, so that a second attempt sends all of it again.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,16 +53,20 @@ class Response:
 
 class Transport(Protocol):
     def send(self, request: Request) -> Response:
-        """Raises TemporaryFailure where no answer came: name resolution, a refused connection, a timeout, TLS."""
+        """Raises TemporaryFailure where no answer came.
+
+        Name resolution, a refused connection, a timeout, TLS.
+        """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """A transport that asks again on 429, 5xx and broken connections, after what Retry-After says or ever longer pauses.
+    """A transport that asks again on 429, 5xx and broken connections.
 
-    `wait` is called with seconds; `now` (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3).
-    POST is repeated only when the registry itself says 429: a broken POST may have begun an upload already.
-    The last answer is returned as it is, the last failure raised.
+    It waits as long as Retry-After says, else ever longer. `wait` is called with seconds; `now` (seconds
+    since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST is repeated only when
+    the registry itself says 429: a broken POST may have begun an upload already. The last answer is returned
+    as it is, the last failure raised.
     """
 
     inner: Transport

@@ -11,7 +11,8 @@ candidates() { # pyenv's own folders come by path: its shims answer for the acti
 }
 
 version_of() { # MAJOR.MINOR as one number, e.g. 311; nothing where it cannot make an environment
-	"$1" -c 'import ensurepip, sqlite3, ssl, sys, venv; print(sys.version_info[0] * 100 + sys.version_info[1])' 2>/dev/null || true
+	program='import ensurepip, sqlite3, ssl, sys, venv; print(sys.version_info[0] * 100 + sys.version_info[1])'
+	"$1" -c "$program" 2>/dev/null || true
 }
 
 newest_python() { # newest_python 3.11: the newest interpreter that is at least so new
@@ -50,7 +51,9 @@ exact_python() { # exact_python 3.10: an interpreter of that version
 	return 1
 }
 
-environment() { # environment PYTHON FOLDER STAMPED-FILE PIP-ARGUMENTS...: a virtual environment, remade when the file or Python changed
+# environment PYTHON FOLDER STAMPED-FILE PIP-ARGUMENTS...: a virtual environment, remade when the file or
+# Python changed
+environment() {
 	python=$1 folder=$2 stamped=$3
 	shift 3
 	stamp="$("$python" -VV | cksum) $(cksum <"$stamped") $*"

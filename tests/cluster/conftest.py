@@ -1,4 +1,4 @@
-"""One API server for the tier; the tier is skipped where its programs are not there and were not asked for."""
+"""One API server for the tier; the tier is skipped where its programs cannot be had."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from driverforge_core.errors import Unavailable
-from support import kubernetes_build
-from support.kubelet import SUITES
-from support.kubernetes import Api, api_server
+from support.cluster import kubernetes_build
+from support.cluster.kubelet import SUITES
+from support.cluster.kubernetes import Api, api_server
+from support.skipping import provided
 
 NODES = tuple(f"node-{suite}" for suite in SUITES)  # what a test may start a kubelet as
 
 
 @pytest.fixture(scope="session")
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    """A cluster whose namespaces are `restricted` unless they say otherwise; nodes are there while a test runs one."""
-    try:
-        programs = kubernetes_build.programs()
-    except Unavailable as reason:
-        pytest.skip(f"{reason.brief}: {reason.resolution}")
+    """A cluster whose namespaces are `restricted` unless they say otherwise.
+
+    Nodes are there while a test runs one.
+    """
+    programs = provided(kubernetes_build.programs)
     with api_server(programs, tmp_path_factory.mktemp("cluster"), nodes=NODES) as running:
         yield running

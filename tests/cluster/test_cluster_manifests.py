@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from support.kubernetes import Answer, Api, documents
+from support.cluster.kubernetes import Answer, Api, documents
 
 FOLDER = Path(__file__).parents[2] / "docs/kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))
@@ -85,7 +85,10 @@ def test_a_repeated_field_is_refused(api: Api, driver: dict[str, Any]) -> None:
 
 
 def test_the_pod_of_the_template_is_admitted(api: Api, driver: dict[str, Any]) -> None:
-    """Priority class, service account and pod security are looked at when a pod is made, not when its DaemonSet is."""
+    """The server looks at priority class, service account and pod security when a pod is made.
+
+    It does not when the pod's DaemonSet is.
+    """
     answer = api.apply(_pod(driver, driver["metadata"]["namespace"]), dry_run=True)
     assert answer.status == 201, answer.message
     assert answer.body["spec"]["priority"] >= 2_000_000_000

@@ -1,7 +1,9 @@
-"""The toolkit's DaemonSet pod on a real node: kubelet, containerd under systemd, RuntimeClass, pods before and after restarts.
+"""The toolkit's DaemonSet pod on a real node: kubelet, containerd under systemd, RuntimeClass, pods before
+and after restarts.
 
-There is no GPU and no driver: the node says that NVIDIA's module is loaded. The runtime behind the handler is a test double that logs
-what it was called with, or NVIDIA's own, which gives the pod a device of a CDI specification that the test wrote.
+There is no GPU and no driver: the node says that NVIDIA's module is loaded. The runtime behind the handler is
+a test double that logs what it was called with, or NVIDIA's own, which gives the pod a device of a CDI
+specification that the test wrote.
 """
 
 from __future__ import annotations
@@ -16,11 +18,12 @@ from typing import Any
 import pytest
 
 from driverforge_core.errors import Unavailable
-from support import gotools, kubernetes_build, toolkitpod
-from support.engine import Engine, debian_base, find_or_start
-from support.kubelet import BUSYBOX, SUITES, KubeNode, RunningPod, kube_node
-from support.kubernetes import Api, documents
+from support.cluster import kubernetes_build, toolkitpod
+from support.cluster.kubelet import BUSYBOX, SUITES, KubeNode, RunningPod, kube_node
+from support.cluster.kubernetes import Api, documents
+from support.machines.engine import Engine, debian_base, find_or_start
 from support.skipping import provided
+from support.upstream import gotools
 
 pytestmark = [
     # programs may have to be compiled, and a node's image made
@@ -32,7 +35,8 @@ NAMESPACE = "workloads"
 DOUBLES, NVIDIAS = "driverforge.test/toolkit:doubles", "driverforge.test/toolkit:nvidia"
 # what a kubelet writes, and what systemd would
 KERNEL = ("kernel/panic", "kernel/panic_on_oops", "vm/overcommit_memory", "vm/panic_on_oom", "kernel/pid_max")
-# The handlers' wrappers ask whether NVIDIA's module is loaded; a machine without modules has no such file, and cannot be given one.
+# The handlers' wrappers ask whether NVIDIA's module is loaded; a machine without modules has no such file,
+# and cannot be given one.
 GREP = """#!/bin/sh
 case $* in
 *' /proc/modules') exit 0 ;;
@@ -57,7 +61,8 @@ def engine(kubelet: Path) -> Iterator[Engine]:
     found = provided(find_or_start)
     if not found.host.startswith("unix://"):
         pytest.skip(
-            f"the engine at {found.host} is on another machine, and has neither this one's files nor its network"
+            f"the engine at {found.host} is on another machine, and has neither this one's files nor its "
+            "network"
         )
     yield found
     found.stop()
@@ -65,7 +70,9 @@ def engine(kubelet: Path) -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def images(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The toolkit's images, by name: one with doubles, and where they can be had one with NVIDIA's own programs."""
+    """The toolkit's images, by name: one with doubles, and where they can be had one with NVIDIA's own
+    programs.
+    """
     folder = tmp_path_factory.mktemp("toolkit")
     base = provided(lambda: debian_base(engine))
     sources = {DOUBLES: toolkitpod.doubles(folder / "doubles")}

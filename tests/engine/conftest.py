@@ -1,4 +1,7 @@
-"""What the tests of this tier share: an engine (the user's, else one of the bench's own), a base image, a registry by compose."""
+"""What the tests of this tier share: an engine, a base image, a registry by compose.
+
+The engine is the user's, else one of the bench's own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any
 import pytest
 
 from support import aptfetch
-from support.engine import Engine, debian_base, find_or_start
+from support.machines.engine import Engine, debian_base, find_or_start
 from support.skipping import provided
 
 
@@ -23,7 +26,8 @@ def engine() -> Iterator[Engine]:
     found = provided(find_or_start)
     if not found.host.startswith("unix://"):
         pytest.skip(
-            f"the engine at {found.host} is on another machine, and could not reach the servers of these tests"
+            f"the engine at {found.host} is on another machine, "
+            "and could not reach the servers of these tests"
         )
     yield found
     found.stop()  # waits for other workers where this one started it

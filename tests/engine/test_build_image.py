@@ -1,4 +1,5 @@
-"""`driverforge build` on a real engine: Debian's own packages and headers, a driver in miniature, a site's proxy, mirror and authorities.
+"""`driverforge build` on a real engine: Debian's own packages and headers, a driver in miniature, a site's
+proxy, mirror and authorities.
 
 What is built once here is looked at by all tests of this module.
 """
@@ -18,17 +19,17 @@ from typing import Any
 
 import pytest
 
-from driverforge_build import lock as locks
-from driverforge_build.lock import Lock
+from driverforge_build.lock.file import dump_lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.plan import all_cells, make_plan
+from driverforge_build.plan.rows import all_cells, make_plan
 from driverforge_build.render.bake import target_name
 from driverforge_build.verdict import Judge
 from driverforge_core.image import ImageFacts, ModuleSet
-from support.aptrepo import Deb
-from support.builderbench import BuilderBench, real_lock
-from support.engine import Engine
-from support.tinydriver import (
+from support.machines.builderbench import BuilderBench, real_lock
+from support.machines.engine import Engine
+from support.samples.aptrepo import Deb
+from support.samples.tinydriver import (
     DRIVER,
     MIRROR_LOGIN,
     PLAIN_MIRROR,
@@ -57,7 +58,7 @@ class Bench:
     def build(
         self, *cells: str, check: bool = True, pins: Lock | None = None
     ) -> subprocess.CompletedProcess[str]:
-        self.builder.lock.write_text(locks.dump(pins or self.pins))
+        self.builder.lock.write_text(dump_lock(pins or self.pins))
         select = [word for cell in cells for word in ("--select", cell)]
         mirrors = [f"debian12/{SUITE}={self.site.mirror}", f"debian12/{PLAIN_SUITE}={PLAIN_MIRROR}"]
         serving = [
@@ -192,11 +193,17 @@ def test_configuration_is_what_nvidias_operator_expects(
 def test_package_configuration_is_the_bases_and_nothing_of_the_build_is_left(
     bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
 ) -> None:
-    look = "cd / && find etc/apt usr/share/keyrings -type f | sort | xargs sha256sum; ls -A /var/lib/apt/lists/*_dists_* 2>/dev/null || true"
+    look = (
+        "cd / && find etc/apt usr/share/keyrings -type f | sort | xargs sha256sum; ls -A "
+        "/var/lib/apt/lists/*_dists_* 2>/dev/null || true"
+    )
     before = bench.builder.in_image(bench.builder.base, look)
     for cell in (JIT, kernels[0]):
         assert bench.builder.in_image(built[cell]["reference"], look) == before
-        left = "ls -A /tmp /run/secrets /run/driverforge /var/cache/driverforge /usr/sbin/policy-rc.d 2>/dev/null || true"
+        left = (
+            "ls -A /tmp /run/secrets /run/driverforge /var/cache/driverforge /usr/sbin/policy-rc.d "
+            "2>/dev/null || true"
+        )
         assert set(bench.builder.in_image(built[cell]["reference"], left).split()) <= {
             "/tmp:",
             "/run/secrets:",
@@ -207,7 +214,9 @@ def test_package_configuration_is_the_bases_and_nothing_of_the_build_is_left(
 def test_site_was_used_and_nothing_of_it_is_in_any_layer(
     bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
 ) -> None:
-    """Every blob of the three images, configurations and histories included, is searched for passwords and the site's certificate."""
+    """Every blob of the three images, configurations and histories included, is searched for passwords and
+    the site's certificate.
+    """
     assert any(path.endswith("/nvidia-smi_535.261.03-1_amd64.deb") for path in bench.site.mirrored), (
         "the mirror's login and certificate worked"
     )
@@ -253,7 +262,9 @@ def test_a_second_build_takes_everything_from_the_cache(
 def test_people_can_build_the_generated_folder_themselves(
     bench: Bench, built: dict[str, dict[str, Any]], kernels: tuple[str, str]
 ) -> None:
-    """Plain `docker buildx build` of one cell's folder, without the bake file: the same image but for the labels that bake adds."""
+    """Plain `docker buildx build` of one cell's folder, without the bake file: the same image but for the
+    labels that bake adds.
+    """
     output = bench.builder.folder / "generated"
     bench.builder.driverforge("generate", "--select", kernels[0], "--output", output)
     epoch = json.loads((output / "docker-bake.json").read_text())["target"][target_name(kernels[0])]["args"][

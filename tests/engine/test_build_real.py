@@ -1,15 +1,18 @@
-"""NVIDIA's real open kernel modules, compiled in containers: 535 for a 6.1 kernel on Debian 12, 550 for a 6.12 one on Debian 13."""
+"""NVIDIA's real open kernel modules, compiled in containers.
+
+535 for a 6.1 kernel on Debian 12, 550 for a 6.12 one on Debian 13.
+"""
 
 from __future__ import annotations
 
 import pytest
 
 from driverforge_core.modinfo import read_modinfo
-from support import realimage
-from support.engine import Engine
-from support.nvidia_modules import MODULES
-from support.realimage import RealImage
+from support.machines.engine import Engine
 from support.skipping import provided
+from support.upstream import realimage
+from support.upstream.nvidia_modules import MODULES
+from support.upstream.realimage import RealImage
 
 pytestmark = pytest.mark.timeout(2400)  # two processors compile for minutes
 
@@ -28,7 +31,9 @@ def test_all_modules_are_made_for_that_kernel_and_driver(image: RealImage) -> No
 
 
 def test_the_kernels_layer_is_small_against_the_image(image: RealImage) -> None:
-    """The modules come last, in a layer of their own; upstream's precompiled image holds the whole driver again for each kernel."""
+    """The modules come last, in a layer of their own; upstream's precompiled image holds the whole driver
+    again for each kernel.
+    """
     layers = image.report["layers"]
     assert layers[-1]["size"] < image.report["size"] / 5
     assert "/opt" in layers[-1]["created_by"]

@@ -1,4 +1,6 @@
-"""Payload `runfile` on the Debian base, built for real from an archive of the same structure that a test server offers."""
+"""Payload `runfile` on the Debian base, built for real from an archive of the same structure that a test
+server offers.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build import lock as locks
-from driverforge_build.lock import Lock
+from driverforge_build.lock.file import dump_lock
+from driverforge_build.lock.pins import Lock
 from driverforge_core.image import ImageFacts
-from support.aptrepo import Served, served
-from support.builderbench import BuilderBench, real_lock
-from support.engine import Engine
-from support.runfile import write_runfile
+from support.machines.builderbench import BuilderBench, real_lock
+from support.machines.engine import Engine
+from support.samples.aptrepo import Served, served
+from support.samples.runfile import write_runfile
 
 VERSION = "580.178.04"
 CELL = f"debian12-amd64-{VERSION}-jit"
@@ -56,7 +58,7 @@ def bench(
     running, archive = server
     digest = sha256 or hashlib.sha256(archive.read_bytes()).hexdigest()
     (folder / "matrix.yaml").write_text(MATRIX.format(url=running.url, sha256=digest))
-    (folder / "lock.json").write_text(locks.dump(lock))
+    (folder / "lock.json").write_text(dump_lock(lock))
     return BuilderBench(
         engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", matrix=folder / "matrix.yaml"
     )

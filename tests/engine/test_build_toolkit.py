@@ -1,4 +1,7 @@
-"""The toolkit's image, built by `driverforge` on a real engine and run. NVIDIA's Go programs are real; libnvidia-container is not there."""
+"""The toolkit's image, built by `driverforge` on a real engine and run.
+
+NVIDIA's Go programs are real where they can be had; libnvidia-container is not there.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build import lock as locks
+from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.render.toolkit import digest, read_tree
-from support import gotools
-from support.builderbench import BuilderBench, real_lock
-from support.engine import Engine
+from driverforge_build.render.files import digest_of, read_files
+from support.machines.builderbench import BuilderBench, real_lock
+from support.machines.engine import Engine
 from support.skipping import provided
+from support.upstream import gotools
 
 (ROW,) = load_matrix().toolkits
 CELL = f"toolkit-{ROW.id}-amd64"
@@ -26,6 +29,7 @@ CELL = f"toolkit-{ROW.id}-amd64"
 class Built:
     bench: BuilderBench
     reference: str
+    programs: Path  # folder of those that went into the image
 
     def run(self, script: str) -> str:
         return self.bench.in_image(self.reference, script)
@@ -34,18 +38,18 @@ class Built:
 @pytest.fixture(scope="module")
 def built(engine: Engine, bookworm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
     folder = tmp_path_factory.mktemp("toolkit")
-    artifacts = provided(lambda: gotools.artifacts(folder / "artifacts/deb")).parent
+    artifacts = gotools.artifacts_or_doubles(folder / "artifacts/deb").parent
     site = folder / "site.yaml"
-    pin = digest(read_tree(artifacts))
+    pin = digest_of(read_files(artifacts))
     site.write_text(f'extends: builtin\ntoolkits: [{{id: "{ROW.id}", sha256: {{amd64: {pin}}}}}]\n')
     bench = BuilderBench(engine=engine, base=bookworm, folder=folder, lock=folder / "lock.json", matrix=site)
-    bench.lock.write_text(locks.dump(real_lock()))
+    bench.lock.write_text(dump_lock(real_lock()))
     done = bench.driverforge(
         "build", "--select", CELL, "--toolkit-artifacts", f"amd64={artifacts}", "--network", "host", "--json"
     )
     (cell,) = json.loads(done.stdout)["cells"]
     assert (cell["cell"], cell["result"]) == (CELL, "built")
-    yield Built(bench=bench, reference=cell["reference"])
+    yield Built(bench=bench, reference=cell["reference"], programs=artifacts / "deb/usr/bin")
     bench.forget(cell["reference"])
 
 
@@ -59,9 +63,12 @@ def test_its_configuration_is_that_of_nvidias_image(built: Built) -> None:
 
 
 def test_a_container_of_it_installs_nvidias_programs_and_they_read_our_config_toml(built: Built) -> None:
+    provided(gotools.programs)
     told = built.run(
-        "NO_DAEMON=true NO_RUNTIME_CONFIG=true nvidia-toolkit 2>/dev/null; cd /usr/local/nvidia/toolkit; ./nvidia-ctk --version;"
-        "NVIDIA_CTK_CONFIG_FILE_PATH=$PWD/.config/nvidia-container-runtime/config.toml ./nvidia-ctk config; ./nvidia-cdi-hook --version"
+        "NO_DAEMON=true NO_RUNTIME_CONFIG=true nvidia-toolkit 2>/dev/null; cd /usr/local/nvidia/toolkit; "
+        "./nvidia-ctk --version;"
+        "NVIDIA_CTK_CONFIG_FILE_PATH=$PWD/.config/nvidia-container-runtime/config.toml ./nvidia-ctk config; "
+        "./nvidia-cdi-hook --version"
     )
     assert f"version {ROW.id}" in told
     assert 'path = "/usr/local/nvidia/toolkit/nvidia-container-cli"' in told
@@ -69,7 +76,8 @@ def test_a_container_of_it_installs_nvidias_programs_and_they_read_our_config_to
 
 def test_a_second_start_writes_nothing_and_status_shows_it(built: Built) -> None:
     told = built.run(
-        "driverctl toolkit install; driverctl toolkit install; driverctl toolkit gc; driverctl toolkit status;"
+        "driverctl toolkit install; driverctl toolkit install; driverctl toolkit gc; driverctl toolkit "
+        "status;"
         "nvidia-toolkit --runtime=podman || echo $?"
     )
     assert "installed 99.88.77-" in told
@@ -80,10 +88,10 @@ def test_a_second_start_writes_nothing_and_status_shows_it(built: Built) -> None
 
 
 def test_nvidias_files_are_unmodified(built: Built) -> None:
-    folder = provided(gotools.programs)
     for name in gotools.GO_PROGRAMS:
-        assert built.run(f"sha256sum </artifacts/deb/usr/bin/{name}").split()[0] == digest_of(folder / name)
+        found = built.run(f"sha256sum </artifacts/deb/usr/bin/{name}").split()[0]
+        assert found == sha256_of(built.programs / name)
 
 
-def digest_of(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()

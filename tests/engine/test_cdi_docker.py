@@ -1,7 +1,8 @@
 """A CDI-enabled dockerd starts containers from our spec.
 
-The GPU is a fake: /dev/nvidia0 of the container is a character device with the numbers of /dev/null, made in a folder of the test. The
-user space is Debian's nvidia-smi and libnvidia-ml; the hooks are NVIDIA's nvidia-cdi-hook, compiled here.
+The GPU is a fake: /dev/nvidia0 of the container is a character device with the numbers of /dev/null, made in
+a folder of the test. The user space is Debian's nvidia-smi and libnvidia-ml; the hooks are NVIDIA's
+nvidia-cdi-hook, compiled here.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_node.cdi.generate import generate_management
-from driverforge_node.host.ports import Host
 from driverforge_node.host.real import real_host
-from support import aptfetch, gotools
-from support.engine import Engine
+from driverforge_node.ports import Host
+from support import aptfetch
+from support.machines.engine import Engine
 from support.process import Finished
 from support.skipping import provided
+from support.upstream import gotools
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="making a device file needs root")
 
@@ -31,7 +33,9 @@ NULL = (1, 3)
 CONTROL = (
     195,
     255,
-)  # the real ones: opening it says that there is no driver, while a container that may not open it gets 'Unknown Error'
+    # the real ones: opening it says that there is no driver, while a container that may not open it gets
+    # 'Unknown Error'
+)
 
 
 @dataclass(frozen=True)
@@ -89,15 +93,15 @@ def test_a_container_gets_device_mounts_environment_and_library_links(made: Made
     done = made.run(
         "sh",
         "-c",
-        "stat -c '%t:%T' /dev/nvidia0; env; grep nvidia-smi /proc/self/mountinfo; ldconfig -p; echo x >/dev/nvidia0",
+        "stat -c '%t:%T' /dev/nvidia0; env; grep nvidia-smi /proc/self/mountinfo; ldconfig -p; "
+        "echo x >/dev/nvidia0",
     )
     assert done.status == 0, done.stderr
     assert done.stdout.startswith("1:3\n")
     assert "NVIDIA_VISIBLE_DEVICES=void" in done.stdout
     assert " ro," in next(line for line in done.stdout.splitlines() if " /usr/bin/nvidia-smi " in line)
-    assert (
-        "/nvidia/current/libnvidia-ml.so.1" in done.stdout
-    )  # the hooks' link, in the container's library cache
+    # the hooks' link, in the container's library cache
+    assert "/nvidia/current/libnvidia-ml.so.1" in done.stdout
 
 
 def test_nvidia_smi_runs_as_far_as_no_gpu_allows(made: Made) -> None:

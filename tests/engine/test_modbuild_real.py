@@ -1,4 +1,7 @@
-"""driverctl build with a real kernel's headers, its compiler and Kbuild; the sources are a small tree of the shape of NVIDIA's."""
+"""`driverctl build` with a real kernel's headers, its compiler and Kbuild.
+
+The sources are a small tree of the shape of NVIDIA's.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,14 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.osid import OsId, OsRelease
-from driverforge_node.driver.build import BuildRequest, build
+from driverforge_node.driver.build.job import BuildRequest, Origin, build
+from driverforge_node.family import debian
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
 from driverforge_node.packages import apt
-from support import aptfetch, kernels
-from support.kernels import Kernel
+from support import aptfetch
+from support.machines import kernels
+from support.machines.kernels import Kernel
 from support.process import missing
 
 pytestmark = [
@@ -54,8 +59,12 @@ module_init(up);
 MODULE_LICENSE("Dual MIT/GPL");
 """
 SOURCES = {
-    "Makefile": MAKEFILE, "Kbuild": KBUILD, "common/nv.h": "#define NV_ANSWER 42\n", "nvidia/nv.c": NV, "nvidia-uvm/uvm.c": UVM,
-}  # fmt: skip
+    "Makefile": MAKEFILE,
+    "Kbuild": KBUILD,
+    "common/nv.h": "#define NV_ANSWER 42\n",
+    "nvidia/nv.c": NV,
+    "nvidia-uvm/uvm.c": UVM,
+}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +83,7 @@ def header_packages(release: str, folder: Path) -> Path:
         for package in kernels.candidates(".".join(release.split(".")[:2]))
         if package.name == f"linux-headers-{release}"
     )
-    depends = apt.relations(archive.field(first, "Depends"))
+    depends = apt.relations(archive.field(first, "Depends"), debian.header_dependencies())
     rest = [
         next(package for package in archive.versions(name) if version in ("", package.version))
         for name, version in depends
@@ -93,14 +102,28 @@ def request(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     image = ImageFacts(
-        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion(driver), payload="packages", module_types=("open",),
-        variant="jit", kernels=(), sources={"open": str(folder / "src")}, firmware="",
-    )  # fmt: skip
+        os=OsId.parse("debian12"),
+        arch="amd64",
+        driver=DriverVersion(driver),
+        payload="packages",
+        module_types=("open",),
+        variant="jit",
+        kernels=(),
+        sources={"open": str(folder / "src")},
+        firmware="",
+    )
     return BuildRequest(
-        image=image, release=OsRelease(id="debian", version="12", codename="bookworm", like=(), pretty_name="Debian"),
-        kernel=KernelRelease.parse(release), module_types=("open",), jobs=2, headers=str(header_packages(release, folder / "debs")),
-        output=str(folder / "out"), work=str(folder / "work"), logs=str(folder / "logs"), epoch=1_700_000_000,
-    )  # fmt: skip
+        image=image,
+        release=OsRelease(id="debian", version="12", codename="bookworm", like=(), pretty_name="Debian"),
+        kernel=KernelRelease.parse(release),
+        module_types=("open",),
+        jobs=2,
+        headers=str(header_packages(release, folder / "debs")),
+        output=str(folder / "out"),
+        work=str(folder / "work"),
+        logs=str(folder / "logs"),
+        epoch=1_700_000_000,
+    )
 
 
 def test_modules_for_a_real_kernel_that_do_not_depend_on_the_place(kernel: Kernel, tmp_path: Path) -> None:
@@ -121,7 +144,7 @@ def test_modules_for_a_real_kernel_that_do_not_depend_on_the_place(kernel: Kerne
     )
     host = replace(host, node=RootedFiles(str(tmp_path / "another-node")))
     (again,) = build(host, elsewhere)
-    assert again.origin == "compiled"
+    assert again.origin is Origin.COMPILED
     assert ModuleSet.from_json(Path(again.path, "module-set.json").read_text()) == described
 
 

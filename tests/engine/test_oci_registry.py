@@ -1,4 +1,6 @@
-"""The client against Debian's docker-registry: what we push it serves, what it refuses is unknown and not absent."""
+"""The client against Debian's docker-registry: what we push it serves, what it refuses is unknown and not
+absent.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`driverforge push` from a real engine to a real registry. The images are a few bytes: what is in them does not matter here."""
+"""`driverforge push` from a real engine to a real registry.
+
+The images are a few bytes: what is in them does not matter here.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build import lock as locks
 from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.engine.buildx import Buildx
+from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.publishing import PushReport, alias_tag_of, push_image
+from driverforge_build.publish.upload import PushReport, push_image
 from driverforge_build.render.bake import immutable_tag_of, local_reference
-from driverforge_build.render.context import Context, context_of
+from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.client import RegistryClient
@@ -25,11 +28,11 @@ from driverforge_oci.http import http_transport
 from driverforge_oci.presence import labels
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
-from support.builderbench import BuilderBench
-from support.dockerregistry import registry as serve
-from support.engine import Engine
+from support.machines.builderbench import BuilderBench
+from support.machines.dockerregistry import registry as serve
+from support.machines.engine import Engine
+from support.samples.synthetic import all_cells, synthetic_lock
 from support.skipping import provided
-from support.synthetic import all_cells, synthetic_lock
 
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
@@ -62,12 +65,12 @@ def buildx(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Buildx:
     return Buildx()
 
 
-def context(key: str) -> Context:
+def context(key: str) -> BuildContext:
     (image,) = image_specs([CELLS[key]], LOCK)
     return context_of(image, resources.templates())
 
 
-def make_image(engine: Engine, folder: Path, made: Context, *, inputs: str = "") -> None:
+def make_image(engine: Engine, folder: Path, made: BuildContext, *, inputs: str = "") -> None:
     """An image under the name that a build would give it: a layer that all share, and one of its own."""
     folder.mkdir(parents=True)
     (folder / "shared").write_text("user space")
@@ -91,7 +94,7 @@ def client() -> RegistryClient:
     return RegistryClient(Session(http_transport(os.environ), {}))
 
 
-def push(made: Context, registry: str, buildx: Buildx) -> PushReport:
+def push(made: BuildContext, registry: str, buildx: Buildx) -> PushReport:
     return push_image(made, f"{registry}/site", buildx, client(), given=Given(), progress=lambda _: None)
 
 
@@ -107,7 +110,7 @@ def test_two_kernels_images_arrive_with_their_labels_and_share_their_layers(
         remote = Reference.parse(report.reference)
         assert remote.tag == immutable_tag_of(made)
         assert labels(client(), remote, "linux/amd64")["io.driverforge.inputs"] == made.inputs
-        alias = Reference.parse(f"{registry}/site/driver:{alias_tag_of(made)}")
+        alias = Reference.parse(f"{registry}/site/driver:{made.image.alias_tag}")
         manifests.append(client().resolve(alias, "linux/amd64"))
         assert manifests[-1].digest == report.digest == client().resolve(remote, "linux/amd64").digest
     first, second = ([layer.digest for layer in manifest.layers] for manifest in manifests)
@@ -142,13 +145,13 @@ def test_an_immutable_tag_that_stands_for_something_else_stays(
 
 
 def test_what_the_engine_does_not_have_is_not_pushed(buildx: Buildx, registry: str) -> None:
-    with pytest.raises(UsageError, match="is not built"):
+    with pytest.raises(UsageError, match="has not been built"):
         push(context("debian13-amd64-550.163.01-jit"), registry, buildx)
 
 
 def test_command_pushes_what_is_built_and_prints_it(engine: Engine, registry: str, tmp_path: Path) -> None:
     target = replace(LOCK.targets["debian12-amd64"], synthetic=False)
-    (tmp_path / "lock.json").write_text(locks.dump(LOCK.with_targets([target])))
+    (tmp_path / "lock.json").write_text(dump_lock(LOCK.with_targets([target])))
     bench = BuilderBench(
         engine=engine, base="debian:bookworm-slim", folder=tmp_path, lock=tmp_path / "lock.json"
     )

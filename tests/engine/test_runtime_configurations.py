@@ -1,5 +1,6 @@
-"""`driverctl runtime apply|revert` on the configurations of real nodes, against real daemons: Debian's containerd 1.6, 1.7 and 2.1,
-dockerd 26 and 28. In every run each configuration meets one daemon; `hack/test --full` lets it meet all.
+"""`driverctl runtime apply|revert` on the configurations of real nodes, against real daemons: Debian's
+containerd 1.6, 1.7 and 2.1, containerd 2.2 compiled here, Debian's dockerd 26 and 28. In every run each
+configuration meets one daemon; `hack/test --full` lets it meet all.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from collections.abc import Iterator
 import pytest
 
 from driverforge_core.errors import DriverforgeError
-from support import containerd, cripods, engine
-from support.configurations import CONTAINERD, DOCKER, Configuration
+from support.machines import containerd, cripods, engine
+from support.machines.runtimenode import NAMES, RuntimeNode, open_node, round_trip
 from support.process import missing, run
-from support.runtimenode import NAMES, RuntimeNode, open_node, round_trip
+from support.samples.configurations import CONTAINERD, DOCKER, Configuration
 from support.skipping import provided
 
 pytestmark = [
@@ -28,6 +29,7 @@ SUITES = {
     "1.6": ("containerd", "bookworm"),
     "1.7": ("containerd", "trixie"),
     "2.1": ("containerd", "sid"),
+    "2.2": ("containerd", containerd.COMPILED),
     "26": ("docker", "trixie"),
     "28": ("docker", "sid"),
 }
@@ -35,7 +37,10 @@ PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-
 
 
 def cases(configurations: tuple[Configuration, ...]) -> list[object]:
-    """Each configuration with each daemon; all but one of them run under --full only, in turn, so that no daemon is left out."""
+    """Each configuration with each daemon.
+
+    All but one of the daemons run under --full only. That one goes in turn, so that no daemon is left out.
+    """
     found = []
     for number, configuration in enumerate(configurations):
         for index, daemon in enumerate(configuration.daemons):
@@ -135,9 +140,8 @@ def test_it_is_changed_and_nothing_else_and_comes_back(
 @pytest.mark.parametrize(("configuration", "daemon"), cases(tuple(c for c in CONTAINERD if c.refused)))
 def test_it_is_refused_and_the_node_untouched(node: RuntimeNode, configuration: Configuration) -> None:
     root = prepare(node, configuration)
-    node.start(
-        "version = 2\n"
-    )  # a daemon that serves; the file is changed behind its back, so that there is something to ask
+    # a daemon that serves; the file is changed behind its back, so that there is something to ask
+    node.start("version = 2\n")
     node.write(root)
     node.write_restart()
     files, pid = node.snapshot(), node.pid

@@ -1,4 +1,5 @@
-"""driverctl runtime against real containerd 1.6, 1.7 and 2.1 (Debian's), started by hand and restarted by --restart-command.
+"""driverctl runtime against real containerd 1.6, 1.7, 2.1 (Debian's) and 2.2 (compiled), started by hand and
+restarted by --restart-command.
 
 test_runtime_configurations.py has the table of configurations; here is what a change does around them.
 """
@@ -24,12 +25,14 @@ from driverforge_core.errors import (
     Unavailable,
     Unsupported,
 )
-from driverforge_node.cli import run as driverctl
+from driverforge_node import cli
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import change, configure, journal, request
+from driverforge_node.runtime import journal, request
+from driverforge_node.runtime.transaction import change, plans
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.machines.runtimenode import DAEMONS, NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
-from support.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.skipping import provided
 
 pytestmark = [
@@ -61,7 +64,7 @@ def node() -> Iterator[RuntimeNode]:
         yield opened
 
 
-@pytest.mark.parametrize("suite", ["bookworm", "trixie", "sid"])
+@pytest.mark.parametrize("suite", [suite for kind, suite in DAEMONS if kind == "containerd"])
 def test_apply_again_and_revert(suite: str) -> None:
     with provided(lambda: open_node("containerd", suite)) as node:
         round_trip(node, DEBIAN)
@@ -147,14 +150,14 @@ def test_json_is_json_also_where_there_is_something_to_say(
     capsys.readouterr()
     node.driverctl("revert", "--json")
     found = json.loads(capsys.readouterr().out)
-    assert [note for note in found["notes"] if "was changed by somebody else, and stays" in note]
+    assert [note for note in found["notes"] if "was changed by somebody else; it stays" in note]
     assert "restarted containerd" in found["done"]
 
 
 def test_a_daemon_that_nobody_can_restart_is_left_alone(node: RuntimeNode) -> None:
     node.start(DEBIAN)
     with pytest.raises(Unsupported, match="not run by systemd") as caught:
-        driverctl(["runtime", "apply", "--socket", node.socket], real_host)
+        cli.run(["runtime", "apply", "--socket", node.socket], real_host)
     assert "--restart-command" in caught.value.resolution
     assert node.config.read_text() == DEBIAN
 
@@ -218,11 +221,11 @@ def test_a_daemon_that_still_runs_the_old_process_has_not_changed(node: RuntimeN
 
 def impatient(node: RuntimeNode, action: str) -> None:
     """A change whose daemon gets no time to come back."""
-    asked = request.Request(
-        wanted=request.wanted(), socket=node.socket, restart_command=str(node.home / "restart")
+    asked = request.RuntimeRequest(
+        wanted=request.wanted_handlers(), socket=node.socket, restart_command=str(node.home / "restart")
     )
-    system = change.System(host=real_host(), sockets=UnixSockets(), request=replace(asked, patience=0.001))
-    change.carry_out(configure.apply_plan(system), system)
+    system = RuntimeSystem(host=real_host(), sockets=UnixSockets(), request=replace(asked, patience=0.001))
+    change.carry_out(plans.apply_plan(system), system)
 
 
 def test_a_daemon_that_is_down_gets_its_files_back_and_is_started(node: RuntimeNode) -> None:
@@ -267,7 +270,7 @@ def test_a_change_of_the_first_release_is_taken_over(node: RuntimeNode) -> None:
     written = DEBIAN + tables
     node.start(written)
     entry = '{"schema": 1, "path": "%s", "original": "%s", "written": "%s", "owner": "644 0 0", "unit": ""}'
-    old = Path(journal.old_place(str(node.config)))
+    old = Path(journal.first_release_path(str(node.config)))
     old.parent.mkdir(parents=True, exist_ok=True)
     old.write_text(entry % (node.config, encoded(DEBIAN), encoded(written)))
     node.driverctl("apply")
@@ -336,7 +339,10 @@ def test_a_socket_that_nothing_listens_on(node: RuntimeNode) -> None:
 
 
 def test_another_programs_socket(node: RuntimeNode) -> None:
-    script = "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); print('up', flush=True); sys.stdin.read()"
+    script = (
+        "import socket, sys; s = socket.socket(socket.AF_UNIX); s.bind(sys.argv[1]); s.listen(); "
+        "print('up', flush=True); sys.stdin.read()"
+    )
     with subprocess.Popen(
         [sys.executable, "-c", script, node.socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as child:

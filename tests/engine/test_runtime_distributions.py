@@ -1,6 +1,8 @@
-"""k3s, rke2, microk8s and k0s, played: real containerds whose root file is written anew at each start, as these do it.
+"""k3s, rke2, microk8s and k0s, played: real containerds whose root file is written anew at each start, as
+these do it.
 
-The distributions themselves are not here; what they do at a start is a few lines of sh, and their files are in folders of their names.
+The distributions themselves are not here; what they do at a start is a few lines of sh, and their files are
+in folders of their names.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from contextlib import contextmanager
 import pytest
 
 from driverforge_core.errors import Unsupported
+from support.machines.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node
 from support.process import missing, run, until
-from support.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node
 from support.skipping import provided
 
 pytestmark = [
@@ -52,9 +54,11 @@ MICROK8S = BASE2.replace("config.toml.tmpl", "containerd-template.toml").replace
     "rancher/mirrored-pause", "${REGISTRY}/pause"
 )
 PLACES = {
-    "k3s": "rancher/k3s/agent/etc/containerd", "rke2": "rancher/rke2/agent/etc/containerd", "microk8s": "microk8s/current/args",
+    "k3s": "rancher/k3s/agent/etc/containerd",
+    "rke2": "rancher/rke2/agent/etc/containerd",
+    "microk8s": "microk8s/current/args",
     "k0s": "k0s/etc",
-}  # fmt: skip
+}
 
 
 @contextmanager
@@ -67,8 +71,8 @@ def distribution(name: str, suite: str, base: str, template: str) -> Iterator[Ru
         source = node.etc / template
         making = f"""
 if [ -f {source} ]; then
-  sed -e '/{{{{ template "base" . }}}}/{{' -e 'r {node.home}/base' -e 'd' -e '}}' -e 's/{{{{ .SystemdCgroup }}}}/true/' \\
-    -e 's|${{REGISTRY}}|registry.test|' {source} >{node.config}
+  sed -e '/{{{{ template "base" . }}}}/{{' -e 'r {node.home}/base' -e 'd' -e '}}' \\
+    -e 's/{{{{ .SystemdCgroup }}}}/true/' -e 's|${{REGISTRY}}|registry.test|' {source} >{node.config}
 else
   cp {node.home}/base {node.config}
 fi
@@ -164,7 +168,9 @@ def test_a_template_cannot_set_the_default() -> None:
 
 
 def test_k0s_merges_the_files_of_its_folder() -> None:
-    """Its root file imports what k0s made of the folder; a real k0s merges the tables, which one import does as well here."""
+    """Its root file imports what k0s made of the folder; a real k0s merges the tables, which one import does
+    as well here.
+    """
     with provided(lambda: open_node("containerd", "trixie", folder=PLACES["k0s"])) as node:
         drop_in = node.home / "containerd.d/nvidia.toml"
         node.options += ["--drop-in", str(drop_in)]

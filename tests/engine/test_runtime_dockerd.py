@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from driverforge_core.errors import InputError
+from support.machines.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
-from support.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.skipping import provided
 
 pytestmark = [
@@ -49,7 +49,9 @@ def test_the_default_runtime_comes_and_goes(node: RuntimeNode) -> None:
 
 
 def test_an_option_of_the_command_line_that_forbids_the_change_is_seen_before(node: RuntimeNode) -> None:
-    """docker does not start with a key that is in the file and an option as well: its own program says so before anything is written."""
+    """docker does not start with a key that is in the file and an option as well: its own program says so
+    before anything is written.
+    """
     node.start("{}\n")
     before = node.snapshot()
     node.stop()

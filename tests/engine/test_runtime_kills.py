@@ -1,6 +1,8 @@
-"""SIGKILL before each change that driverctl makes, also while containerd is down: the node restores, or the next start finishes.
+"""SIGKILL before each change that driverctl makes, also while containerd is down: the node restores, or the
+next start finishes.
 
-Nobody runs systemd here: the restore is the detached process. test_runtime_systemd.py has the one with a timer.
+Nobody runs systemd here: the restore is the detached process. test_runtime_systemd.py has the one with a
+timer.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from pathlib import Path
 import pytest
 
 import driverforge_node
-from driverforge_node.runtime import restore
-from support import runtimenode
+from driverforge_node.runtime.transaction import restore
+from support.machines import runtimenode
+from support.machines.runtimenode import NAMES, RuntimeNode, Snapshot, open_node
 from support.process import Finished, missing, run, until
-from support.runtimenode import NAMES, RuntimeNode, Snapshot, open_node
 from support.skipping import provided
 
 pytestmark = [
@@ -29,7 +31,7 @@ pytestmark = [
 ]
 
 TEXT = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "x" # ours\n'
-PACKAGES = [Path(driverforge_node.__file__).parents[1], Path(runtimenode.__file__).parents[1]]
+PACKAGES = [Path(driverforge_node.__file__).parents[1], Path(runtimenode.__file__).parents[2]]
 BOUNDARIES = 16  # changes of an apply, and of a revert
 
 
@@ -42,7 +44,7 @@ def node() -> Iterator[RuntimeNode]:
 
 def killed(node: RuntimeNode, action: str, number: int) -> Finished:
     """A driverctl that dies before its change of that number."""
-    words = [sys.executable, "-m", "support.killable", str(number), *node.words(action)]
+    words = [sys.executable, "-m", "support.fakes.killable", str(number), *node.words(action)]
     return run(*words, env={"PYTHONPATH": ":".join(map(str, PACKAGES))}, check=False)
 
 
@@ -126,10 +128,12 @@ def test_a_kill_before_each_change_of_a_revert(node: RuntimeNode) -> None:
 
 
 def with_a_victim(node: RuntimeNode, after: str) -> Finished:
-    """An apply whose restart command runs `after`, with $victim for driverctl's PID, between the stop and the start of containerd."""
+    """An apply whose restart command runs `after`, with $victim for driverctl's PID, between the stop and the
+    start of containerd.
+    """
     mark = node.home / "victim"
     node.write_restart(after=f"victim=$(cat {mark})\n{after}")
-    words = [sys.executable, "-m", "support.killable", "1000", *node.words("apply")]
+    words = [sys.executable, "-m", "support.fakes.killable", "1000", *node.words("apply")]
     environment = {"PYTHONPATH": ":".join(map(str, PACKAGES))}
     done = run("sh", "-c", f'echo $$ >{mark}; exec "$@"', "sh", *words, env=environment, check=False)
     assert done.status == -signal.SIGKILL, done.stderr

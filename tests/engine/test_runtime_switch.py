@@ -1,5 +1,7 @@
-"""From NVIDIA's own tool to ours and back on one live node: NVIDIA's nvidia-ctk configures containerd, ours is applied over it and
-reverted, nvidia-ctk comes again. Each time the daemon serves, and nothing of the other's is left behind or lost.
+"""From NVIDIA's own tool to ours and back on one live node: NVIDIA's nvidia-ctk configures containerd, ours
+is applied over it and reverted, nvidia-ctk comes again. Each time the daemon serves, and nothing of the
+other's is left behind or lost. Once with the program itself, and once with the record of what it does, which
+needs no program.
 """
 
 from __future__ import annotations
@@ -8,10 +10,10 @@ import os
 
 import pytest
 
-from support import gotools
+from support.machines.runtimenode import DAEMONS, PROGRAMS, RuntimeNode, open_node
 from support.process import missing, run, until
-from support.runtimenode import DAEMONS, PROGRAMS, RuntimeNode, open_node
 from support.skipping import provided
+from support.upstream import gotools, recordedctk
 
 pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
@@ -28,28 +30,22 @@ RUNC = """version = 2
 THEIRS = {"nvidia": "/usr/bin/nvidia-container-runtime"}
 
 
-def nvidia_ctk(node: RuntimeNode) -> None:
+def nvidia_ctk(node: RuntimeNode, *, real: bool) -> None:
     """Their change, and the restart that they leave to their caller."""
-    program = gotools.programs() / "nvidia-ctk"
-    run(
-        program,
-        "runtime",
-        "configure",
-        "--runtime=containerd",
-        f"--config={node.config}",
-        f"--drop-in-config={node.drop_in}",
-    )
+    recordedctk.configure(node.home, node.config, node.drop_in, real=real)
     run(node.home / "restart")
     until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
 
 
 @pytest.mark.parametrize("suite", [suite for kind, suite in DAEMONS if kind == "containerd"])
-def test_there_and_back(suite: str) -> None:
-    provided(gotools.programs)
+@pytest.mark.parametrize("real", [True, False], ids=["program", "record"])
+def test_there_and_back(suite: str, real: bool) -> None:
+    if real:
+        provided(gotools.programs)
     with provided(lambda: open_node("containerd", suite)) as node:
         node.start(RUNC)
         plain = node.handlers()
-        nvidia_ctk(node)
+        nvidia_ctk(node, real=real)
         theirs, files = node.handlers(), node.snapshot()
         assert theirs == {**plain, **THEIRS}
 
@@ -59,7 +55,8 @@ def test_there_and_back(suite: str) -> None:
         assert (node.handlers(), node.snapshot()) == (theirs, files)
 
         node.driverctl("apply")
-        nvidia_ctk(node)  # over ours, without asking us: it writes the drop-in anew, from the root file
+        # over ours, without asking us: it writes the drop-in anew, from the root file
+        nvidia_ctk(node, real=real)
         assert node.handlers() == theirs
         node.driverctl("revert")
         assert (node.handlers(), node.snapshot()) == (theirs, files), "what somebody wrote after us is theirs"

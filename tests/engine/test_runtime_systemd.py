@@ -1,4 +1,5 @@
-"""driverctl runtime from a pod, on a node with systemd: the whole way through the node's namespaces, unit and timer.
+"""driverctl runtime from a pod, on a node with systemd: the whole way through the node's namespaces, unit and
+timer.
 
 One node for all tests of this module; each leaves it as it found it.
 """
@@ -11,12 +12,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from support import nodepod
-from support.engine import Engine
-from support.nodepod import NodePod
+from support.machines import nodepod
+from support.machines.engine import Engine
+from support.machines.nodepod import NodePod
+from support.machines.runtimenode import NAMES
+from support.machines.systemdnode import SystemdNode, systemd_node
 from support.process import until
-from support.runtimenode import NAMES
-from support.systemdnode import SystemdNode, systemd_node
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="containers need root")
 

@@ -7,7 +7,7 @@ import urllib.request
 
 import docker
 
-from support.engine import Engine
+from support.machines.engine import Engine
 
 
 def test_push_by_the_sdk_and_read_back(engine: Engine, bookworm: str, compose_registry: str) -> None:

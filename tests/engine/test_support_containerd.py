@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed
-from support import containerd, ociarchive
+from support.machines import containerd, ociarchive
 from support.process import missing, run, running
 from support.skipping import provided
 

@@ -1,4 +1,7 @@
-"""The bench's own engine: it builds and runs, leaves the machine as it was, and survives its starter's death."""
+"""The bench's own engine.
+
+It builds and runs, leaves the machine as it was, and does not survive its starter.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,17 @@ import os
 import shutil
 import signal
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from driverforge_core.errors import Unavailable
-from support import engine as engines
-from support.engine import Engine
+from support.machines import engine as engines
+from support.machines.engine import Engine
 from support.process import children, run, running, start, until
 from support.skipping import provided
 
@@ -144,7 +149,10 @@ def test_a_killed_engine_leaves_nothing_and_starts_again(home: Path) -> None:
 
 def test_it_dies_with_whoever_started_it(home: Path) -> None:
     provided(engines.programs)
-    program = f"import sys, time; sys.path[:0] = {sys.path!r}\nfrom pathlib import Path\nfrom support import engine\n"
+    program = (
+        f"import sys, time; sys.path[:0] = {sys.path!r}\n"
+        "from pathlib import Path\nfrom support.machines import engine\n"
+    )
     program += f"engine.start_own(Path({str(home)!r}))\nprint('started', flush=True)\ntime.sleep(1000)\n"
     log = home / "starter.log"
     starter = start([sys.executable, "-c", program], log=log)
@@ -160,3 +168,20 @@ def test_what_is_no_engine_is_not_taken_for_one(home: Path, monkeypatch: pytest.
     monkeypatch.setenv("DOCKER_HOST", f"unix://{home}/nothing.sock")
     with pytest.raises(Unavailable, match=r"no engine answers|no docker command"):
         engines.find()
+
+
+def test_workers_that_import_one_image_at_the_same_time_all_have_it(engine: Engine, tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "root.tar", "w") as archive:
+        archive.add(Path(__file__), "file")
+    name = "driverforge-bench:at-the-same-time"
+
+    def take(number: int) -> None:
+        engines.import_once(engine, tmp_path / "root.tar", name, label=f"round-{number // 4}")
+
+    try:
+        with ThreadPoolExecutor(4) as workers:
+            list(workers.map(take, range(12)))
+        found = engine.docker("image", "inspect", "--format", "{{json .Config.Labels}}", name).stdout
+        assert "round-" in found
+    finally:
+        engine.docker("image", "rm", "--force", name, check=False)

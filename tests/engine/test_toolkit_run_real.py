@@ -1,4 +1,6 @@
-"""`driverctl toolkit run` over real daemons: NVIDIA's Go programs installed, handlers reported, a stop that undoes or does not."""
+"""`driverctl toolkit run` over real daemons: NVIDIA's Go programs installed, handlers reported, a stop that
+undoes or does not.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ import pytest
 
 import driverforge_node
 from driverforge_core.errors import InputError
-from support import gotools
+from support.machines.runtimenode import RuntimeNode, open_node
 from support.process import run, until
-from support.runtimenode import RuntimeNode, open_node
 from support.skipping import provided
+from support.upstream import gotools, recordedctk
 
 PROGRAM = "import sys; sys.argv[0] = sys.argv.pop(1); from driverforge_node.cli import main; main()"
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root")
@@ -25,7 +27,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return provided(lambda: gotools.artifacts(tmp_path_factory.mktemp("artifacts")))
+    return gotools.artifacts_or_doubles(tmp_path_factory.mktemp("artifacts"))
 
 
 @pytest.fixture
@@ -46,10 +48,16 @@ class Toolkit:
         self.folder = node.home / "nvidia"
         self.state = node.home / "state"
         self.words = [
-            f"--toolkit-source-root={source}", f"--toolkit-install-dir={self.folder}", f"--pid-file={self.state}/toolkit.pid",
-            f"--socket={node.socket}", f"--config={node.config}", f"--drop-in-config={node.drop_in}", f"--executable-path={node.program}",
-            f"--restart-command={node.home}/restart", "--set-as-default=false",
-        ]  # fmt: skip
+            f"--toolkit-source-root={source}",
+            f"--toolkit-install-dir={self.folder}",
+            f"--pid-file={self.state}/toolkit.pid",
+            f"--socket={node.socket}",
+            f"--config={node.config}",
+            f"--drop-in-config={node.drop_in}",
+            f"--executable-path={node.program}",
+            f"--restart-command={node.home}/restart",
+            "--set-as-default=false",
+        ]
         self.environment = {
             "PATH": os.environ["PATH"],
             "PYTHONPATH": str(Path(driverforge_node.__file__).parents[1]),
@@ -114,18 +122,28 @@ def test_a_pod_and_its_replacement_then_a_stop_that_undoes(node: RuntimeNode, so
     assert (toolkit.folder / "toolkit/nvidia-ctk").exists(), "the programs stay: containers run from them"
 
 
-def test_nvidias_programs_run_from_the_wrappers_and_read_our_config_toml(
-    node: RuntimeNode, source: Path
-) -> None:
+def installed(node: RuntimeNode, source: Path) -> Path:
+    """The folder of the programs, after a start that installs and ends."""
     toolkit = Toolkit(node, source)
     run(
         *toolkit.command("driverctl", "--no-daemon", "--nvidia-container-runtime.mode=cdi"),
         env=toolkit.environment,
     )
-    folder = toolkit.folder / "toolkit"
-    assert f"version {gotools.VERSION}" in run(folder / "nvidia-ctk", "--version").stdout
-    config = {"NVIDIA_CTK_CONFIG_FILE_PATH": str(folder / ".config/nvidia-container-runtime/config.toml")}
-    shown = run(folder / "nvidia-ctk", "config", env=config).stdout
+    return toolkit.folder / "toolkit"
+
+
+def test_nvidias_programs_run_from_the_wrappers(node: RuntimeNode, source: Path) -> None:
+    provided(gotools.programs)
+    told = run(installed(node, source) / "nvidia-ctk", "--version").stdout
+    assert f"version {gotools.VERSION}" in told
+
+
+def test_nvidias_program_reads_our_config_toml_and_the_wrapper_minds_the_driver(
+    node: RuntimeNode, source: Path
+) -> None:
+    folder = installed(node, source)
+    file = folder / ".config/nvidia-container-runtime/config.toml"
+    shown = provided(lambda: recordedctk.config(node.home, file))
     assert 'mode = "cdi"' in shown
     assert f'path = "{folder}/nvidia-container-cli"' in shown
     driver = "nvidia " in Path("/proc/modules").read_text() if Path("/proc/modules").exists() else False

@@ -1,4 +1,7 @@
-"""A disk that fills up while compiling, with the compiler's real words: the work folder is a small file system in a namespace."""
+"""A disk that fills up while compiling, with the compiler's real words.
+
+The work folder is a small file system in a namespace.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,9 @@ import driverforge_node
 from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
-from support.aptrepo import Deb, build_deb
-from support.mockpath import MockPath
+from support.fakes.mockpath import MockPath
 from support.process import Finished, missing, run
+from support.samples.aptrepo import Deb, build_deb
 
 RELEASE = "6.1.0-50-cloud-amd64"
 TREE = f"usr/src/linux-headers-{RELEASE}"
@@ -45,9 +48,16 @@ def build_on_a_small_disk(folder: Path, size: int) -> Finished:
     (sources / "Makefile").write_text(MAKEFILE)
     (sources / "nvidia/nv.c").write_text("".join(f"int f{n}(void) {{ return {n}; }}\n" for n in range(2000)))
     facts = ImageFacts(
-        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.261.03"), payload="packages", module_types=("open",),
-        variant="jit", kernels=(), sources={"open": str(sources)}, firmware="",
-    )  # fmt: skip
+        os=OsId.parse("debian12"),
+        arch="amd64",
+        driver=DriverVersion("535.261.03"),
+        payload="packages",
+        module_types=("open",),
+        variant="jit",
+        kernels=(),
+        sources={"open": str(sources)},
+        firmware="",
+    )
     (folder / "image.json").write_text(facts.to_json())
     files = {f"{TREE}/.config": 'CONFIG_CC_VERSION_TEXT="cc 12"\n', f"{TREE}/Makefile": "all:\n"}
     build_deb(Deb(name=f"linux-headers-{RELEASE}", version="1", files=files), folder / "debs/headers.deb")
@@ -67,10 +77,26 @@ def build_on_a_small_disk(folder: Path, size: int) -> Finished:
     ]
     program = "from driverforge_node.cli import main; main()"
     return run(
-        "unshare", "--user", "--map-root-user", "--mount", "sh", "-c", 'mount -t tmpfs -o size="$1"M none "$2" && shift 2 && exec "$@"',
-        "sh", str(size), folder / "work", sys.executable, "-c", program, "build", *arguments, "--work-dir", folder / "work",
-        env=tools.environ({"PYTHONPATH": str(Path(driverforge_node.__file__).parents[1])}), check=False,
-    )  # fmt: skip
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        'mount -t tmpfs -o size="$1"M none "$2" && shift 2 && exec "$@"',
+        "sh",
+        str(size),
+        folder / "work",
+        sys.executable,
+        "-c",
+        program,
+        "build",
+        *arguments,
+        "--work-dir",
+        folder / "work",
+        env=tools.environ({"PYTHONPATH": str(Path(driverforge_node.__file__).parents[1])}),
+        check=False,
+    )
 
 
 def test_one_message_with_the_compilers_own_words(tmp_path: Path) -> None:

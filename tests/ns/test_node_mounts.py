@@ -1,9 +1,10 @@
-"""The driver's root and the files, on real mounts in a namespace of the test's own: propagation, busy targets, a kill in the middle."""
+"""The driver's root on real mounts in a namespace: propagation, busy targets, a kill in the middle."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 import textwrap
 from functools import cache
 from pathlib import Path
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 TOP = Path(__file__).resolve().parents[2]
-# a container of our own: its root is shared, as in a pod with Bidirectional mounts; /run/peer stands for the host's side of /run/nvidia.
-# /proc is real, /sys is not: mounts that were there before a user namespace cannot be taken apart in it
+# a container of our own: its root is shared, as in a pod with Bidirectional mounts; /run/peer stands for the
+# host's side of /run/nvidia. /proc is real, /sys is not: mounts that were there before a user namespace
+# cannot be taken apart in it
 SETUP = """
 import os, sys
 from dataclasses import replace
@@ -20,7 +22,6 @@ from dataclasses import replace
 def mount(*words):
     assert os.spawnvp(os.P_WAIT, "mount", ["mount", *words]) == 0, words
 
-BOX = "/tmp"
 mount("-t", "tmpfs", "tmpfs", BOX)
 for path in sorted({"/usr", "/etc", sys.base_prefix, sys.prefix, TOP}):
     if not os.path.exists(BOX + path):
@@ -41,8 +42,10 @@ mount("--make-rshared", BOX)
 os.chroot(BOX)
 os.chdir("/")
 
-from driverforge_node.driver import paths, steps
-from driverforge_node.driver.observe import root_shared, root_state
+from driverforge_node.driver import steps
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import RootState
+from driverforge_node.driver.state.observe import root_shared, root_state
 from driverforge_node.host.mounts import KernelMounts
 from driverforge_node.host.real import real_host
 
@@ -72,18 +75,22 @@ def in_namespace(code: str) -> str:
     """What `code` prints after SETUP, as root of fresh user, mount and PID namespaces."""
     if reason := why_not():
         pytest.skip(reason)
-    start = f"import sys; TOP = {str(TOP)!r}; sys.path[:0] = [TOP + '/entrypoints']"
-    whole = f"{start}\n{SETUP}\n{textwrap.dedent(code)}"
-    done = subprocess.run([*NEEDS, sys.executable, "-c", whole], capture_output=True, text=True, check=False)
+    # a folder of its own: a file system mounted over a whole /tmp would hide a checkout that lies there
+    with tempfile.TemporaryDirectory() as box:
+        start = f"import sys; TOP, BOX = {str(TOP)!r}, {box!r}; sys.path[:0] = [TOP + '/entrypoints']"
+        whole = f"{start}\n{SETUP}\n{textwrap.dedent(code)}"
+        done = subprocess.run(
+            [*NEEDS, sys.executable, "-c", whole], capture_output=True, text=True, check=False
+        )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_the_root_is_published_to_the_host_and_goes_without_taking_the_containers_own_mounts() -> None:
     out = in_namespace("""
-        assert root_state(host) == "absent"
+        assert root_state(host) is RootState.ABSENT
         steps.PublishRoot().apply(host)
-        assert root_state(host) == "ours"
+        assert root_state(host) is RootState.OURS
         assert root_shared(host)
         for place in (paths.ROOT, "/run/peer/driver"):
             assert os.path.exists(place + "/proc/self"), place
@@ -91,7 +98,7 @@ def test_the_root_is_published_to_the_host_and_goes_without_taking_the_container
             assert not [t for t in driver_mounts(place) if t.startswith(place + "/sys/")]
         assert not [t for t in targets() if t.startswith(paths.STAGE)]
         steps.UnmountRoot().apply(host)
-        assert root_state(host) == "absent"
+        assert root_state(host) is RootState.ABSENT
         assert targets() == before, (set(targets()) ^ set(before))
         assert os.path.exists("/proc/self") and os.path.exists("/sys") and os.path.exists("/dev/null")
         print("held")
@@ -100,7 +107,7 @@ def test_the_root_is_published_to_the_host_and_goes_without_taking_the_container
 
 
 def test_why_it_goes_by_a_private_place() -> None:
-    """Upstream's one bind makes the driver's root a peer of the container's: the unmount then takes /proc from the container."""
+    """Upstream binds once: the root is a peer, and its unmount takes /proc from the container."""
     out = in_namespace("""
         os.makedirs(paths.ROOT)
         host.mounts.rbind("/", paths.ROOT)
@@ -115,9 +122,9 @@ def test_a_stale_root_under_several_mounts_is_unmounted_wholly() -> None:
         os.makedirs(paths.ROOT)
         for _ in range(3):
             mount("-t", "tmpfs", "tmpfs", paths.ROOT)
-        assert root_state(host) == "other"
+        assert root_state(host) is RootState.OTHER
         steps.UnmountRoot().apply(host)
-        print(root_state(host), targets() == before)
+        print(root_state(host).value, targets() == before)
     """)
     assert out == "absent True\n"
 
@@ -160,8 +167,8 @@ def test_publishing_killed_before_any_of_its_mounts_and_run_again_gives_the_same
                 killed += 1
             else:
                 break
-            if root_state(host) == "ours":
-                steps.clear_stage(host)
+            if root_state(host) is RootState.OURS:
+                steps.ClearStage().apply(host)
             else:
                 steps.PublishRoot().apply(host)
             assert targets() == published, (killed, set(targets()) ^ set(published))

@@ -1,4 +1,6 @@
-"""A node's disk that is full, and one that is read-only: a small file system in a namespace of its own, with the kernel's real words."""
+"""A node's disk that is full, and one that is read-only: a small file system in a namespace of its own, with
+the kernel's real words.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import driverforge_node
-from driverforge_node.toolkit.source import PROGRAMS
+from driverforge_node.toolkit.artifacts import PROGRAMS
 from support.process import Finished, missing, run
-from support.toolkitsource import write_source
+from support.samples.toolkitsource import write_source
 
 PROGRAM = "from driverforge_node.cli import main; main()"
 BIG = dict.fromkeys(PROGRAMS, "x" * 300000)
@@ -84,7 +86,9 @@ def upgrade(folder: Path, *, options: str, others: int, read_only: bool = False)
 
 
 def survived(ended: Finished, *, status: int) -> str:
-    """The error, of which there is one; the release from before must be in force and whole, and nothing of the new one left."""
+    """The error, of which there is one; the release from before must be in force and whole, and nothing of
+    the new one left.
+    """
     assert ended.stdout.splitlines()[-4:] == [
         f"status {status}",
         "the link is the same",

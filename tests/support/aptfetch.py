@@ -1,7 +1,8 @@
-"""Packages of any Debian suite, without touching the machine's apt: its own lists, its own sources, nothing installed.
+"""Packages of any Debian suite, without touching the machine's apt.
 
-The mirror is the one that the machine's own apt configuration names for its own release; proxies and TLS settings
-(`Acquire::*`) are taken along, hooks are not. Packages are unpacked with dpkg-deb, never installed.
+The lists and the sources are our own. The mirror is the one that the machine's apt configuration names for
+its own release. Proxies and TLS settings (`Acquire::*`) are taken along, hooks are not. Packages are unpacked
+with dpkg-deb, never installed.
 """
 
 from __future__ import annotations
@@ -21,9 +22,8 @@ from support.process import require, run
 SUITES = ("bookworm", "bookworm-backports", "trixie", "sid")
 COMPONENTS = "main contrib non-free non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-_FRESH = (
-    12 * 3600.0
-)  # seconds; a mirror drops a package hours after its successor came, and a failed download refreshes at once
+# seconds; a mirror drops a package hours after its successor came, and a failed download refreshes at once
+_FRESH = 12 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,10 @@ class Package:
 
 
 def mirror(etc: Path = Path("/etc")) -> str:
-    """The URI from which this Debian machine gets `main` of its own release. Reads one-line and deb822 sources (sources.list(5))."""
+    """The URI from which this Debian machine gets `main` of its own release.
+
+    Reads one-line and deb822 sources (sources.list(5)).
+    """
     codename = _os_release(etc / "os-release").get("VERSION_CODENAME", "")
     apt = etc / "apt"
     files = [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*"))]
@@ -79,7 +82,7 @@ def _sources(file: Path) -> Iterable[tuple[str, list[str], list[str]]]:
             yield uri, [suite], components.split()
 
 
-class Archive:
+class MirrorArchive:
     """Suites of one mirror, with package lists of their own in the cache."""
 
     def __init__(self, suites: Iterable[str] = SUITES, *, base: Path | None = None) -> None:
@@ -152,7 +155,10 @@ class Archive:
     def newest(
         self, name: str, *, suite: str = "", satisfies: Callable[[str], bool] = lambda _version: True
     ) -> Package:
-        """The newest version of a package, in one suite or all, for whose version `satisfies` holds. Raises Unavailable."""
+        """The newest version of a package for which `satisfies` holds, in one suite or in all.
+
+        Raises Unavailable if there is none.
+        """
         every = self.versions(name)
         for package in every:
             if suite in ("", package.suite) and satisfies(package.version):
@@ -183,7 +189,8 @@ class Archive:
                 try:
                     self._apt("apt-get", "-qq", "download", str(package), cwd=draft)
                 except CommandFailed:
-                    self._update()  # the mirror has dropped what our lists still name, or was between two states
+                    # the mirror has dropped what our lists still name, or was between two states
+                    self._update()
                     self._apt("apt-get", "-qq", "download", str(package), cwd=draft)
                 next(draft.glob("*.deb")).rename(have)
                 draft.rmdir()
@@ -206,14 +213,17 @@ class Archive:
 
 
 @functools.cache
-def archive() -> Archive:
+def archive() -> MirrorArchive:
     """All suites that the bench uses."""
-    return Archive()
+    return MirrorArchive()
 
 
 @functools.total_ordering
 class version_key:  # noqa: N801 - reads as the function that it is used as
-    """Sort key in Debian's version order, asked from dpkg: the bench must not depend on the code that it tests."""
+    """Sort key in Debian's version order.
+
+    dpkg is asked for the order: the bench must not depend on the code that it tests.
+    """
 
     def __init__(self, version: str) -> None:
         self.version = version

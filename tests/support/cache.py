@@ -1,7 +1,8 @@
-"""One folder for everything that is dear to make: packages, kernels, root file systems, saved guests, module builds.
+"""One folder for everything that is dear to make: packages, kernels, root file systems, guests, modules.
 
-An entry is a folder, made under a temporary name and renamed, so it is complete or not there. Its key is a hash of what went
-in. A lock file lets parallel test workers wait for the one that makes it; the lock is the kernel's, so a killed run leaves none.
+An entry is a folder. It is made under a temporary name and renamed, so it is complete or not there. Its key
+is a hash of what went in. A lock file lets parallel test workers wait for the one that makes the entry. The
+lock is the kernel's, so a killed run leaves none.
 """
 
 from __future__ import annotations
@@ -60,7 +61,10 @@ def locked(path: Path) -> Iterator[None]:
 def cached(
     name: str, inputs: Mapping[str, object], make: Callable[[Path], None], *, base: Path | None = None
 ) -> Path:
-    """The folder `name`-KEY, made by `make(empty folder)` unless it is there. What `make` raises leaves nothing behind."""
+    """The folder `name`-KEY. If it is not there, `make(empty folder)` makes it.
+
+    What `make` raises leaves nothing behind.
+    """
     folder = (base or root()) / name
     entry = folder / key(inputs)
     if entry.is_dir():
@@ -68,9 +72,8 @@ def cached(
         return entry
     with locked(folder / f"{entry.name}.lock"):
         if not entry.is_dir():
-            draft = (
-                folder / f"{entry.name}.draft"
-            )  # ours alone under the lock: what is there was left by a killed run
+            # ours alone under the lock: what is there was left by a killed run
+            draft = folder / f"{entry.name}.draft"
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
             try:
@@ -78,9 +81,8 @@ def cached(
                 (folder / f"{entry.name}.json").write_text(
                     json.dumps(inputs, indent=1, sort_keys=True, default=str) + "\n"
                 )
-                os.utime(
-                    draft
-                )  # dpkg-deb -x gives a folder the date of its package: decades of disuse, for prune()
+                # dpkg-deb -x gives a folder the date of its package: decades of disuse, for prune()
+                os.utime(draft)
                 draft.rename(entry)
             finally:
                 shutil.rmtree(draft, ignore_errors=True)

@@ -1,7 +1,7 @@
-"""Which test modules are for the oldest Python: those whose imports stay within the driver half of a node.
+"""Which test modules are for the oldest Python: those whose imports stay within the driver half.
 
-The driver half runs on Python 3.10 and the standard library; the builder and the toolkit half need 3.11 and packages. Decided
-from the source text, through the bench's own modules too, so nothing is listed by hand.
+The driver half of a node runs on Python 3.10 and the standard library. The builder and the toolkit half need
+3.11 and packages. The source text decides, through the bench's own modules too, so nothing is listed by hand.
 """
 
 from __future__ import annotations
@@ -21,12 +21,19 @@ _NEWER_HALF = (
         for name in ("runtime", "toolkit", "cdi", "devices", "watch", "doctor", "host.nvml")
     ),
     *(f"driverforge_node.commands.{name}" for name in ("runtime", "toolkit", "cdi", "devices", "doctor")),
+    *(
+        f"driverforge_node.app.{name}"
+        for name in ("configure_runtime", "toolkit", "management_spec", "cdi", "device", "node_doctor")
+    ),
 )
 
 
 @functools.cache
 def needs_newer_python(file: Path) -> bool:
-    """Whether a module imports what the driver half does not have, itself, through the bench's modules, or in a child process."""
+    """Whether a module imports what the driver half does not have.
+
+    It may do so itself, through the bench's modules, or in a child process.
+    """
     if "driverforge_build" in file.read_text():
         return True
     for name in _imports(file):

@@ -1,4 +1,7 @@
-"""The bench's one place where programs start: complete output in every error, daemons that do not outlive the test run."""
+"""The bench's one place where programs start.
+
+Every error has the complete output. No daemon outlives the test run.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,8 @@ def run(
 ) -> Finished:
     """Run a program to its end; `env` is added to this process's environment, `timeout` is in seconds.
 
-    Raises CommandFailed with the complete output when `check` and the status is not 0, Unavailable when there is no such program.
+    Raises CommandFailed with the complete output when `check` is set and the status is not 0, Unavailable
+    when there is no such program.
     """
     words = tuple(os.fspath(word) for word in argv)
     try:
@@ -88,7 +92,10 @@ def start(
     env: Mapping[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start a daemon in a session of its own, output appended to `log`. The kernel kills it when this process dies (util-linux setpriv)."""
+    """Start a daemon in a session of its own, with its output appended to `log`.
+
+    The kernel kills it when this process dies (util-linux setpriv).
+    """
     with log.open("ab") as out:
         return subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "--", *argv],
@@ -124,7 +131,8 @@ def until(
 ) -> None:
     """Wait for a condition.
 
-    Raises TemporaryFailure with the end of `log` after `timeout` seconds, CommandFailed as soon as `child` has ended.
+    Raises TemporaryFailure with the end of `log` after `timeout` seconds, CommandFailed as soon as `child`
+    has ended.
     """
     end = time.monotonic() + timeout
     while not condition():
@@ -151,7 +159,10 @@ def children(pid: int) -> list[int]:
 
 
 def running(pid: int) -> bool:
-    """Whether a process runs; a zombie does not (PID 1 of a container may reap late, and kill -0 succeeds until then)."""
+    """Whether a process runs.
+
+    A zombie does not: PID 1 of a container may reap late, and kill -0 succeeds until then.
+    """
     try:
         status = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 def provided(make: Callable[[], T]) -> T:
-    """What `make` gives; skips the test if it raises Unavailable. A wait that timed out is a failure, not a missing part."""
+    """What `make` gives. The test is skipped if it raises Unavailable.
+
+    A wait that timed out is a failure, not a missing part.
+    """
     try:
         return make()
     except TemporaryFailure:

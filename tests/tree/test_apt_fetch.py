@@ -1,4 +1,4 @@
-"""Downloads: conditional requests, digests, busy and broken servers, and a cache that several runs may share."""
+"""Downloads: conditional requests, digests, busy and broken servers, and a cache that runs may share."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import httpx2
 import pytest
 import stamina
 
-from driverforge_build.discover.cache import Cache, default_folder
-from driverforge_build.discover.fetch import ATTEMPTS, Blob, Fetcher, NotThere, shown
+from driverforge_build.fetch.cache import Cache, default_folder
+from driverforge_build.fetch.fetcher import ATTEMPTS, Fetcher
+from driverforge_build.ports import Blob, NotThere, without_password
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
-from support.aptrepo import self_signed, served
 from support.process import missing
+from support.samples.aptrepo import self_signed, served
 
 URL = "http://mirror.site/debian/dists/bookworm/InRelease"
 YESTERDAY = "Fri, 20 Nov 2026 22:17:41 GMT"
@@ -216,7 +217,7 @@ def test_a_body_that_breaks_off_is_asked_for_again(tmp_path: Path) -> None:
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     url = "http://user:secret@mirror.site/debian/x"
-    assert shown(url) == "http://user:***@mirror.site/debian/x"
+    assert without_password(url) == "http://user:***@mirror.site/debian/x"
     with pytest.raises(NotThere) as told:
         Server(lambda _: httpx2.Response(404)).fetcher(tmp_path).document(url)
     assert "secret" not in told.value.render()
@@ -244,7 +245,7 @@ def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
 
 def test_redirects_without_end(tmp_path: Path) -> None:
     server = Server(lambda request: httpx2.Response(302, headers={"location": str(request.url)}))
-    with pytest.raises(Unavailable, match=r"mirror\.site answers with no file") as told:
+    with pytest.raises(Unavailable, match=r"mirror\.site does not answer with a file") as told:
         server.fetcher(tmp_path).document(URL)
     assert any(line.startswith("TooManyRedirects") for line in told.value.details)
     assert "--mirror" in told.value.resolution

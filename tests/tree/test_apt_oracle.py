@@ -8,14 +8,14 @@ from datetime import timedelta
 import pytest
 
 from driverforge_build.discover.apt import Location, read_packages, read_suite
-from driverforge_build.discover.cache import Cache
 from driverforge_build.discover.closure import closure
-from driverforge_build.discover.fetch import Fetcher
-from driverforge_build.discover.packages import Catalogue, parse_clause
+from driverforge_build.discover.packages import PackageIndex, parse_clause
+from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.matrix.model import Repository
-from support.aptrepo import EPOCH, Archive, Deb, signing_key
 from support.process import missing, run
-from support.sampledebian import BASE, DRIVER_PARTS, SECURITY
+from support.samples.aptrepo import EPOCH, Archive, Deb, signing_key
+from support.samples.sampledebian import BASE, DRIVER_PARTS, SECURITY
 
 PROGRAMS = ("apt-get", "gpg", "gpgv", "dpkg-deb")
 pytestmark = pytest.mark.skipif(
@@ -66,8 +66,8 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 
 @pytest.fixture(scope="module")
-def catalogue(archive: Archive) -> Catalogue:
-    found = Catalogue()
+def catalogue(archive: Archive) -> PackageIndex:
+    found = PackageIndex()
     fetcher = Fetcher(Cache(archive.folder.parent / "cache"))
     for suite, components in (
         ("bookworm", ("main", "non-free")),
@@ -137,13 +137,13 @@ def simulated(apt: Sequence[str], roots: Sequence[str]) -> set[str]:
     ],
     ids=lambda roots: roots[0],
 )
-def test_the_same_packages_as_apt(apt: Sequence[str], catalogue: Catalogue, roots: list[str]) -> None:
+def test_the_same_packages_as_apt(apt: Sequence[str], catalogue: PackageIndex, roots: list[str]) -> None:
     ours = closure(catalogue, [parse_clause(root) for root in roots])
     assert {f"{package.name}={package.version}" for package in ours} == simulated(apt, roots)
 
 
-def test_apt_takes_what_the_lock_pins(apt: Sequence[str], catalogue: Catalogue, archive: Archive) -> None:
-    """With the versions of a driver named, apt is content with our set, and its addresses are our pool paths."""
+def test_apt_takes_what_the_lock_pins(apt: Sequence[str], catalogue: PackageIndex, archive: Archive) -> None:
+    """With a driver's versions named, apt is content with our set, and its addresses are our pool paths."""
     roots = [parse_clause("libcuda1 (= 535.261.03-1)")]
     ours = closure(catalogue, roots, upstream="535.261.03")
     named = [f"{package.name}={package.version}" for package in ours]

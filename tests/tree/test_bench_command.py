@@ -1,4 +1,7 @@
-"""`hack/bench` as a program: its table, its JSON, and that one benchmark which cannot run leaves the others alone."""
+"""`hack/bench` as a program: its table, its JSON, and a benchmark that cannot run.
+
+Such a benchmark leaves the others alone.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = ROOT / "hack/lib/bench.py"
+PROGRAM = (str(ROOT / "hack/lib/run.py"), "bench")
 
 pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the builder needs Python 3.11")
 
 
 def bench(work: Path, *arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, str(PROGRAM), "--work", str(work), *map(str, arguments)]
+    words = [sys.executable, *PROGRAM, "--work", str(work), *map(str, arguments)]
     return subprocess.run(
         words, env={**os.environ, **environment}, capture_output=True, text=True, check=False
     )

@@ -1,4 +1,6 @@
-"""The docker command as the builder drives it: a mock command on PATH, real processes, what is said when it fails."""
+"""The docker command as the builder drives it: a mock command on PATH, real processes, what is said when it
+fails.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.engine.buildx import Buildx
-from driverforge_build.engine.ports import BuildJob
 from driverforge_build.engine.process import run_logged
+from driverforge_build.ports import BuildJob
 from driverforge_core.errors import CommandFailed, StorageFailed, Unavailable
-from support.mockpath import MockPath
+from support.fakes.mockpath import MockPath
 
 OUTPUT = r"""
 case "$1 $2" in
 "network inspect") exit 0 ;;
 "buildx bake")
-	echo '#5 [userspace 2/7] RUN --mount=type=bind,source=pins/userspace,target=/x     /run/driverforge/scripts/fetch-pinned install /x'
+	echo '#5 [userspace 2/7] RUN --mount=type=bind,target=/x /run/driverforge/scripts/fetch-pinned install /x'
 	echo '#6 [debian12-amd64-jit jit 1/4] COPY --link a /a'
 	echo '#7 exporting layers'
 	echo '#7 exporting layers 3.1s done'
@@ -94,7 +96,10 @@ def test_failure_shows_command_status_last_lines_and_where_the_rest_is(
             "no docker engine answers",
         ),
         (
-            'case "$1" in version) echo 28.5.2 ;; buildx) echo "docker: unknown command: docker buildx" >&2; exit 1 ;; esac',
+            (
+                'case "$1" in version) echo 28.5.2 ;; buildx) echo "docker: unknown command: docker buildx" '
+                ">&2; exit 1 ;; esac"
+            ),
             "no buildx plugin",
         ),
     ],
@@ -122,7 +127,8 @@ def test_an_engine_or_a_plugin_that_is_too_old_is_named(
 ) -> None:
     docker.add(
         "docker",
-        f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac',
+        f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" '
+        f";; esac",
     )
     with pytest.raises(Unavailable, match=said) as caught:
         Buildx().check()
@@ -137,7 +143,8 @@ def test_an_engine_that_is_new_enough_or_has_no_number_is_taken(
 ) -> None:
     docker.add(
         "docker",
-        f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" ;; esac',
+        f'case "$1" in version) echo {server} ;; buildx) echo "github.com/docker/buildx {buildx} abc" '
+        f";; esac",
     )
     assert Buildx().check() == f"docker {server}, buildx {buildx}"
 

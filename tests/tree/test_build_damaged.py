@@ -1,4 +1,6 @@
-"""`driverforge` with damaged files, odd addresses and an output that goes nowhere: one message, a documented exit status."""
+"""`driverforge` with damaged files, odd addresses and an output that goes nowhere: one message, a documented
+exit status.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +10,31 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build import lock as locks
 from driverforge_build import resources
-from driverforge_build.commands.lock import write
-from driverforge_build.discover.cache import Cache, Document
-from driverforge_build.discover.fetch import Fetcher
-from driverforge_build.lock import Lock
+from driverforge_build.fetch.cache import Cache, KeptAnswer
+from driverforge_build.fetch.fetcher import Fetcher
+from driverforge_build.lock.file import dump_lock, load_lock, write_lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import context_of, write_context
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import DriverforgeError, InputError, StorageFailed
-from support.locks import kernel, target
-from support.synthetic import all_cells, synthetic_lock
+from support.samples.locks import kernel, target
+from support.samples.synthetic import all_cells, synthetic_lock
 
 ROOT = Path(__file__).resolve().parents[2]
 URL = "http://mirror.example.org/InRelease"
 
 
 def lock_text(**changes: object) -> str:
-    return locks.dump(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50-cloud-amd64"), **changes)}))
+    return dump_lock(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50-cloud-amd64"), **changes)}))
 
 
 def damaged(text: str, tmp_path: Path) -> InputError:
     path = tmp_path / "site.json"
     path.write_text(text)
     with pytest.raises(InputError) as told:
-        locks.load(path)
+        load_lock(path)
     assert told.value.resolution
     return told.value
 
@@ -41,10 +42,10 @@ def damaged(text: str, tmp_path: Path) -> InputError:
 def test_a_lock_that_cannot_be_read_says_why(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(InputError, match="cannot be read: Too many levels"):
-        locks.load(tmp_path / "loop")
+        load_lock(tmp_path / "loop")
     (tmp_path / "binary").write_bytes(b"{\xff\xfe")
     with pytest.raises(InputError, match="is not UTF-8 text"):
-        locks.load(tmp_path / "binary")
+        load_lock(tmp_path / "binary")
 
 
 def test_a_lock_nested_too_deep_or_with_an_endless_number_is_damaged(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def test_a_value_of_a_lock_that_would_end_in_a_dockerfile_is_checked(
 @pytest.mark.parametrize("head", [b"[]\nx", b"5\nx", b"[" * 100_000 + b"\n", b"\xff\xfe"])
 def test_a_damaged_document_of_the_cache_counts_as_none(tmp_path: Path, head: bytes) -> None:
     cache = Cache(tmp_path)
-    cache.keep(Document(url=URL, body=b"x"))
+    cache.keep(KeptAnswer(url=URL, body=b"x"))
     (kept,) = (tmp_path / "documents").iterdir()
     kept.write_bytes(head)
     assert cache.document(URL) is None
@@ -84,7 +85,7 @@ def test_a_damaged_document_of_the_cache_counts_as_none(tmp_path: Path, head: by
 
 def test_a_folder_or_a_circle_in_the_cache_is_one_error(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
-    cache.keep(Document(url=URL, body=b"x"))
+    cache.keep(KeptAnswer(url=URL, body=b"x"))
     (kept,) = (tmp_path / "documents").iterdir()
     kept.unlink()
     kept.mkdir()
@@ -111,11 +112,13 @@ def test_a_proxy_that_is_none_is_wrong_input(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
-    """Two runs at once: the other one's half-written file must not be the one that is renamed, and a link stays one."""
+    """Two runs at once: the other one's half-written file must not be the one that is renamed, and a link
+    stays one.
+    """
     theirs = tmp_path / ".site.json.new"
     theirs.write_text("half")
     (tmp_path / "site.json").symlink_to("real.json")
-    write(tmp_path / "site.json", "whole\n")
+    write_lock(tmp_path / "site.json", "whole\n")
     assert (tmp_path / "real.json").read_text() == "whole\n"
     assert (tmp_path / "site.json").is_symlink()
     assert theirs.read_text() == "half"
@@ -125,7 +128,10 @@ def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
 @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
 def test_an_output_that_cannot_be_written_is_one_message(tmp_path: Path, redirect: str) -> None:
     (tmp_path / "l.json").write_text(lock_text())
-    code = f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from driverforge_build.cli import main; main()"
+    code = (
+        f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from "
+        f"driverforge_build.cli import main; main()"
+    )
     words = [
         sys.executable,
         "-c",

@@ -10,8 +10,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """\
-from driverforge_build.engine.display import shown
-with shown(["a-cell", "b-cell"]) as told:
+from driverforge_build.commands.progress import shown_builds
+with shown_builds(["a-cell", "b-cell"]) as told:
     told("a-cell", "userspace 2/7 RUN fetch")
     told("a-cell", "built")
 """

@@ -1,4 +1,6 @@
-"""What the docker engine's API may answer beside what was hoped for: the SDK's errors become ours, and cost one cell, not the run."""
+"""What the docker engine's API may answer beside what was hoped for: the SDK's errors become ours, and cost
+one cell, not the run.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_build.app.runner import Result, build_all
 from driverforge_build.engine.buildx import Buildx
-from driverforge_build.engine.ports import BuildJob
-from driverforge_build.engine.runner import Result, build_all
+from driverforge_build.ports import BuildJob
 from driverforge_core.errors import CommandFailed, Unavailable
-from support.mockpath import MockPath
+from support.fakes.mockpath import MockPath
 
 IMAGE = {"Id": "sha256:1", "Size": 1, "RootFS": {}, "Config": {"Labels": {}}}
 Answer = Callable[[str], tuple[int, object]]  # path -> status, document; status 0 hangs up

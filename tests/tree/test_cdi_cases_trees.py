@@ -10,21 +10,22 @@ import pytest
 import yaml
 
 from driverforge_core.errors import InputError, Unavailable
-from driverforge_node.cdi import document, transform
-from driverforge_node.cdi.driverfiles import Wish, configs, graphics_edits
-from driverforge_node.cdi.generate import Request, make_spec
-from driverforge_node.cdi.gpus import Gpu, Mig, drm_links
-from driverforge_node.cdi.hooks import CREATE_SYMLINKS, Hooks
+from driverforge_node.cdi import specfiles, transform
+from driverforge_node.cdi.device_edits import unnumbered_node
+from driverforge_node.cdi.driverfiles import EditOptions, configs, graphics_edits
+from driverforge_node.cdi.generate import SpecRequest, make_spec
+from driverforge_node.cdi.gpu_devices import DeviceSelection, NameStrategy, drm_links
+from driverforge_node.cdi.hooks import CREATE_SYMLINKS, HookProgram
 from driverforge_node.cdi.libraries import locate, symlinks
-from driverforge_node.cdi.modes import SIMPLE, Selection
-from driverforge_node.cdi.nodes import plain_node
-from driverforge_node.cdi.roots import Roots, View, view
-from driverforge_node.cdi.spec import DeviceNode, Edits, Spec
-from support import cdicases
-from support.cdicases import Case
-from support.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
-from support.fakehost import FakeNode
-from support.tinyso import tiny_so
+from driverforge_node.cdi.modes import SIMPLE, SpecMode
+from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec
+from driverforge_node.gpu.roots import DriverRoots, DriverView, view_of
+from driverforge_node.ports import Gpu, Mig
+from support.fakes.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
+from support.fakes.fakehost import FakeNode
+from support.samples.tinyso import tiny_so
+from support.upstream import cdicases
+from support.upstream.cdicases import Case
 
 DRIVER = """\
 lib/x86_64-linux-gnu/libcuda.so.999.88.77 file
@@ -50,18 +51,18 @@ SECOND_SWITCH = "dev/nvidia-nvswitch1 c 1fc:1 666\n"
 SPLIT = f"{ROOT}/driver", f"{ROOT}/device"
 
 
-def roots(node: FakeNode, name: str, dev_name: str = "") -> Roots:
+def roots(node: FakeNode, name: str, dev_name: str = "") -> DriverRoots:
     """One of upstream's trees; ours of them are written on demand."""
     if "split" in name:
         write_tree(node, DRIVER, base=SPLIT[0])
         write_tree(node, DEVICES, base=SPLIT[1])
-        return Roots(driver=SPLIT[0], dev=SPLIT[1])
+        return DriverRoots(driver=SPLIT[0], dev=SPLIT[1])
     if "empty" not in name:
         write_tree(node, (DRIVER + DEVICES + (SECOND_SWITCH if "nvswitch" in name else "")))
-    return Roots(driver=ROOT)
+    return DriverRoots(driver=ROOT)
 
 
-def without_numbers(edits: Edits) -> Edits:
+def without_numbers(edits: ContainerEdits) -> ContainerEdits:
     """Upstream's trees have plain files for devices."""
     nodes = tuple(DeviceNode(path=node.path, host_path=node.host_path) for node in edits.device_nodes)
     return replace(edits, device_nodes=nodes)
@@ -69,12 +70,16 @@ def without_numbers(edits: Edits) -> Edits:
 
 def plain(spec: Spec, root: str) -> Spec:
     """As upstream's tests look at it: seen from inside the root, without versions."""
-    return transform.each_edits(transform.host_moved(replace(spec, version=""), root, "/"), without_numbers)
+    return transform.with_edits_changed(
+        transform.host_moved(replace(spec, version=""), root, "/"), without_numbers
+    )
 
 
 def modes(case: Case, node: FakeNode) -> None:
     given = case["input"]
-    request = Request(mode=given["mode"], roots=roots(node, given["driverRootfs"]), merged=False)
+    request = SpecRequest(
+        mode=SpecMode(given["mode"]), roots=roots(node, given["driverRootfs"]), merged=False
+    )
     found = make_spec(node.host, request, FakeNvml())
     for root in SPLIT if "split" in given["driverRootfs"] else (ROOT,):
         found = plain(found, root)
@@ -83,35 +88,35 @@ def modes(case: Case, node: FakeNode) -> None:
 
 def generated(case: Case, node: FakeNode) -> None:
     given = case["input"]["options"]
-    hooks = Hooks(
+    hooks = HookProgram(
         disabled=frozenset(given["disabledHooks"] or ()), enabled=frozenset(given["enabledHooks"] or ())
     )
-    request = Request(
-        mode=given["mode"],
+    request = SpecRequest(
+        mode=SpecMode(given["mode"]),
         kind=f"{given['vendor']}/{given['class']}",
         roots=roots(node, "rootfs-1"),
-        wish=Wish(hooks=hooks),
-        selection=Selection(strategies=("index",), ids=tuple(given["deviceIDs"])),
+        options=EditOptions(hooks=hooks),
+        selection=DeviceSelection(strategies=(NameStrategy.INDEX,), ids=tuple(given["deviceIDs"])),
     )
     one_gpu = FakeNvml((Gpu(index=0, minor=0),))
     if case["expected"]["expectedError"]:
         with pytest.raises(InputError, match="no GPU or MIG device 99"):
             make_spec(node.host, request, one_gpu)
         return
-    found = transform.each_edits(make_spec(node.host, request, one_gpu), without_numbers)
+    found = transform.with_edits_changed(make_spec(node.host, request, one_gpu), without_numbers)
     text = case["expected"]["expectedSpec"].replace("{{ .driverRoot }}", ROOT)
-    assert yaml.safe_load(document.write(found)) == yaml.safe_load(text)
+    assert yaml.safe_load(specfiles.write(found)) == yaml.safe_load(text)
 
 
 def simple_mode(name: str) -> Callable[[Case, FakeNode], None]:
     def check(case: Case, node: FakeNode) -> None:
         given, wanted = case["input"], case["expected"]
-        seen = view(node.host, roots(node, given.get("rootfs") or given["driverRootfs"]))
+        seen = view_of(node.host, roots(node, given.get("rootfs") or given["driverRootfs"]))
         if wanted["expectedDevices"] is None:
             with pytest.raises(Unavailable, match="device nodes found"):
-                SIMPLE[name](seen, Wish(hooks=Hooks()))
+                SIMPLE[SpecMode(name)](seen, EditOptions(hooks=HookProgram()))
             return
-        (device,) = SIMPLE[name](seen, Wish(hooks=Hooks())).devices
+        (device,) = SIMPLE[SpecMode(name)](seen, EditOptions(hooks=HookProgram())).devices
         assert [item.path for item in device.edits.device_nodes] == [
             item["Path"] for item in wanted["expectedDevices"]
         ]
@@ -136,7 +141,7 @@ def soname_links(case: Case, node: FakeNode) -> None:
     write_tree(node, f"{path.lstrip('/')} file", contents={name: tiny_so(soname)})
     for link in links:
         node.files.symlink(name, f"{ROOT}{folder}/{link}")
-    found = symlinks(view(node.host, Roots(driver=ROOT)).driver, [path])
+    found = symlinks(view_of(node.host, DriverRoots(driver=ROOT)).driver, [path])
     expected = f"libcuda.so.1::{folder}/libcuda.so"  # of every libcuda, whatever its links say
     assert set(found) == {*case["expected"]["expectedSymlinks"], expected}
 
@@ -144,14 +149,16 @@ def soname_links(case: Case, node: FakeNode) -> None:
 def expected_links(case: Case, node: FakeNode) -> None:
     paths = [item["Path"] for item in case["expected"]["expectedMounts"] or ()]
     write_tree(node, "\n".join(f"{path.lstrip('/')} file" for path in paths) or "usr dir")
-    made = Hooks().make(CREATE_SYMLINKS, *symlinks(view(node.host, Roots(driver=ROOT)).driver, paths))
+    made = HookProgram().make(
+        CREATE_SYMLINKS, *symlinks(view_of(node.host, DriverRoots(driver=ROOT)).driver, paths)
+    )
     wanted = [item for item in case["expected"]["expectedHooks"] or () if "create-symlinks" in item["Args"]]
     assert made == cdicases.hooks(wanted)
 
 
 def graphics_configs(case: Case, node: FakeNode) -> None:
     write_tree(node, "\n".join(f"{path.lstrip('/')} file" for path in case["input"]["files"]))
-    found = configs(view(node.host, Roots(driver=ROOT)), Wish(hooks=Hooks()))
+    found = configs(view_of(node.host, DriverRoots(driver=ROOT)), EditOptions(hooks=HookProgram()))
     assert {item.host_path.removeprefix(ROOT): item.container_path for item in found} == case["expected"][
         "expected"
     ]
@@ -166,8 +173,8 @@ def graphics_libraries(case: Case, node: FakeNode) -> None:
     ]
     names += ["libnvidia-allocator.so.123.45.67"] if any("allocator" in link for link in links) else []
     write_tree(node, "\n".join(f"usr/lib64/{name} file" for name in names))
-    seen = view(node.host, Roots(driver=ROOT))
-    found = graphics_edits(seen, locate(seen.driver), Wish(hooks=Hooks()))
+    seen = view_of(node.host, DriverRoots(driver=ROOT))
+    found = graphics_edits(seen, locate(seen.driver), EditOptions(hooks=HookProgram()))
     assert found.hooks == cdicases.hooks(case["expected"]["expectedHooks"])
 
 
@@ -181,11 +188,13 @@ def drm(case: Case, node: FakeNode) -> None:
             node.files.make_dirs(f"{ROOT}/dev/dri/by-path")
             node.files.symlink(f"../{name}", f"{ROOT}/dev/dri/by-path/pci-0000:07:00.0-{kind}")
     gpu = Gpu(index=0, minor=0, bus_id="0000:07:00.0")
-    links = drm_links(view(node.host, Roots(driver=ROOT)), gpu, ("/dev/dri/card0", "/dev/dri/renderD128"))
+    links = drm_links(
+        view_of(node.host, DriverRoots(driver=ROOT)), gpu, ("/dev/dri/card0", "/dev/dri/renderD128")
+    )
     wanted = [
         replace(hook, args=tuple(without_root(arg) for arg in hook.args)) for hook in cdicases.hooks(there)
     ]
-    assert list(Hooks().make(CREATE_SYMLINKS, *links)) == wanted
+    assert list(HookProgram().make(CREATE_SYMLINKS, *links)) == wanted
 
 
 def without_root(argument: str) -> str:
@@ -196,10 +205,10 @@ def bare_device(case: Case, node: FakeNode) -> None:
     """A device that cannot be looked at has its paths only."""
     given = case["input"]["device"]
     root = given["HostPath"].removesuffix(given["Path"]) or "/"
-    seen: View = view(node.host, Roots(driver=root))
+    seen: DriverView = view_of(node.host, DriverRoots(driver=root))
     wanted = case["expected"]["expected"]
     values = wanted["ContainerEdits"]["DeviceNodes"] if "ContainerEdits" in wanted else [wanted]
-    assert (plain_node(seen, given["Path"]),) == cdicases.nodes(values)
+    assert (unnumbered_node(seen, given["Path"]),) == cdicases.nodes(values)
 
 
 def chosen(case: Case, node: FakeNode) -> None:
@@ -217,22 +226,31 @@ def chosen(case: Case, node: FakeNode) -> None:
     )
     tree = DRIVER + "".join(f"dev/nvidia{n} c c3:{n:x} 666\n" for n in range(8))
     write_tree(node, tree)
-    selection = Selection(strategies=("index",), ids=tuple(case["input"]["ids"]))
+    selection = DeviceSelection(strategies=(NameStrategy.INDEX,), ids=tuple(case["input"]["ids"]))
     spec = make_spec(
         node.host,
-        Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection, merged=False),
+        SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT), selection=selection, merged=False),
         FakeNvml(gpus),
     )
     assert len(spec.devices) == case["expected"]["expectedLength"]
 
 
 CHECKS: dict[str, Callable[[Case, FakeNode], None]] = {
-    "New": modes, "GenerateSpec": generated, "NewGDRCopyDiscoverer": simple_mode("gdrcopy"), "NewGDSDiscoverer": simple_mode("gds"),
-    "NewMOFEDDiscoverer": simple_mode("mofed"), "NewNvSwitchDiscoverer": simple_mode("nvswitch"), "GetDotSoSymlinks": soname_links,
-    "WithWithDriverDotSoSymlinks": expected_links, "GraphicsConfigsDiscoverer": graphics_configs,
-    "GraphicsLibrariesDiscoverer": graphics_libraries, "DrmDevicesByPath": drm, "DeviceToSpec": bare_device, "DeviceToEdits": bare_device,
+    "New": modes,
+    "GenerateSpec": generated,
+    "NewGDRCopyDiscoverer": simple_mode("gdrcopy"),
+    "NewGDSDiscoverer": simple_mode("gds"),
+    "NewMOFEDDiscoverer": simple_mode("mofed"),
+    "NewNvSwitchDiscoverer": simple_mode("nvswitch"),
+    "GetDotSoSymlinks": soname_links,
+    "WithWithDriverDotSoSymlinks": expected_links,
+    "GraphicsConfigsDiscoverer": graphics_configs,
+    "GraphicsLibrariesDiscoverer": graphics_libraries,
+    "DrmDevicesByPath": drm,
+    "DeviceToSpec": bare_device,
+    "DeviceToEdits": bare_device,
     "NvmllibGetDeviceSpecGeneratorsForIDs": chosen,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", cdicases.load("cdi", *CHECKS), ids=cdicases.title)

@@ -1,4 +1,4 @@
-"""driverctl cdi on a fake node: options and upstream's variables, files that are written, what people read."""
+"""driverctl cdi on a fake node: options and upstream's variables, written files, and what people read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from driverforge_core.errors import InputError, Unavailable, UsageError
-from driverforge_node.cdi import document
+from driverforge_node.cdi import specfiles
 from driverforge_node.cdi.generate import generate_management
 from driverforge_node.cli import run
-from support.driverroot import DEVICES, ROOT, bare_node, write_tree
-from support.fakehost import NODE, FakeNode
+from support.fakes.driverroot import DEVICES, ROOT, bare_node, write_tree
+from support.fakes.fakehost import NODE, FakeNode
 
 FIXTURE = Path(__file__).parents[1] / "cases/toolkit/golden-cdi/fixture-tree.txt"
 
@@ -39,11 +39,11 @@ def test_generate_prints_yaml_and_takes_options_before_variables(
         cdi(node, "generate", "--mode", "management", "--disable-hook", "update-ldcache,enable-cuda-compat")
         == 0
     )
-    spec = document.read(capsys.readouterr().out, "out.yaml")
+    spec = specfiles.read(capsys.readouterr().out, "out.yaml")
     assert spec.kind == "management.nvidia.com/gpu"
     assert [hook.args[1] for hook in spec.edits.hooks] == ["create-symlinks"]
     assert cdi(node, "generate") == 0
-    assert document.read(capsys.readouterr().out, "out.yaml").kind == "nvidia.com/imex-channel"
+    assert specfiles.read(capsys.readouterr().out, "out.yaml").kind == "nvidia.com/imex-channel"
 
 
 def test_generate_writes_a_file_once(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
@@ -79,7 +79,7 @@ def test_host_paths_are_the_hosts(node: FakeNode, capsys: pytest.CaptureFixture[
         DEV_ROOT_CTR_PATH=ROOT,
     )
     cdi(node, "generate", "--mode", "management")
-    spec = document.read(capsys.readouterr().out, "out.yaml")
+    spec = specfiles.read(capsys.readouterr().out, "out.yaml")
     assert {mount.host_path.startswith("/run/nvidia/driver/") for mount in spec.edits.mounts} == {True}
     assert {item.host_path.startswith("/dev/") for item in spec.devices[0].edits.device_nodes} == {True}
     assert {hook.path for hook in spec.edits.hooks} == {"/usr/bin/nvidia-cdi-hook"}
@@ -88,7 +88,7 @@ def test_host_paths_are_the_hosts(node: FakeNode, capsys: pytest.CaptureFixture[
 def test_a_failed_generation_writes_nothing(node: FakeNode) -> None:
     with pytest.raises(Unavailable, match="no GDRCopy device nodes found"):
         cdi(node, "generate", "--mode", "gdrcopy", "--output", "/etc/cdi/x.yaml")
-    with pytest.raises(InputError, match="is no CDI kind"):
+    with pytest.raises(InputError, match="is not a CDI kind"):
         cdi(node, "generate", "--mode", "gds", "--class", "a/b", "--output", "/etc/cdi/x.yaml")
     assert not node.host.node.exists("/etc/cdi")
 
@@ -182,7 +182,7 @@ def test_transform_moves_host_paths_and_keeps_the_containers(
         )
         == 0
     )
-    moved = document.read(node.host.node.read_text("/etc/cdi/b.json"), "b.json")
+    moved = specfiles.read(node.host.node.read_text("/etc/cdi/b.json"), "b.json")
     assert all(mount.host_path == mount.container_path for mount in moved.edits.mounts)
     capsys.readouterr()
     cdi(
@@ -197,7 +197,7 @@ def test_transform_moves_host_paths_and_keeps_the_containers(
         "--input",
         "/etc/cdi/a.yaml",
     )
-    spec = document.read(capsys.readouterr().out, "out.yaml")
+    spec = specfiles.read(capsys.readouterr().out, "out.yaml")
     assert {mount.container_path for mount in spec.edits.mounts if "nvidia-smi" in mount.host_path} == {
         "/opt/nvidia-smi"
     }
@@ -222,3 +222,26 @@ def test_the_installer_fails_as_upstreams_where_there_is_no_device(node: FakeNod
     with pytest.raises(Unavailable, match="no NVIDIA device nodes found"):
         generate_management(node.host, **roots, output_dir="/out", kind="a.b/c", hook_path="/h")
     assert not node.files.exists("/out")
+
+
+def test_modes_and_formats_are_taken_in_upper_case_as_nvidia_ctk_takes_them(
+    node: FakeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
+    node.environ["NVIDIA_CTK_CDI_GENERATE_MODE"] = "IMEX "
+    node.environ["NVIDIA_CTK_CDI_OUTPUT_FORMAT"] = "JSON"
+    assert cdi(node, "generate") == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "nvidia.com/imex-channel"
+    assert cdi(node, "generate", "--mode", "Management", "--format", "Json") == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == "management.nvidia.com/gpu"
+
+
+def test_a_variable_with_an_unknown_mode_or_format_is_refused(node: FakeNode) -> None:
+    """An option with such a word never gets past the parser; a variable did, and counted as auto and yaml."""
+    node.environ["NVIDIA_CTK_CDI_GENERATE_MODE"] = "menagement"
+    node.environ["NVIDIA_CTK_CDI_OUTPUT_FORMAT"] = "toml"
+    with pytest.raises(UsageError) as caught:
+        cdi(node, "generate")
+    assert [line.partition(":")[0] for line in caught.value.details] == [
+        "NVIDIA_CTK_CDI_GENERATE_MODE menagement",
+        "NVIDIA_CTK_CDI_OUTPUT_FORMAT toml",
+    ]

@@ -1,4 +1,7 @@
-"""What is found below driver roots of other shapes than upstream's fixture: MIG, DRM, links, groups, several versions."""
+"""What is found below driver roots of other shapes than upstream's fixture.
+
+MIG, DRM, links, groups, and several versions of the driver.
+"""
 
 from __future__ import annotations
 
@@ -7,20 +10,21 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node.cdi.driverfiles import EXPLICIT_LIBRARIES, NO_SOCKETS, Wish
-from driverforge_node.cdi.generate import Request, make_spec
-from driverforge_node.cdi.gpus import Gpu, Mig, names, parse_mig_minors, static_gpus
-from driverforge_node.cdi.hooks import Hooks
+from driverforge_node.cdi.driverfiles import EditOptions, FeatureFlag
+from driverforge_node.cdi.generate import SpecRequest, make_spec
+from driverforge_node.cdi.gpu_devices import DeviceSelection, NameStrategy, device_names
+from driverforge_node.cdi.hooks import HookProgram
 from driverforge_node.cdi.libraries import locate
-from driverforge_node.cdi.modes import Selection
-from driverforge_node.cdi.nodes import NO_GIDS
-from driverforge_node.cdi.roots import Roots, view
+from driverforge_node.cdi.modes import SpecMode
 from driverforge_node.cdi.spec import Spec
+from driverforge_node.gpu.inventory import parse_mig_minors, static_gpus
+from driverforge_node.gpu.roots import DriverRoots, view_of
 from driverforge_node.host.files import RootedFiles
-from support import cdicases
-from support.cdicases import Case
-from support.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
-from support.fakehost import FakeNode
+from driverforge_node.ports import Gpu, Mig
+from support.fakes.driverroot import ROOT, FakeNvml, add_device, bare_node, write_tree
+from support.fakes.fakehost import FakeNode
+from support.upstream import cdicases
+from support.upstream.cdicases import Case
 
 DRIVER = """
 usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06 file
@@ -29,7 +33,10 @@ dev/nvidia0 c c3:0 666
 dev/nvidia1 c c3:1 666
 dev/nvidiactl c c3:ff 666
 """
-INFORMATION = "Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: \t {minor}\nGPU Excluded:\t No\n"
+INFORMATION = (
+    "Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: "
+    "\t {minor}\nGPU Excluded:\t No\n"
+)
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000000")
 
 
@@ -40,8 +47,13 @@ def node(tmp_path: Path) -> FakeNode:
     return made
 
 
-def static_spec(node: FakeNode, *, wish: Wish | None = None, **changes: object) -> Spec:
-    request = Request(mode="static", roots=Roots(driver=ROOT), wish=wish or Wish(hooks=Hooks()), **changes)  # type: ignore[arg-type]
+def static_spec(node: FakeNode, *, options: EditOptions | None = None, **changes: object) -> Spec:
+    request = SpecRequest(
+        mode=SpecMode.STATIC,
+        roots=DriverRoots(driver=ROOT),
+        options=options or EditOptions(hooks=HookProgram()),
+        **changes,
+    )  # type: ignore[arg-type]
     return make_spec(node.host, request, FakeNvml())
 
 
@@ -116,9 +128,11 @@ def test_mig_devices_of_nvml_have_an_index_and_a_uuid(node: FakeNode) -> None:
         Gpu(index=0, minor=0, uuid=UUIDS[0], mig_enabled=True, migs=(mig,)),
         Gpu(index=1, minor=1, uuid=UUIDS[1]),
     )
-    selection = Selection(strategies=("index", "uuid", "type-index"))
+    selection = DeviceSelection(strategies=tuple(NameStrategy))
     spec = make_spec(
-        node.host, Request(mode="nvml", roots=Roots(driver=ROOT), selection=selection), FakeNvml(gpus)
+        node.host,
+        SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT), selection=selection),
+        FakeNvml(gpus),
     )
     assert {device.name for device in spec.devices} == {
         "0:3",
@@ -139,15 +153,15 @@ def test_mig_devices_of_nvml_have_an_index_and_a_uuid(node: FakeNode) -> None:
 def test_mig_on_without_devices_is_said(node: FakeNode) -> None:
     gpus = FakeNvml((Gpu(index=0, minor=0, mig_enabled=True),))
     with pytest.raises(Unavailable, match="no device that a container could get"):
-        make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT)), gpus)
+        make_spec(node.host, SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT)), gpus)
 
 
 def test_auto_falls_back_to_proc_where_nvml_gives_no_answer(node: FakeNode) -> None:
     add_information(node, "0000:17:00.0", 0, UUIDS[0])
-    spec = make_spec(node.host, Request(roots=Roots(driver=ROOT)), FakeNvml())
+    spec = make_spec(node.host, SpecRequest(roots=DriverRoots(driver=ROOT)), FakeNvml())
     assert [device.name for device in spec.devices] == ["0", UUIDS[0], "all"]
     with pytest.raises(Unavailable, match="NVML does not start"):
-        make_spec(node.host, Request(mode="nvml", roots=Roots(driver=ROOT)), FakeNvml())
+        make_spec(node.host, SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT)), FakeNvml())
 
 
 def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
@@ -166,7 +180,7 @@ def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
     assert device.edits.hooks[0].args[2:] == ("--link", "../card1::/dev/dri/by-path/pci-0000:17:00.0-card")
     assert device.edits.additional_gids == (44,)
     assert static_spec(node).version == ""
-    off = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({NO_GIDS})))
+    off = static_spec(node, options=EditOptions(hooks=HookProgram(), flags=frozenset({FeatureFlag.NO_GIDS})))
     assert all(not device.edits.additional_gids for device in off.devices)
 
 
@@ -186,7 +200,7 @@ def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
 
 def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -> None:
     write_tree(node, "usr/lib/x86_64-linux-gnu/libcuda.so.570.10.01 file")
-    files = view(node.host, Roots(driver=ROOT)).driver
+    files = view_of(node.host, DriverRoots(driver=ROOT)).driver
     assert locate(files).version == "570.10.01"
     assert locate(files, loaded="580.65.06").version == "580.65.06"
     node.files.write_atomic("/sys/module/nvidia/version", b"580.65.06\n")
@@ -196,16 +210,21 @@ def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -
 def test_sockets_firmware_and_explicit_libraries(node: FakeNode) -> None:
     write_tree(
         node,
-        "run/nvidia-persistenced/socket file\nfw/nvidia/580.65.06/gsp_ga10x.bin file\nfw/nvidia/580.65.06/other.bin file",
+        "run/nvidia-persistenced/socket file\nfw/nvidia/580.65.06/gsp_ga10x.bin "
+        "file\nfw/nvidia/580.65.06/other.bin file",
     )
     write_tree(node, "usr/lib64/libEGL.so file")
     node.files.write_atomic("/sys/module/firmware_class/parameters/path", b"/fw\n")
-    spec = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({EXPLICIT_LIBRARIES})))
+    spec = static_spec(
+        node, options=EditOptions(hooks=HookProgram(), flags=frozenset({FeatureFlag.EXPLICIT_LIBRARIES}))
+    )
     options = {mount.container_path: mount.options for mount in spec.edits.mounts}
     assert options["/run/nvidia-persistenced/socket"] == ("nosuid", "nodev", "rbind", "rprivate", "noexec")
     assert "/usr/lib64/libEGL.so" in options
     assert [path for path in options if path.startswith("/fw")] == ["/fw/nvidia/580.65.06/gsp_ga10x.bin"]
-    without = static_spec(node, wish=Wish(hooks=Hooks(), flags=frozenset({NO_SOCKETS})))
+    without = static_spec(
+        node, options=EditOptions(hooks=HookProgram(), flags=frozenset({FeatureFlag.NO_SOCKETS}))
+    )
     assert "/run/nvidia-persistenced/socket" not in container_paths(without)
 
 
@@ -215,11 +234,11 @@ def test_an_empty_root_says_what_was_looked_for(tmp_path: Path) -> None:
         static_spec(node)
     assert ROOT in caught.value.details[0]
     with pytest.raises(Unsupported, match="the mode csv is for Tegra systems"):
-        make_spec(node.host, Request(mode="csv"), FakeNvml())
+        make_spec(node.host, SpecRequest(mode=SpecMode.CSV), FakeNvml())
 
 
 def test_a_device_without_edits_for_the_name_none(node: FakeNode) -> None:
-    spec = static_spec(node, selection=Selection(ids=("none",)), merged=False)
+    spec = static_spec(node, selection=DeviceSelection(ids=("none",)), merged=False)
     assert [(device.name, device.edits.env) for device in spec.devices] == [("none", ("NVCT_EMPTY_DEVICE=",))]
 
 
@@ -227,7 +246,7 @@ def test_a_device_without_edits_for_the_name_none(node: FakeNode) -> None:
 def test_library_folders_are_upstreams(case: Case, tmp_path: Path) -> None:
     node = bare_node(tmp_path)
     write_tree(node, "\n".join(f"{path.lstrip('/')} file" for path in case["input"]["libPaths"] or ()))
-    files = view(node.host, Roots(driver=ROOT)).driver
+    files = view_of(node.host, DriverRoots(driver=ROOT)).driver
     if case["expected"]["expectedError"]:
         with pytest.raises(Unavailable):
             locate(files)
@@ -262,12 +281,14 @@ def test_a_root_below_a_root_keeps_absolute_links_inside(tmp_path: Path) -> None
 
 
 def test_names_are_given_once() -> None:
-    assert names(("index", "index", "uuid"), Gpu(index=2, minor=0)) == ("2",)
+    assert device_names(
+        (NameStrategy.INDEX, NameStrategy.INDEX, NameStrategy.UUID), Gpu(index=2, minor=0)
+    ) == ("2",)
 
 
 def test_no_gpu_at_all(tmp_path: Path) -> None:
     node = bare_node(tmp_path)
-    assert static_gpus(view(node.host, Roots(driver=ROOT))) == ()
+    assert static_gpus(view_of(node.host, DriverRoots(driver=ROOT))) == ()
     write_tree(node, "usr/lib64/libcuda.so.1.2.3 file")
     with pytest.raises(Unavailable, match="no GPU found"):
         static_spec(node)

@@ -1,4 +1,7 @@
-"""The specs that upstream's nvidia-ctk and installer wrote for a fake driver root (cases/toolkit/golden-cdi): ours parse to the same."""
+"""The specs that upstream's nvidia-ctk and installer wrote for a fake driver root: ours parse to the same.
+
+They are in cases/toolkit/golden-cdi.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from driverforge_node.cdi.document import write
-from driverforge_node.cdi.generate import Request, generate_management, make_spec
-from driverforge_node.cdi.gpus import Gpu
-from driverforge_node.cdi.roots import Roots
-from support.driverroot import ROOT, FakeNvml, bare_node, write_tree
-from support.fakehost import FakeNode
-from support.tinyso import tiny_so
+from driverforge_node.cdi.generate import SpecRequest, generate_management, make_spec
+from driverforge_node.cdi.modes import SpecMode
+from driverforge_node.cdi.specfiles import write
+from driverforge_node.gpu.roots import DriverRoots
+from driverforge_node.ports import Gpu
+from support.fakes.driverroot import ROOT, FakeNvml, bare_node, write_tree
+from support.fakes.fakehost import FakeNode
+from support.samples.tinyso import tiny_so
 
 CASES = Path(__file__).parents[1] / "cases/toolkit/golden-cdi"
 MODES = ("gds", "imex", "management", "nvml", "nvswitch")
@@ -29,7 +33,10 @@ NVML = FakeNvml(
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
-    """The fixture's tree. Its libnvidia-ml was a compiled stub with a SONAME, the other libraries were no ELF files."""
+    """The fixture's tree.
+
+    Its libnvidia-ml was a compiled stub with a SONAME, the other libraries were no ELF files.
+    """
     made = bare_node(tmp_path)
     write_tree(
         made,
@@ -50,7 +57,7 @@ def test_every_recorded_spec_has_its_test() -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_spec_is_upstreams(node: FakeNode, mode: str) -> None:
-    request = Request(mode=mode, kind="nvidia.com/gpu", roots=Roots(driver=ROOT))
+    request = SpecRequest(mode=SpecMode(mode), kind="nvidia.com/gpu", roots=DriverRoots(driver=ROOT))
     assert yaml.safe_load(write(make_spec(node.host, request, NVML))) == golden(mode)
 
 

@@ -1,4 +1,4 @@
-"""`driverctl cdi`, `devices` and `doctor` by `kubectl exec` in the pod of docs/kubernetes/toolkit.yaml: they are about the node."""
+"""`driverctl cdi`, `devices` and `doctor` in the pod of docs/kubernetes/toolkit.yaml are about the node."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from driverforge_node import cli
-from driverforge_node.cdi import document, stale
+from driverforge_node.app.management_spec import roots_of, write_management_spec
+from driverforge_node.cdi import specfiles, stale
 from driverforge_node.doctor import gather
-from driverforge_node.doctor.catalogue import examine
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.toolkit.parts import roots_of, write_cdi
-from driverforge_node.toolkit.settings import parse
-from support import toolkitpod
-from support.driverroot import DEVICES, ROOT, add_device, bare_node, write_tree
-from support.fakecontainerd import CONFIG, FakeContainerd
-from support.fakecontainerd import ROOT as CONTAINERD
-from support.fakehost import NODE, FakeNode
+from driverforge_node.doctor.rules import examine
+from driverforge_node.toolkit.releases import Layout
+from driverforge_node.toolkit.settings import settings_of
+from support.cluster import toolkitpod
+from support.fakes.driverroot import DEVICES, ROOT, add_device, bare_node, write_tree
+from support.fakes.fakecontainerd import CONFIG, FakeContainerd
+from support.fakes.fakecontainerd import ROOT as CONTAINERD
+from support.fakes.fakehost import NODE, FakeNode
 
 DRIVER = "/run/nvidia/driver"
 MANAGEMENT = "/var/run/cdi/management.nvidia.com-gpu.yaml"
@@ -28,7 +28,10 @@ HOOK = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
-    """A node with a driver from a container, and this process in the documented pod, whose /dev and /etc/cdi are its own."""
+    """A node with a driver from a container, and this process in the documented pod.
+
+    The pod's /dev and /etc/cdi are its own.
+    """
     made = bare_node(tmp_path)
     (container,) = toolkitpod.daemonset()["spec"]["template"]["spec"]["containers"]
     made.environ.update({entry["name"]: entry["value"] for entry in container["env"]})
@@ -70,8 +73,8 @@ def follow(node: FakeNode, command: str) -> None:
 def test_a_spec_that_is_generated_in_the_pod_is_the_toolkits_own(
     node: FakeNode, *, only_where_it_is_here: bool
 ) -> None:
-    settings = parse({}, node.environ)
-    write_cdi(node.host, settings, Layout(install_dir="/usr/local/nvidia"))
+    settings = settings_of({}, node.environ)
+    write_management_spec(node.host, settings, Layout(install_dir="/usr/local/nvidia"))
     written = node.text(MANAGEMENT)
     if only_where_it_is_here:
         del node.environ["NVIDIA_DRIVER_ROOT"]
@@ -91,13 +94,13 @@ def test_what_the_doctor_prints_cures_a_spec_of_an_earlier_driver(node: FakeNode
     assert list(diagnoses) == ["spec-paths-gone"]
     follow(node, diagnoses["spec-paths-gone"])
     assert found(node) == {}
-    spec = document.read(node.host.node.read_text(path), path)
+    spec = specfiles.read(node.host.node.read_text(path), path)
     assert [mount.host_path for mount in spec.edits.mounts] == [f"{DRIVER}/{LIBRARY}.595.91.07"]
 
 
 def test_a_spec_that_names_another_root_is_written_anew_by_the_watch(node: FakeNode) -> None:
     follow(node, f"driverctl cdi generate --mode management --driver-root /other --output {MANAGEMENT}")
-    facts = stale.observe(node.host, roots_of(parse({}, node.environ)))
+    facts = stale.observe(node.host, roots_of(settings_of({}, node.environ)))
     assert stale.needs_regeneration(node.files, MANAGEMENT, facts) == ("the driver root changed",)
 
 

@@ -1,4 +1,7 @@
-"""NVML through nvidia-ml-py and a stand-in for libnvidia-ml, compiled here: two GPUs, the second with one MIG device of seven."""
+"""NVML through nvidia-ml-py and a stand-in for libnvidia-ml that is compiled here.
+
+It has two GPUs, the second with one MIG device of seven.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,13 @@ int nvmlDeviceGetMinorNumber(void *d, unsigned *minor) { *minor = 1 - index_of(d
 int nvmlDeviceGetUUID(void *d, char *text, unsigned size) {
   snprintf(text, size, d == (void *)&mig ? "MIG-1" : index_of(d) ? "GPU-1" : "GPU-0"); return 0; }
 int nvmlDeviceGetPciInfo_v3(void *d, pci_t *pci) {
-  memset(pci, 0, sizeof *pci); snprintf(pci->bus_id, 32, "00000000:%02X:00.0", 0x3a + index_of(d)); return 0; }
-int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *next) { *now = *next = 1; return index_of(d) ? 0 : 3; }
+  memset(pci, 0, sizeof *pci);
+  snprintf(pci->bus_id, 32, "00000000:%02X:00.0", 0x3a + index_of(d)); return 0; }
+int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *next) {
+  *now = *next = 1; return index_of(d) ? 0 : 3; }
 int nvmlDeviceGetMaxMigDeviceCount(void *d, unsigned *count) { *count = 7; return 0; }
-int nvmlDeviceGetMigDeviceHandleByIndex(void *d, unsigned i, void **found) { *found = &mig; return i == 2 ? 0 : 6; }
+int nvmlDeviceGetMigDeviceHandleByIndex(void *d, unsigned i, void **found) {
+  *found = &mig; return i == 2 ? 0 : 6; }
 int nvmlDeviceGetGpuInstanceId(void *d, unsigned *id) { *id = 5; return 0; }
 int nvmlDeviceGetComputeInstanceId(void *d, unsigned *id) { *id = 0; return 0; }
 """

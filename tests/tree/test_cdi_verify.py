@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.cdi import specdirs, stale
+from driverforge_node.cdi import specfiles, stale
 from driverforge_node.cdi.generate import generate_management
-from driverforge_node.cdi.roots import Roots
 from driverforge_node.cdi.verify import verify
-from support.driverroot import DEVICES, add_device, bare_node, write_tree
-from support.fakehost import NODE, FakeNode
+from driverforge_node.gpu.roots import DriverRoots
+from support.fakes.driverroot import DEVICES, add_device, bare_node, write_tree
+from support.fakes.fakehost import NODE, FakeNode
 
 HOOK = "/usr/local/nvidia/toolkit/nvidia-cdi-hook"
 FIXTURE = Path(__file__).parents[1] / "cases/toolkit/golden-cdi/fixture-tree.txt"
@@ -43,7 +43,7 @@ def write(node: FakeNode) -> None:
 def lines(node: FakeNode, folder: str = "/var/run/cdi") -> list[str]:
     return [
         finding.line().removeprefix(f"{NAME}: ")
-        for finding in verify(node.host, specdirs.load(node.host.node, [folder]))
+        for finding in verify(node.host, specfiles.load(node.host.node, [folder]))
     ]
 
 
@@ -53,12 +53,15 @@ def test_a_fresh_spec_agrees_with_its_node(node: FakeNode) -> None:
 
 def test_a_missing_file_is_named(node: FakeNode) -> None:
     node.files.remove(f"{NODE}/usr/bin/nvidia-smi")
-    assert lines(node) == ["/usr/bin/nvidia-smi is not there; write it anew: driverctl cdi generate"]
+    assert lines(node) == ["/usr/bin/nvidia-smi is not there; write it again: driverctl cdi generate"]
 
 
 def test_a_spec_of_another_tool_is_not_for_our_generator(node: FakeNode) -> None:
     path = "/etc/cdi/intel.com-gpu.yaml"
-    text = "cdiVersion: 0.5.0\nkind: intel.com/gpu\ndevices: [{name: a, containerEdits: {deviceNodes: [{path: /dev/dri/card7}]}}]\n"
+    text = (
+        "cdiVersion: 0.5.0\nkind: intel.com/gpu\ndevices: [{name: a, containerEdits: {deviceNodes: [{path: "
+        "/dev/dri/card7}]}}]\n"
+    )
     node.files.make_dirs(f"{NODE}/etc/cdi")
     node.files.write_atomic(f"{NODE}{path}", text.encode())
     assert lines(node, "/etc/cdi") == [
@@ -70,8 +73,11 @@ def test_a_device_with_other_numbers_is_named(node: FakeNode) -> None:
     """nvidia-uvm gets its major from the kernel at each load."""
     add_device(node, f"{NODE}/dev/nvidia-uvm", 236, 0)
     assert lines(node) == [
-        "/dev/nvidia-uvm is 236:0, the spec says 511:0; write it anew: driverctl cdi generate",
-        "/dev/nvidia-uvm has the major 236, /proc/devices says 511; correct the node (driverctl devices nodes), then write the spec anew",
+        "/dev/nvidia-uvm is 236:0, the spec says 511:0; write it again: driverctl cdi generate",
+        (
+            "/dev/nvidia-uvm has the major 236, /proc/devices says 511; correct the node "
+            "(driverctl devices nodes), then write the spec again"
+        ),
     ]
 
 
@@ -80,7 +86,7 @@ def test_a_device_that_is_gone_or_something_else_is_named(node: FakeNode) -> Non
     node.files.write_atomic(f"{NODE}/dev/nvidiactl", b"text")
     found = "\n".join(lines(node))
     assert "/dev/nvidia1 is not there; make it (driverctl devices nodes)" in found
-    assert "/dev/nvidiactl is no character device" in found
+    assert "/dev/nvidiactl is not a character device" in found
 
 
 def test_an_unloaded_module_is_named(node: FakeNode) -> None:
@@ -92,7 +98,7 @@ def test_an_unloaded_module_is_named(node: FakeNode) -> None:
 def test_a_spec_for_another_driver_version_is_named(node: FakeNode) -> None:
     node.files.write_atomic("/sys/module/nvidia/version", b"590.44.01\n")
     assert lines(node) == [
-        "it is for driver 580.65.06, loaded is 590.44.01; write it anew: driverctl cdi generate"
+        "it is for driver 580.65.06, the loaded one is 590.44.01; write it again: driverctl cdi generate"
     ]
 
 
@@ -109,13 +115,13 @@ def test_one_name_in_two_files_of_a_folder_is_a_conflict_and_in_two_folders_a_no
     node.files.copy(NAME, "/var/run/cdi/other.yaml")
     (line,) = lines(node)
     assert (
-        "management.nvidia.com/gpu=all is in /var/run/cdi/management.nvidia.com-gpu.yaml too: runtimes resolve neither"
-        in line
+        "management.nvidia.com/gpu=all is in /var/run/cdi/management.nvidia.com-gpu.yaml too: "
+        "runtimes resolve neither" in line
     )
     node.files.make_dirs(f"{NODE}/etc/cdi")
     node.files.copy(NAME, f"{NODE}/etc/cdi/x.yaml")
     node.files.remove("/var/run/cdi/other.yaml")
-    findings = verify(node.host, specdirs.load(node.host.node))
+    findings = verify(node.host, specfiles.load(node.host.node))
     assert [(finding.path, finding.note) for finding in findings] == [("/etc/cdi/x.yaml", True)]
 
 
@@ -131,7 +137,7 @@ def test_files_that_are_no_specs_are_named_with_their_problems(node: FakeNode) -
 
 def reasons(node: FakeNode, path: str = NAME) -> tuple[str, ...]:
     return stale.needs_regeneration(
-        node.files, path, stale.observe(node.host, Roots(driver="/", driver_here=NODE))
+        node.files, path, stale.observe(node.host, DriverRoots(driver="/", driver_here=NODE))
     )
 
 
@@ -180,6 +186,8 @@ def test_a_spec_of_another_tool_is_judged_by_its_content(node: FakeNode) -> None
     add_device(node, f"{NODE}/dev/nvidia3", 195, 3)
     node.files.write_atomic(NAME, foreign.replace("580.65.06", "570.10.01").encode())
     assert set(reasons(node)) == {
-        "the driver's version changed from 570.10.01 to 580.65.06", "/dev/nvidia1 is gone", "/dev/nvidia0 has other numbers now",
+        "the driver's version changed from 570.10.01 to 580.65.06",
+        "/dev/nvidia1 is gone",
+        "/dev/nvidia0 has other numbers now",
         "/dev/nvidia3 is new",
-    }  # fmt: skip
+    }

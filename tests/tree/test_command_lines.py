@@ -36,5 +36,6 @@ def test_an_installation_without_the_builder_says_what_to_install() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 78
     assert done.stderr == (
-        "error: this installation has no builder\n  | Python has no click\n  next: pip install 'driverforge[build]'\n"
+        "error: this installation has no builder\n  | Python has no click\n  next: "
+        "pip install 'driverforge[build]'\n"
     )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from driverforge_core import debversion, rpmversion
 from driverforge_core.modinfo import read_modinfo, read_signature
-from support.tinyko import append_signature, tiny_ko
+from support.samples.tinyko import append_signature, tiny_ko
 
 deb = st.from_regex(r"([0-9]{1,2}:)?[0-9][a-cA0-2.+~]{0,6}(-[a-cA0-2.+~]{1,4})?", fullmatch=True)
 COMPARE = """\

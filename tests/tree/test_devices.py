@@ -1,4 +1,7 @@
-"""Device files of the driver and their links in /dev/char: made, corrected, refused where something else is in the way."""
+"""Device files of the driver and their links in /dev/char are made or corrected.
+
+Where something else is in the way, they are refused.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +11,11 @@ import pytest
 
 from driverforge_core.errors import StorageFailed, Unavailable
 from driverforge_node.cli import run
-from driverforge_node.devices.nodes import capability_nodes, control_nodes
-from driverforge_node.driver.observe import device_majors
-from support import cdicases
-from support.cdicases import Case
-from support.driverroot import DEVICES, ROOT, add_device, bare_node
-from support.fakehost import NODE, FakeNode
+from driverforge_node.gpu.device_files import capability_files, control_files, device_majors
+from support.fakes.driverroot import DEVICES, ROOT, add_device, bare_node
+from support.fakes.fakehost import NODE, FakeNode
+from support.upstream import cdicases
+from support.upstream.cdicases import Case
 
 
 @pytest.fixture
@@ -119,7 +121,7 @@ def test_a_link_to_another_device_is_corrected_and_one_of_another_form_stays(
 def test_a_file_with_the_name_of_a_link_is_refused(node: FakeNode) -> None:
     add_device(node, f"{NODE}/dev/nvidia0", 195, 0)
     node.host.node.write_atomic("/dev/char/195:0", b"")
-    with pytest.raises(StorageFailed, match="no link"):
+    with pytest.raises(StorageFailed, match="not a link"):
         devices(node, "links")
 
 
@@ -146,13 +148,13 @@ def test_control_nodes_are_upstreams(case: Case) -> None:
     majors = case["input"]["devices"]
     if case["expected"]["expectedError"]:
         with pytest.raises(Unavailable):
-            control_nodes({})
+            control_files({})
         return
     wanted = [
         (call["S"].removeprefix(case["input"]["root"]), call["N1"], call["N2"])
         for call in case["expected"]["expectedCalls"]
     ]
-    assert [(found.path, found.major, found.minor) for found in control_nodes(majors)] == wanted
+    assert [(found.path, found.major, found.minor) for found in control_files(majors)] == wanted
 
 
 @pytest.mark.parametrize(
@@ -167,4 +169,4 @@ def test_majors_are_read_as_upstream_does(case: Case) -> None:
 
 
 def test_a_driver_without_mig_has_no_capability_nodes() -> None:
-    assert capability_nodes({"nvidia": 195}, [1, 2]) == ()
+    assert capability_files({"nvidia": 195}, [1, 2]) == ()

@@ -11,16 +11,16 @@ import pytest
 
 from driverforge_core.errors import NotPermitted, UsageError
 from driverforge_node import cli
+from driverforge_node.app.configure_runtime import apply_runtime
 from driverforge_node.doctor import gather
-from driverforge_node.doctor.catalogue import examine
-from driverforge_node.host.ports import Host
+from driverforge_node.doctor.rules import examine
+from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from driverforge_node.toolkit import parts
-from support.driverroot import add_device
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
-from support.fakehost import FakeNode, fake_node
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.fakes.driverroot import add_device
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakehost import FakeNode, fake_node
 
 PROGRAM = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
 HANDLER = f"""[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.nvidia]
@@ -40,6 +40,7 @@ devices:
 """
 DEVICES = "Character devices:\n195 nvidia\n511 nvidia-uvm\n\nBlock devices:\n"
 TOOLKIT = "usr/local/nvidia/toolkit"
+TOOLKIT_CONFIG = f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml"
 
 
 def dump(folder: Path, files: Mapping[str, str]) -> Path:
@@ -83,7 +84,8 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
     "docker-ce with a kubelet": (
         {
             "etc/containerd/config.toml": 'disabled_plugins = ["cri"]\n',
-            "var/lib/kubelet/config.yaml": 'containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock"\n',
+            "var/lib/kubelet/config.yaml": "containerRuntimeEndpoint: "
+            '"unix:///run/containerd/containerd.sock"\n',
         },
         ["cri-disabled"],
     ),
@@ -94,14 +96,16 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
     "nvidia-ctk on a bare 1.7": (
         {
             "etc/containerd/config.toml": "version = 2\n" + HANDLER,
-            "var/log/syslog": 'x containerd[1]: time="t" level=info msg="starting containerd" revision=abc version=1.7.24\n',
+            "var/log/syslog": 'x containerd[1]: time="t" level=info msg="starting containerd" revision=abc '
+            "version=1.7.24\n",
         },
         ["runc-missing"],
     ),
     "the same on 2.1": (
         {
             "etc/containerd/config.toml": "version = 2\n" + HANDLER,
-            "var/log/syslog": 'x containerd[1]: time="t" level=info msg="starting containerd" revision=abc version=2.1.4\n',
+            "var/log/syslog": 'x containerd[1]: time="t" level=info msg="starting containerd" revision=abc '
+            "version=2.1.4\n",
         },
         [],
     ),
@@ -138,19 +142,17 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
     "a toolkit that took its wrapper for runc": (
         {
             f"{TOOLKIT}/nvidia-container-runtime": "",
-            f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": f'[nvidia-container-runtime]\nruntimes = ["{PROGRAM}", "runc"]\n',
+            TOOLKIT_CONFIG: f'[nvidia-container-runtime]\nruntimes = ["{PROGRAM}", "runc"]\n',
         },
         ["wrapper-calls-itself"],
     ),
     "mode cdi, and the spec's folder is empty": (
-        {
-            f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nmode = "cdi"\n'
-        },
+        {TOOLKIT_CONFIG: '[nvidia-container-runtime]\nmode = "cdi"\n'},
         ["spec-missing"],
     ),
     "no runc": (
         {
-            f"{TOOLKIT}/.config/nvidia-container-runtime/config.toml": '[nvidia-container-runtime]\nruntimes = ["runc", "/opt/x/crun"]\n',
+            TOOLKIT_CONFIG: '[nvidia-container-runtime]\nruntimes = ["runc", "/opt/x/crun"]\n',
             "usr/bin/containerd": "",
             "opt/x/README": "",
         },
@@ -160,7 +162,9 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         {
             "etc/containerd/config.toml": ROOT.decode() + HANDLER,
             "etc/crio/crio.conf": "",
-            "var/lib/kubelet/kubeadm-flags.env": 'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/crio/crio.sock"\n',
+            "var/lib/kubelet/kubeadm-flags.env": (
+                'KUBELET_KUBEADM_ARGS="--container-runtime-endpoint=unix:///run/crio/crio.sock"\n'
+            ),
         },
         ["mixed-runtimes"],
     ),
@@ -168,7 +172,8 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         {
             "var/log/messages": "rke2[9]: containerd exited: signal: hangup\n"
             "systemd[1]: rke2-agent.service: Scheduled restart job, restart counter is at 12.\n",
-            "var/log/audit/audit.log": 'type=AVC msg=audit(1): avc:  denied  { map } for path="/dev/nvidiactl" scontext=container_t\n',
+            "var/log/audit/audit.log": "type=AVC msg=audit(1): avc:  denied  { map } for "
+            'path="/dev/nvidiactl" scontext=container_t\n',
         },
         ["restart-loop", "sighup-death", "selinux-denials"],
     ),
@@ -182,7 +187,8 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
     "the restore's owner runs": (
         {
             "var/lib/driverforge/restore/17-ab/armed": "",
-            "var/lib/driverforge/restore/17-ab/restore.sh": '\tif alive 41 7 && [ "$(uptime)" -lt 1 ]; then\n',
+            "var/lib/driverforge/restore/17-ab/restore.sh": '\tif alive 41 7 && [ "$(uptime)" -lt 1 ]; '
+            "then\n",
             "proc/41/stat": f"41 (driverctl) S {' '.join(['0'] * 18)} 7 0\n",
         },
         [],
@@ -222,16 +228,23 @@ def examined(node: FakeNode, daemon: FakeContainerd) -> list[str]:
 
 def applied(node: FakeNode) -> FakeContainerd:
     daemon = FakeContainerd(node=node)
-    request = asked.Request(wanted=asked.wanted(), restart_command="restart")
+    request = RuntimeRequest(wanted=wanted_handlers(), restart_command="restart")
     for handler in request.wanted.handlers:
         node.host.node.make_dirs("/usr/local/nvidia/toolkit")
         node.host.node.write_atomic(handler.binary, b"")
-    parts.apply(System(host=node.host, sockets=daemon, request=request))
+    apply_runtime(RuntimeSystem(host=node.host, sockets=daemon, request=request))
     return daemon
 
 
 def test_a_node_that_we_configured_is_healthy(node: FakeNode) -> None:
     assert examined(node, applied(node)) == []
+
+
+def test_an_import_that_is_no_file_is_left_out(node: FakeNode) -> None:
+    daemon = applied(node)
+    node.host.node.make_dirs("/etc/containerd/conf.d/folder.toml")
+    node.host.node.symlink("/nowhere", "/etc/containerd/conf.d/link.toml")
+    assert examined(node, daemon) == []
 
 
 def test_a_node_whose_file_was_rewritten(node: FakeNode) -> None:
@@ -274,7 +287,7 @@ def test_a_change_that_was_killed_and_one_under_way(node: FakeNode) -> None:
     daemon = applied(node)
     host = node.host
     (entry,) = journal.entries(host)
-    journal.write(host, replace(entry, state="prepared"))
+    journal.write_entry(host, replace(entry, state="prepared"))
     assert examined(node, daemon) == ["journal-unfinished"]
     lock = f"{journal.FOLDER}/lock"
     with host.node.lock(lock, text="1\n"):
@@ -313,7 +326,10 @@ def test_the_command(node: FakeNode, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 def test_without_root_nothing_is_judged(node: FakeNode, tmp_path: Path) -> None:
-    """An unreadable journal is not a damaged one, and a socket that may not be opened is no runtime that is down."""
+    """An unreadable journal is not a damaged one.
+
+    A socket that may not be opened is no runtime that is down.
+    """
     node.places["/dump"] = dump(tmp_path, {"README": ""})
     node.processes.user = 1000
     with pytest.raises(NotPermitted, match="looking at a node needs root"):

@@ -8,8 +8,8 @@ import pytest
 
 from driverforge_core.errors import Unsupported
 from driverforge_core.kernel import KernelRelease
-from driverforge_node import family
 from driverforge_node.family import debian, rhel, suse
+from driverforge_node.family.model import Compiler, Family
 from driverforge_node.host.files import RootedFiles
 
 FILES = RootedFiles("/")
@@ -37,11 +37,16 @@ def put(root: Path, files: dict[str, str]) -> str:
 
 def debian_tree(root: Path) -> str:
     flavour, common = f"usr/src/linux-headers-{DEBIAN}", "usr/src/linux-headers-6.1.0-50-common"
-    put(root, {
-        f"{flavour}/.config": CONFIG, f"{flavour}/.kernelvariables": VARIABLES,
-        f"{flavour}/Makefile": f"include /{common}/Makefile\n", f"{common}/Makefile": "all:\n",
-        "usr/lib/linux-kbuild-6.1/scripts/Makefile.build": "",
-    })  # fmt: skip
+    put(
+        root,
+        {
+            f"{flavour}/.config": CONFIG,
+            f"{flavour}/.kernelvariables": VARIABLES,
+            f"{flavour}/Makefile": f"include /{common}/Makefile\n",
+            f"{common}/Makefile": "all:\n",
+            "usr/lib/linux-kbuild-6.1/scripts/Makefile.build": "",
+        },
+    )
     (root / flavour / "scripts").symlink_to("../../lib/linux-kbuild-6.1/scripts")
     return str(root)
 
@@ -54,13 +59,19 @@ def test_debians_split_headers_work_where_they_were_unpacked(tmp_path: Path) -> 
     assert Path(f"{tree.output}/Makefile").read_text() == f"include {tree.source}/Makefile\n"
     # and again, with the path that is now in it
     assert debian.header_tree(KernelRelease.parse(DEBIAN), FILES, root) == tree
-    assert debian.compiler(FILES, tree) == family.Compiler(
+    assert debian.compiler(FILES, tree) == Compiler(
         program="gcc-12", package="gcc-12", built_with="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
     )
 
 
-@pytest.mark.parametrize("lost", [f"usr/src/linux-headers-{DEBIAN}/.config", "usr/src/linux-headers-6.1.0-50-common/Makefile",
-                                  "usr/lib/linux-kbuild-6.1/scripts/Makefile.build"])  # fmt: skip
+@pytest.mark.parametrize(
+    "lost",
+    [
+        f"usr/src/linux-headers-{DEBIAN}/.config",
+        "usr/src/linux-headers-6.1.0-50-common/Makefile",
+        "usr/lib/linux-kbuild-6.1/scripts/Makefile.build",
+    ],
+)
 def test_a_package_of_the_three_that_is_not_there_is_named(tmp_path: Path, lost: str) -> None:
     root = debian_tree(tmp_path)
     (tmp_path / lost).unlink()
@@ -106,7 +117,7 @@ def test_suses_source_and_object_trees(tmp_path: Path, flavour: str, variant: st
     [(rhel, "5.14.0-427.13.1.el9_4.x86_64"), (suse, "6.4.0-150700.53.19-default"), (debian, DEBIAN)],
 )
 def test_headers_of_another_kernel_are_refused_with_what_is_there(
-    tmp_path: Path, module: family.Family, release: str
+    tmp_path: Path, module: Family, release: str
 ) -> None:
     put(
         tmp_path,

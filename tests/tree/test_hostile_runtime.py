@@ -1,4 +1,6 @@
-"""A runtime's files that nobody meant for driverctl: what a change leaves when a file of it cannot be written or put back."""
+"""A runtime's files that nobody meant for driverctl: what a change leaves when a file of it cannot be written
+or put back.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,16 @@ import pytest
 from driverforge_core.errors import CommandFailed, InputError, StorageFailed, Unavailable, UsageError
 from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.ports import Host
 from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.runtime import change, configure, cri, journal, restore
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
-from support.fakefiles import FakeFiles
-from support.fakehost import NODE, FakeNode, fake_node
+from driverforge_node.ports import Host
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.find import cri
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction import change, plans, restore
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakefiles import FakeFiles
+from support.fakes.fakehost import NODE, FakeNode, fake_node
 
 FOREIGN = b"version = 2\n# somebody's\n"
 
@@ -42,20 +46,22 @@ def daemon(node: FakeNode) -> FakeContainerd:
 
 
 def apply(daemon: FakeContainerd, host: Host | None = None) -> None:
-    system = System(
+    system = RuntimeSystem(
         host=host or daemon.node.host,
         sockets=daemon,
-        request=asked.Request(wanted=asked.wanted(), restart_command="restart"),
+        request=RuntimeRequest(wanted=wanted_handlers(), restart_command="restart"),
     )
-    change.carry_out(configure.apply_plan(system), system)
+    change.carry_out(plans.apply_plan(system), system)
 
 
-def entry(daemon: FakeContainerd) -> journal.Entry | None:
-    return journal.read(daemon.node.host, "containerd", CONFIG)
+def entry(daemon: FakeContainerd) -> journal.JournalEntry | None:
+    return journal.read_entry(daemon.node.host, "containerd", CONFIG)
 
 
 def test_a_file_that_cannot_be_written_takes_back_the_one_before_it(daemon: FakeContainerd) -> None:
-    """A root file that is a mount point (EBUSY): the drop-in was written by then, and is in force where something imports it."""
+    """A root file that is a mount point (EBUSY): the drop-in was written by then, and is in force where
+    something imports it.
+    """
     node = daemon.node.host.node
     daemon.node.files.fuse.refused = frozenset({CONFIG})
     with pytest.raises(CommandFailed, match="the old files are back") as caught:
@@ -110,8 +116,8 @@ def test_files_that_all_import_one_another_are_read_once_each(daemon: FakeContai
 
 
 def test_an_import_that_is_no_pattern_is_refused(daemon: FakeContainerd) -> None:
-    daemon.node.host.node.write_atomic(CONFIG, b'imports = ["/etc/containerd/[z-a]*.toml"]\n' + ROOT)
-    with pytest.raises(InputError, match="is no pattern"):
+    daemon.node.host.node.write_atomic(CONFIG, b'imports = ["/etc/containerd/[a-]*.toml"]\n' + ROOT)
+    with pytest.raises(InputError, match="is not a pattern"):
         apply(daemon)
 
 
@@ -121,7 +127,7 @@ def test_an_import_that_is_no_pattern_is_refused(daemon: FakeContainerd) -> None
 def test_a_damaged_journal_is_one_error_with_the_way_out(daemon: FakeContainerd, text: str) -> None:
     node = daemon.node.host.node
     node.make_dirs(journal.FOLDER)
-    node.write_atomic(journal.place("containerd", CONFIG), text.encode())
+    node.write_atomic(journal.path_of("containerd", CONFIG), text.encode())
     with pytest.raises(InputError, match="is damaged") as caught:
         apply(daemon)
     assert "remove the journal entry" in caught.value.resolution
@@ -181,7 +187,7 @@ def answer(headers: list[tuple[bytes, bytes]], body: bytes) -> Callable[[socket.
         pytest.param(lambda connection: None, id="hangs up"),
         pytest.param(lambda connection: connection.recv(1) and time.sleep(0.5), id="silent"),
         pytest.param(answer([], b"\xff" * 40), id="broken message"),
-        pytest.param(answer([(b"grpc-message", b"\xff\xfe")], b""), id="header that is no text"),
+        pytest.param(answer([(b"grpc-message", b"\xff\xfe")], b""), id="header that is not a text"),
     ],
 )
 def test_whatever_a_socket_says_is_an_answer_in_time_or_unavailable(
@@ -203,6 +209,6 @@ def test_a_restore_that_a_reboot_cut_off_is_waited_for_once(daemon: FakeContaine
     host.node.make_dirs(f"{restore.FOLDER}/old")
     host.node.write_atomic(f"{restore.FOLDER}/old/firing", b"")
     host.node.write_atomic(f"{restore.FOLDER}/stray", b"")
-    assert restore.settle(host, "old") == ("it was cut off; driverctl goes on from the journal",)
-    assert restore.settle(host, "stray") == ()
+    assert restore.settle_restore(host, "old") == ("it was cut off; driverctl goes on from the journal",)
+    assert restore.settle_restore(host, "stray") == ()
     assert host.node.list_dir(restore.FOLDER) == ("stray",)

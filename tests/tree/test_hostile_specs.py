@@ -1,4 +1,4 @@
-"""`driverctl cdi` and files that nobody meant for it: odd names, tags and aliases, FIFOs, devices in the place of files."""
+"""`driverctl cdi` and files that nobody meant for it: odd names, tags and aliases, FIFOs, devices."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError, StorageFailed
-from driverforge_node.cdi import document
-from driverforge_node.cdi.spec import Edits, Mount, Spec
+from driverforge_node.cdi import specfiles
+from driverforge_node.cdi.spec import ContainerEdits, Spec, SpecMount
 from driverforge_node.cli import run
 from driverforge_node.host.real import real_host
 
@@ -41,22 +41,22 @@ def cdi(*words: str) -> int:
     ["!!bool x", "!!int ''", "!!float ''", "!!timestamp x", "!!binary 'é'", "!!set [a]", "!!omap {a: b}"],
 )
 def test_a_value_that_is_not_what_its_tag_says_is_told(value: str) -> None:
-    with pytest.raises(InputError, match=r"cannot be read|is no CDI spec"):
-        document.read(f"kind: {value}\n", "x.yaml")
+    with pytest.raises(InputError, match=r"cannot be read|is not a CDI spec"):
+        specfiles.read(f"kind: {value}\n", "x.yaml")
 
 
 @pytest.mark.parametrize("text", [BOMB + "kind: *h\n", MERGES + "kind: *h\n"], ids=["lists", "merge keys"])
 def test_aliases_of_aliases_are_refused_before_they_are_expanded(text: str) -> None:
     with pytest.raises(InputError) as caught:
-        document.read(text, "x.yaml")
+        specfiles.read(text, "x.yaml")
     assert "aliases" in caught.value.details[0]
 
 
 def test_a_spec_with_anchors_and_a_value_that_holds_itself_are_read() -> None:
     text = SPEC % "/a" + "- {name: b, containerEdits: &e {env: [A=1]}}\n- {name: c, containerEdits: *e}\n"
-    assert document.read(text, "x.yaml").devices[2].edits.env == ("A=1",)
-    with pytest.raises(InputError, match="is no CDI spec"):
-        document.read("&a {kind: *a, devices: [*a], containerEdits: *a}\n", "x.yaml")
+    assert specfiles.read(text, "x.yaml").devices[2].edits.env == ("A=1",)
+    with pytest.raises(InputError, match="is not a CDI spec"):
+        specfiles.read("&a {kind: *a, devices: [*a], containerEdits: *a}\n", "x.yaml")
 
 
 @pytest.mark.parametrize("name", ["a\\0b", "a\\ud800b"], ids=["zero byte", "half a character"])
@@ -70,8 +70,8 @@ def test_a_path_that_no_file_can_have_is_a_problem_of_the_file(
 
 def test_a_huge_file_is_not_parsed() -> None:
     with pytest.raises(InputError) as caught:
-        document.read("#" * (document.MAX_BYTES + 1), "x.yaml")
-    assert "which no spec has" in caught.value.details[0]
+        specfiles.read("#" * (specfiles.MAX_BYTES + 1), "x.yaml")
+    assert "no spec is that large" in caught.value.details[0]
 
 
 def test_one_bad_file_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +82,7 @@ def test_one_bad_file_hides_no_other(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert cdi("list", "--spec-dir", str(tmp_path)) == 0
     shown = capsys.readouterr()
     assert shown.out == f"example.com/device=a\t{tmp_path}/d.yaml\n"
-    assert f"{tmp_path}/b.yaml: {tmp_path}/b.yaml is no regular file, it is a FIFO" in shown.err
+    assert f"{tmp_path}/b.yaml: {tmp_path}/b.yaml is not a regular file, it is a FIFO" in shown.err
 
 
 def test_relative_paths_are_those_of_the_working_folder(
@@ -92,7 +92,7 @@ def test_relative_paths_are_those_of_the_working_folder(
     (tmp_path / "in/x.yaml").write_text(SPEC % "/etc")
     monkeypatch.chdir(tmp_path)
     assert cdi("transform", "--input", "in/x.yaml", "--output", "out/y.yaml") == 0
-    assert document.read((tmp_path / "out/y.yaml").read_text(), "y.yaml").kind == "example.com/device"
+    assert specfiles.read((tmp_path / "out/y.yaml").read_text(), "y.yaml").kind == "example.com/device"
     capsys.readouterr()
     assert cdi("verify", "--spec-dir", "in") == 0
     assert capsys.readouterr().out == "1 spec file agrees with the node\n"
@@ -104,7 +104,7 @@ def test_a_new_file_takes_the_place_of_files_only(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "link").symlink_to("fifo")
     for name in ("fifo", "link"):
-        with pytest.raises(StorageFailed, match="is no regular file"):
+        with pytest.raises(StorageFailed, match="is not a regular file"):
             cdi("transform", "--input", str(tmp_path / "x.yaml"), "--output", str(tmp_path / name))
     assert stat.S_ISFIFO((tmp_path / "fifo").stat().st_mode)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["fifo", "link", "x.yaml"]
@@ -117,13 +117,15 @@ def test_standard_output_has_two_names(name: str, tmp_path: Path, capsys: pytest
     assert "kind: example.com/device" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("form", document.FORMATS)
-def test_a_name_that_is_no_text_stops_the_writing_of_a_spec_with_its_place(form: str) -> None:
-    mount = Mount(
-        host_path="/dev/\udcff", container_path="/x"
-    )  # Python's name for a file that is called by the byte 0xff
+@pytest.mark.parametrize("form", specfiles.SpecFormat)
+def test_a_name_that_is_no_text_stops_the_writing_of_a_spec_with_its_place(
+    form: specfiles.SpecFormat,
+) -> None:
+    # Python's name for a file that is called by the byte 0xff
+    mount = SpecMount(host_path="/dev/\udcff", container_path="/x")
     with pytest.raises(InputError, match="not UTF-8") as caught:
-        document.write(
-            Spec(version="", kind="example.com/device", devices=(), edits=Edits(mounts=(mount,))), form
+        specfiles.write(
+            Spec(version="", kind="example.com/device", devices=(), edits=ContainerEdits(mounts=(mount,))),
+            form,
         )
     assert "udcff" in caught.value.details[0]

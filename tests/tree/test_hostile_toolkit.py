@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import DriverforgeError, StorageFailed
-from driverforge_node.toolkit import collect
-from driverforge_node.toolkit.install import install
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.toolkit.settings import parse
-from driverforge_node.toolkit.wanted import wanted
-from support.fakefiles import FakeFiles
-from support.fakehost import NODE, FakeNode, fake_node
-from support.toolkitsource import write_source
+from driverforge_node.toolkit import releases
+from driverforge_node.toolkit.install import install_release
+from driverforge_node.toolkit.release_plan import wanted_release
+from driverforge_node.toolkit.releases import Layout
+from driverforge_node.toolkit.settings import settings_of
+from support.fakes.fakefiles import FakeFiles
+from support.fakes.fakehost import NODE, FakeNode, fake_node
+from support.samples.toolkitsource import write_source
 
 BASE = "/usr/local/nvidia"
 BIN = "/artifacts/deb/usr/bin"
@@ -30,7 +30,7 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 def installed(node: FakeNode) -> None:
-    install(node.host, wanted(node.host, parse({}, {})))
+    install_release(node.host, wanted_release(node.host, settings_of({}, {})))
 
 
 def test_no_program_of_an_image_becomes_setuid_on_the_node(node: FakeNode) -> None:
@@ -73,4 +73,4 @@ def test_a_release_that_cannot_be_removed_keeps_no_other(node: FakeNode) -> None
     for name in ("a-busy", "old"):
         host.node.make_dirs(f"{BASE}/releases/{name}")
     busy = replace(host, node=Busy(node.places, node.files.fuse, NODE))
-    assert collect.collect(busy, Layout(install_dir=BASE)) == ("old",)
+    assert releases.remove_unused(busy, Layout(install_dir=BASE)) == ("old",)

@@ -13,10 +13,11 @@ import pytest
 import stamina
 
 from driverforge_build import cli
-from driverforge_build import lock as locks
-from support.aptrepo import Archive, Deb, SigningKey, served, signing_key
+from driverforge_build.lock.file import load_lock
+from driverforge_build.lock.pins import TargetLock
 from support.process import missing
-from support.sampledebian import BARE, MATRIX, NEW, OLD, SECURITY, publish, write_matrix
+from support.samples.aptrepo import Archive, Deb, SigningKey, served, signing_key
+from support.samples.sampledebian import BARE, MATRIX, NEW, OLD, SECURITY, publish, write_matrix
 
 PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
 pytestmark = pytest.mark.skipif(
@@ -90,8 +91,8 @@ def own(site: Site, key: SigningKey, published: Path) -> Site:
     )
 
 
-def target(site: Site) -> locks.TargetLock:
-    return locks.load(site.lock).targets[TARGET]
+def target(site: Site) -> TargetLock:
+    return load_lock(site.lock).targets[TARGET]
 
 
 def test_lock_pins_everything_that_a_build_downloads(site: Site) -> None:
@@ -163,6 +164,18 @@ def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, publishe
     assert "discovery is degraded: 1 of the suites cannot be read now (bookworm-security)" in told
     assert "--offline" in told
     assert not site.lock.exists()
+
+
+def test_packages_of_a_module_type_that_the_row_does_not_offer_are_not_looked_for(site: Site) -> None:
+    """A row that narrows `module_types` needs no word about `modules`, which it may have from another row."""
+    matrix = site.folder / "site.yaml"
+    narrowed = matrix.read_text().replace("module_types: [open, proprietary]", "module_types: [proprietary]")
+    matrix.write_text(narrowed.replace("nvidia-open-kernel-dkms", "nowhere-to-be-found"))
+    status, told = site.run("lock")
+    assert status == 0, told
+    assert [package.name for package in target(site).drivers["535.261.03"]["source"]] == [
+        "nvidia-kernel-dkms"
+    ]
 
 
 def test_check_writes_nothing(own: Site) -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
-from driverforge_build import lock as locks
-from driverforge_build.discover.cache import Cache
-from driverforge_build.discover.fetch import Fetcher, Quiet
 from driverforge_build.discover.survey import Settings, survey
-from support.aptrepo import Archive, SigningKey, served, signing_key
+from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.fetcher import Fetcher, Quiet
+from driverforge_build.lock.file import dump_lock, load_lock
+from driverforge_build.lock.pins import Lock, TargetLock
 from support.process import missing
-from support.sampledebian import NEW, OLD, publish, sample_matrix, write_matrix
+from support.samples.aptrepo import Archive, SigningKey, served, signing_key
+from support.samples.sampledebian import NEW, OLD, publish, sample_matrix, write_matrix
 
 PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
 pytestmark = pytest.mark.skipif(
@@ -39,7 +40,9 @@ def archive(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Archiv
 
 
 class OtherRun(Quiet):
-    """Another run with the same cache: it removes each package of headers once, right after we have downloaded it."""
+    """Another run with the same cache: it removes each package of headers once, right after we have
+    downloaded it.
+    """
 
     def __init__(self, cache: Path) -> None:
         self.removed: list[str] = []
@@ -49,7 +52,8 @@ class OtherRun(Quiet):
         if name.endswith(".deb") and name not in self.removed:
             self.removed.append(name)
             for path in self._cache.glob("blobs/sha256/*/[!.]*"):
-                with suppress(FileNotFoundError):  # the survey's other threads remove what they have read
+                # the survey's other threads remove what they have read
+                with suppress(FileNotFoundError):
                     if path.read_bytes().startswith(b"!<arch>"):
                         path.unlink()
 
@@ -61,7 +65,7 @@ def test_a_package_that_another_run_removed_is_downloaded_once_more(tmp_path: Pa
     settings = Settings(
         now=datetime.now(timezone.utc), mirrors={"debian12": archive.url}, keyrings=(archive.key.keyring,)
     )
-    found = survey(matrix, [(matrix.rows[0], "amd64")], locks.Lock(), fetcher, settings)
+    found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher, settings)
     target = found.lock.targets["debian12-amd64"]
     assert sorted(name.partition("_")[0] for name in other.removed) == [
         f"linux-headers-6.1.0-{abi}-common" for abi in (50, 53)
@@ -75,10 +79,10 @@ def test_a_package_that_another_run_removed_is_downloaded_once_more(tmp_path: Pa
 
 def test_targets_that_another_run_wrote_meanwhile_stay(tmp_path: Path, archive: Archive) -> None:
     lock = tmp_path / "site.lock.json"
-    theirs = locks.Lock(targets={"debian13-amd64": locks.TargetLock(os="debian13", arch="amd64")})
+    theirs = Lock(targets={"debian13-amd64": TargetLock(os="debian13", arch="amd64")})
 
     def write(_: str) -> None:
-        lock.write_text(locks.dump(theirs))
+        lock.write_text(dump_lock(theirs))
 
     words = [
         "lock",
@@ -93,4 +97,4 @@ def test_targets_that_another_run_wrote_meanwhile_stay(tmp_path: Path, archive: 
         server.before = write
         words += ["--keyring", str(archive.key.keyring), "--mirror", f"debian12={server.url}/debian"]
         assert cli.run(words) == 0
-    assert sorted(locks.load(lock).targets) == ["debian12-amd64", "debian13-amd64"]
+    assert sorted(load_lock(lock).targets) == ["debian12-amd64", "debian13-amd64"]

@@ -29,7 +29,10 @@ def driverforge(*arguments: str | Path, cwd: Path | None = None) -> subprocess.C
 
 def test_what_is_generated_is_up_to_date() -> None:
     found = subprocess.run(
-        [sys.executable, ROOT / "hack/generate", "--check"], capture_output=True, text=True, check=False
+        [sys.executable, ROOT / "hack/lib/run.py", "pages.catalogue", "--check"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert found.returncode == 0, f"run hack/generate\n{found.stdout}{found.stderr}"
 
@@ -43,13 +46,13 @@ def test_validate_accepts_the_shipped_catalogue() -> None:
 
 
 def test_validate_tells_every_problem_of_any_file_and_exits_65(tmp_path: Path) -> None:
-    (tmp_path / "my.yaml").write_text("extends: builtin\nsytems: []\nkeep:\n\tsystems: [debain12]\n")
+    (tmp_path / "my.yaml").write_text("extends: builtin\nsytems: []\nkeep:\n\tsystems: [sels15.7]\n")
     found = driverforge("matrix", "validate", "my.yaml", cwd=tmp_path)
     assert (found.returncode, found.stdout) == (os.EX_DATAERR, "")
     assert found.stderr.splitlines() == [
         "error: my.yaml has 3 problems",
         "  | my.yaml:2: unknown key 'sytems'; did you mean systems?",
-        "  | my.yaml:4: 'debain12' matches none of the systems; did you mean debian12 or debian13?",
+        "  | my.yaml:4: 'sels15.7' matches none of the systems; did you mean sles15.7?",
         "  | my.yaml:4: a tab; indent and separate with spaces",
         "  next: correct the lines above; `driverforge matrix validate FILE` checks again",
     ]
@@ -89,7 +92,8 @@ def schema_problems(value: object, schema: dict[str, object], top: dict[str, obj
         target = top["$defs"][str(schema["$ref"]).rpartition("/")[2]]  # type: ignore[index]
         return schema_problems(value, target, top, path)
     if "anyOf" in schema:
-        tries = [schema_problems(value, part, top, path) for part in schema["anyOf"]]  # type: ignore[attr-defined]
+        parts = schema["anyOf"]
+        tries = [schema_problems(value, part, top, path) for part in parts]  # type: ignore[attr-defined]
         return [] if any(not found for found in tries) else tries[0]
     found: list[str] = []
     if "enum" in schema and value not in schema["enum"]:  # type: ignore[operator]
@@ -109,7 +113,9 @@ def schema_problems(value: object, schema: dict[str, object], top: dict[str, obj
     if isinstance(value, dict):
         properties: dict[str, dict[str, object]] = schema.get("properties", {})  # type: ignore[assignment]
         extra = schema.get("additionalProperties", True)
-        found += [f"{path}: {name} is missing" for name in schema.get("required", []) if name not in value]  # type: ignore[attr-defined]
+        required = schema.get("required", [])
+        missing = [name for name in required if name not in value]  # type: ignore[attr-defined]
+        found += [f"{path}: {name} is missing" for name in missing]
         for name, child in value.items():
             if name in properties:
                 found += schema_problems(child, properties[name], top, f"{path}.{name}")

@@ -13,8 +13,8 @@ from driverforge_core.image import FACTS_PATH, ImageFacts
 from driverforge_core.osid import OsId
 from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.ports import Host
 from driverforge_node.host.real import real_host
+from driverforge_node.ports import Host
 
 RELEASE = "6.1.0-50-cloud-amd64"
 
@@ -27,9 +27,16 @@ def image(tmp_path: Path) -> Host:
         for kind, folder in (("open", "kernel-open"), ("proprietary", "kernel"))
     }
     facts = ImageFacts(
-        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.261.03"), payload="packages",
-        module_types=("open", "proprietary"), variant="jit", kernels=(), sources=sources, firmware="",
-    )  # fmt: skip
+        os=OsId.parse("debian12"),
+        arch="amd64",
+        driver=DriverVersion("535.261.03"),
+        payload="packages",
+        module_types=("open", "proprietary"),
+        variant="jit",
+        kernels=(),
+        sources=sources,
+        firmware="",
+    )
     for name, text in ((FACTS_PATH, facts.to_json()), ("/etc/os-release", 'ID=debian\nVERSION_ID="12"\n')):
         path = Path(f"{tmp_path}{name}")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""driverctl build from header packages to a published module set: real apt, dpkg and files; make, strip and compiler are mock commands."""
+"""`driverctl build` from header packages to a published module set.
+
+apt, dpkg and files are real; make, strip and the compiler are mock commands.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +26,15 @@ from driverforge_core.errors import (
 from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId, OsRelease
-from driverforge_node.driver.build import BuildRequest, build
-from driverforge_node.host.commands import SystemCommands
+from driverforge_node.driver.build.job import BuildRequest, build
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.ports import Host
 from driverforge_node.host.real import real_host
-from support.aptrepo import Archive, Deb, SigningKey, build_deb, served, signing_key
-from support.mockpath import MockPath
+from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_node.ports import Host
+from support.fakes.mockpath import MockPath
 from support.process import missing
-from support.tinyko import tiny_ko
+from support.samples.aptrepo import Archive, Deb, SigningKey, build_deb, served, signing_key
+from support.samples.tinyko import tiny_ko
 
 pytestmark = pytest.mark.skipif(
     bool(missing("apt-get", "dpkg-deb", "gpg")), reason="apt, dpkg and gpg make and read the packages here"
@@ -44,15 +47,31 @@ CONFIG = 'CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\n'
 RESIZE = "int pci_resize_resource(struct pci_dev *dev, int i, int size);\n"
 PACKAGES = (
     Deb(
-        name=f"linux-headers-{RELEASE}", version=VERSION,
-        depends=f"linux-headers-6.1.0-50-common (= {VERSION}), linux-kbuild-6.1 (>= {VERSION}), linux-compiler-gcc-12-x86",
-        files={f"{FLAVOUR}/.config": CONFIG, f"{FLAVOUR}/.kernelvariables": "CC = $(CROSS_COMPILE)gcc-12\n",
-               f"{FLAVOUR}/Makefile": f"include /{COMMON}/Makefile\n", f"{FLAVOUR}/scripts/Makefile.build": ""},
+        name=f"linux-headers-{RELEASE}",
+        version=VERSION,
+        depends=(
+            f"linux-headers-6.1.0-50-common (= {VERSION}), linux-kbuild-6.1 (>= {VERSION}), "
+            "linux-compiler-gcc-12-x86"
+        ),
+        files={
+            f"{FLAVOUR}/.config": CONFIG,
+            f"{FLAVOUR}/.kernelvariables": "CC = $(CROSS_COMPILE)gcc-12\n",
+            f"{FLAVOUR}/Makefile": f"include /{COMMON}/Makefile\n",
+            f"{FLAVOUR}/scripts/Makefile.build": "",
+        },
     ),
-    Deb(name="linux-headers-6.1.0-50-common", version=VERSION, arch="all",
-        files={f"{COMMON}/Makefile": "all:\n", f"{COMMON}/include/linux/pci.h": RESIZE}),
-    Deb(name="linux-kbuild-6.1", version="6.1.192-2", files={"usr/lib/linux-kbuild-6.1/scripts/Makefile.build": ""}),
-)  # fmt: skip
+    Deb(
+        name="linux-headers-6.1.0-50-common",
+        version=VERSION,
+        arch="all",
+        files={f"{COMMON}/Makefile": "all:\n", f"{COMMON}/include/linux/pci.h": RESIZE},
+    ),
+    Deb(
+        name="linux-kbuild-6.1",
+        version="6.1.192-2",
+        files={"usr/lib/linux-kbuild-6.1/scripts/Makefile.build": ""},
+    ),
+)
 MODULES = ("nvidia", "nvidia-uvm", "nvidia-modeset", "nvidia-drm", "nvidia-peermem")
 # as make does with NVIDIA's sources: a .ko beside the folder of each module
 MAKE = 'echo "  CC [M]  nvidia/nv.o"; for m in */; do cp "$KO_FOLDER/${m%/}.ko" .; done'
@@ -76,7 +95,7 @@ class Bench:
         return self.folder / "work" / f"535.261.03-{RELEASE}"
 
     def build(self, **changes: Any) -> list[str]:
-        return [result.origin for result in build(self.host, replace(self.request, **changes))]
+        return [result.origin.value for result in build(self.host, replace(self.request, **changes))]
 
     def refused(self, kind: type[DriverforgeError], **changes: Any) -> DriverforgeError:
         """The error of a build that must fail, having published nothing and left no work folder."""
@@ -102,11 +121,17 @@ def apt_config(folder: Path, url: str, key: SigningKey) -> Path:
         (folder / name).mkdir(parents=True)
     (folder / "sources.list").write_text(f"deb [signed-by={key.keyring}] {url} bookworm main\n")
     options = {
-        "Dir::Etc::SourceList": folder / "sources.list", "Dir::Etc::SourceParts": folder / "none", "Dir::Etc::Parts": folder / "none",
-        "Dir::Etc::PreferencesParts": folder / "none", "Dir::State": folder, "Dir::State::Lists": folder / "lists",
-        "Dir::State::status": folder / "status", "Dir::Cache": folder / "cache", "APT::Architecture": "amd64",
+        "Dir::Etc::SourceList": folder / "sources.list",
+        "Dir::Etc::SourceParts": folder / "none",
+        "Dir::Etc::Parts": folder / "none",
+        "Dir::Etc::PreferencesParts": folder / "none",
+        "Dir::State": folder,
+        "Dir::State::Lists": folder / "lists",
+        "Dir::State::status": folder / "status",
+        "Dir::Cache": folder / "cache",
+        "APT::Architecture": "amd64",
         "Acquire::Retries::Delay": "false",
-    }  # fmt: skip
+    }
     (folder / "status").touch()
     (folder / "apt.conf").write_text("".join(f'{name} "{value}";\n' for name, value in options.items()))
     return folder / "apt.conf"
@@ -124,7 +149,8 @@ def bench(tmp_path: Path, mirror: Archive) -> Bench:
     tools.add("make", MAKE.replace("$KO_FOLDER", str(tmp_path / "ko")))
     tools.add("gcc-12", "echo 'gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0'")
     tools.add("strip", 'cp "$4" "$3"')
-    # this machine's own certificates are none of our business: with a site's CA, the program that adds it would run
+    # this machine's own certificates are none of our business: with a site's CA, the program that adds it
+    # would run
     for name in ("ld", "objdump", "update-ca-certificates"):
         tools.add(name)
     environ = tools.environ({"APT_CONFIG": str(apt_config(tmp_path / "apt", mirror.url, mirror.key))})
@@ -136,14 +162,26 @@ def bench(tmp_path: Path, mirror: Archive) -> Bench:
         environ=environ,
     )
     image = ImageFacts(
-        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.261.03"), payload="packages", module_types=("open",),
-        variant="jit", kernels=(), sources={"open": str(tmp_path / "src/kernel-open")}, firmware="",
-    )  # fmt: skip
+        os=OsId.parse("debian12"),
+        arch="amd64",
+        driver=DriverVersion("535.261.03"),
+        payload="packages",
+        module_types=("open",),
+        variant="jit",
+        kernels=(),
+        sources={"open": str(tmp_path / "src/kernel-open")},
+        firmware="",
+    )
     request = BuildRequest(
-        image=image, release=OsRelease(id="debian", version="12", codename="bookworm", like=(), pretty_name="Debian"),
-        kernel=KernelRelease.parse(RELEASE), module_types=("open",), jobs=2,
-        output=str(tmp_path / "out"), work=str(tmp_path / "work"), logs=str(tmp_path / "logs"),
-    )  # fmt: skip
+        image=image,
+        release=OsRelease(id="debian", version="12", codename="bookworm", like=(), pretty_name="Debian"),
+        kernel=KernelRelease.parse(RELEASE),
+        module_types=("open",),
+        jobs=2,
+        output=str(tmp_path / "out"),
+        work=str(tmp_path / "work"),
+        logs=str(tmp_path / "logs"),
+    )
     return Bench(folder=tmp_path, tools=tools, host=host, request=request)
 
 

@@ -1,4 +1,4 @@
-"""A stop signal or Ctrl-C during `driverctl build`: no compiler and no download goes on, nothing is published, the work folder is gone."""
+"""A stop signal or Ctrl-C during `driverctl build`: every program ends, nothing is left or published."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from driverforge_core.driver import DriverVersion
 from driverforge_core.image import ImageFacts
 from driverforge_core.osid import OsId
 from driverforge_node.host.processes import KernelProcesses
-from support.aptrepo import Deb, build_deb
-from support.mockpath import MockPath
+from support.fakes.mockpath import MockPath
 from support.process import missing
+from support.samples.aptrepo import Deb, build_deb
 
 pytestmark = pytest.mark.skipif(
     bool(missing("dpkg-deb")), reason="dpkg-deb makes and unpacks the header packages here"
@@ -27,14 +27,33 @@ RELEASE = "6.1.0-50-cloud-amd64"
 FLAVOUR, COMMON = f"usr/src/linux-headers-{RELEASE}", "usr/src/linux-headers-6.1.0-50-common"
 CONFIG = 'CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\n'
 PACKAGES = (
-    Deb(name=f"linux-headers-{RELEASE}", version="6.1.176-1",
-        files={f"{FLAVOUR}/.config": CONFIG, f"{FLAVOUR}/.kernelvariables": "CC = $(CROSS_COMPILE)gcc-12\n",
-               f"{FLAVOUR}/Makefile": f"include /{COMMON}/Makefile\n", f"{FLAVOUR}/scripts/Makefile.build": ""}),
-    Deb(name="linux-headers-6.1.0-50-common", version="6.1.176-1", arch="all",
-        files={f"{COMMON}/Makefile": "all:\n",
-               f"{COMMON}/include/linux/pci.h": "int pci_resize_resource(struct pci_dev *dev, int i, int size);\n"}),
-    Deb(name="linux-kbuild-6.1", version="6.1.176-1", files={"usr/lib/linux-kbuild-6.1/scripts/Makefile.build": ""}),
-)  # fmt: skip
+    Deb(
+        name=f"linux-headers-{RELEASE}",
+        version="6.1.176-1",
+        files={
+            f"{FLAVOUR}/.config": CONFIG,
+            f"{FLAVOUR}/.kernelvariables": "CC = $(CROSS_COMPILE)gcc-12\n",
+            f"{FLAVOUR}/Makefile": f"include /{COMMON}/Makefile\n",
+            f"{FLAVOUR}/scripts/Makefile.build": "",
+        },
+    ),
+    Deb(
+        name="linux-headers-6.1.0-50-common",
+        version="6.1.176-1",
+        arch="all",
+        files={
+            f"{COMMON}/Makefile": "all:\n",
+            f"{COMMON}/include/linux/pci.h": (
+                "int pci_resize_resource(struct pci_dev *dev, int i, int size);\n"
+            ),
+        },
+    ),
+    Deb(
+        name="linux-kbuild-6.1",
+        version="6.1.176-1",
+        files={"usr/lib/linux-kbuild-6.1/scripts/Makefile.build": ""},
+    ),
+)
 MAKE = "sleep 600 & echo compiler $!; wait"
 
 # driverctl as on Debian 12, with a node of the test's own
@@ -60,10 +79,11 @@ sys.exit(status)
 # a program of ours that knows nothing of stop signals
 PLAIN = """
 import os, signal
-from driverforge_node.host.commands import SystemCommands
+from driverforge_node.host.subprocesses import SystemCommands
 from driverforge_node.log import configure
 configure("text")
-signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited as ignored where a shell runs the tests in the background
+signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited as ignored where a shell runs the \
+tests in the background
 SystemCommands(os.environ).run(["make"], stream=True)
 """
 
@@ -86,9 +106,16 @@ def arguments(tmp_path: Path) -> list[str]:
     for package in PACKAGES:
         build_deb(package, tmp_path / "debs" / f"{package.name}.deb")
     image = ImageFacts(
-        os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion("535.261.03"), payload="packages", module_types=("open",),
-        variant="jit", kernels=(), sources={"open": str(tmp_path / "src/kernel-open")}, firmware="",
-    )  # fmt: skip
+        os=OsId.parse("debian12"),
+        arch="amd64",
+        driver=DriverVersion("535.261.03"),
+        payload="packages",
+        module_types=("open",),
+        variant="jit",
+        kernels=(),
+        sources={"open": str(tmp_path / "src/kernel-open")},
+        firmware="",
+    )
     (tmp_path / "image.json").write_text(image.to_json())
     folders = {"--headers": "debs", "--output": "out", "--work-dir": "work", "--image": "image.json"}
     options = [word for option, name in folders.items() for word in (option, str(tmp_path / name))]

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build_headers import trust
+from driverforge_node.driver.build.headers import site_ca_bundle
 from driverforge_node.family import debian
-from driverforge_node.host.commands import SystemCommands
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.host.ports import Host
 from driverforge_node.host.real import real_host
+from driverforge_node.host.subprocesses import SystemCommands
 from driverforge_node.log import LOGGER
-from support.mockpath import MockPath
+from driverforge_node.ports import Host
+from support.fakes.mockpath import MockPath
 
 
 @pytest.fixture
@@ -39,17 +39,17 @@ def image(root: Path, tools: MockPath, *anchors: str, given: str = "") -> Host:
 
 
 def test_a_site_without_certificates_keeps_the_default(tmp_path: Path, tools: MockPath) -> None:
-    assert trust(image(tmp_path, tools), debian) == ""
+    assert site_ca_bundle(image(tmp_path, tools), debian) == ""
     assert tools.calls("update-ca-certificates") == []
 
 
 def test_a_given_file_is_handed_on(tmp_path: Path, tools: MockPath) -> None:
-    assert trust(image(tmp_path, tools, given="/etc/site.pem"), debian) == "/etc/site.pem"
+    assert site_ca_bundle(image(tmp_path, tools, given="/etc/site.pem"), debian) == "/etc/site.pem"
 
 
 def test_certificates_of_the_site_are_made_known(tmp_path: Path, tools: MockPath) -> None:
     assert (
-        trust(image(tmp_path, tools, "site.crt", given="/etc/site.pem"), debian)
+        site_ca_bundle(image(tmp_path, tools, "site.crt", given="/etc/site.pem"), debian)
         == "/etc/ssl/certs/ca-certificates.crt"
     )
     assert tools.calls("update-ca-certificates") == [""]
@@ -60,5 +60,5 @@ def test_an_image_that_cannot_add_them_says_so(
 ) -> None:
     LOGGER.propagate = True  # a command line that ran before has its own handler
     (tools.folder / "update-ca-certificates").unlink()
-    assert trust(image(tmp_path, tools, "site.crt"), debian) == ""
+    assert site_ca_bundle(image(tmp_path, tools, "site.crt"), debian) == ""
     assert "the program that adds them is missing" in caplog.text

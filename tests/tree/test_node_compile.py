@@ -8,14 +8,14 @@ import pytest
 
 from driverforge_core.errors import InputError
 from driverforge_node.cli import run
-from driverforge_node.driver.build import WORK
-from support.fakehost import FakeNode, fake_node
-from support.fakeimage import write_image
+from driverforge_node.driver.build.job import WORK
+from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeimage import write_image
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
-    """A node whose image has to compile, and a folder that somebody mounted for header packages and left empty."""
+    """A node whose image has to compile, and a mounted folder for header packages that is empty."""
     made = fake_node(tmp_path)
     made.files.remove_tree("/opt")
     write_image(made.files, modules=False, sources={"open": "/usr/src/nvidia/kernel-open"})

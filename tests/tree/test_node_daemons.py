@@ -1,4 +1,4 @@
-"""Daemons that go with a loaded driver, on a fake node: started, restarted, reported, told from users, stopped in time."""
+"""Daemons of a loaded driver on a fake node: started, restarted, reported, told from users, stopped."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ import pytest
 from driverforge_core.errors import CommandFailed
 from driverforge_node import probe
 from driverforge_node.commands import init
-from driverforge_node.driver import paths
-from driverforge_node.driver.facts import Wanted
-from driverforge_node.driver.loop import drive
-from driverforge_node.driver.observe import observe
-from driverforge_node.driver.session import wanted_state
-from driverforge_node.driver.supervise import PERSISTENCED, Supervised, note
-from support.fakehost import FakeNode, FakeProcess, fake_node
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import Goal, WantedDriver
+from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.records import RunningDaemon, record_daemons
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.driver.supervise import PERSISTENCED
+from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
 
 
 @pytest.fixture
@@ -43,15 +44,15 @@ def arguments(**given: object) -> argparse.Namespace:
     )
 
 
-def ready(node: FakeNode) -> Wanted:
+def ready(node: FakeNode) -> WantedDriver:
     """Bring the node to Ready, as `init` does before it waits."""
-    wanted = wanted_state(node.host, "serve")
-    drive(node.host, wanted)
+    wanted = read_wanted(node.host, Goal.SERVE)
+    converge(node.host, wanted)
     return wanted
 
 
 class Persistenced:
-    """nvidia-persistenced as it behaves: it forks away, writes its PID file and holds a device; or it fails."""
+    """nvidia-persistenced as it behaves: it forks away, writes its PID file, holds a device; or fails."""
 
     def __init__(self, node: FakeNode, *, fails: bool = False) -> None:
         self.node, self.fails, self.starts = node, fails, 0
@@ -128,9 +129,9 @@ def test_a_daemon_that_never_comes_up_is_reported_and_not_fatal(node: FakeNode) 
 def test_a_daemon_of_a_run_that_was_killed_is_no_user_and_is_stopped_for_a_reload(node: FakeNode) -> None:
     wanted = ready(node)
     Persistenced(node).start()
-    note(node.host, (Supervised(program=PERSISTENCED, pid=9003),))
+    record_daemons(node.host, (RunningDaemon(name=PERSISTENCED.name, pid=9003),))
     assert observe(node.host, wanted).holders == ()
-    drive(node.host, replace(wanted, digest="another"))
+    converge(node.host, replace(wanted, digest="another"))
     assert node.processes.terminated == [9003]
     assert node.text(paths.DIGEST) == "another\n"
 
@@ -138,11 +139,11 @@ def test_a_daemon_of_a_run_that_was_killed_is_no_user_and_is_stopped_for_a_reloa
 def test_a_daemon_that_does_not_end_stops_the_reload_before_anything_is_unloaded(node: FakeNode) -> None:
     wanted = ready(node)
     Persistenced(node).start()
-    note(node.host, (Supervised(program=PERSISTENCED, pid=9003),))
+    record_daemons(node.host, (RunningDaemon(name=PERSISTENCED.name, pid=9003),))
     node.processes.stubborn.add(9003)
     node.kernel.calls.clear()
     with pytest.raises(CommandFailed, match="did not end within"):
-        drive(node.host, replace(wanted, digest="another"))
+        converge(node.host, replace(wanted, digest="another"))
     assert node.kernel.calls == []
 
 

@@ -1,4 +1,7 @@
-"""`driverctl` among damaged files and odd command lines: one message and a documented exit status, and the next start goes on."""
+"""`driverctl` among damaged files and odd command lines: one message, a documented exit status.
+
+The next start goes on.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +15,13 @@ import pytest
 from driverforge_core.errors import InputError
 from driverforge_core.image import MODULE_SET_NAME, ImageFacts
 from driverforge_node.commands import init, status, unload
-from driverforge_node.driver import paths
-from driverforge_node.driver.loop import drive
-from driverforge_node.driver.observe import observe
-from driverforge_node.driver.session import wanted_state
-from support.fakehost import DRIVER, NODE, RELEASE, FakeNode, fake_node
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import Goal
+from driverforge_node.driver.state.module_sets import SourcePlace
+from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from support.fakes.fakehost import DRIVER, NODE, RELEASE, FakeNode, fake_node
 
 ENTRYPOINTS = Path(__file__).resolve().parents[2] / "entrypoints"
 JSON_OF_ANOTHER_SHAPE = [
@@ -73,14 +78,14 @@ def test_a_foreign_journal_or_list_of_daemons_counts_as_none(node: FakeNode, pat
     assert status.run(arguments(), node.host) == 0
     assert init.run(arguments(), node.host) == 0
     node.clock.stop_at = None
-    drive(node.host, wanted_state(node.host, "serve"))
+    converge(node.host, read_wanted(node.host, Goal.SERVE))
     put(node, path, text)
     assert unload.run(arguments(), node.host) == 0
 
 
 def test_a_journal_with_firmware_that_is_no_text_removes_nothing_by_it(node: FakeNode) -> None:
     put(node, paths.JOURNAL, '{"loading": "abc", "firmware": [1, 2]}')
-    facts = observe(node.host, wanted_state(node.host, "serve"))
+    facts = observe(node.host, read_wanted(node.host, Goal.SERVE))
     assert facts.journal.loading == "abc"
     assert facts.journal.firmware == ()
 
@@ -88,18 +93,18 @@ def test_a_journal_with_firmware_that_is_no_text_removes_nothing_by_it(node: Fak
 @pytest.mark.parametrize("text", ["\0\1", "[]", "[" * 100_000, '{"schema": 99}'])
 def test_a_damaged_set_in_the_nodes_cache_is_none(node: FakeNode, text: str) -> None:
     put(node, f"{NODE}{paths.CACHE}/{DRIVER}/{RELEASE}/open/{MODULE_SET_NAME}", text)
-    facts = observe(node.host, wanted_state(node.host, "serve"))
-    assert {source.place for source in facts.sources} == {"image"}
+    facts = observe(node.host, read_wanted(node.host, Goal.SERVE))
+    assert {source.place for source in facts.sources} == {SourcePlace.IMAGE}
 
 
 def test_a_set_of_the_image_without_its_module_names_the_file(node: FakeNode) -> None:
     path = f"{paths.MODULE_SETS}/{RELEASE}/open/nvidia.ko"
     node.files.remove(path)
     with pytest.raises(InputError, match=f"{path} is missing"):
-        observe(node.host, wanted_state(node.host, "serve"))
+        observe(node.host, read_wanted(node.host, Goal.SERVE))
     put(node, path, "no module")
     with pytest.raises(InputError, match=f"{path}: not a kernel module") as told:
-        observe(node.host, wanted_state(node.host, "serve"))
+        observe(node.host, read_wanted(node.host, Goal.SERVE))
     assert told.value.resolution
 
 
@@ -109,7 +114,10 @@ def test_a_document_nested_too_deep_is_not_json() -> None:
 
 
 def run(program: str, *words: str, shell: str = 'exec "$@"') -> subprocess.CompletedProcess[str]:
-    code = f"import sys; sys.path.insert(0, {str(ENTRYPOINTS)!r}); sys.argv[0] = {program!r}; from driverforge_node.cli import main; main()"
+    code = (
+        f"import sys; sys.path.insert(0, {str(ENTRYPOINTS)!r}); sys.argv[0] = {program!r}; from "
+        "driverforge_node.cli import main; main()"
+    )
     return subprocess.run(
         ["sh", "-c", shell, "sh", sys.executable, "-c", code, *words],
         capture_output=True,

@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node.host.commands import SystemCommands, pasteable
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.modules import KernelModules
 from driverforge_node.host.processes import KernelProcesses
 from driverforge_node.host.real import node_root, real_host
 from driverforge_node.host.services import SystemdServices
-from support.fakehost import FakeCommands
+from driverforge_node.host.subprocesses import SystemCommands, pasteable
+from support.fakes.fakehost import FakeCommands
 
 PACKAGES = Path(__file__).resolve().parents[2] / "entrypoints"
 
@@ -76,7 +76,10 @@ def test_a_second_locker_leaves_the_firsts_file_alone_and_gets_it_after_kill_9(t
 
 
 def test_a_lock_on_a_file_that_was_replaced_is_no_lock(tmp_path: Path) -> None:
-    """The loser of a race opens the file that the winner is about to unlink: holding that inode excludes nobody."""
+    """The loser of a race opens the file that the winner is about to unlink.
+
+    Holding that inode excludes nobody.
+    """
     files = RootedFiles(str(tmp_path))
     with files.lock("/pid", text="1") as won:
         assert won
@@ -211,7 +214,10 @@ def test_a_zombie_and_a_reused_pid_are_not_alive() -> None:
 
 
 def test_terminate_never_kills(tmp_path: Path) -> None:
-    deaf = 'import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ready", flush=True); sys.stdin.readline()'
+    deaf = (
+        'import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print("ready", flush=True); '
+        "sys.stdin.readline()"
+    )
     with child(deaf) as stubborn:
         assert not KernelProcesses().terminate(stubborn.pid, timeout=0.1)
         assert stubborn.poll() is None
@@ -263,7 +269,8 @@ def test_mounting_without_privilege_is_not_permitted() -> None:
     with child(UNPRIVILEGED) as process:
         assert process.stdout is not None
         assert process.stdout.read() == (
-            "may not mount: mount --rbind /proc /usr ('$ mount --rbind /proc /usr', 'Operation not permitted (errno EPERM)')\n"
+            "may not mount: mount --rbind /proc /usr ('$ mount --rbind /proc /usr', "
+            "'Operation not permitted (errno EPERM)')\n"
         )
 
 

@@ -1,4 +1,8 @@
-"""`driverctl init`, `load` and `unload` on a fake node: real files, real module files, a kernel's module graph in memory."""
+"""`driverctl init`, `load` and `unload` on a fake node.
+
+Files and module files are real; the kernel's module graph is in memory.
+D1 and the like are defects of NVIDIA's container, by their names in docs/compatibility.md.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +26,23 @@ from driverforge_core.errors import (
     Unsupported,
 )
 from driverforge_node import probe
-from driverforge_node.commands import init, load, unload
-from driverforge_node.commands import status as status_command
-from driverforge_node.driver import paths
-from driverforge_node.driver.facts import Wanted
-from driverforge_node.driver.loop import Declined, drive
-from driverforge_node.driver.observe import observe
-from driverforge_node.driver.session import exclusive, gate_for, wanted_state
-from support.fakefiles import FakeFiles
-from support.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
-from support.fakeimage import DRIVER, RELEASE, write_image, write_modules
-from support.tinyko import append_signature
+from driverforge_node.app.driver_life import driver_lock
+from driverforge_node.commands import init, load, status, unload
+from driverforge_node.commands.driver_options import ask_on
+from driverforge_node.driver import steps
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import Goal, WantedDriver
+from driverforge_node.driver.state.module_sets import SourcePlace
+from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.records import RunningDaemon
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.reconcile.loop import Declined, gate_for
+from driverforge_node.reconcile.outcomes import Step
+from support.fakes.fakefiles import FakeFiles
+from support.fakes.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
+from support.fakes.fakeimage import DRIVER, RELEASE, write_image, write_modules
+from support.samples.tinyko import append_signature
 
 LOGGER = logging.getLogger("driverforge")
 UPSTREAM = "535.161.08"
@@ -66,10 +76,10 @@ def trainer(pid: int = 812) -> FakeProcess:
     )
 
 
-def ready(node: FakeNode) -> Wanted:
+def ready(node: FakeNode) -> WantedDriver:
     """Bring the node to Ready, as `init` does before it waits."""
-    wanted = wanted_state(node.host, "serve")
-    drive(node.host, wanted)
+    wanted = read_wanted(node.host, Goal.SERVE)
+    converge(node.host, wanted)
     return wanted
 
 
@@ -87,9 +97,9 @@ def test_init_goes_from_nothing_to_ready_and_back_to_nothing(
     seen: list[tuple[str, str]] = []
 
     def look(_: float) -> None:
-        status = node.text(paths.STATUS)
-        if status and probe.field(status, "phase") == "ready" and not seen:
-            seen.append(("ready", json.loads(status)["module_source"]))
+        text = node.text(paths.STATUS)
+        if text and probe.field(text, "phase") == "ready" and not seen:
+            seen.append(("ready", json.loads(text)["module_source"]))
             assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
             assert set(node.kernel.loaded_modules) >= {"nvidia", "nvidia_uvm", "nvidia_modeset"}
             assert node.text(paths.LOCK).strip().isdigit()
@@ -107,9 +117,8 @@ def test_init_goes_from_nothing_to_ready_and_back_to_nothing(
 def test_the_load_tree_holds_our_modules_and_the_in_tree_ones_they_need(node: FakeNode) -> None:
     ready(node)
     tree = f"{paths.MODULES}/{RELEASE}"
-    assert node.files.exists(
-        f"{tree}/updates/driverforge/nvidia-peermem.ko"
-    )  # D9: NVIDIA's sidecar loads it from the driver's root
+    # D9: NVIDIA's sidecar loads it from the driver's root
+    assert node.files.exists(f"{tree}/updates/driverforge/nvidia-peermem.ko")
     assert node.files.exists(f"{tree}/kernel/drivers/i2c-core.ko")
     assert not node.files.exists(f"{tree}/kernel/drivers/e1000.ko")
     assert node.files.exists(f"{tree}/modules.builtin")
@@ -124,6 +133,59 @@ def test_a_restart_in_a_new_container_reloads_nothing_and_fills_the_new_tree(nod
     assert node.kernel.calls == []
     assert node.files.exists(f"{paths.MODULES}/{RELEASE}/updates/driverforge/nvidia.ko")
     assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
+
+
+# applied for its effect on a kernel that may lack it; a check itself
+WITHOUT_A_CHECK = {"InsertHelpers", "VerifyModules"}
+# not a part of every life: their checks are looked at one by one
+LOOKED_AT_ALONE = {"Compile", "StopDaemons", "ClearStage", "MakeDevices"}
+
+
+def test_every_step_of_a_life_fails_its_check_before_and_passes_after(node: FakeNode) -> None:
+    """What proves a step has to be able to fail: it does right before the step is applied."""
+    seen: set[str] = set()
+
+    def gate(_: int, step: Step) -> None:
+        seen.add(type(step).__name__)
+        if type(step).__name__ not in WITHOUT_A_CHECK:
+            assert step.problem(node.host), f"{step.describe()}: its check passes before it is done"
+
+    node.files.write_atomic(paths.FIRMWARE_SEARCH, b"\n")
+    node.files.make_dirs("/drivers")
+    node.files.write_atomic("/drivers/nvidia.conf", b"NVreg_DeviceFileMode=0666\n")
+    for goal in (Goal.SERVE, Goal.STOPPED):
+        converge(node.host, read_wanted(node.host, goal), gate=gate)
+    assert seen | WITHOUT_A_CHECK | LOOKED_AT_ALONE == set(steps.__all__)
+
+
+def test_checks_of_steps_that_not_every_life_has(node: FakeNode) -> None:
+    node.processes.add(FakeProcess(pid=900, command="nvidia-persistenced"))
+    daemon = RunningDaemon(name="nvidia-persistenced", pid=900)
+    node.host.files.make_dirs(paths.STAGE)
+    node.host.mounts.rbind(paths.STAGE, paths.STAGE)
+    undone: list[Step] = [
+        steps.StopDaemons(daemons=(daemon,)),
+        steps.ClearStage(),
+        steps.MakeDevices(devices=(("/dev/nvidiactl", 195, 255),)),
+    ]
+    for step in undone:
+        assert step.problem(node.host), step.describe()
+        step.apply(node.host)
+        assert step.problem(node.host) == "", step.describe()
+    proprietary, there = (
+        steps.Compile(release=RELEASE, driver=DRIVER, module_type=kind, jobs=1)
+        for kind in ("proprietary", "open")
+    )
+    assert "no proprietary module set" in proprietary.problem(node.host)
+    assert there.problem(node.host) == ""
+
+
+def test_a_modprobe_that_inserts_nothing_points_to_its_configuration(node: FakeNode) -> None:
+    """`install nvidia /bin/true` in modprobe.d: modprobe ends with 0 and the module is not there."""
+    node.kernel.ignores.add("nvidia")
+    with pytest.raises(CommandFailed, match="modprobe nvidia succeeded") as caught:
+        init.run(arguments(), node.host)
+    assert "/etc/modprobe.d" in caught.value.resolution
 
 
 class Heard(logging.Handler):
@@ -194,7 +256,7 @@ def test_a_second_instance_leaves_all_files_alone(
 ) -> None:
     """D6: upstream's second start truncates the first one's PID file."""
     ready(node)
-    with exclusive(node.host, 4711):
+    with driver_lock(node.host, 4711):
         before = {path: (node.folder / "run-nvidia" / path).read_bytes() for path in left_in_run(node)}
         calls = list(node.kernel.calls)
         with pytest.raises(TemporaryFailure, match="PID 4711"):
@@ -281,7 +343,7 @@ def test_modules_of_the_node_cache_are_used_and_an_unfinished_entry_is_not(node:
         init.run(arguments(), node.host)
     write_modules(cache, folder)  # type: ignore[arg-type]
     wanted = ready(node)
-    assert observe(node.host, wanted).sources[0].place == "cache"
+    assert observe(node.host, wanted).sources[0].place is SourcePlace.CACHE
     assert "nvidia" in node.kernel.loaded_modules
 
 
@@ -341,12 +403,10 @@ def test_plan_prints_what_is_decidable_and_changes_nothing(
 
 
 def test_confirm_asks_before_each_step_and_no_stops_there(node: FakeNode) -> None:
-    wanted = wanted_state(node.host, "serve")
+    wanted = read_wanted(node.host, Goal.SERVE)
     out = StringIO()
     with pytest.raises(Declined, match="not confirmed"):
-        drive(
-            node.host, wanted, gate=gate_for(node.host, confirm=True, answers=StringIO("y\n\nn\n"), out=out)
-        )
+        converge(node.host, wanted, gate=gate_for(node.host, ask=ask_on(StringIO("y\n\nn\n"), out)))
     assert [line.partition(":")[0] for line in out.getvalue().splitlines()] == ["step 1", "step 2", "step 3"]
     assert node.kernel.calls == []
 
@@ -408,14 +468,14 @@ def test_a_separate_tree_is_used_where_lib_modules_is_the_nodes(node: FakeNode) 
 def test_status_tells_what_is_there(node: FakeNode, capsys: pytest.CaptureFixture[str]) -> None:
     ready(node)
     node.processes.add(trainer())
-    assert status_command.run(arguments(json=True), node.host) == 0
+    assert status.run(arguments(json=True), node.host) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["driver"] == DRIVER
     assert shown["root"] == "ours"
     assert shown["held_by"] == [
         f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm"
     ]
-    assert status_command.run(arguments(), node.host) == 0
+    assert status.run(arguments(), node.host) == 0
     assert "probe          Ready" in capsys.readouterr().out
 
 

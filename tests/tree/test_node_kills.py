@@ -10,12 +10,12 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from driverforge_node.driver.facts import Wanted
-from driverforge_node.driver.loop import drive
-from driverforge_node.driver.observe import observe
-from support.fakefiles import Killed
-from support.fakehost import FakeNode, fake_node
-from support.fakeimage import DRIVER, write_image
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.state.facts import Goal, WantedDriver
+from driverforge_node.driver.state.observe import observe
+from support.fakes.fakefiles import Killed
+from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeimage import DRIVER, write_image
 
 UPSTREAM = "535.161.08"
 IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
@@ -29,15 +29,15 @@ def left_in_run(node: FakeNode) -> list[str]:
     )
 
 
-def run_killed(node: FakeNode, wanted: Wanted, changes: int) -> None:
+def run_killed(node: FakeNode, wanted: WantedDriver, changes: int) -> None:
     """A run that dies after so many changes, between two steps or within one; or ends."""
     node.files.fuse.changes = changes
     with suppress(Killed):
-        drive(node.host, wanted)
+        converge(node.host, wanted)
     node.files.fuse.changes = None
 
 
-def end_state(node: FakeNode, wanted: Wanted) -> tuple[object, ...]:
+def end_state(node: FakeNode, wanted: WantedDriver) -> tuple[object, ...]:
     """Everything of a node that another program can see."""
     facts = observe(node.host, wanted)
     return (
@@ -92,7 +92,7 @@ def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(
             image_of(node, driver)
             run_killed(
                 node,
-                Wanted(
+                WantedDriver(
                     goal=goal, driver=driver, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest=digest
                 ),
                 changes,
@@ -100,14 +100,14 @@ def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(
             if replaced:
                 node.new_container()
         image_of(node, DRIVER)
-        wanted = Wanted(
-            goal="serve", driver=DRIVER, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest="a"
+        wanted = WantedDriver(
+            goal=Goal.SERVE, driver=DRIVER, names=("nvidia", "nvidia_uvm", "nvidia_modeset"), digest="a"
         )
         for each in (node, fresh):
-            drive(each.host, wanted)
+            converge(each.host, wanted)
         assert end_state(node, wanted) == end_state(fresh, wanted)
         for each in (node, fresh):
-            drive(each.host, replace(wanted, goal="stopped"))
+            converge(each.host, replace(wanted, goal=Goal.STOPPED))
         assert end_state(node, wanted) == end_state(fresh, wanted)
         assert left_in_run(node) == []
         assert node.mounts.made == []

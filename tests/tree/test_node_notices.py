@@ -1,4 +1,4 @@
-"""A node that is Ready and lacks something that somebody will miss: a warning in the log and in the status file."""
+"""A node that is Ready and lacks something: a warning in the log and in the status file."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from driverforge_node.commands import init
-from driverforge_node.driver import paths
-from driverforge_node.driver.loop import drive
-from driverforge_node.driver.session import wanted_state
-from support.fakehost import FakeNode, fake_node
-from support.fakeimage import DRIVER
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import Goal
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeimage import DRIVER
 
 
 @pytest.fixture
@@ -58,10 +59,10 @@ def test_a_node_with_nvswitches_is_ready_and_says_that_it_needs_a_fabric_manager
 
 def test_other_functions_of_that_class_are_no_nvswitches(node: FakeNode) -> None:
     add_bridge(node, "0000:00:08.0", "0x0373")  # MCP55 Ethernet
-    assert drive(node.host, wanted_state(node.host, "serve")).warnings == ()
+    assert converge(node.host, read_wanted(node.host, Goal.SERVE)).warnings == ()
 
 
 def test_going_away_warns_of_nothing(node: FakeNode) -> None:
     add_bridge(node, "0000:00:00.0", "0x22a3")
-    assert len(drive(node.host, wanted_state(node.host, "load")).warnings) == 1
-    assert drive(node.host, wanted_state(node.host, "absent")).warnings == ()
+    assert len(converge(node.host, read_wanted(node.host, Goal.LOAD)).warnings) == 1
+    assert converge(node.host, read_wanted(node.host, Goal.ABSENT)).warnings == ()

@@ -1,4 +1,7 @@
-"""GPUDirect RDMA: nvidia-peermem is loaded where a node can use it, and keeps no node from its driver."""
+"""GPUDirect RDMA: nvidia-peermem is loaded where a node can use it, and keeps no node from its driver.
+
+D3 is a defect of NVIDIA's container, by its name in docs/compatibility.md.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +16,28 @@ import pytest
 from driverforge_core.image import ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_node.commands import init, unload
-from driverforge_node.driver import build_cache, network, paths
-from driverforge_node.driver.build_publish import stage_modules
-from driverforge_node.driver.facts import BuildFiles, Facts, Wanted
-from driverforge_node.driver.loop import drive
-from driverforge_node.driver.observe import observe
-from driverforge_node.driver.plan import Done, next_steps
-from driverforge_node.driver.session import wanted_state
-from driverforge_node.driver.source import choose
-from support.facts import image
-from support.fakehost import NODE, FakeNode, fake_node
-from support.fakeimage import DRIVER, RELEASE
+from driverforge_node.driver.build import cache
+from driverforge_node.driver.build.publish import stage_modules
+from driverforge_node.driver.choice import choose_modules
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.plan import next_steps
+from driverforge_node.driver.state import network, paths
+from driverforge_node.driver.state.facts import DriverFacts, Goal, WantedDriver
+from driverforge_node.driver.state.network import NetworkBuildFiles
+from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.reconcile.outcomes import Done
+from support.fakes.fakehost import NODE, FakeNode, fake_node
+from support.fakes.fakeimage import DRIVER, RELEASE
+from support.samples.driverfacts import image
 
 WITHOUT_SYMBOLS = [
     "$ modprobe -d / nvidia_peermem",
     "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
-    "kernel: nvidia-peermem nv_mem_client_init:556: ERROR module compiled without IB peer memory symbols present",
+    (
+        "kernel: nvidia-peermem nv_mem_client_init:556: ERROR module compiled without IB peer memory "
+        "symbols present"
+    ),
 ]
 
 
@@ -57,14 +66,14 @@ def add_build_files(
 
 
 def ready(node: FakeNode) -> Done:
-    done = drive(node.host, wanted_state(node.host, "serve"))
+    done = converge(node.host, read_wanted(node.host, Goal.SERVE))
     assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
     return done
 
 
-def seen(node: FakeNode, *, sources: bool = True) -> tuple[Facts, Wanted]:
+def seen(node: FakeNode, *, sources: bool = True) -> tuple[DriverFacts, WantedDriver]:
     """Facts and what is wanted, of an image that can compile."""
-    wanted = wanted_state(node.host, "serve")
+    wanted = read_wanted(node.host, Goal.SERVE)
     return replace(observe(node.host, wanted), image=image(sources=["open"] if sources else [])), wanted
 
 
@@ -157,7 +166,7 @@ def test_the_network_drivers_build_files_are_found_where_its_container_or_the_ho
     node: FakeNode, folder: str, on_host: bool, found: bool
 ) -> None:
     add_build_files(node, folder)
-    files = network.find(node.host, RELEASE, on_host=on_host)
+    files = network.find_build_files(node.host, RELEASE, on_host=on_host)
     assert (files.folder if files else "") == (folder if found else "")
 
 
@@ -166,9 +175,9 @@ def test_nvidias_build_finds_them_and_nothing_is_written_among_them(node: FakeNo
     before = node.files.list_dir(network.MOUNTED)
     for text in ("one\n", "another\n"):
         add_build_files(node, folder, text)
-        files = network.find(node.host, RELEASE, on_host=False)
+        files = network.find_build_files(node.host, RELEASE, on_host=False)
         assert files is not None
-        network.link(node.host, files, RELEASE)
+        network.link_build_files(node.host, files, RELEASE)
         assert node.text(f"{network.OFED}/{RELEASE}/{network.SYMBOLS}") == text
     assert node.files.list_dir(network.MOUNTED) == before
 
@@ -177,23 +186,23 @@ def test_modules_that_were_compiled_without_this_network_driver_are_compiled_aga
     add_network(node)
     add_build_files(node, f"{network.MOUNTED}/x86_64/{RELEASE}")
     facts, wanted = seen(node)
-    choice = choose(facts, wanted)
+    choice = choose_modules(facts, wanted)
     assert choice.source is None
     assert "against this node's network driver" in choice.reason
     files = facts.network.build_files
-    assert isinstance(files, BuildFiles)
+    assert isinstance(files, NetworkBuildFiles)
     described = ModuleSet.from_json(node.text(f"{paths.MODULE_SETS}/{RELEASE}/open/{paths.MODULE_SET}"))
     made = replace(described, network=files.identity).to_json()
     node.files.write_atomic(f"{paths.MODULE_SETS}/{RELEASE}/open/{paths.MODULE_SET}", made.encode())
-    assert choose(*seen(node)).source is not None
+    assert choose_modules(*seen(node)).source is not None
 
 
 def test_an_image_that_cannot_compile_uses_what_it_has(node: FakeNode) -> None:
     add_network(node)
     add_build_files(node, f"{network.MOUNTED}/x86_64/{RELEASE}")
-    assert choose(*seen(node, sources=False)).source is not None
+    assert choose_modules(*seen(node, sources=False)).source is not None
     node.environ["GPU_DIRECT_RDMA_ENABLED"] = "false"
-    assert choose(*seen(node)).source is not None  # nobody asked
+    assert choose_modules(*seen(node)).source is not None  # nobody asked
 
 
 def test_the_plan_compiles_against_the_network_driver(node: FakeNode) -> None:
@@ -217,14 +226,20 @@ def compiled(node: FakeNode, kind: str, identity: str) -> ModuleSet:
 
     node.commands.programs["strip"] = strip
     return stage_modules(
-        node.host, work, f"/stage-{kind}", image=image(), module_type="open", kernel=KernelRelease.parse(RELEASE), compiler="gcc",
+        node.host,
+        work,
+        f"/stage-{kind}",
+        image=image(),
+        module_type="open",
+        kernel=KernelRelease.parse(RELEASE),
+        compiler="gcc",
         network=identity,
-    )  # fmt: skip
+    )
 
 
 def test_what_was_compiled_against_one_network_driver_is_not_taken_for_another(node: FakeNode) -> None:
-    def key(identity: str) -> build_cache.Key:
-        return build_cache.Key(
+    def key(identity: str) -> cache.CacheKey:
+        return cache.CacheKey(
             driver=DRIVER,
             module_type="open",
             kernel=RELEASE,
@@ -234,7 +249,7 @@ def test_what_was_compiled_against_one_network_driver_is_not_taken_for_another(n
         )
 
     assert compiled(node, "one", "sha256:" + "1" * 64).network == "sha256:" + "1" * 64
-    build_cache.store(node.host, key("sha256:" + "1" * 64), "/stage-one")
-    assert build_cache.restore(node.host, key("sha256:" + "1" * 64), "/again")
-    assert not build_cache.restore(node.host, key("sha256:" + "2" * 64), "/again")
-    assert not build_cache.restore(node.host, key(""), "/again")
+    cache.store(node.host, key("sha256:" + "1" * 64), "/stage-one")
+    assert cache.restore(node.host, key("sha256:" + "1" * 64), "/again")
+    assert not cache.restore(node.host, key("sha256:" + "2" * 64), "/again")
+    assert not cache.restore(node.host, key(""), "/again")

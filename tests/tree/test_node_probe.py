@@ -1,4 +1,7 @@
-"""`driverctl probe` runs every ten seconds on a node that may be busy compiling: what it imports is a checked-in list."""
+"""`driverctl probe` runs every ten seconds on a node that may be busy compiling.
+
+So what it imports is a checked-in list.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways out of `driverctl init` on a fake node: a person's no, a signal, an error while it serves, a job that comes meanwhile."""
+"""The ways out of `driverctl init` on a fake node: a no, a signal, an error, a job that comes meanwhile."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ import pytest
 from driverforge_core.errors import InUse, StorageFailed
 from driverforge_node import probe
 from driverforge_node.commands import init, load, unload
-from driverforge_node.driver import paths
-from driverforge_node.driver.loop import Declined, drive
-from driverforge_node.driver.session import wanted_state
+from driverforge_node.driver.converge import converge
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import Goal
+from driverforge_node.driver.state.wanted_driver import read_wanted
 from driverforge_node.driver.supervise import PERSISTENCED
-from support.fakefiles import FakeFiles
-from support.fakehost import FakeNode, FakeProcess, fake_node
+from driverforge_node.reconcile.loop import Declined
+from support.fakes.fakefiles import FakeFiles
+from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def test_no_half_way_takes_back_what_the_start_did(node: FakeNode, monkeypatch: 
 
 
 class Interrupted(StringIO):
-    """A terminal at which a person says yes until a question names `word`, and then presses Ctrl-C and Enter."""
+    """A terminal with a person who says yes until a question names `word`, then Ctrl-C and Enter."""
 
     def __init__(self, node: FakeNode, asked: Callable[[], str], word: str) -> None:
         super().__init__()
@@ -92,7 +94,7 @@ def test_a_signal_while_the_question_is_open_is_no_yes(
 
 
 def served(node: FakeNode) -> list[str]:
-    """The rounds in which the driver was ready, as the startup probe sees it; SIGTERM comes after some of them."""
+    """The rounds in which the startup probe saw the driver ready. SIGTERM comes after some of them."""
     rounds: list[str] = []
     node.clock.stop_at = node.clock.time + 20
     node.clock.on_wait = lambda _: (
@@ -131,7 +133,7 @@ def test_a_job_that_comes_during_the_stop_keeps_the_driver_and_the_next_start_se
 
 
 def test_a_job_that_comes_during_unload_is_refused_and_the_next_start_serves_it(node: FakeNode) -> None:
-    drive(node.host, wanted_state(node.host, "serve"))
+    converge(node.host, read_wanted(node.host, Goal.SERVE))
     node.kernel.references = job_that_comes_during_the_unloading(node)
     with pytest.raises(InUse):
         unload.run(arguments(), node.host)

@@ -1,4 +1,6 @@
-"""The real transport against servers on the loopback: plain, with a private authority, behind a proxy, and broken ones."""
+"""The real transport against servers on the loopback: plain, with a private authority, behind a proxy, and
+broken ones.
+"""
 
 from __future__ import annotations
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.discover.cache import Cache
-from driverforge_build.probes import HeaderTexts, read_members
+from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.headers import HeaderTexts, read_members
 from driverforge_core.errors import InputError
-from support.aptrepo import build_deb
 from support.process import missing
-from support.sampledebian import OLD, THREE, kernel_debs
+from support.samples.aptrepo import build_deb
+from support.samples.sampledebian import OLD, THREE, kernel_debs
 
 pytestmark = pytest.mark.skipif(bool(missing("dpkg-deb")), reason="not installed: dpkg-deb")
 

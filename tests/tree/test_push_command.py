@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from driverforge_build import lock as locks
 from driverforge_build.cli import cli, run
-from driverforge_build.lock import Lock
+from driverforge_build.lock.file import dump_lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
-from support.synthetic import synthetic_lock
+from support.samples.synthetic import synthetic_lock
 
 JIT = "debian12-amd64-535.261.03-jit"
 
@@ -37,7 +37,7 @@ def test_a_base_image_is_as_strict_as_in_a_matrix(command: str, capsys: pytest.C
 def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
     made_up = synthetic_lock(load_matrix()).targets["debian12-amd64"]
     file = tmp_path / "l.json"
-    file.write_text(locks.dump(Lock(targets={made_up.key: replace(made_up, synthetic=False)})))
+    file.write_text(dump_lock(Lock(targets={made_up.key: replace(made_up, synthetic=False)})))
     words = ["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"]
     text = CliRunner().invoke(cli, words, catch_exceptions=False).output
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).output)
@@ -52,7 +52,7 @@ def test_a_cell_that_cannot_be_had_is_told_with_its_verdict(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "l.json"
-    file.write_text(locks.dump(Lock(targets={})))
+    file.write_text(dump_lock(Lock(targets={})))
     assert (
         run(["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"])
         == 1

@@ -17,18 +17,18 @@ import tomllib
 from click.testing import CliRunner
 from packaging.requirements import Requirement
 
-from driverforge_build import lock as locks
 from driverforge_build import resources
 from driverforge_build.cli import cli
-from driverforge_build.lock import Lock
+from driverforge_build.lock.file import dump_lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.render.context import Context, context_of, modification_time, write_context
-from driverforge_build.render.entry import Entry
+from driverforge_build.render.context import BuildContext, context_of, modification_time, write_context
+from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import OWN, THIRD_PARTY, library_files, package_files
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import InputError, StorageFailed
 from support.process import run
-from support.synthetic import all_cells, synthetic_lock
+from support.samples.synthetic import all_cells, synthetic_lock
 
 ROOT = Path(__file__).parents[2]
 MATRIX = load_matrix()
@@ -41,7 +41,7 @@ def lock() -> Lock:
     return synthetic_lock(MATRIX)
 
 
-def context(key: str, lock: Lock) -> Context:
+def context(key: str, lock: Lock) -> BuildContext:
     (image,) = image_specs([CELLS[key]], lock)
     return context_of(image, resources.templates())
 
@@ -69,8 +69,10 @@ def test_folder_holds_exactly_the_context_with_times_before_the_images(tmp_path:
 
 
 def test_a_file_that_changes_and_keeps_its_size_changes_its_time() -> None:
-    """BuildKit would take it for unchanged: a sha256 that was replaced by another one was built from the old list."""
-    first, second = (Entry(content=digit * 64) for digit in (b"0", b"1"))
+    """BuildKit would take it for unchanged: a sha256 that was replaced by another one was built from the old
+    list.
+    """
+    first, second = (ContextFile(content=digit * 64) for digit in (b"0", b"1"))
     assert modification_time(first, 1_800_000_000) != modification_time(second, 1_800_000_000)
     assert modification_time(first, 1_800_000_000) == modification_time(replace(first), 1_800_000_000)
 
@@ -151,9 +153,8 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
         assert f"{name}/__init__.py" in files or f"{name}.py" in files
         assert any(path.startswith(f"licenses/{name}/") for path in files), f"{name} without its licence"
     assert not any("__pycache__" in path or path.endswith((".so", ".pyc")) for path in files)
-    assert (
-        b"Redistribution and use in source and binary forms" in files["licenses/pynvml/LICENSE"]
-    )  # it has no file of its own
+    # it has no file of its own
+    assert b"Redistribution and use in source and binary forms" in files["licenses/pynvml/LICENSE"]
 
 
 @pytest.mark.parametrize(
@@ -161,17 +162,16 @@ def test_library_is_whole_pure_python_and_licensed() -> None:
     [
         ("driverctl", ("init", "--help"), "usage: driverctl init"),
         ("nvidia-driver", ("--nonsense",), "nvidia-driver: "),
-        (
-            "driverctl",
-            ("cdi", "transform", "--input", "/etc/passwd"),
-            "/etc/passwd is no CDI spec",
-        ),  # with PyYAML's Python part
+        # with PyYAML's Python part
+        ("driverctl", ("cdi", "transform", "--input", "/etc/passwd"), "/etc/passwd is not a CDI spec"),
     ],
 )
 def test_launcher_runs_the_program_from_the_images_library_alone(
     tmp_path: Path, lock: Lock, program: str, words: tuple[str, ...], said: str
 ) -> None:
-    """The library is elsewhere than in an image and the interpreter is ours; the rest of the script is what an image has."""
+    """The library is elsewhere than in an image and the interpreter is ours; the rest of the script is what
+    an image has.
+    """
     write_context(context(JIT, lock), tmp_path)
     script = (tmp_path / f"bin/{program}").read_text().replace("/opt/driverforge/lib", str(tmp_path / "lib"))
     command = ["sh", "-c", script.replace("/usr/bin/python3", sys.executable), program, *words]
@@ -183,7 +183,7 @@ def test_launcher_runs_the_program_from_the_images_library_alone(
 
 
 def test_generate_writes_what_bake_wants(tmp_path: Path, lock: Lock) -> None:
-    (tmp_path / "l.json").write_text(locks.dump(lock))
+    (tmp_path / "l.json").write_text(dump_lock(lock))
     command = [
         sys.executable,
         "-c",
@@ -231,7 +231,7 @@ def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(
     tmp_path: Path, lock: Lock
 ) -> None:
     (tmp_path / "l.json").write_text(
-        locks.dump(Lock(targets={"debian12-amd64": lock.targets["debian12-amd64"]}))
+        dump_lock(Lock(targets={"debian12-amd64": lock.targets["debian12-amd64"]}))
     )
     words = ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out"), "--plan"]
     told = CliRunner().invoke(cli, words, catch_exceptions=False)
@@ -248,7 +248,7 @@ def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(
 
 def test_generate_says_what_to_do_where_nothing_has_all_its_pins(tmp_path: Path, lock: Lock) -> None:
     bare = replace(lock.targets["debian12-amd64"], drivers={})
-    (tmp_path / "l.json").write_text(locks.dump(Lock(targets={"debian12-amd64": bare})))
+    (tmp_path / "l.json").write_text(dump_lock(Lock(targets={"debian12-amd64": bare})))
     with pytest.raises(InputError, match="without a pin"):
         CliRunner().invoke(
             cli,

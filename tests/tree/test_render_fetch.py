@@ -1,4 +1,5 @@
-"""fetch-pinned, the script in a build that gets packages: what differs from its pin is refused, what is there is not fetched again.
+"""fetch-pinned, the script in a build that gets packages: what differs from its pin is refused, what is there
+is not fetched again.
 
 The package manager is a stand-in; test_render_mirror.py has Debian's, tests/engine builds with it.
 """

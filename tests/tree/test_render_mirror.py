@@ -1,4 +1,6 @@
-"""Debian's manager, the half of fetch-pinned that asks apt: from which mirror a suite comes, and that its password is in no file."""
+"""Debian's manager, the half of fetch-pinned that asks apt: from which mirror a suite comes, and that its
+password is in no file.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,10 @@ import pytest
 from driverforge_build import resources
 
 MANAGER = resources.templates() / "debian/manager"
-BOTH = "http://deb.site/debian bookworm\nhttp://deb.site/debian bookworm-updates\nhttp://sec.site/debian-security bookworm-security\n"
+BOTH = (
+    "http://deb.site/debian bookworm\nhttp://deb.site/debian "
+    "bookworm-updates\nhttp://sec.site/debian-security bookworm-security\n"
+)
 needs_apt = pytest.mark.skipif(not Path("/usr/lib/apt/apt-helper").exists(), reason="no apt here")
 
 
@@ -26,17 +31,11 @@ needs_apt = pytest.mark.skipif(not Path("/usr/lib/apt/apt-helper").exists(), rea
     [
         (BOTH, "bookworm", "http://deb.site/debian"),
         (BOTH, "bookworm-security", "http://sec.site/debian-security"),
-        (
-            BOTH,
-            "bookworm-backports",
-            "http://deb.site/debian",
-        ),  # not configured: the archive of the same distribution has it
+        # not configured: the archive of the same distribution has it
+        (BOTH, "bookworm-backports", "http://deb.site/debian"),
         ("http://deb.site/debian/ bookworm\n", "bookworm-security", "http://deb.site/debian-security"),
-        (
-            "http://deb.site/ubuntu jammy\n",
-            "jammy-security",
-            "http://deb.site/ubuntu",
-        ),  # Ubuntu keeps it in the same archive
+        # Ubuntu keeps it in the same archive
+        ("http://deb.site/ubuntu jammy\n", "jammy-security", "http://deb.site/ubuntu"),
         (
             "http://third.site/cuda ./\nhttp://deb.site/debian bookworm\n",
             "bookworm",
@@ -61,7 +60,9 @@ def test_the_mirror_of_a_suite_is_what_apt_is_configured_with(
 
 
 def configured(folder: Path, *lists: str) -> dict[str, str]:
-    """The environment in which apt reads these files of sources.list.d, in their order, and nothing of the machine's."""
+    """The environment in which apt reads these files of sources.list.d, in their order, and nothing of the
+    machine's.
+    """
     parts = folder / "etc/sources.list.d"
     parts.mkdir(parents=True)
     (folder / "lists/partial").mkdir(parents=True)
@@ -84,7 +85,10 @@ def configured(folder: Path, *lists: str) -> dict[str, str]:
     ],
 )
 def test_a_vendors_repository_in_the_base_is_not_the_distributions(tmp_path: Path, vendor: str) -> None:
-    debian = "Types: deb\nURIs: http://deb.site/debian\nSuites: bookworm bookworm-updates\nComponents: main contrib\n"
+    debian = (
+        "Types: deb\nURIs: http://deb.site/debian\nSuites: bookworm bookworm-updates\nComponents: main "
+        "contrib\n"
+    )
     environment = configured(tmp_path, debian, f"deb {vendor}\n")
     script = f". {MANAGER}; repositories | mirror_in bookworm"
     done = subprocess.run(["sh", "-ec", script], env=environment, capture_output=True, text=True, check=True)
@@ -93,7 +97,9 @@ def test_a_vendors_repository_in_the_base_is_not_the_distributions(tmp_path: Pat
 
 @contextmanager
 def mirror(content: bytes, store: Path, seen: list[bytes]) -> Iterator[int]:
-    """A server of one file on 127.0.0.1, its port; `seen` gets what all files of the store hold while a client waits for an answer."""
+    """A server of one file on 127.0.0.1, its port; `seen` gets what all files of the store hold while a
+    client waits for an answer.
+    """
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

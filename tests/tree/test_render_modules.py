@@ -1,4 +1,6 @@
-"""place-modules, the script in a build that takes a distribution's finished modules: found, checked against the driver, described."""
+"""place-modules, the script in a build that takes a distribution's finished modules: found, checked against
+the driver, described.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_core.image import ModuleSet
-from support.tinyko import append_signature, tiny_ko
+from support.samples.tinyko import append_signature, tiny_ko
 
 KERNEL, DRIVER = "6.8.0-106-generic", "580.173.02"
 SCRIPT = resources.templates() / "scripts/place-modules"

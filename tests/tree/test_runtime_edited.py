@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed
-from driverforge_node.runtime import change, configure, journal, restore
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from driverforge_node.runtime.containerd import default_of
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
-from support.fakehost import FakeNode, fake_node
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends.containerd_config import default_of
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction import change, plans, restore
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakehost import FakeNode, fake_node
 
 THEIRS = ROOT + b"\n# written by the site's configuration management\n"
 
@@ -39,11 +40,11 @@ class Bench:
     daemon: Broken
 
     @property
-    def system(self) -> System:
-        return System(
+    def system(self) -> RuntimeSystem:
+        return RuntimeSystem(
             host=self.node.host,
             sockets=self.daemon,
-            request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0),
+            request=RuntimeRequest(wanted=wanted_handlers(), restart_command="restart", patience=1.0),
         )
 
     def write(self, path: str, data: bytes) -> None:
@@ -61,7 +62,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_an_edit_between_plan_and_write_stays_and_nothing_is_changed(bench: Bench) -> None:
-    plan = configure.apply_plan(bench.system)
+    plan = plans.apply_plan(bench.system)
     bench.write(CONFIG, THEIRS)
     with pytest.raises(CommandFailed, match="the change was not made") as caught:
         change.carry_out(plan, bench.system)
@@ -70,7 +71,7 @@ def test_an_edit_between_plan_and_write_stays_and_nothing_is_changed(bench: Benc
     assert (bench.read(CONFIG), bench.read(DROP_IN), bench.daemon.starts) == (THEIRS, None, 1)
     assert journal.entries(bench.node.host) == ()
     assert not bench.node.host.node.list_dir(restore.FOLDER)
-    change.carry_out(configure.apply_plan(bench.system), bench.system)
+    change.carry_out(plans.apply_plan(bench.system), bench.system)
     assert b"configuration management" in (bench.read(CONFIG) or b"")
 
 
@@ -78,11 +79,11 @@ def test_an_edit_while_the_daemon_does_not_come_back_stays_and_a_revert_takes_on
     edited = b'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\noom_score = 7\n'
     bench.daemon.edit = lambda: bench.write(CONFIG, edited)
     with pytest.raises(CommandFailed, match="did not accept the change") as caught:
-        change.carry_out(configure.apply_plan(bench.system), bench.system)
-    assert f"{CONFIG} was changed by somebody else meanwhile, and stays so" in caught.value.details
+        change.carry_out(plans.apply_plan(bench.system), bench.system)
+    assert f"{CONFIG} was changed by somebody else meanwhile; it stays as it is" in caught.value.details
     assert "driverctl runtime revert" in caught.value.resolution
     assert (bench.read(CONFIG), bench.read(DROP_IN)) == (edited, None)
-    plan = configure.revert_plan(bench.system)
+    plan = plans.revert_plan(bench.system)
     assert plan is not None
     change.carry_out(plan, bench.system)
     assert bench.read(CONFIG) == b"version = 2\noom_score = 7\n"
@@ -92,8 +93,8 @@ def test_an_edit_while_the_daemon_does_not_come_back_stays_and_a_revert_takes_on
 @pytest.mark.parametrize("theirs", [None, "runc"])
 def test_an_apply_that_says_nothing_of_the_default_leaves_it(bench: Bench, theirs: str | None) -> None:
     system = bench.system
-    asks = replace(system, request=replace(system.request, wanted=asked.wanted(default=True)))
-    change.carry_out(configure.apply_plan(asks), asks)
+    asks = replace(system, request=replace(system.request, wanted=wanted_handlers(default=True)))
+    change.carry_out(plans.apply_plan(asks), asks)
     if theirs is not None:
         bench.write(
             DROP_IN,
@@ -103,9 +104,9 @@ def test_an_apply_that_says_nothing_of_the_default_leaves_it(bench: Bench, their
         )
         bench.daemon.restart()
     starts = bench.daemon.starts
-    change.carry_out(configure.apply_plan(system), system)
+    change.carry_out(plans.apply_plan(system), system)
     assert default_of(bench.daemon.reads(CONFIG)) == (theirs or "nvidia")
     assert bench.daemon.starts == starts
-    gives_up = replace(system, request=replace(system.request, wanted=asked.wanted(default=False)))
-    change.carry_out(configure.apply_plan(gives_up), gives_up)
+    gives_up = replace(system, request=replace(system.request, wanted=wanted_handlers(default=False)))
+    change.carry_out(plans.apply_plan(gives_up), gives_up)
     assert default_of(bench.daemon.running) == "runc"

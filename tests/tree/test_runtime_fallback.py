@@ -1,4 +1,7 @@
-"""The runtime that driverctl changed is down, and docker runs beside it: nobody takes the one for the other. On a fake node."""
+"""The runtime that driverctl changed is down, and docker runs beside it: nobody takes the one for the other.
+
+On a fake node.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,16 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable, Unsupported, UsageError
-from driverforge_node.runtime import change, configure, discover, journal, report
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.model import Supervisor
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
-from support.fakehost import FakeNode, fake_node
-from support.fakeruntimes import with_docker
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction import change, plans, summary
+from driverforge_node.runtime.transaction.activation import activation_text, check_activation
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
+from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeruntimes import with_docker
 
 
 class Revived(FakeContainerd):
@@ -32,9 +38,9 @@ class Bench:
 
     node: FakeNode
     daemon: FakeContainerd
-    system: System
+    system: RuntimeSystem
 
-    def asks(self, **more: str) -> System:
+    def asks(self, **more: str) -> RuntimeSystem:
         return replace(self.system, request=replace(self.system.request, **more))  # type: ignore[arg-type]
 
 
@@ -42,12 +48,12 @@ class Bench:
 def bench(tmp_path: Path) -> Bench:
     node = fake_node(tmp_path, gpu=False)
     daemon = Revived(node=node)
-    system = System(
+    system = RuntimeSystem(
         host=node.host,
         sockets=daemon,
-        request=asked.Request(wanted=asked.wanted(), restart_command="restart", patience=1.0),
+        request=RuntimeRequest(wanted=wanted_handlers(), restart_command="restart", patience=1.0),
     )
-    change.carry_out(configure.apply_plan(system), system)
+    change.carry_out(plans.apply_plan(system), system)
     daemon.down = True
     return Bench(node=node, daemon=daemon, system=replace(system, sockets=with_docker(node, daemon)))
 
@@ -55,32 +61,32 @@ def bench(tmp_path: Path) -> Bench:
 @pytest.mark.parametrize("config", ["", CONFIG, f"{CONFIG}.tmpl"])
 def test_revert_takes_the_one_that_was_changed(bench: Bench, config: str) -> None:
     system = bench.asks(config=config)
-    assert discover.choose(system.host, system.sockets, system.request).kind == "docker"
-    plan = configure.revert_plan(system)
+    assert selection.select(system.host, system.sockets, system.request).kind == "docker"
+    plan = plans.revert_plan(system)
     assert plan is not None
     assert (plan.daemon.kind, plan.daemon.pid) == ("containerd", 0)
     change.carry_out(plan, system)
     node = bench.node.host.node
     assert (node.read_bytes(CONFIG), node.exists(DROP_IN), bench.daemon.down) == (ROOT, False, False)
     assert journal.entries(system.host) == ()
-    assert configure.revert_plan(system) is None
+    assert plans.revert_plan(system) is None
 
 
 def test_apply_does_not_take_docker_in_its_place(bench: Bench) -> None:
     with pytest.raises(
-        Unavailable, match=f"the containerd at {SOCKET}.* does not run; docker is not taken"
+        Unavailable, match=f"the containerd at {SOCKET}.* is not running; driverctl does not use docker"
     ) as caught:
-        configure.apply_plan(bench.system)
+        plans.apply_plan(bench.system)
     assert "driverctl runtime revert" in caught.value.resolution
     assert "--socket /run/docker.sock" in caught.value.resolution
-    assert configure.revert_plan(bench.asks(runtime="docker")) is None
+    assert plans.revert_plan(bench.asks(runtime="docker")) is None
 
 
 def test_status_names_it(bench: Bench) -> None:
     bench.node.commands.programs["nsenter"] = versions_only
-    found = report.state(bench.system)
+    found = summary.runtime_status(bench.system)
     assert (found["runtime"]["kind"], found["down"]) == ("docker", [f"containerd at {SOCKET}"])
-    assert f"driverctl has changed containerd at {SOCKET}, which does not run" in report.state_text(found)
+    assert f"driverctl has changed containerd at {SOCKET}, which is not running" in summary.status_text(found)
 
 
 def versions_only(words: Sequence[str]) -> tuple[int, str, str]:
@@ -91,25 +97,25 @@ def test_one_that_answers_no_pods_is_taken_before_a_docker_that_nobody_changed(b
     """Its CRI plugin may not load for our change."""
     bench.daemon.down = False
     system = replace(bench.system, sockets=with_docker(bench.node, bench.daemon, cri=False))
-    chosen = discover.choose(system.host, system.sockets, system.request)
+    chosen = selection.select(system.host, system.sockets, system.request)
     assert chosen.kind == "containerd"
     assert chosen.evidence[0].startswith("chosen: none serves pods, and driverctl has changed it (")
 
 
 def test_of_two_that_are_down_the_user_says_which(bench: Bench) -> None:
     (entry,) = journal.entries(bench.system.host)
-    journal.write(
+    journal.write_entry(
         bench.system.host,
         replace(
             entry, socket="/run/k3s/containerd/containerd.sock", config="/var/lib/rancher/k3s/config.toml"
         ),
     )
     with pytest.raises(
-        UsageError, match="several container runtimes that driverctl has changed do not run"
+        UsageError, match="several container runtimes that driverctl has changed are not running"
     ) as caught:
-        configure.revert_plan(bench.system)
+        plans.revert_plan(bench.system)
     assert len(caught.value.details) == 2
-    plan = configure.revert_plan(bench.asks(socket=SOCKET))
+    plan = plans.revert_plan(bench.asks(socket=SOCKET))
     assert plan is not None
     assert plan.daemon.config == CONFIG
 
@@ -118,15 +124,15 @@ def test_of_two_that_are_down_the_user_says_which(bench: Bench) -> None:
 def test_what_does_not_run_gets_no_signal(bench: Bench, mode: str) -> None:
     """kill -HUP 0 would end our own process group."""
     system = bench.asks(restart_mode=mode, restart_command="")
-    plan = configure.revert_plan(system)
+    plan = plans.revert_plan(system)
     assert plan is not None
     calls = len(bench.node.commands.calls)
     with pytest.raises(
-        Unsupported, match="does not run, and driverctl does not know how to start it"
+        Unsupported, match="is not running, and driverctl does not know how to start it"
     ) as caught:
         change.carry_out(plan, system)
     assert "--restart-command" in caught.value.resolution
-    assert change.restart_words(plan, system) == "needs --restart-command"
+    assert activation_text(plan, system) == "needs --restart-command"
     assert len(bench.node.commands.calls) == calls
     unit = replace(plan, daemon=replace(plan.daemon, supervisor=Supervisor(kind="k3s", unit="k3s.service")))
-    change.check_restart(unit, system)
+    check_activation(unit, system)

@@ -1,4 +1,6 @@
-"""A change that was written and that docker has not heard of: the next driverctl gives it what it needs, and no more. On a fake node."""
+"""A change that was written and that docker has not heard of: the next driverctl gives it what it needs, and
+no more. On a fake node.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,12 @@ from typing import Literal
 
 import pytest
 
-from driverforge_node.runtime import change, configure, journal
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from support.fakedocker import FakeDocker
-from support.fakehost import fake_node
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction import change, plans
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.fakes.fakedocker import FakeDocker
+from support.fakes.fakehost import fake_node
 
 
 @pytest.fixture
@@ -27,14 +30,14 @@ def run(
     cdi: bool = False,
     restarts: bool = True,
 ) -> None:
-    request = asked.Request(
-        wanted=asked.wanted(cdi=cdi),
+    request = RuntimeRequest(
+        wanted=wanted_handlers(cdi=cdi),
         restart_command="restart",
         restart_mode="" if restarts else "none",
         patience=1.0,
     )
-    system = System(host=docker.node.host, sockets=docker, request=request)
-    plan = configure.apply_plan(system) if action == "apply" else configure.revert_plan(system)
+    system = RuntimeSystem(host=docker.node.host, sockets=docker, request=request)
+    plan = plans.apply_plan(system) if action == "apply" else plans.revert_plan(system)
     assert plan is not None
     change.carry_out(plan, system)
 
@@ -85,7 +88,7 @@ def test_a_restart_by_somebody_else_is_enough(docker: FakeDocker) -> None:
 def test_an_entry_of_a_release_that_did_not_write_it_down_is_read(docker: FakeDocker) -> None:
     run(docker)
     (entry,) = journal.entries(docker.node.host)
-    place = journal.place(entry.kind, entry.config)
+    place = journal.path_of(entry.kind, entry.config)
     text = docker.node.host.node.read_text(place)
     assert '"needs": "reload"' in text
     docker.node.host.node.write_atomic(place, text.replace('  "needs": "reload",\n', "").encode())

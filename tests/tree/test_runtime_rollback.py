@@ -1,4 +1,6 @@
-"""A daemon of systemd that does not come back with the change: the files come back first, whatever else goes wrong meanwhile."""
+"""A daemon of systemd that does not come back with the change: the files come back first, whatever else goes
+wrong meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +10,23 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node.host.commands import SystemCommands
 from driverforge_node.host.services import SystemdServices
-from driverforge_node.runtime import change, configure, journal, restore
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
+from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_node.runtime import journal
 from driverforge_node.runtime.model import Supervisor
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
-from support.fakehost import FakeNode, FakeServices, fake_node
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction import change, plans, restore
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakehost import FakeNode, FakeServices, fake_node
 
 UPTIME = 100  # of the fake node
 
 
 class Systemd(FakeServices):
-    """It restarts the containerd, which does not come up with a drop-in of ours; the journal does not answer."""
+    """It restarts the containerd, which does not come up with a drop-in of ours; the journal does not
+    answer.
+    """
 
     def __init__(self, daemon: FakeContainerd) -> None:
         super().__init__()
@@ -30,7 +35,8 @@ class Systemd(FakeServices):
         self.timeouts: list[float] = []
         self.left: list[
             int
-        ] = []  # seconds until the node's own restore takes driverctl for hung, by the script that it carries out
+            # seconds until the node's own restore takes driverctl for hung, by the script that it carries out
+        ] = []
 
     def restart(self, unit: str, *, timeout: float) -> None:
         super().restart(unit, timeout=timeout)
@@ -56,7 +62,7 @@ class Bench:
     node: FakeNode
     daemon: FakeContainerd
     systemd: Systemd
-    system: System
+    system: RuntimeSystem
 
 
 @pytest.fixture
@@ -64,18 +70,18 @@ def bench(tmp_path: Path) -> Bench:
     node = fake_node(tmp_path, gpu=False)
     daemon = FakeContainerd(node=node)
     node.services = systemd = Systemd(daemon)
-    request = asked.Request(wanted=asked.wanted(), restart_mode="systemd", patience=1.0)
+    request = RuntimeRequest(wanted=wanted_handlers(), restart_mode="systemd", patience=1.0)
     return Bench(
         node=node,
         daemon=daemon,
         systemd=systemd,
-        system=System(host=node.host, sockets=daemon, request=request),
+        system=RuntimeSystem(host=node.host, sockets=daemon, request=request),
     )
 
 
 def test_the_old_files_are_back_before_anybody_asks_for_the_log(bench: Bench) -> None:
     with pytest.raises(CommandFailed, match="the old configuration is in force again") as caught:
-        change.carry_out(configure.apply_plan(bench.system), bench.system)
+        change.carry_out(plans.apply_plan(bench.system), bench.system)
     assert bench.systemd.asked == [False]
     assert "journalctl did not finish in 30 s" in caught.value.details
     files = bench.node.host.node
@@ -91,9 +97,11 @@ def test_the_old_files_are_back_before_anybody_asks_for_the_log(bench: Bench) ->
 def test_a_unit_that_starts_slowly_has_its_time_and_so_has_the_rollback(
     bench: Bench, kind: str, asked_for: float, restart: int, answer: int
 ) -> None:
-    """k3s and rke2 tell systemd at the end of their start that they are up; the node does not take us for hung before all of it is over."""
+    """k3s and rke2 tell systemd at the end of their start that they are up; the node does not take us for
+    hung before all of it is over.
+    """
     system = replace(bench.system, request=replace(bench.system.request, patience=asked_for))
-    plan = configure.apply_plan(system)
+    plan = plans.apply_plan(system)
     plan = replace(plan, daemon=replace(plan.daemon, supervisor=Supervisor(kind=kind, unit="x.service")))
     with pytest.raises(CommandFailed, match="the old configuration is in force again"):
         change.carry_out(plan, system)

@@ -1,4 +1,7 @@
-"""A change that is killed before any of its steps, any number of times; several daemons on one node. On a fake node with a containerd."""
+"""A change that is killed before any of its steps, any number of times; several daemons on one node.
+
+On a fake node with a containerd.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driverforge_core.errors import NotPermitted, Unavailable, Unsupported, UsageError
-from driverforge_node.host.ports import Host
-from driverforge_node.runtime import change, configure, discover, journal, restore
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from driverforge_node.runtime.lock import exclusive
-from driverforge_node.runtime.ports import Connection
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
-from support.fakefiles import FakeFiles, Killed
-from support.fakehost import NODE, FakeNode, fake_node
-from support.fakeruntimes import Sockets, process, with_docker
+from driverforge_node.ports import Connection, Host
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.journal import exclusive_runtime
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction import change, plans, restore
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_node.toolkit.runtime_request import request_of_command
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
+from support.fakes.fakefiles import FakeFiles, Killed
+from support.fakes.fakehost import NODE, FakeNode, fake_node
+from support.fakes.fakeruntimes import Sockets, process, with_docker
 
 IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
 OURS = {"nvidia", "nvidia-cdi", "nvidia-legacy"}
@@ -52,15 +57,15 @@ class Bench:
         node = fake_node(folder, gpu=False)
         return cls(node=node, daemon=Daemon(node=node))
 
-    def system(self, name: str = "nvidia") -> System:
-        request = asked.Request(wanted=asked.wanted(name=name, default=True), restart_command="restart")
-        return System(host=self.node.host, sockets=self.daemon, request=request)
+    def system(self, name: str = "nvidia") -> RuntimeSystem:
+        request = RuntimeRequest(wanted=wanted_handlers(name=name, default=True), restart_command="restart")
+        return RuntimeSystem(host=self.node.host, sockets=self.daemon, request=request)
 
     def run(self, action: str, name: str = "nvidia") -> None:
         system = self.system(name)
-        with exclusive(system.host):
-            configure.settle(system)
-            plan = configure.apply_plan(system) if action == "apply" else configure.revert_plan(system)
+        with exclusive_runtime(system.host):
+            change.take_over(system)
+            plan = plans.apply_plan(system) if action == "apply" else plans.revert_plan(system)
             if plan is not None:
                 change.carry_out(plan, system)
 
@@ -127,7 +132,7 @@ def test_a_node_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
             )
 
     host = replace(node.host, node=ReadOnly(node.places, node.files.fuse, NODE))
-    with pytest.raises(NotPermitted, match="cannot be written") as caught, exclusive(host):
+    with pytest.raises(NotPermitted, match="cannot be written") as caught, exclusive_runtime(host):
         pass
     assert "Talos" in caught.value.resolution
 
@@ -146,8 +151,8 @@ def test_a_runtime_whose_cri_does_not_answer_is_not_touched(tmp_path: Path) -> N
 
 
 def choose(bench: Bench, sockets: Sockets, **more: str) -> tuple[str, str]:
-    request = replace(asked.Request(wanted=asked.wanted()), **more)  # type: ignore[arg-type]
-    daemon = discover.choose(bench.node.host, sockets, request)
+    request = replace(RuntimeRequest(wanted=wanted_handlers()), **more)  # type: ignore[arg-type]
+    daemon = selection.select(bench.node.host, sockets, request)
     return daemon.kind, daemon.evidence[0]
 
 
@@ -181,9 +186,11 @@ def test_the_files_say_why_a_containerd_serves_no_pods(tmp_path: Path) -> None:
         CONFIG, b'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
     )
     silent = Sockets(containerd=bench.daemon, listener=0, docker=0, cri=False)
-    system = System(host=bench.node.host, sockets=silent, request=asked.Request(wanted=asked.wanted()))
+    system = RuntimeSystem(
+        host=bench.node.host, sockets=silent, request=RuntimeRequest(wanted=wanted_handlers())
+    )
     with pytest.raises(Unsupported, match="disables the CRI plugin"):
-        configure.apply_plan(system)
+        plans.apply_plan(system)
 
 
 def second_containerd(bench: Bench) -> Sockets:
@@ -232,7 +239,8 @@ def test_two_that_nobody_prefers_are_the_users_choice(tmp_path: Path) -> None:
 # --- the environment of NVIDIA's toolkit pod
 
 MOUNTS = {
-    "/proc/self/mountinfo": "1 0 0:60 / / rw - overlay overlay rw\n2 1 8:1 /etc/containerd /runtime/config-dir rw - ext4 /dev/sda1 rw\n"
+    "/proc/self/mountinfo": "1 0 0:60 / / rw - overlay overlay rw\n"
+    "2 1 8:1 /etc/containerd /runtime/config-dir rw - ext4 /dev/sda1 rw\n"
     "3 1 8:1 /elsewhere /gone rw - ext4 /dev/sda1 rw\n4 1 0:9 / /own rw - tmpfs tmpfs rw\n",
     "/proc/1/mountinfo": "21 1 8:1 / / rw - ext4 /dev/sda1 rw\n",
 }
@@ -250,10 +258,11 @@ def environment(tmp_path: Path, **variables: str) -> Host:
     ("variables", "found"),
     [
         ({"RUNTIME_CONFIG": "/runtime/config-dir/config.toml"}, {"config": "/etc/containerd/config.toml"}),
+        # no mount: meant for the node
         (
             {"CONTAINERD_CONFIG": "/etc/containerd/config.toml"},
             {"config": "/etc/containerd/config.toml"},
-        ),  # no mount: meant for the node
+        ),
         (
             {"RUNTIME": "crio", "CRIO_CONFIG": "/x", "CONTAINERD_CONFIG": "/y"},
             {"runtime": "crio", "config": "/x"},
@@ -272,18 +281,18 @@ def environment(tmp_path: Path, **variables: str) -> Host:
 def test_variables_name_files_of_the_pod(
     tmp_path: Path, variables: Mapping[str, str], found: Mapping[str, str]
 ) -> None:
-    seen = asked.from_environment(environment(tmp_path, **variables))
-    assert {name: value for name, (value, _) in seen.items()} == found
+    request = request_of_command(environment(tmp_path, **variables), {})
+    assert {name: getattr(request, name) for name in request.given} == found
 
 
 def test_a_mount_that_the_node_does_not_have_is_told(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is on a mount of this container"):
-        asked.from_environment(environment(tmp_path, RUNTIME_CONFIG="/own/config.toml"))
+        request_of_command(environment(tmp_path, RUNTIME_CONFIG="/own/config.toml"), {})
 
 
 def test_nri_mode_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(Unsupported, match="NRI mode is not part of this release"):
-        asked.from_environment(environment(tmp_path, ENABLE_NRI_PLUGIN="true"))
+    with pytest.raises(Unsupported, match="NRI mode"):
+        request_of_command(environment(tmp_path, ENABLE_NRI_PLUGIN="true"), {})
 
 
 def test_the_journal_of_a_change_names_all_of_its_files(tmp_path: Path) -> None:
@@ -295,5 +304,5 @@ def test_the_journal_of_a_change_names_all_of_its_files(tmp_path: Path) -> None:
         None,
         [DROP_IN, CONFIG],
     )
-    assert json.loads(bench.node.host.node.read_text(journal.place("containerd", CONFIG)))["schema"] == 2
+    assert json.loads(bench.node.host.node.read_text(journal.path_of("containerd", CONFIG)))["schema"] == 2
     assert set(entry.names) == OURS

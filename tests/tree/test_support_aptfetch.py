@@ -23,6 +23,7 @@ URIs: https://mirror.example/debian-security
 Suites: bookworm-security
 Components: main
 """
+OFF = f"Enabled: no\n{DEB822}".replace("mirror.", "off.").partition("\n\n")[0]
 
 
 def _machine(etc: Path, files: dict[str, str], os_release: str = DEBIAN) -> Path:
@@ -38,14 +39,14 @@ def _machine(etc: Path, files: dict[str, str], os_release: str = DEBIAN) -> Path
     [
         {"sources.list.d/debian.sources": DEB822},
         {
-            "sources.list": "# deb https://old.example/debian bookworm main\ndeb https://mirror.example/debian bookworm main non-free\n"
+            "sources.list": "# deb https://old.example/debian bookworm main\n"
+            "deb https://mirror.example/debian bookworm main non-free\n"
         },
         {"sources.list": "deb [arch=amd64 signed-by=/k.gpg] https://mirror.example/debian/ bookworm main\n"},
         {
-            "sources.list.d/a.list": "deb https://packages.example/node nodistro main\ndeb-src https://src.example/debian bookworm main\n",
-            "sources.list.d/b.sources": f"Enabled: no\n{DEB822}".replace("mirror.", "off.").partition("\n\n")[
-                0
-            ],
+            "sources.list.d/a.list": "deb https://packages.example/node nodistro main\n"
+            "deb-src https://src.example/debian bookworm main\n",
+            "sources.list.d/b.sources": OFF,
             "sources.list.d/c.sources": DEB822,
         },
     ],

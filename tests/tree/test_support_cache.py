@@ -48,7 +48,10 @@ def test_what_a_killed_run_left_is_not_taken_for_an_entry(tmp_path: Path) -> Non
 
 
 def _count(base: Path, started: int, go: int) -> None:
-    """In a child process: say that it runs, wait for the others, use the entry; each making adds a line to a file."""
+    """In a child process: say that it runs, wait for the others, use the entry.
+
+    Each making adds a line to a file.
+    """
 
     def make(folder: Path) -> None:
         with (base / "makings").open("a") as log:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from support.initramfs import Archive
+from support.machines.initramfs import CpioArchive
 from support.process import missing
 
 pytestmark = pytest.mark.skipif(bool(missing("busybox")), reason="busybox reads the archive here")
 
 
-def _unpack(archive: Archive, target: Path) -> None:
+def _unpack(archive: CpioArchive, target: Path) -> None:
     archive.write(target / "initrd")
     (target / "root").mkdir()
     with (target / "initrd").open("rb") as stream:
@@ -23,7 +23,7 @@ def _unpack(archive: Archive, target: Path) -> None:
 
 
 def test_files_folders_links_and_modes_come_back(tmp_path: Path) -> None:
-    archive = Archive()
+    archive = CpioArchive()
     archive.file("init", b"#!/bin/sh\n", mode=0o755)
     archive.file("lib/modules/6.1.0/kernel/a.ko", b"\x7fELF" * 1000)
     archive.file("empty", b"")

@@ -13,15 +13,15 @@ from support.oldpython import needs_newer_python
     ("source", "newer"),
     [
         ("import json\nfrom driverforge_core.kernel import KernelRelease\n", False),
-        ("import pytest\nfrom hypothesis import given\nfrom support.mockpath import MockPath\n", False),
-        ("from driverforge_build.lock import Lock\n", True),
+        ("import pytest\nfrom hypothesis import given\nfrom support.fakes.mockpath import MockPath\n", False),
+        ("from driverforge_build.lock.pins import Lock\n", True),
         ("def test() -> None:\n    import yaml\n", True),
         ("from driverforge_node.runtime import journal\n", True),
         ("from driverforge_node import runtime\n", True),
         ("from driverforge_node.commands import runtime\n", True),
         ("PROGRAM = 'from driverforge_build.cli import main'\n", True),  # for a child process
-        ("from support import pod\n", True),  # which reads YAML
-        ("from support.pod import run\n", True),
+        ("from support.machines import pod\n", True),  # which reads YAML
+        ("from support.machines.pod import run\n", True),
     ],
 )
 def test_by_imports(tmp_path: Path, source: str, newer: bool) -> None:

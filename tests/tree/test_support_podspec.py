@@ -1,4 +1,4 @@
-"""The runtime specification of docs/kubernetes/*.yaml: what a kubelet and containerd's CRI plugin would make of it."""
+"""The runtime specification that a kubelet and containerd's CRI plugin make of docs/kubernetes/*.yaml."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from driverforge_core.errors import InputError, Unsupported
-from support.podspec import HostPath, NodeFacts, Pod, translate
-from support.store import StoredImage, chain_id
+from support.machines.podspec import HostPath, NodeFacts, Pod, translate
+from support.machines.store import StoredImage, chain_id
 
 DRIVER = Path(__file__).parents[2] / "docs/kubernetes/driver.yaml"
 IMAGE = StoredImage(

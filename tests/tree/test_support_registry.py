@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support import registry
+from support.machines import registry
 from support.process import missing
 
 pytestmark = pytest.mark.skipif(

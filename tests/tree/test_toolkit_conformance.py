@@ -1,6 +1,7 @@
 """The recorded runs of NVIDIA's installer: what ours leaves on a node equals it, value by value.
 
-Wrappers are compared by running them (test_toolkit_wrappers); documents of the runtime, CDI specifications and config.toml as values.
+Wrappers are compared by running them (test_toolkit_wrappers); documents of the runtime, CDI specifications
+and config.toml as values.
 """
 
 from __future__ import annotations
@@ -15,20 +16,22 @@ import pytest
 import yaml
 
 from driverforge_core.errors import Unavailable
+from driverforge_node.app.management_spec import write_management_spec
 from driverforge_node.commands import toolkit as command
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from driverforge_node.toolkit import parts, source
-from driverforge_node.toolkit.install import WRITTEN, Installed, install
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_node.toolkit import artifacts
+from driverforge_node.toolkit.install import WRITTEN, InstalledRelease, install_release
 from driverforge_node.toolkit.nri import requested_devices
-from driverforge_node.toolkit.settings import Settings
-from driverforge_node.toolkit.wanted import layout_of, wanted
-from driverforge_node.toolkit.wrapper import Wrapper, render
-from support.driverroot import ROOT as DRIVER_ROOT
-from support.driverroot import bare_node, write_tree
-from support.fakehost import FakeNode
-from support.toolkitcases import ROOT, Case, daemon, deviations, load, parsed, patched
-from support.toolkitsource import write_source
-from support.wrappers import CLEAN, call, modules, write_telling
+from driverforge_node.toolkit.release_plan import layout_of, wanted_release
+from driverforge_node.toolkit.runtime_request import request_of
+from driverforge_node.toolkit.settings import ToolkitSettings
+from driverforge_node.toolkit.wrapper import Wrapper, render_wrapper
+from support.fakes.driverroot import ROOT as DRIVER_ROOT
+from support.fakes.driverroot import bare_node, write_tree
+from support.fakes.fakehost import FakeNode
+from support.samples.toolkitsource import write_source
+from support.samples.wrappers import CLEAN, call, modules, write_telling
+from support.upstream.toolkitcases import ROOT, Case, daemon, deviations, load, parsed, patched
 
 CASES = load("installer")
 OPERATIONS = {
@@ -61,23 +64,26 @@ def node(tmp_path: Path) -> FakeNode:
     write_source(Path(made.files.real("/artifacts/deb")))
     write_source(Path(made.files.real("/artifacts/rpm")), rpm=True)
     write_tree(made, DRIVER)
+    # a container without mounts: all paths are the node's
     for path in (
         "/proc/self/mountinfo",
         "/proc/1/mountinfo",
-    ):  # a container without mounts: all paths are the node's
+    ):
         made.files.make_dirs(path.rpartition("/")[0])
         made.files.write_atomic(path, b"")
     return made
 
 
-def settings_of(node: FakeNode, words: list[str]) -> Settings:
+def settings_of(node: FakeNode, words: list[str]) -> ToolkitSettings:
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
-    return command.settings_of(parser.parse_args(["run", *words]), node.host)
+    return command.settings_from(parser.parse_args(["run", *words]), node.host)
 
 
 def found_files(node: FakeNode, folder: str) -> tuple[dict[str, object], dict[str, str]]:
-    """Contents (of links: where they lead) and modes below a folder of the node, less our own record of config.toml."""
+    """Contents (of links: where they lead) and modes below a folder of the node, less our own record of
+    config.toml.
+    """
     top = Path(node.host.node.real(folder))
     contents: dict[str, object] = {}
     modes = {}
@@ -99,7 +105,7 @@ def below(names: dict[str, Any], folder: str) -> dict[str, Any]:
     }
 
 
-def check_files(node: FakeNode, settings: Settings, case: Case, folder: str) -> None:
+def check_files(node: FakeNode, settings: ToolkitSettings, case: Case, folder: str) -> None:
     """`folder` is where the recording has what we have in INSTALL_DIR/toolkit."""
     contents, modes = found_files(node, layout_of(settings).toolkit)
     theirs = below(case["expected"]["files_observed"], folder)
@@ -114,8 +120,8 @@ def check_files(node: FakeNode, settings: Settings, case: Case, folder: str) -> 
             assert contents[name] == text
 
 
-def check_spec(node: FakeNode, settings: Settings, text: str, folder: str) -> None:
-    parts.write_cdi(node.host, settings, layout_of(settings))
+def check_spec(node: FakeNode, settings: ToolkitSettings, text: str, folder: str) -> None:
+    write_management_spec(node.host, settings, layout_of(settings))
     (name,) = node.files.list_dir(settings.cdi_output_dir)
     assert name == f"{settings.cdi_kind.replace('/', '-')}.yaml"
     found = yaml.safe_load(node.text(f"{settings.cdi_output_dir}/{name}"))
@@ -126,8 +132,8 @@ def check_spec(node: FakeNode, settings: Settings, text: str, folder: str) -> No
     assert found == yaml.safe_load(text.replace(folder, layout_of(settings).toolkit))
 
 
-def installed(node: FakeNode, settings: Settings) -> Installed:
-    return install(node.host, wanted(node.host, settings))
+def installed(node: FakeNode, settings: ToolkitSettings) -> InstalledRelease:
+    return install_release(node.host, wanted_release(node.host, settings))
 
 
 def play_install(case: Case, node: FakeNode) -> None:
@@ -146,7 +152,7 @@ def play_install(case: Case, node: FakeNode) -> None:
             expected["files_observed"]["var/run/cdi/management.nvidia.com-gpu.yaml"],
             layout_of(settings).toolkit,
         )
-    request = parts.request_of(node.host, settings, layout_of(settings))
+    request = request_of(node.host, settings, layout_of(settings))
     where = daemon(
         settings.runtime or "docker",
         request.config,
@@ -190,7 +196,7 @@ def play_install_toolkit(case: Case, node: FakeNode) -> None:
     check_files(node, settings, case, "toolkit-test")
     if error := case["expected"]["error_contains"]:
         with pytest.raises(Unavailable, match=error["error"]):
-            parts.write_cdi(node.host, settings, layout_of(settings))
+            write_management_spec(node.host, settings, layout_of(settings))
     elif settings.cdi_enabled:
         check_spec(node, settings, case["expected"]["cdi_spec_yaml"], "{{ .toolkitRoot }}")
 
@@ -198,8 +204,8 @@ def play_install_toolkit(case: Case, node: FakeNode) -> None:
 def play_plan(case: Case, _: FakeNode) -> None:
     """Upstream does not compare the lists' order."""
     target, names = case["options"]["dest_dir"], case["input"]["libraries"]
-    libraries = dict(zip(source.LIBRARIES, (f"/artifacts/test/{name}" for name in names), strict=True))
-    found = source.plan(
+    libraries = dict(zip(artifacts.LIBRARIES, (f"/artifacts/test/{name}" for name in names), strict=True))
+    found = artifacts.copy_plan(
         "/artifacts/test", libraries, folder=target, default_runtime=case["options"]["default_runtime"]
     )
     expected = case["expected"]
@@ -228,7 +234,7 @@ def play_table(case: Case, node: FakeNode) -> None:
     options = case["options"]
     name = [f"--runtime-name={options['runtime_name']}"] if options["runtime_name"] else []
     settings = settings_of(node, [*name, f"--set-as-default={options['set_as_default']}"])
-    request = parts.request_of(node.host, settings, layout_of(settings))
+    request = request_of(node.host, settings, layout_of(settings))
     assert request.wanted.default == case["expected"]["default"]
     found = {
         handler.name: handler.binary for handler in nvidia_handlers(options["root"], settings.runtime_name)
@@ -238,7 +244,10 @@ def play_table(case: Case, node: FakeNode) -> None:
 
 
 def play_wrapper(case: Case, node: FakeNode) -> None:
-    """Both are run, with and without the driver. The recorded PATH has no commands, which the program here needs."""
+    """Both are run, with and without the driver.
+
+    The recorded PATH has no commands, which the program here needs.
+    """
     options, folder = case["options"], node.folder / "bin"
     folder.mkdir()
     write_telling(folder, options["wrapped_executable"], options["default_runtime"])
@@ -254,12 +263,10 @@ def play_wrapper(case: Case, node: FakeNode) -> None:
     here = {"PATH": f"{folder}:{CLEAN['PATH']}"}
     for loaded in (True, False):
         listed = modules(node.folder, loaded=loaded)
-        told = call(["sh"], render(ours, modules=listed), ["x"], environ=here)
+        told = call(["sh"], render_wrapper(ours, modules=listed), ["x"], environ=here)
         assert told == call(["sh"], theirs.replace("/proc/modules", listed), ["x"], environ=here)
-        assert (
-            told[0]
-            == f"program={options['default_runtime' if options['check_modules'] and not loaded else 'wrapped_executable']}"
-        )
+        program = "default_runtime" if options["check_modules"] and not loaded else "wrapped_executable"
+        assert told[0] == f"program={options[program]}"
 
 
 PLAYERS: dict[str, Callable[[Case, FakeNode], None]] = {

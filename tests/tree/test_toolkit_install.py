@@ -1,4 +1,7 @@
-"""Releases of the toolkit in a folder that stands for the node: install, again, upgrade, over NVIDIA's own, killed, and collected."""
+"""Releases of the toolkit in a folder that stands for the node.
+
+Installed, installed again, upgraded, put over NVIDIA's own, killed, and collected.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,15 @@ from hypothesis import strategies as st
 from driverforge_core.errors import InputError, TemporaryFailure
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.processes import KernelProcesses
-from driverforge_node.toolkit import collect, state
-from driverforge_node.toolkit.install import LOCK, Installed, exclusive, install
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.toolkit.settings import Settings, parse
-from driverforge_node.toolkit.wanted import wanted
+from driverforge_node.toolkit import releases, toolkit_status
+from driverforge_node.toolkit.install import LOCK, InstalledRelease, exclusive_toolkit, install_release
+from driverforge_node.toolkit.release_plan import wanted_release
+from driverforge_node.toolkit.releases import Layout
+from driverforge_node.toolkit.settings import ToolkitSettings, settings_of
 from driverforge_node.toolkit.wrapper import WRAPPED
-from support.fakefiles import Killed
-from support.fakehost import FakeNode, FakeProcess, fake_node
-from support.toolkitsource import VERSION, write_source
+from support.fakes.fakefiles import Killed
+from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
+from support.samples.toolkitsource import VERSION, write_source
 
 BASE = "/usr/local/nvidia"
 LAYOUT = Layout(install_dir=BASE)
@@ -37,12 +40,12 @@ def node(tmp_path: Path) -> FakeNode:
     return made
 
 
-def settings(**flags: str) -> Settings:
-    return parse(flags, {})
+def settings(**flags: str) -> ToolkitSettings:
+    return settings_of(flags, {})
 
 
-def installed(node: FakeNode, **flags: str) -> Installed:
-    return install(node.host, wanted(node.host, settings(**flags)))
+def installed(node: FakeNode, **flags: str) -> InstalledRelease:
+    return install_release(node.host, wanted_release(node.host, settings(**flags)))
 
 
 def on_node(node: FakeNode, path: str) -> Path:
@@ -89,7 +92,7 @@ def test_a_damaged_file_of_the_release_in_force_is_repaired(node: FakeNode) -> N
     assert hook.read_text() == "nvidia-cdi-hook\n"
 
 
-def upgraded(node: FakeNode) -> tuple[Installed, Installed]:
+def upgraded(node: FakeNode) -> tuple[InstalledRelease, InstalledRelease]:
     first = installed(node)
     write_source(Path(node.files.real("/artifacts/deb")), programs={"nvidia-ctk": "newer\n"})
     return first, installed(node)
@@ -154,7 +157,7 @@ def test_which_files_are_taken(
     node.host.node.make_dirs("/usr/bin")
     for program in programs:
         node.host.node.write_atomic(f"/usr/bin/{program}", b"")
-    assert wanted(node.host, settings(package_type=wanted_type)).source == f"/artifacts/{taken}"
+    assert wanted_release(node.host, settings(package_type=wanted_type)).source == f"/artifacts/{taken}"
 
 
 def nvidias_own(node: FakeNode) -> Path:
@@ -208,7 +211,7 @@ def test_killed_anywhere_the_link_leads_to_a_whole_release(
     done = installed(node)
     assert LAYOUT.current(node.host.node) == done.release
     assert whole(node, done.release)
-    collect.collect(node.host, LAYOUT)
+    releases.remove_unused(node.host, LAYOUT)
     assert on_node(node, LAYOUT.releases).joinpath(done.release).is_dir()
     assert [path.name for path in on_node(node, LAYOUT.releases).iterdir()] == [done.release]
 
@@ -226,8 +229,8 @@ def whole(node: FakeNode, release: str) -> bool:
 
 
 def test_of_two_instances_one_goes_first(node: FakeNode) -> None:
-    with exclusive(node.host):
-        with pytest.raises(TemporaryFailure, match="another driverctl"), exclusive(node.host):
+    with exclusive_toolkit(node.host):
+        with pytest.raises(TemporaryFailure, match="another driverctl"), exclusive_toolkit(node.host):
             pytest.fail("both are in")
         assert on_node(node, LOCK).exists()
     assert not on_node(node, LOCK).exists()
@@ -239,22 +242,22 @@ def test_a_release_goes_when_nobody_uses_it(node: FakeNode) -> None:
         pid=7, command="nvidia-ctk", holds=(f"/mnt/nvidia/releases/{first.release}/nvidia-ctk.real",)
     )
     node.processes.add(container)
-    assert collect.collect(node.host, LAYOUT) == ()
-    found = state.observe(node.host, settings())
+    assert releases.remove_unused(node.host, LAYOUT) == ()
+    found = toolkit_status.observe_toolkit(node.host, settings())
     assert found.release == second.release
     assert "process 7 (nvidia-ctk" in found.others[first.release]
     node.processes.running.clear()
-    assert collect.collect(node.host, LAYOUT) == (first.release,)
-    assert collect.collect(node.host, LAYOUT) == ()
-    assert [release.name for release in collect.releases(node.host, LAYOUT)] == [second.release]
+    assert releases.remove_unused(node.host, LAYOUT) == (first.release,)
+    assert releases.remove_unused(node.host, LAYOUT) == ()
+    assert [release.name for release in releases.releases_of(node.host, LAYOUT)] == [second.release]
 
 
 def test_without_a_release_of_ours_in_force_nothing_is_collected(node: FakeNode) -> None:
     upgraded(node)
     on_node(node, BASE).joinpath("toolkit").unlink()
     nvidias_own(node)
-    assert collect.collect(node.host, LAYOUT) == ()
-    assert state.observe(node.host, settings()).release == "not ours"
+    assert releases.remove_unused(node.host, LAYOUT) == ()
+    assert toolkit_status.observe_toolkit(node.host, settings()).release == "not ours"
 
 
 @contextmanager

@@ -1,4 +1,6 @@
-"""docs/kubernetes/toolkit.yaml for other runtimes than containerd, edited as its comment says: what the pod then works on."""
+"""docs/kubernetes/toolkit.yaml for other runtimes than containerd, edited as its comment says: what the pod
+then works on.
+"""
 
 from __future__ import annotations
 
@@ -11,21 +13,23 @@ from typing import Any
 import kubernetes_validate
 import pytest
 
-from driverforge_node.runtime import discover
-from driverforge_node.runtime.ports import Connection, Sockets
-from driverforge_node.toolkit import parts
-from driverforge_node.toolkit.settings import parse
-from driverforge_node.toolkit.wanted import layout_of
-from support import toolkitpod
-from support.fakecontainerd import CONFIG, DROP_IN, SOCKET, FakeContainerd
-from support.fakehost import FakeNode, fake_node
-from support.fakeruntimes import process, with_docker
+from driverforge_node.ports import Connection, Sockets
+from driverforge_node.runtime.find import selection
+from driverforge_node.toolkit.release_plan import layout_of
+from driverforge_node.toolkit.runtime_request import request_of
+from driverforge_node.toolkit.settings import settings_of
+from support.cluster import toolkitpod
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, SOCKET, FakeContainerd
+from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeruntimes import process, with_docker
 
 CRIO = 60  # its PID
 
 
 def edited(runtime: str) -> dict[str, Any]:
-    """The DaemonSet for `runtime`: the variables that the comment names are gone, and what is called runtime-…."""
+    """The DaemonSet for `runtime`: the variables that the comment names are gone, and what is called
+    runtime-….
+    """
     comment = " ".join(line for line in toolkitpod.MANIFEST.read_text().splitlines() if line.startswith("#"))
     removed = re.findall(r"\bRUNTIME_\w+", comment)
     found = toolkitpod.daemonset()
@@ -72,8 +76,8 @@ class WithCrio:
 
 
 def works_on(node: FakeNode, sockets: Sockets, environ: dict[str, str]) -> tuple[str, str, str, str]:
-    settings = parse({}, environ)
-    daemon = discover.choose(node.host, sockets, parts.request_of(node.host, settings, layout_of(settings)))
+    settings = settings_of({}, environ)
+    daemon = selection.select(node.host, sockets, request_of(node.host, settings, layout_of(settings)))
     return daemon.kind, daemon.socket, daemon.config, daemon.drop_in
 
 

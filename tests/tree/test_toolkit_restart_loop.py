@@ -1,4 +1,6 @@
-"""A container runtime that ends the toolkit's own pod when it comes back: the next pods find everything in place (gpu-operator#456)."""
+"""A container runtime that ends the toolkit's own pod when it comes back: the next pods find everything in
+place (gpu-operator#456).
+"""
 
 from __future__ import annotations
 
@@ -6,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_node.app import toolkit_run
+from driverforge_node.app.toolkit_run import SETTLING, UNINSTALL, parts_of
 from driverforge_node.runtime import journal
-from driverforge_node.toolkit import lifetime
-from driverforge_node.toolkit.lifetime import SETTLING, UNINSTALL
-from driverforge_node.toolkit.parts import parts_of
-from driverforge_node.toolkit.settings import parse
-from support.driverroot import bare_node
-from support.fakecontainerd import FakeContainerd
-from support.fakehost import FakeNode
-from support.toolkitsource import write_source
+from driverforge_node.toolkit.settings import settings_of
+from support.fakes.driverroot import bare_node
+from support.fakes.fakecontainerd import FakeContainerd
+from support.fakes.fakehost import FakeNode
+from support.samples.toolkitsource import write_source
 
 FLAGS = {"revert_on": "stop", "restart_command": "restart"}
 LIFE = 600.0  # seconds of a pod that nobody ends
@@ -40,9 +41,9 @@ def node(tmp_path: Path) -> FakeNode:
 
 def pod(node: FakeNode, daemon: FakeContainerd) -> float:
     """The life of one pod; its seconds."""
-    settings, begin = parse(FLAGS, {}), node.clock.time
+    settings, begin = settings_of(FLAGS, {}), node.clock.time
     node.clock.stop_at = begin + LIFE
-    lifetime.serve(node.host, settings, parts_of(node.host, daemon, settings))
+    toolkit_run.run_toolkit(node.host, settings, parts_of(node.host, daemon, settings))
     return node.clock.time - begin
 
 

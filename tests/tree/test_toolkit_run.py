@@ -12,14 +12,14 @@ import pytest
 
 import driverforge_node
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
+from driverforge_node.app.toolkit_run import UNINSTALL, RunParts, run_toolkit
 from driverforge_node.cli import build_parser
-from driverforge_node.toolkit import state
-from driverforge_node.toolkit.compat import translate
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.toolkit.lifetime import UNINSTALL, Parts, serve
-from driverforge_node.toolkit.settings import Settings, parse
-from support.fakehost import FakeNode, fake_node
-from support.toolkitsource import write_source
+from driverforge_node.commands.compatible import toolkit_arguments
+from driverforge_node.toolkit import toolkit_status
+from driverforge_node.toolkit.releases import Layout
+from driverforge_node.toolkit.settings import ToolkitSettings, settings_of
+from support.fakes.fakehost import FakeNode, fake_node
+from support.samples.toolkitsource import write_source
 
 LAYOUT = Layout(install_dir="/usr/local/nvidia")
 FOLDER = "/run/nvidia/toolkit"
@@ -41,7 +41,7 @@ class Recorder:
         self.node = node
         self.fails = fails
         self.calls: list[str] = []
-        self.parts = Parts(
+        self.parts = RunParts(
             low_level=self.low_level,
             cdi=self.part("cdi"),
             apply=self.apply,
@@ -72,7 +72,7 @@ class Recorder:
 
 
 def phase(node: FakeNode) -> str:
-    return str(json.loads(node.text(f"{FOLDER}/{state.FILE}"))["phase"])
+    return str(json.loads(node.text(f"{FOLDER}/{toolkit_status.STATUS_FILE}"))["phase"])
 
 
 def serve_again(node: FakeNode) -> None:
@@ -80,19 +80,21 @@ def serve_again(node: FakeNode) -> None:
     assert node.clock.stop_at is not None
     node.clock.stop_at = node.clock.time + 10
     recorder = Recorder(node)
-    serve(node.host, settings(), recorder.parts)
+    run_toolkit(node.host, settings(), recorder.parts)
     assert recorder.calls == ["low level", "apply while starting"]
 
 
-def settings(**flags: str) -> Settings:
-    return parse(flags, {})
+def settings(**flags: str) -> ToolkitSettings:
+    return settings_of(flags, {})
 
 
 def test_a_whole_life(node: FakeNode) -> None:
     seen = []
-    node.clock.on_wait = lambda _: seen.append(phase(node)) if node.text(f"{FOLDER}/{state.FILE}") else None
+    node.clock.on_wait = lambda _: (
+        seen.append(phase(node)) if node.text(f"{FOLDER}/{toolkit_status.STATUS_FILE}") else None
+    )
     recorder = Recorder(node)
-    assert serve(node.host, settings(cdi_enabled="true", revert_on="stop"), recorder.parts) == 0
+    assert run_toolkit(node.host, settings(cdi_enabled="true", revert_on="stop"), recorder.parts) == 0
     assert recorder.calls == [
         "low level",
         "cdi while starting",
@@ -101,7 +103,7 @@ def test_a_whole_life(node: FakeNode) -> None:
     ]
     assert seen[-1] == "ready"
     assert node.text(PID) == ""
-    assert node.text(f"{FOLDER}/{state.FILE}") == ""
+    assert node.text(f"{FOLDER}/{toolkit_status.STATUS_FILE}") == ""
     assert LAYOUT.current(node.host.node), "the files stay: containers run from them"
     text = node.host.node.read_text(LAYOUT.config)
     assert 'runtimes = ["/opt/bin/crun", "runc", "crun"]' in text, "our own wrapper is left out"
@@ -122,7 +124,7 @@ def test_what_a_stop_undoes(node: FakeNode, flags: dict[str, str], marker: bool,
     if marker:
         node.files.make_dirs(FOLDER)
         node.files.write_atomic(f"{FOLDER}/{UNINSTALL}", b"")
-    serve(node.host, settings(**flags), recorder.parts)
+    run_toolkit(node.host, settings(**flags), recorder.parts)
     assert ("revert while stopping" in recorder.calls) == reverted
     assert ("apply while starting" in recorder.calls) == ("no_runtime_config" not in flags)
 
@@ -131,10 +133,10 @@ def test_an_uninstall_is_of_one_pod_and_not_of_the_next_ones(node: FakeNode) -> 
     node.files.make_dirs(FOLDER)
     node.files.write_atomic(f"{FOLDER}/{UNINSTALL}", b"")
     with pytest.raises(CommandFailed, match="revert failed"):
-        serve(node.host, settings(), Recorder(node, fails="revert").parts)
+        run_toolkit(node.host, settings(), Recorder(node, fails="revert").parts)
     node.clock.stop_at = node.clock.time + 10
     recorder = Recorder(node)
-    serve(node.host, settings(), recorder.parts)
+    run_toolkit(node.host, settings(), recorder.parts)
     assert "revert while stopping" in recorder.calls, "what failed is tried again"
     serve_again(node)
 
@@ -142,22 +144,24 @@ def test_an_uninstall_is_of_one_pod_and_not_of_the_next_ones(node: FakeNode) -> 
 def test_no_daemon_ends_at_once_and_undoes_nothing(node: FakeNode) -> None:
     node.clock.stop_at = None
     recorder = Recorder(node)
-    assert serve(node.host, settings(no_daemon="true", revert_on="stop"), recorder.parts) == 0
+    assert run_toolkit(node.host, settings(no_daemon="true", revert_on="stop"), recorder.parts) == 0
     assert recorder.calls == ["low level", "apply while starting"]
 
 
 def test_a_stop_before_the_runtime_is_touched_leaves_it_alone(node: FakeNode) -> None:
     node.clock.stop_at = node.clock.time
     recorder = Recorder(node)
-    assert serve(node.host, settings(cdi_enabled="true", revert_on="stop"), recorder.parts) == 0
+    assert run_toolkit(node.host, settings(cdi_enabled="true", revert_on="stop"), recorder.parts) == 0
     assert recorder.calls == ["low level"]
 
 
 def test_a_part_that_fails_ends_it_and_leaves_no_pid_file(node: FakeNode) -> None:
     with pytest.raises(CommandFailed, match="cdi failed"):
-        serve(node.host, settings(cdi_enabled="true", revert_on="stop"), Recorder(node, fails="cdi").parts)
+        run_toolkit(
+            node.host, settings(cdi_enabled="true", revert_on="stop"), Recorder(node, fails="cdi").parts
+        )
     assert node.text(PID) == ""
-    assert not node.files.exists(f"{FOLDER}/{state.FILE}")
+    assert not node.files.exists(f"{FOLDER}/{toolkit_status.STATUS_FILE}")
 
 
 def test_a_second_instance_is_refused_and_the_firsts_files_are_untouched(node: FakeNode) -> None:
@@ -166,7 +170,7 @@ def test_a_second_instance_is_refused_and_the_firsts_files_are_untouched(node: F
         assert ours
         recorder = Recorder(node)
         with pytest.raises(TemporaryFailure) as caught:
-            serve(node.host, settings(), recorder.parts)
+            run_toolkit(node.host, settings(), recorder.parts)
         assert caught.value.details == (f"{PID}: 77",)
         assert node.text(PID) == "77\n"
         assert recorder.calls == []
@@ -174,7 +178,7 @@ def test_a_second_instance_is_refused_and_the_firsts_files_are_untouched(node: F
 
 
 def test_a_restart_of_the_pod_writes_no_file_of_the_node(node: FakeNode) -> None:
-    serve(node.host, settings(), Recorder(node).parts)
+    run_toolkit(node.host, settings(), Recorder(node).parts)
     top = Path(node.host.node.real(LAYOUT.install_dir))
     before = {path: path.lstat().st_mtime_ns for path in top.rglob("*")}
     serve_again(node)
@@ -182,7 +186,7 @@ def test_a_restart_of_the_pod_writes_no_file_of_the_node(node: FakeNode) -> None
 
 
 def test_an_upgrade_collects_what_nothing_uses(node: FakeNode) -> None:
-    serve(node.host, settings(), Recorder(node).parts)
+    run_toolkit(node.host, settings(), Recorder(node).parts)
     write_source(Path(node.files.real("/artifacts/deb")), programs={"nvidia-ctk": "newer\n"})
     serve_again(node)
     assert node.host.node.list_dir(LAYOUT.releases) == (LAYOUT.current(node.host.node),)
@@ -203,7 +207,7 @@ def test_an_upgrade_collects_what_nothing_uses(node: FakeNode) -> None:
     ],
 )
 def test_the_compatible_name(argv: list[str], environ: dict[str, str], meaning: list[str]) -> None:
-    assert translate(argv, environ) == meaning
+    assert toolkit_arguments(argv, environ) == meaning
     build_parser("toolkit").parse_args(meaning)
 
 
@@ -227,7 +231,7 @@ def test_the_compatible_name_exits_1_with_one_message(tmp_path: Path, words: lis
 
 
 def test_without_a_driver_the_cdi_part_says_so(node: FakeNode) -> None:
-    from driverforge_node.toolkit.parts import write_cdi
+    from driverforge_node.app.management_spec import write_management_spec
 
     with pytest.raises(Unavailable):
-        write_cdi(node.host, settings(cdi_enabled="true"), LAYOUT)
+        write_management_spec(node.host, settings(cdi_enabled="true"), LAYOUT)

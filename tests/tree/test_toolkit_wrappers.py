@@ -1,4 +1,6 @@
-"""The wrappers as the node's shells run them: the real program's arguments, environment and folder; and next to upstream's own."""
+"""The wrappers as the node's shells run them: the real program's arguments, environment and folder; and next
+to upstream's own.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.toolkit.wrapper import RUNTIMES, WRAPPED, render, wrapper_of
+from driverforge_node.toolkit.wrapper import RUNTIMES, WRAPPED, render_wrapper, wrapper_of
 from support.process import run
-from support.wrappers import CLEAN, call, modules, write_telling
+from support.samples.wrappers import CLEAN, call, modules, write_telling
 
 CASES = Path(__file__).parents[1] / "cases/toolkit/installer"
 SHELLS = [shell for shell in (["dash"], ["busybox", "sh"], ["bash", "--posix"]) if shutil.which(shell[0])]
@@ -35,7 +37,7 @@ def bin_folder(tmp_path: Path) -> Path:
 def test_the_real_program_gets_words_and_environment(
     bin_folder: Path, tmp_path: Path, shell: list[str], name: str
 ) -> None:
-    script = render(wrapper_of(name, str(bin_folder), "runc"), modules=modules(tmp_path, loaded=True))
+    script = render_wrapper(wrapper_of(name, str(bin_folder), "runc"), modules=modules(tmp_path, loaded=True))
     told = call(shell, script, ["--bundle", "a  b", ""], environ={"LD_LIBRARY_PATH": "/lib/x"})
     assert told[:4] == [f"program={name}.real", "word=--bundle", "word=a  b", "word="]
     assert f"PATH={bin_folder}:{CLEAN['PATH']}" in told
@@ -49,7 +51,7 @@ def test_the_real_program_gets_words_and_environment(
 @pytest.mark.parametrize("shell", SHELLS, ids=lambda shell: shell[0])
 def test_an_unset_search_path_does_not_become_the_current_folder(bin_folder: Path, shell: list[str]) -> None:
     assert f"LD_LIBRARY_PATH={bin_folder}" in call(
-        shell, render(wrapper_of("nvidia-container-cli", str(bin_folder), "runc")), []
+        shell, render_wrapper(wrapper_of("nvidia-container-cli", str(bin_folder), "runc")), []
     )
 
 
@@ -59,7 +61,9 @@ def test_without_the_driver_the_low_level_runtime_runs(
 ) -> None:
     runtime = str(bin_folder / "runc")
     for name in RUNTIMES:
-        script = render(wrapper_of(name, str(bin_folder), runtime), modules=modules(tmp_path, loaded=False))
+        script = render_wrapper(
+            wrapper_of(name, str(bin_folder), runtime), modules=modules(tmp_path, loaded=False)
+        )
         assert call(shell, script, ["create", "x"])[:3] == ["program=runc", "word=create", "word=x"]
 
 
@@ -67,7 +71,7 @@ def test_without_the_driver_the_low_level_runtime_runs(
 def test_the_folder_stays_where_it_is_valid_and_is_the_root_where_it_is_gone(
     bin_folder: Path, tmp_path: Path, shell: list[str]
 ) -> None:
-    script = render(wrapper_of("nvidia-ctk", str(bin_folder), ""))
+    script = render_wrapper(wrapper_of("nvidia-ctk", str(bin_folder), ""))
     bundle = tmp_path / "bundle"
     bundle.mkdir()
     assert str(bundle) in call(shell, script, ["--bundle", "."], cwd=bundle)
@@ -85,12 +89,14 @@ def test_the_folder_stays_where_it_is_valid_and_is_the_root_where_it_is_gone(
 @pytest.mark.skipif(not SHELLCHECK, reason="shellcheck is not installed")
 def test_shellcheck_finds_nothing(bin_folder: Path, tmp_path: Path) -> None:
     for name in WRAPPED:
-        (tmp_path / name).write_text(render(wrapper_of(name, str(bin_folder), "runc")))
+        (tmp_path / name).write_text(render_wrapper(wrapper_of(name, str(bin_folder), "runc")))
     run(str(SHELLCHECK), "--shell=sh", "--severity=style", *(tmp_path / name for name in WRAPPED))
 
 
 def recorded() -> dict[str, tuple[str, str]]:
-    """Every wrapper of upstream's in the recorded cases: text -> (a name for the test, the folder that it names)."""
+    """Every wrapper of upstream's in the recorded cases: text -> (a name for the test, the folder that it
+    names).
+    """
     found: dict[str, tuple[str, str]] = {}
     for path in sorted(CASES.glob("*.json")):
         case: dict[str, Any] = json.loads(path.read_text())
@@ -113,14 +119,17 @@ def recorded() -> dict[str, tuple[str, str]]:
 def test_a_wrapper_does_what_upstreams_does(
     tmp_path: Path, text: str, name: str, folder: str, loaded: bool
 ) -> None:
-    """Both are run with the same words and environment. Upstream's does not quote, so the folder here has no blank."""
+    """Both are run with the same words and environment.
+
+    Upstream's does not quote, so the folder here has no blank.
+    """
     here = tmp_path / "toolkit"
     here.mkdir()
     write_telling(here, *(f"{wrapped}.real" for wrapped in WRAPPED), "runc")
     listed = modules(tmp_path, loaded=loaded)
     path = {"PATH": f"{here}:{CLEAN['PATH']}", "LD_LIBRARY_PATH": "/lib/x"}
     theirs = text.replace(folder, str(here)).replace("/proc/modules", listed)
-    ours = render(wrapper_of(name, str(here), "runc"), modules=listed)
+    ours = render_wrapper(wrapper_of(name, str(here), "runc"), modules=listed)
     assert call(["sh"], ours, ["run", "a b"], environ=path) == call(
         ["sh"], theirs, ["run", "a b"], environ=path
     )

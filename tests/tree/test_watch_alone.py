@@ -1,4 +1,7 @@
-"""`driverctl toolkit watch --reapply` beside `driverctl runtime apply`: what was applied is applied again, and nothing else."""
+"""`driverctl toolkit watch --reapply` beside `driverctl runtime apply`.
+
+What was applied is applied again, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +12,18 @@ from typing import Any
 
 import pytest
 
+from driverforge_node.app.configure_runtime import apply_runtime, request_again
+from driverforge_node.app.toolkit_watch import watch_toolkit
 from driverforge_node.runtime import journal
-from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from driverforge_node.runtime.containerd import CRI_V2, default_of, handlers
-from driverforge_node.runtime.document import lookup
-from driverforge_node.toolkit import parts
-from driverforge_node.toolkit.settings import parse
-from support.driverroot import bare_node
-from support.fakecontainerd import CONFIG, ROOT, FakeContainerd
-from support.fakehost import FakeNode
+from driverforge_node.runtime.backends.containerd import handlers
+from driverforge_node.runtime.backends.containerd_config import CRI_V2, default_of
+from driverforge_node.runtime.formats.values import lookup
+from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_node.toolkit.settings import settings_of
+from support.fakes.driverroot import bare_node
+from support.fakes.fakecontainerd import CONFIG, ROOT, FakeContainerd
+from support.fakes.fakehost import FakeNode
 
 KUBESPRAY = ROOT + b"\n[metrics]\naddress = '127.0.0.1:1338'\n"
 FLAGS = {"reapply": "true", "restart_command": "restart"}
@@ -30,25 +35,25 @@ class Bench:
     def __init__(self, home: Path, **wanted: Any) -> None:
         self.node: FakeNode = bare_node(home)
         self.daemon = FakeContainerd(node=self.node)
-        request = asked.Request(wanted=asked.wanted(**wanted), restart_command="restart")
+        request = RuntimeRequest(wanted=wanted_handlers(**wanted), restart_command="restart")
         for handler in request.wanted.handlers:
             self.node.host.node.make_dirs(handler.binary.rpartition("/")[0])
             self.node.host.node.write_atomic(handler.binary, b"")
-        parts.apply(System(host=self.node.host, sockets=self.daemon, request=request))
+        apply_runtime(RuntimeSystem(host=self.node.host, sockets=self.daemon, request=request))
 
     def rewritten(self, **flags: str) -> None:
-        """Kubespray writes containerd's file and restarts it, under a watch that lives long enough to put that right."""
+        """Kubespray writes containerd's file and restarts it, and the watch puts that right."""
         clock, begin, starts = self.node.clock, self.node.clock.time, self.daemon.starts
         clock.stop_at = begin + 600
         todo = [lambda: self.node.host.node.write_atomic(CONFIG, KUBESPRAY), self.daemon.restart]
         clock.on_wait = lambda now: todo.pop(0)() if todo and now > begin else None
-        parts.watch_alone(self.node.host, self.daemon, parse({**FLAGS, **flags}, {}))
+        watch_toolkit(self.node.host, self.daemon, settings_of({**FLAGS, **flags}, {}))
         assert self.daemon.starts == starts + 2, "kubespray's restart and one re-apply"
 
     def forget(self) -> None:
         """The journal as earlier releases wrote it."""
         (entry,) = journal.entries(self.node.host)
-        place = journal.place(entry.kind, entry.config)
+        place = journal.path_of(entry.kind, entry.config)
         data = json.loads(self.node.host.node.read_text(place))
         assert data.pop("wanted")
         self.node.host.node.write_atomic(place, json.dumps(data).encode())
@@ -94,6 +99,6 @@ def test_a_revert_that_was_cut_off_does_not_lose_what_was_applied(tmp_path: Path
     bench = Bench(tmp_path, name="gpu")
     (entry,) = journal.entries(bench.node.host)
     cut = replace(entry, handlers=(), default="", wanted=None, state="prepared", earlier=entry)
-    request = parts.again(asked.Request(wanted=asked.wanted(name="other")), cut)
+    request = request_again(RuntimeRequest(wanted=wanted_handlers(name="other")), cut)
     assert request.wanted == entry.wanted
     assert (request.runtime, request.config) == ("containerd", CONFIG)

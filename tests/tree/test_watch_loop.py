@@ -1,4 +1,7 @@
-"""A node's files rewritten under a running watch: what is told, what is done, and that nothing is restarted that nobody allowed."""
+"""A node's files rewritten under a running watch: what is told, and what is done.
+
+Nothing is restarted that nobody allowed.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,28 @@ from typing import Any
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, UsageError
+from driverforge_node.app.configure_runtime import apply_runtime
+from driverforge_node.app.toolkit_run import parts_of
 from driverforge_node.cdi import stale
-from driverforge_node.cdi.roots import Roots
-from driverforge_node.runtime import journal, template
+from driverforge_node.gpu.roots import DriverRoots
+from driverforge_node.runtime import journal
 from driverforge_node.runtime import request as asked
-from driverforge_node.runtime.change import System
-from driverforge_node.toolkit import parts, settings
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.watch.decide import Policy
-from driverforge_node.watch.loop import FOLDER, Hands, watch
-from driverforge_node.watch.observe import Eyes, Targets
+from driverforge_node.runtime.backends import template
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+from driverforge_node.toolkit import settings
+from driverforge_node.toolkit.releases import Layout
+from driverforge_node.watch.decide import WatchPolicy
+from driverforge_node.watch.look import Observer, WatchTargets
+from driverforge_node.watch.rounds import FOLDER, WatchActions, watch
 from driverforge_node.watch.window import parse
-from support.driverroot import DEVICES, add_device, bare_node, write_tree
-from support.driverroot import ROOT as DRIVER_ROOT
-from support.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
-from support.fakehost import FakeNode
+from support.fakes.driverroot import DEVICES, add_device, bare_node, write_tree
+from support.fakes.driverroot import ROOT as DRIVER_ROOT
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakehost import FakeNode
 
 SPEC = "/var/run/cdi/management.nvidia.com-gpu.yaml"
 STATUS, METRICS = f"{FOLDER}/status.json", f"{FOLDER}/metrics.prom"
+IN_FORCE = f'driverforge_toolkit_handler_in_force{{runtime="containerd",config="{CONFIG}",handler="nvidia"}}'
 KUBESPRAY = ROOT + b"\n[metrics]\naddress = '127.0.0.1:1338'\n"
 TREE = """usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06 file
 usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.65.06 file
@@ -37,16 +44,19 @@ usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.65.06 file
 
 
 class Bench:
-    """A node with our change applied, and a watch of it. `at` maps seconds after the start to what somebody else does then."""
+    """A node with our change applied, and a watch of it.
+
+    `at` maps seconds after the start to what somebody else does then.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.node = bare_node(folder)
         self.daemon = FakeContainerd(node=self.node)
-        request = asked.Request(wanted=asked.wanted(), restart_command="restart")
-        self.system = System(host=self.node.host, sockets=self.daemon, request=request)
+        request = asked.RuntimeRequest(wanted=asked.wanted_handlers(), restart_command="restart")
+        self.system = RuntimeSystem(host=self.node.host, sockets=self.daemon, request=request)
         for handler in request.wanted.handlers:
             self.write(handler.binary, b"")
-        parts.apply(self.system)
+        apply_runtime(self.system)
         self.regenerated: list[float] = []
         self.spec = ""
         self.seen: dict[int, tuple[dict[str, Any], str]] = {}
@@ -56,11 +66,11 @@ class Bench:
         self.node.host.node.write_atomic(path, data)
 
     @property
-    def targets(self) -> Targets:
-        return Targets(
+    def targets(self) -> WatchTargets:
+        return WatchTargets(
             system=self.system,
             layout=Layout(install_dir="/usr/local/nvidia"),
-            roots=Roots(driver=DRIVER_ROOT),
+            roots=DriverRoots(driver=DRIVER_ROOT),
             spec=self.spec,
             folders=("/etc/cdi",),
         )
@@ -74,13 +84,16 @@ class Bench:
 
     def run(
         self,
-        policy: Policy,
+        policy: WatchPolicy,
         until: int,
         at: dict[int, Callable[[], object]],
         *,
         apply: Callable[[], None] | None = None,
     ) -> str:
-        """Watch for `until` seconds; what the status and metrics files said is kept for every second in `at` and the last."""
+        """Watch for `until` seconds.
+
+        What the status and metrics files said is kept, for every second in `at` and the last.
+        """
         clock, begin = self.node.clock, self.node.clock.time
         clock.stop_at = begin + until
         todo = dict(sorted(at.items()))
@@ -93,7 +106,7 @@ class Bench:
                 todo.pop(second)()
 
         clock.on_wait = waited
-        hands = Hands(apply=apply or (lambda: parts.apply(self.system)), regenerate=self.regenerate)
+        hands = WatchActions(apply=apply or (lambda: apply_runtime(self.system)), regenerate=self.regenerate)
         return watch(self.node.host, self.targets, hands, policy)
 
     def whats(self, second: int) -> list[str]:
@@ -114,7 +127,7 @@ def test_a_quiet_node_is_told_once_and_no_program_is_started_twice(
 ) -> None:
     caplog.set_level(logging.INFO)
     dumps = bench.daemon.dumps
-    assert bench.run(Policy(), 600, {}) == "SIGTERM"
+    assert bench.run(WatchPolicy(), 600, {}) == "SIGTERM"
     assert bench.daemon.dumps == dumps + 1
     assert [record.getMessage() for record in caplog.records if record.name == "driverforge"].count(
         "watching"
@@ -123,10 +136,7 @@ def test_a_quiet_node_is_told_once_and_no_program_is_started_twice(
     status, metrics = bench.seen[600]
     assert status["handlers"] == {CONFIG: {"nvidia": True, "nvidia-cdi": True, "nvidia-legacy": True}}
     assert status["findings"] == []
-    assert (
-        'driverforge_toolkit_handler_in_force{runtime="containerd",config="/etc/containerd/config.toml",handler="nvidia"} 1'
-        in metrics
-    )
+    assert f"{IN_FORCE} 1\n" in metrics
     looks = {
         line.split('"')[1]: int(line.split()[-1])
         for line in metrics.splitlines()
@@ -142,7 +152,7 @@ def test_a_root_file_rewritten_by_kubespray_is_reported_and_nothing_is_restarted
 ) -> None:
     caplog.set_level(logging.INFO)
     starts = bench.daemon.starts
-    bench.run(Policy(), 600, {95: lambda: bench.write(CONFIG, KUBESPRAY), 305: bench.daemon.restart})
+    bench.run(WatchPolicy(), 600, {95: lambda: bench.write(CONFIG, KUBESPRAY), 305: bench.daemon.restart})
     assert bench.whats(90) == []
     assert bench.whats(110) == ["config-rewritten"]
     (found,) = bench.seen[110][0]["findings"]
@@ -156,10 +166,7 @@ def test_a_root_file_rewritten_by_kubespray_is_reported_and_nothing_is_restarted
     assert events(caplog, "DriftFound") == ["DriftFound", "DriftFound"], "one line a change, not one a look"
     metrics = bench.seen[600][1]
     assert 'driverforge_toolkit_findings_total{what="config-rewritten"} 1' in metrics
-    assert (
-        'driverforge_toolkit_handler_in_force{runtime="containerd",config="/etc/containerd/config.toml",handler="nvidia"} 0'
-        in metrics
-    )
+    assert f"{IN_FORCE} 0\n" in metrics
     assert "reapplies_total" not in metrics
 
 
@@ -169,11 +176,15 @@ def test_a_rewritten_file_is_applied_again_after_an_announcement(
     caplog.set_level(logging.INFO)
     starts = bench.daemon.starts
     bench.run(
-        Policy(reapply=True), 900, {5: lambda: bench.write(CONFIG, KUBESPRAY), 15: bench.daemon.restart}
+        WatchPolicy(reapply=True), 900, {5: lambda: bench.write(CONFIG, KUBESPRAY), 15: bench.daemon.restart}
     )
     assert events(caplog, "ReapplyAnnounced", "Reapplied") == ["ReapplyAnnounced", "Reapplied"]
-    announced, applied = (next(s for s, (status, _) in bench.seen.items() if any(e["reason"] == reason for e in status["events"]))
-        for reason in ("ReapplyAnnounced", "Reapplied"))  # fmt: skip
+    announced, applied = (
+        next(
+            s for s, (status, _) in bench.seen.items() if any(e["reason"] == reason for e in status["events"])
+        )
+        for reason in ("ReapplyAnnounced", "Reapplied")
+    )
     assert applied - announced >= 60
     assert bench.daemon.starts == starts + 2
     status, metrics = bench.seen[900]
@@ -186,7 +197,7 @@ def test_a_rewritten_file_is_applied_again_after_an_announcement(
 def test_a_window_holds_a_restart_back(bench: Bench) -> None:
     """1,790,001,000 is a Monday, 14:30."""
     starts = bench.daemon.starts
-    policy = Policy(reapply=True, windows=parse(["Mon 14:50-15:00"]))
+    policy = WatchPolicy(reapply=True, windows=parse(["Mon 14:50-15:00"]))
     bench.run(policy, 1500, {5: lambda: bench.write(CONFIG, KUBESPRAY)})
     assert bench.seen[60][0]["reapply_at"] == 1_790_001_000 + 20 * 60
     assert bench.whats(1190) == ["config-rewritten"]
@@ -200,7 +211,7 @@ def test_two_tools_that_overwrite_each_other_do_not_restart_the_runtime_in_turn(
         bench.write(CONFIG, KUBESPRAY)
 
     starts = bench.daemon.starts
-    bench.run(Policy(reapply=True), 3000, dict.fromkeys(range(5, 3000, 200), rewrite))
+    bench.run(WatchPolicy(reapply=True), 3000, dict.fromkeys(range(5, 3000, 200), rewrite))
     assert bench.daemon.starts == starts + 1
     assert bench.whats(3000) == ["config-rewritten"]
 
@@ -212,7 +223,7 @@ def test_a_re_apply_that_fails_is_told_and_not_tried_again_that_day(bench: Bench
         tried.append(bench.node.clock.time)
         raise CommandFailed("containerd did not accept the change", details=["line 1: no"])
 
-    bench.run(Policy(reapply=True), 7200, {5: lambda: bench.write(CONFIG, KUBESPRAY)}, apply=fails)
+    bench.run(WatchPolicy(reapply=True), 7200, {5: lambda: bench.write(CONFIG, KUBESPRAY)}, apply=fails)
     assert len(tried) == 1
     status, metrics = bench.seen[7200]
     assert status["events"][-1]["reason"] in ("ReapplyFailed", "ReapplyAnnounced")
@@ -223,14 +234,14 @@ def test_a_re_apply_that_fails_is_told_and_not_tried_again_that_day(bench: Bench
 def test_an_edit_behind_our_copy_of_the_section_is_reported(bench: Bench) -> None:
     mirror = b'[plugins."io.containerd.grpc.v1.cri".registry]\nconfig_path = "/etc/containerd/certs.d"\n'
     bench.run(
-        Policy(), 120, {5: lambda: bench.write(CONFIG, bench.node.host.node.read_bytes(CONFIG) + mirror)}
+        WatchPolicy(), 120, {5: lambda: bench.write(CONFIG, bench.node.host.node.read_bytes(CONFIG) + mirror)}
     )
     assert bench.whats(30) == ["config-edited", "drop-in-shadows"]
     shadow = bench.seen[30][0]["findings"][1]
     assert shadow["evidence"] == [
         f"{CONFIG}: registry.config_path: '/etc/containerd/certs.d' -> (not set) in {DROP_IN}, which counts"
     ]
-    parts.apply(bench.system)
+    apply_runtime(bench.system)
     assert "certs.d" in bench.node.host.node.read_text(DROP_IN)
 
 
@@ -240,21 +251,21 @@ def test_a_daemon_that_is_down_is_reported_and_left_alone(bench: Bench) -> None:
     def stop() -> None:
         bench.daemon.down = True
 
-    bench.run(Policy(reapply=True), 300, {5: stop})
+    bench.run(WatchPolicy(reapply=True), 300, {5: stop})
     assert bench.whats(300) == ["runtime-silent"]
     assert bench.daemon.starts == starts
 
 
 def test_a_file_that_the_daemon_does_not_accept_is_its_own_words(bench: Bench) -> None:
-    bench.run(Policy(), 120, {5: lambda: bench.write(CONFIG, b"version = \n")})
+    bench.run(WatchPolicy(), 120, {5: lambda: bench.write(CONFIG, b"version = \n")})
     (found,) = bench.seen[120][0]["findings"]
     assert (found["what"], found["subject"]) == ("cannot-look", CONFIG)
     assert any(CONFIG in line for line in found["evidence"])
 
 
 def test_a_damaged_journal_ends_no_watch(bench: Bench) -> None:
-    place = journal.place("containerd", CONFIG)
-    bench.run(Policy(), 120, {5: lambda: bench.write(place, b"{")})
+    place = journal.path_of("containerd", CONFIG)
+    bench.run(WatchPolicy(), 120, {5: lambda: bench.write(place, b"{")})
     assert bench.whats(120) == ["cannot-look"]
 
 
@@ -286,7 +297,7 @@ def test_a_driver_that_is_replaced_gets_new_specs_and_no_restart(
         node.files.write_atomic("/sys/module/nvidia/version", b"595.91.07\n")
 
     bench.run(
-        Policy(),
+        WatchPolicy(),
         600,
         {
             95: lambda: (node.files.remove(old), node.files.remove(old.replace("libcuda", "libnvidia-ml"))),
@@ -309,7 +320,7 @@ def test_a_driver_that_is_replaced_gets_new_specs_and_no_restart(
 
 def test_a_gpu_that_is_added_makes_the_spec_stale(bench: Bench) -> None:
     node = with_driver(bench)
-    bench.run(Policy(), 200, {95: lambda: add_device(node, f"{DRIVER_ROOT}/dev/nvidia1", 195, 1)})
+    bench.run(WatchPolicy(), 200, {95: lambda: add_device(node, f"{DRIVER_ROOT}/dev/nvidia1", 195, 1)})
     assert len(bench.regenerated) == 2
     assert bench.whats(200) == []
 
@@ -324,25 +335,27 @@ devices:
     deviceNodes:
     - path: /dev/nvidia7
 """
-    bench.run(Policy(), 120, {5: lambda: bench.write("/etc/cdi/nvidia.yaml", text.encode())})
+    bench.run(WatchPolicy(), 120, {5: lambda: bench.write("/etc/cdi/nvidia.yaml", text.encode())})
     (found,) = bench.seen[120][0]["findings"]
     assert (found["what"], found["subject"], found["remedy"]) == (
-        "spec-stale", "/etc/cdi/nvidia.yaml", "driverctl cdi generate --output /etc/cdi/nvidia.yaml",
-    )  # fmt: skip
+        "spec-stale",
+        "/etc/cdi/nvidia.yaml",
+        "driverctl cdi generate --output /etc/cdi/nvidia.yaml",
+    )
     assert node.host.node.read_text("/etc/cdi/nvidia.yaml") == text
 
 
 def test_a_second_watch_is_refused(bench: Bench) -> None:
     bench.node.files.make_dirs(FOLDER)
     with bench.node.files.lock(f"{FOLDER}/watch.lock", text="1\n"), pytest.raises(TemporaryFailure):
-        bench.run(Policy(), 60, {})
+        bench.run(WatchPolicy(), 60, {})
 
 
 def test_the_status_of_toolkit_run_is_kept(bench: Bench) -> None:
     bench.node.files.make_dirs(FOLDER)
     bench.node.files.write_atomic(STATUS, b'{"phase": "ready"}\n')
     whole: list[dict[str, object]] = []
-    bench.run(Policy(), 30, {25: lambda: whole.append(json.loads(bench.node.text(STATUS)))})
+    bench.run(WatchPolicy(), 30, {25: lambda: whole.append(json.loads(bench.node.text(STATUS)))})
     assert sorted(whole[0]) == ["phase", "watch"]
     assert json.loads(bench.node.text(STATUS)) == {"phase": "ready"}
 
@@ -354,14 +367,16 @@ def test_a_release_that_somebody_else_switched_to_is_told(bench: Bench) -> None:
             bench.write(f"/usr/local/nvidia/releases/{name}/{handler.binary.rpartition('/')[2]}", b"")
     files.remove_tree("/usr/local/nvidia/toolkit")
     files.symlink("releases/1.18.0-a", "/usr/local/nvidia/toolkit")
-    bench.run(Policy(), 120, {5: lambda: files.symlink("releases/1.19.0-b", "/usr/local/nvidia/toolkit")})
+    bench.run(
+        WatchPolicy(), 120, {5: lambda: files.symlink("releases/1.19.0-b", "/usr/local/nvidia/toolkit")}
+    )
     assert bench.whats(120) == ["release-switched"]
     assert bench.seen[120][0]["findings"][0]["evidence"] == ["1.18.0-a was in force, now 1.19.0-b"]
 
 
 def test_stamps_tell_a_change_of_any_file_that_counts(bench: Bench) -> None:
     with_driver(bench)
-    eyes = Eyes(bench.targets)
+    eyes = Observer(bench.targets)
     eyes.look()
     before = eyes.fingerprint()
     assert eyes.fingerprint() == before
@@ -370,7 +385,7 @@ def test_stamps_tell_a_change_of_any_file_that_counts(bench: Bench) -> None:
         DROP_IN,
         "/etc/containerd/conf.d/zz.toml",
         "/etc/cdi/x.yaml",
-        journal.place("containerd", CONFIG),
+        journal.path_of("containerd", CONFIG),
     ):
         bench.write(path, b"# other\n")
         after = eyes.fingerprint()
@@ -382,10 +397,10 @@ def test_a_template_that_loses_our_section_is_told_before_the_file_is_made_of_it
     path, host = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl", bench.node.host
     section = f"{template.BEGIN}\n{template.END}\n".encode()
     (entry,) = journal.entries(host)
-    file = journal.File(path=path, original=None, written=section, before=None)
-    journal.write(host, replace(entry, files=(*entry.files, file)))
+    file = journal.JournalFile(path=path, original=None, written=section, before=None)
+    journal.write_entry(host, replace(entry, files=(*entry.files, file)))
     bench.write(path, section)
-    bench.run(Policy(), 120, {65: lambda: bench.write(path, b'{{ template "base" . }}\n')})
+    bench.run(WatchPolicy(), 120, {65: lambda: bench.write(path, b'{{ template "base" . }}\n')})
     assert bench.whats(60) == []
     assert bench.whats(120) == ["config-rewritten"]
 
@@ -399,7 +414,7 @@ def test_the_settings_of_the_toolkit_make_the_same_watch(bench: Bench) -> None:
         "cdi_enabled": "true",
         "create_device_nodes": "none",
     }
-    wanted = settings.parse(
+    wanted = settings.settings_of(
         {
             **flags,
             "reapply": "true",
@@ -408,7 +423,7 @@ def test_the_settings_of_the_toolkit_make_the_same_watch(bench: Bench) -> None:
         },
         {},
     )
-    made = parts.parts_of(node.host, bench.daemon, wanted)
+    made = parts_of(node.host, bench.daemon, wanted)
     node.clock.stop_at = node.clock.time + 90
     waits: list[float] = []
     kept: list[dict[str, Any]] = []
@@ -429,4 +444,4 @@ def test_the_settings_of_the_toolkit_make_the_same_watch(bench: Bench) -> None:
 
 def test_a_wrong_window_is_told_before_anything_is_done(bench: Bench) -> None:
     with pytest.raises(UsageError, match="maintenance window"):
-        parts.parts_of(bench.node.host, bench.daemon, settings.parse({"reapply_window": "sometimes"}, {}))
+        parts_of(bench.node.host, bench.daemon, settings.settings_of({"reapply_window": "sometimes"}, {}))

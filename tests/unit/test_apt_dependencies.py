@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
-from driverforge_build.discover.packages import Catalogue, Requirement, parse_clause, parse_clauses
+from driverforge_build.discover.packages import PackageIndex, Requirement, parse_clause, parse_clauses
 from driverforge_core import debversion
 from driverforge_core.errors import InputError
 
@@ -20,15 +20,15 @@ def stanza(name: str, version: str = "1", **fields: str) -> bytes:
     return f"{head}{body}Filename: pool/{name}_{version}.deb\nSize: 1\nSHA256: {'0' * 64}\n".encode()
 
 
-def catalogue(*stanzas: bytes, more: tuple[bytes, ...] = (), preference: int = 500) -> Catalogue:
+def catalogue(*stanzas: bytes, more: tuple[bytes, ...] = (), preference: int = 500) -> PackageIndex:
     """One suite `a`, and a second one `b` of the given preference."""
-    found = Catalogue()
+    found = PackageIndex()
     found.add(iter(stanzas), suite="a")
     found.add(iter(more), suite="b", preference=preference)
     return found
 
 
-def names(*packages: str, of: Catalogue, given: tuple[str, ...] = (), upstream: str = "") -> list[str]:
+def names(*packages: str, of: PackageIndex, given: tuple[str, ...] = (), upstream: str = "") -> list[str]:
     there = [found for name in given for found in of.versions(name)[:1]]
     chosen = closure(of, [parse_clause(name) for name in packages], given=there, upstream=upstream)
     return [f"{package.name}={package.version}" for package in chosen]
@@ -111,7 +111,9 @@ def test_a_suite_that_wants_to_be_asked_for_does_not() -> None:
 
 
 def test_parts_of_a_driver_are_not_mixed() -> None:
-    """Found on the real bookworm: its security suite has a newer libnvidia-ml1 than the driver that matrix.yaml names."""
+    """Found on the real bookworm: its security suite has a newer libnvidia-ml1 than the driver that
+    matrix.yaml names.
+    """
     index = catalogue(
         stanza("libcuda1", "535.261.03-1", Depends="libnvidia-ml1, libc6"),
         stanza("libnvidia-ml1", "535.261.03-1"),
@@ -161,5 +163,5 @@ def test_two_versions_at_once_are_not_possible() -> None:
 
 
 def test_a_stanza_without_a_digest_is_refused() -> None:
-    with pytest.raises(InputError, match="not whole"):
+    with pytest.raises(InputError, match="incomplete"):
         catalogue(b"Package: a\nVersion: 1\nArchitecture: all\nFilename: x\nSize: 1\n").versions("a")

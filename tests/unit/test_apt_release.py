@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.discover import release
+from driverforge_build.discover import release_file
 from driverforge_build.discover.apt import locate
-from driverforge_build.discover.sources import AptSource, Machine, parse_list, parse_sources
+from driverforge_build.discover.machine import AptSource, Machine, parse_list, parse_sources
 from driverforge_core.errors import InputError, Unavailable
-from support.sampledebian import sample_matrix
+from support.samples.sampledebian import sample_matrix
 
 A, B = "a" * 64, "b" * 64
 SECURITY = f"""\
@@ -31,30 +31,32 @@ SHA256:
 
 
 def test_the_security_archive_as_it_is() -> None:
-    found = release.parse(SECURITY, name="InRelease")
+    found = release_file.parse(SECURITY, name="InRelease")
     assert found.codename == "bookworm-security"
     assert found.date == datetime(2026, 11, 18, 22, 17, 41, tzinfo=timezone.utc)
-    assert release.iso(found.valid_until) == "2026-11-25T22:17:41Z"
+    assert release_file.iso(found.valid_until) == "2026-11-25T22:17:41Z"
     assert found.by_hash
     assert found.automatic
     assert found.index("main", "amd64") == (
         "main/binary-amd64/Packages.xz",
-        release.Digest(sha256=A, size=376228),
+        release_file.Digest(sha256=A, size=376228),
     )
     assert found.index("updates/main", "amd64") == found.index("main", "amd64")
     assert found.index("non-free", "amd64") == (
         "non-free/binary-amd64/Packages",
-        release.Digest(sha256=B, size=12),
+        release_file.Digest(sha256=B, size=12),
     )
     assert found.index("main", "arm64") is None
 
 
 def test_backports_ask_not_to_be_used_by_themselves() -> None:
-    assert not release.parse(
+    assert not release_file.parse(
         SECURITY.replace("Origin: Debian", "NotAutomatic: yes"), name="InRelease"
     ).automatic
     assert (
-        release.iso(release.parse(SECURITY.replace("Valid-Until", "X-Until"), name="InRelease").valid_until)
+        release_file.iso(
+            release_file.parse(SECURITY.replace("Valid-Until", "X-Until"), name="InRelease").valid_until
+        )
         == ""
     )
 
@@ -69,7 +71,7 @@ def test_backports_ask_not_to_be_used_by_themselves() -> None:
 )
 def test_what_is_no_release_file(text: str) -> None:
     with pytest.raises(InputError):
-        release.parse(text, name="InRelease")
+        release_file.parse(text, name="InRelease")
 
 
 DEB822 = """\
@@ -97,7 +99,7 @@ Suites: bookworm
 ONE_LINE = """\
 # deb http://commented.site/debian bookworm main
 deb-src http://sources.site/debian bookworm main
-deb [arch=amd64 signed-by=/etc/apt/keyrings/a.gpg,/etc/apt/keyrings/b.gpg] http://mirror.site/debian/ bookworm main contrib # note
+deb [arch=amd64 signed-by=/etc/a.gpg,/etc/b.gpg] http://mirror.site/debian/ bookworm main contrib # note
 deb http://security.site/debian-security stable-security main
 deb cdrom:[Debian]/ bookworm main
 """
@@ -116,7 +118,7 @@ def test_deb822_sources() -> None:
 
 def test_one_line_sources() -> None:
     first, second, *_ = parse_list(ONE_LINE, Path("/root"))
-    keys = (Path("/root/etc/apt/keyrings/a.gpg"), Path("/root/etc/apt/keyrings/b.gpg"))
+    keys = (Path("/root/etc/a.gpg"), Path("/root/etc/b.gpg"))
     assert first == AptSource(
         uri="http://mirror.site/debian", suite="bookworm", components=("main", "contrib"), signed_by=keys
     )

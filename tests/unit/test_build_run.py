@@ -1,4 +1,6 @@
-"""Builds: what is begun after a failure, what a report says, what the command line of an engine holds, and what it must not."""
+"""Builds: what is begun after a failure, what a report says, what the command line of an engine holds, and
+what it must not.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.building import (
-    BuildRequest,
-    check_mirrors,
-    exit_status,
-    jobs,
-    mirror_lines,
-    row_mirrors,
-)
+from driverforge_build.app.build import BuildRequest, jobs, mirror_lines
+from driverforge_build.app.prepare import check_mirrors, exit_status, row_mirrors
+from driverforge_build.app.runner import CellReport, Result, build_all
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
-from driverforge_build.engine.ports import BuildJob, Progress
-from driverforge_build.engine.runner import CellReport, Result, build_all
 from driverforge_build.matrix import load_matrix
-from driverforge_build.plan import Plan, Planned
-from driverforge_build.select import check_named
+from driverforge_build.matrix.select import check_named
+from driverforge_build.plan.rows import Plan, Planned
+from driverforge_build.ports import BuildJob, StepListener
 from driverforge_build.verdict import State, Verdict
 from driverforge_core.errors import CommandFailed, UsageError
-from support.fakeengine import FakeEngine
-from support.synthetic import all_cells
+from support.fakes.fakeengine import FakeEngine
+from support.samples.synthetic import all_cells
 
 CELLS = {cell.key: cell for cell in all_cells(load_matrix())}
 JIT = CELLS["debian12-amd64-535.261.03-jit"]
@@ -82,7 +78,7 @@ def test_jobs_run_side_by_side() -> None:
     meeting = threading.Barrier(2, timeout=30)
 
     class Meeting(FakeEngine):
-        def build(self, job: BuildJob, progress: Progress) -> None:
+        def build(self, job: BuildJob, progress: StepListener) -> None:
             meeting.wait()  # breaks unless both are here
             super().build(job, progress)
 
@@ -187,7 +183,7 @@ def test_mirror_of_the_matrix_serves_builds_too() -> None:
 def test_a_mirror_that_the_base_images_own_repositories_would_not_use_is_refused() -> None:
     rhel = next(cell for cell in CELLS.values() if cell.os.id == "rhel9")
     check_mirrors({"debian12": "http://a"}, (JIT, rhel))
-    with pytest.raises(UsageError, match="rhel9 has dnf"):
+    with pytest.raises(UsageError, match="rhel9 uses dnf"):
         check_mirrors({"rhel9": "http://a"}, (JIT, rhel))
 
 
@@ -215,11 +211,11 @@ def test_jobs_have_the_engines_names_and_a_log_each(tmp_path: Path) -> None:
     from driverforge_build import resources
     from driverforge_build.render.context import context_of
     from driverforge_build.render.spec import image_specs
-    from support.synthetic import synthetic_lock
+    from support.samples.synthetic import synthetic_lock
 
     (image,) = image_specs([JIT], synthetic_lock(load_matrix()))
     made = context_of(image, resources.templates())
-    request = BuildRequest(matrix=None, lock=Path("l"), folder=Path("/cache"), ca=Path("/ca.pem"))
+    request = BuildRequest(folder=Path("/cache"), ca=Path("/ca.pem"))
     mirrors = {"debian12": "http://user:pass@m/debian", "debian13": "http://other"}
     (work,) = jobs(
         request, (made,), mirrors, bake_file=Path("/cache/generated/docker-bake.json"), secrets=tmp_path

@@ -9,32 +9,43 @@ import pytest
 import yaml
 
 from driverforge_core.errors import InputError
-from driverforge_node.cdi import document, transform
-from driverforge_node.cdi.hooks import ALL, Hooks, is_library
+from driverforge_node.cdi import specfiles, transform
+from driverforge_node.cdi.conformance import minimum_version
+from driverforge_node.cdi.device_edits import additional_gid
+from driverforge_node.cdi.hooks import ALL, HookProgram, is_library
 from driverforge_node.cdi.libraries import so_name
 from driverforge_node.cdi.modes import channel_problem
-from driverforge_node.cdi.nodes import additional_gid
-from driverforge_node.cdi.rules import minimum_version
-from driverforge_node.cdi.spec import Edits, Hook, Mount, Spec
-from support import cdicases
-from support.cdicases import Case
-from support.toolkitcases import deviations
+from driverforge_node.cdi.spec import ContainerEdits, Spec, SpecHook, SpecMount
+from support.upstream import cdicases
+from support.upstream.cdicases import Case
+from support.upstream.toolkitcases import deviations
 
 RECORDED = {"cdi": 352, "system": 149}
 GO_CHAR_DEVICE = 1 << 21  # io/fs.ModeCharDevice
 
 TREES = {  # these need files: tests/tree/test_cdi_cases_trees.py
-    "New", "GenerateSpec", "NewGDRCopyDiscoverer", "NewGDSDiscoverer", "NewMOFEDDiscoverer", "NewNvSwitchDiscoverer", "GetDotSoSymlinks",
-    "WithWithDriverDotSoSymlinks", "GraphicsConfigsDiscoverer", "GraphicsLibrariesDiscoverer", "DrmDevicesByPath", "DeviceToSpec",
-    "DeviceToEdits", "NvmllibGetDeviceSpecGeneratorsForIDs",
-}  # fmt: skip
+    "New",
+    "GenerateSpec",
+    "NewGDRCopyDiscoverer",
+    "NewGDSDiscoverer",
+    "NewMOFEDDiscoverer",
+    "NewNvSwitchDiscoverer",
+    "GetDotSoSymlinks",
+    "WithWithDriverDotSoSymlinks",
+    "GraphicsConfigsDiscoverer",
+    "GraphicsLibrariesDiscoverer",
+    "DrmDevicesByPath",
+    "DeviceToSpec",
+    "DeviceToEdits",
+    "NvmllibGetDeviceSpecGeneratorsForIDs",
+}
 
 
 def create_hook(case: Case) -> None:
     maker = case["input"]["hookCreator"]
     disabled = frozenset(name for name, off in maker.get("disabledHooks", {ALL: True}).items() if off)
-    hooks = Hooks(
-        program=maker.get("nvidiaCDIHookPath", "/usr/bin/nvidia-cdi-hook"),
+    hooks = HookProgram(
+        path=maker.get("nvidiaCDIHookPath", "/usr/bin/nvidia-cdi-hook"),
         disabled=disabled,
         # the recorded creator without chmod in its list is one for which it was enabled
         enabled=frozenset({"chmod"} - disabled - ({"chmod"} if ALL in disabled else set())),
@@ -50,7 +61,7 @@ def create_hook(case: Case) -> None:
 def is_disabled(case: Case) -> None:
     given = case["input"]
     enabled = frozenset(given["enabledHooks"] or ())
-    hooks = Hooks(disabled=frozenset(given["disabledHooks"] or ()), enabled=enabled)
+    hooks = HookProgram(disabled=frozenset(given["disabledHooks"] or ()), enabled=enabled)
     assert (not hooks.make(given["hookName"], *(given["args"] or ()))) is case["expected"]["expectedResult"]
 
 
@@ -115,7 +126,7 @@ def sort_spec(case: Case) -> None:
 
 def merged_device(case: Case) -> None:
     before = cdicases.spec(case["input"]["spec"])
-    merged = Spec(version="", kind="", devices=transform.with_merged(before.devices))
+    merged = Spec(version="", kind="", devices=transform.with_merged_device(before.devices))
     assert transform.in_order(merged) == cdicases.spec(case["expected"]["expectedSpec"])
 
 
@@ -124,18 +135,21 @@ def merge_devices(case: Case) -> None:
     devices = tuple(cdicases.device(item) for item in given["deviceSpecs"] or ())
     if given["createError"]:
         with pytest.raises(InputError, match="device name"):
-            transform.with_merged(devices, given["mergedDeviceName"])
+            transform.with_merged_device(devices, given["mergedDeviceName"])
         return
     # upstream makes an empty device of none, which its own writer then refuses
     new = [cdicases.device(wanted)] if wanted and devices else []
-    assert transform.with_merged(devices, given["mergedDeviceName"]) == (*devices, *new)
+    assert transform.with_merged_device(devices, given["mergedDeviceName"]) == (*devices, *new)
 
 
 def versions(case: Case) -> None:
-    """What upstream wrote reads and writes to the same document, in a version that suffices; ours where it asked for none."""
+    """What upstream wrote reads and writes to the same document, in a version that suffices.
+
+    Where upstream's case asks for no version, ours is taken.
+    """
     text = case["expected"]["expectedSpec"]
-    spec = document.read(text, "case.yaml")
-    assert yaml.safe_load(document.write(spec)) == yaml.safe_load(text)
+    spec = specfiles.read(text, "case.yaml")
+    assert yaml.safe_load(specfiles.write(spec)) == yaml.safe_load(text)
     if "minimum" in case["id"] or "host-dev-path" in case["id"]:
         assert minimum_version(spec) == spec.version
     else:
@@ -149,9 +163,8 @@ def groups(case: Case) -> None:
     )
     mode = node["FileMode"]
     if (mode is not None and not mode & GO_CHAR_DEVICE) or off:
-        assert not case["expected"][
-            "expectedAdditionalGIDs"
-        ]  # ours never gets that far: only character devices are looked at
+        # ours never gets that far: only character devices are looked at
+        assert not case["expected"]["expectedAdditionalGIDs"]
         return
     found = additional_gid(None if mode is None else mode & 0o777, node["GID"])
     assert ([found] if found else None) == case["expected"]["expectedAdditionalGIDs"]
@@ -166,9 +179,9 @@ def library_name(case: Case) -> None:
 
 
 def ldcache(case: Case) -> None:
-    hooks = Hooks(program="/foo/bar/nvidia-cdi-hook", ldconfig=case["input"]["ldconfigPath"])
+    hooks = HookProgram(path="/foo/bar/nvidia-cdi-hook", ldconfig=case["input"]["ldconfigPath"])
     mounts = [
-        Mount(host_path=item["HostPath"], container_path=item["Path"])
+        SpecMount(host_path=item["HostPath"], container_path=item["Path"])
         for item in case["input"]["mounts"] or ()
     ]
     assert hooks.update_ldcache(mounts) == cdicases.hooks(case["expected"]["expectedHooks"])
@@ -180,12 +193,26 @@ def channels(case: Case) -> None:
 
 
 PURE: dict[str, Callable[[Case], None]] = {
-    "CDIHookCreator_Create": create_hook, "CDIHookCreator_isDisabled": is_disabled, "TransformPath": path, "DriverTransformer": driver_root,
-    "HostRootTransformer": host_root, "ContainerRootTransformer": container_root, "Deduplicate": deduplicate, "Simplify": simplify,
-    "SortDeviceNodes": sort_nodes, "StortMounts": sort_mounts, "SortSpec": sort_spec, "MergedDevice": merged_device,
-    "MergeDeviceSpecs": merge_devices, "Spec": versions, "GetAdditionalGIDs": groups, "GetSoLink": development_name,
-    "IsLibName": library_name, "LDCacheUpdateHook": ldcache, "ImexChannelValidation": channels,
-}  # fmt: skip
+    "CDIHookCreator_Create": create_hook,
+    "CDIHookCreator_isDisabled": is_disabled,
+    "TransformPath": path,
+    "DriverTransformer": driver_root,
+    "HostRootTransformer": host_root,
+    "ContainerRootTransformer": container_root,
+    "Deduplicate": deduplicate,
+    "Simplify": simplify,
+    "SortDeviceNodes": sort_nodes,
+    "StortMounts": sort_mounts,
+    "SortSpec": sort_spec,
+    "MergedDevice": merged_device,
+    "MergeDeviceSpecs": merge_devices,
+    "Spec": versions,
+    "GetAdditionalGIDs": groups,
+    "GetSoLink": development_name,
+    "IsLibName": library_name,
+    "LDCacheUpdateHook": ldcache,
+    "ImexChannelValidation": channels,
+}
 
 
 @pytest.mark.parametrize("case", cdicases.load("cdi", *PURE), ids=cdicases.title)
@@ -212,8 +239,9 @@ def test_counts() -> None:
 
 def test_a_node_without_a_host_path_keeps_its_place_on_the_host() -> None:
     """Upstream's transform loses it: the runtime would look for the container's path on the host."""
-    spec = document.read(
-        "cdiVersion: 0.3.0\nkind: a.b/c\ndevices:\n- name: x\n  containerEdits:\n    deviceNodes: [{path: /r/dev/n}]\n",
+    spec = specfiles.read(
+        "cdiVersion: 0.3.0\nkind: a.b/c\ndevices:\n- name: x\n  containerEdits:\n    deviceNodes: [{path: "
+        "/r/dev/n}]\n",
         "t",
     )
     (node,) = transform.container_moved(spec, "/r", "/q").devices[0].edits.device_nodes
@@ -221,7 +249,7 @@ def test_a_node_without_a_host_path_keeps_its_place_on_the_host() -> None:
 
 
 def test_an_argument_that_is_no_path_stays() -> None:
-    hook = Hook(name="createContainer", path="/p", args=("nvidia-cdi-hook", "", "--mode=755", "a::/x"))
-    spec = Spec(version="", kind="a.b/c", devices=(), edits=Edits(hooks=(hook,)))
+    hook = SpecHook(name="createContainer", path="/p", args=("nvidia-cdi-hook", "", "--mode=755", "a::/x"))
+    spec = Spec(version="", kind="a.b/c", devices=(), edits=ContainerEdits(hooks=(hook,)))
     (moved,) = transform.container_moved(spec, "/", "/new").edits.hooks
     assert moved.args == ("nvidia-cdi-hook", "", "--mode=755", "a::/new/x")

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_node.cdi.elf import soname
-from support.tinyko import tiny_ko
-from support.tinyso import tiny_so
+from driverforge_core.elf import soname
+from support.samples.tinyko import tiny_ko
+from support.samples.tinyso import tiny_so
 
 
 def of(data: bytes) -> str | None:

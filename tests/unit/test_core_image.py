@@ -51,8 +51,9 @@ def test_equal_values_give_equal_bytes() -> None:
 
 def test_the_documented_example_reads() -> None:
     facts = ImageFacts.from_json(
-        '{"schema":1,"os":"debian12","arch":"amd64","driver":"535.261.03","payload":"runfile","module_types":["open"],"variant":"jit",'
-        '"kernels":["6.1.0-50-cloud-amd64"],"sources":{"open":"/usr/src/nvidia-535.261.03/kernel-open"},"firmware":"/opt/driverforge/firmware"}'
+        '{"schema":1,"os":"debian12","arch":"amd64","driver":"535.261.03","payload":"runfile",'
+        '"module_types":["open"],"variant":"jit","kernels":["6.1.0-50-cloud-amd64"],'
+        '"sources":{"open":"/usr/src/nvidia-535.261.03/kernel-open"},"firmware":"/opt/driverforge/firmware"}'
     )
     assert (facts.variant, facts.driver.branch, facts.kernels[0].flavour) == ("jit", 535, "cloud-amd64")
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from driverforge_core.errors import DriverforgeError, InputError, Unsupported
 from driverforge_core.modinfo import ModuleSignature, read_modinfo, read_signature
-from support.tinyko import append_signature, common_name, tiny_ko
+from support.samples.tinyko import append_signature, common_name, tiny_ko
 
 ENTRIES = [
     "version=550.163.01",

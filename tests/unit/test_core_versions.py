@@ -1,4 +1,6 @@
-"""Package version order: the examples of the manuals, and the laws of an order. tests/tree/ asks dpkg and rpm themselves."""
+"""Package version order: the examples of the manuals, and the laws of an order. tests/tree/ asks dpkg and rpm
+themselves.
+"""
 
 from __future__ import annotations
 

@@ -9,12 +9,19 @@ from typing import Any
 
 import pytest
 
-from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Spec
-from driverforge_node.cdi.specdirs import SpecFile
-from driverforge_node.doctor.catalogue import RULES, as_document, as_text, examine, looked_at, page
-from driverforge_node.doctor.facts import Facts, Restore, RuntimeFacts, ToolkitFacts
-from driverforge_node.runtime.document import parse
-from driverforge_node.runtime.journal import Entry, File
+from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook
+from driverforge_node.cdi.specfiles import SpecFile
+from driverforge_node.doctor.evidence import (
+    NodeEvidence,
+    RestoreEvidence,
+    RestoreState,
+    RuntimeEvidence,
+    ToolkitEvidence,
+)
+from driverforge_node.doctor.presentation import as_document, as_text, page
+from driverforge_node.doctor.rules import RULES, examine, looked_at
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.runtime.journal import JournalEntry, JournalFile
 from driverforge_node.runtime.model import Supervisor
 
 CONFIG = "/etc/containerd/config.toml"
@@ -40,12 +47,12 @@ GOOD = "version = 2\n" + RUNC + handler()
 
 def containerd(
     root: str, drop_in: str = "", *, loose: str = "", version: tuple[int, ...] = (1, 7, 24), **more: Any
-) -> RuntimeFacts:
+) -> RuntimeEvidence:
     documents = {
         path: parse(text.encode(), path) for path, text in ((CONFIG, root), (DROP_IN, drop_in)) if text
     }
     beside = {DROP_IN: parse(loose.encode(), DROP_IN)} if loose else {}
-    return RuntimeFacts(
+    return RuntimeEvidence(
         kind="containerd",
         config=CONFIG,
         socket=SOCKET,
@@ -56,28 +63,36 @@ def containerd(
     )
 
 
-def docker(document: Mapping[str, object]) -> RuntimeFacts:
+def docker(document: Mapping[str, object]) -> RuntimeEvidence:
     path = "/etc/docker/daemon.json"
-    return RuntimeFacts(kind="docker", config=path, socket="/run/docker.sock", documents={path: document})
+    return RuntimeEvidence(kind="docker", config=path, socket="/run/docker.sock", documents={path: document})
 
 
-def crio(text: str) -> RuntimeFacts:
+def crio(text: str) -> RuntimeEvidence:
     path = "/etc/crio/crio.conf"
-    return RuntimeFacts(
+    return RuntimeEvidence(
         kind="crio", config=path, socket="/run/crio/crio.sock", documents={path: parse(text.encode(), path)}
     )
 
 
-def facts(*runtimes: RuntimeFacts, **more: Any) -> Facts:
-    return Facts(live=True, runtimes=runtimes, **{"toolkit": TOOLKIT, **more})
+def facts(*runtimes: RuntimeEvidence, **more: Any) -> NodeEvidence:
+    return NodeEvidence(live=True, runtimes=runtimes, **{"toolkit": TOOLKIT, **more})
 
 
-def entry(state: str = "in force", restore: str = "") -> Entry:
-    file = File(path=CONFIG, original=b"", written=GOOD.encode(), before=b"")
-    return Entry(
-        kind="containerd", socket=SOCKET, binary="/usr/bin/containerd", config=CONFIG, drop_in=DROP_IN, supervisor=Supervisor(kind=""),
-        handlers=(("nvidia", PROGRAM),), files=(file,), state=state, restore=restore,  # type: ignore[arg-type]
-    )  # fmt: skip
+def entry(state: str = "in force", restore: str = "") -> JournalEntry:
+    file = JournalFile(path=CONFIG, original=b"", written=GOOD.encode(), before=b"")
+    return JournalEntry(
+        kind="containerd",
+        socket=SOCKET,
+        binary="/usr/bin/containerd",
+        config=CONFIG,
+        drop_in=DROP_IN,
+        supervisor=Supervisor(kind=""),
+        handlers=(("nvidia", PROGRAM),),
+        files=(file,),
+        state=state,
+        restore=restore,  # type: ignore[arg-type]
+    )
 
 
 def spec(
@@ -88,31 +103,34 @@ def spec(
     path: str = "/etc/cdi/a.yaml",
 ) -> SpecFile:
     hooks = (
-        (Hook(name="createContainer", path="/h", args=(f"--host-driver-version={driver}",)),)
+        (SpecHook(name="createContainer", path="/h", args=(f"--host-driver-version={driver}",)),)
         if driver
         else ()
     )
-    edits = Edits(device_nodes=nodes, hooks=hooks)
+    edits = ContainerEdits(device_nodes=nodes, hooks=hooks)
     return SpecFile(
         path=path,
         folder=path.rpartition("/")[0],
-        spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),)),
+        spec=Spec(version="0.5.0", kind=kind, devices=(SpecDevice(name="0", edits=edits),)),
     )
 
 
-def logs(*lines: str) -> Facts:
+def logs(*lines: str) -> NodeEvidence:
     return facts(logs={"containerd.service": lines})
 
 
-TOOLKIT = ToolkitFacts(folder="/usr/local/nvidia/toolkit", there=True, config="/t/config.toml", mode="auto")
+TOOLKIT = ToolkitEvidence(
+    folder="/usr/local/nvidia/toolkit", there=True, config="/t/config.toml", mode="auto"
+)
 KUBELET = {"kubelet": True, "kubelet_sockets": (SOCKET,)}
 UVM = DeviceNode(path="/dev/nvidia-uvm", major=511, minor=0)
 SYSTEMD = GOOD + f"[{CRI}.containerd.runtimes.runc.options]\nSystemdCgroup = true\n"
 LOST = containerd(ROOT)
 READ_ONLY = "/etc/containerd"
+RKE2 = "/var/lib/rancher/rke2/agent/etc/containerd"
 
 # rule -> (speaks, silent): every pair differs in the one thing that the rule is about
-CASES: dict[str, list[tuple[Facts, Facts]]] = {
+CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
     "drop-in-version": [
         (
             facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0))),
@@ -128,9 +146,13 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
         ),
     ],
     "config-broken": [
-        (facts(RuntimeFacts(kind="containerd", config=CONFIG, broken=("line 3",))), facts(containerd(GOOD)))
+        (
+            facts(RuntimeEvidence(kind="containerd", config=CONFIG, broken=("line 3",))),
+            facts(containerd(GOOD)),
+        )
     ],
     "cri-disabled": [
+        # docker's own containerd
         (
             facts(containerd('disabled_plugins = ["cri"]\n', version=(1, 6, 33)), **KUBELET),
             facts(
@@ -138,7 +160,7 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
                 kubelet=True,
                 kubelet_sockets=("/run/crio/crio.sock",),
             ),
-        ),  # docker's own containerd
+        ),
         (
             facts(containerd('version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n', GOOD)),
             facts(containerd('version = 2\ndisabled_plugins = ["io.containerd.snapshotter.v1.zfs"]\n', GOOD)),
@@ -191,7 +213,7 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
             ),
             facts(
                 templates={
-                    "/var/lib/rancher/rke2/agent/etc/containerd/config-v3.toml.tmpl": "{{ if .NodeConfig.SELinux }}x{{ end }}\n"
+                    f"{RKE2}/config-v3.toml.tmpl": "{{ if .NodeConfig.SELinux }}x{{ end }}\n",
                 }
             ),
         ),
@@ -228,10 +250,13 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
     ],
     "restore-pending": [
         (
-            facts(restores=(Restore(path="/r/1", state="armed"),)),
-            facts(restores=(Restore(path="/r/1", state="armed", watched=True),)),
+            facts(restores=(RestoreEvidence(path="/r/1", state=RestoreState.ARMED),)),
+            facts(restores=(RestoreEvidence(path="/r/1", state=RestoreState.ARMED, watched=True),)),
         ),
-        (facts(restores=(Restore(path="/r/1", state="restored", log=("put back",)),)), facts()),
+        (
+            facts(restores=(RestoreEvidence(path="/r/1", state=RestoreState.RESTORED, log=("put back",)),)),
+            facts(),
+        ),
     ],
     "config-version-1": [
         (
@@ -265,10 +290,8 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
     ],
     "journal-unfinished": [
         (facts(journal=(entry("prepared"),)), facts(journal=(entry("prepared"),), lock_held=True)),
-        (
-            facts(journal=(entry("written", "1-a"),)),
-            facts(journal=(entry("written"),)),
-        ),  # that one waits for somebody's restart
+        # that one waits for somebody's restart
+        (facts(journal=(entry("written", "1-a"),)), facts(journal=(entry("written"),))),
         (facts(journal_problem=("it is damaged",)), facts(journal=(entry(),))),
     ],
     "not-in-force": [
@@ -287,10 +310,11 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
             facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
             facts(containerd(GOOD), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
         ),
+        # no kubelet: docker alone is meant
         (
             facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}}), **KUBELET),
             facts(containerd(ROOT), docker({"runtimes": {"nvidia": {"path": PROGRAM}}})),
-        ),  # no kubelet: docker alone is meant
+        ),
     ],
     "folder-read-only": [
         (facts(containerd(ROOT, read_only=READ_ONLY)), facts(containerd(GOOD, read_only=READ_ONLY))),
@@ -309,10 +333,11 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
             ),
             facts(specs=(spec(),)),
         ),
+        # a later folder wins
         (
             facts(specs=(spec(), spec(path="/etc/cdi/b.yaml"))),
             facts(specs=(spec(), spec(path="/var/run/cdi/b.yaml"))),
-        ),  # a later folder wins
+        ),
     ],
     "spec-missing": [
         (
@@ -332,20 +357,22 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
             facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"),
             facts(specs=(spec(driver="595.91.07"),), driver="595.91.07"),
         ),
+        # no driver is loaded
         (
             facts(specs=(spec(driver="580.65.06"),), driver="595.91.07"),
             facts(specs=(spec(driver="580.65.06"),)),
-        ),  # no driver is loaded
+        ),
     ],
     "spec-with-wrong-major": [
         (
             facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}),
             facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 511}),
         ),
+        # without numbers, the runtime looks them up
         (
             facts(specs=(spec(nodes=(UVM,)),), majors={"nvidia-uvm": 505}),
             facts(specs=(spec(nodes=(replace(UVM, major=0),)),), majors={"nvidia-uvm": 505}),
-        ),  # without numbers, the runtime looks them up
+        ),
     ],
     "spec-paths-gone": [
         (facts(gone={"/etc/cdi/a.yaml": ("/dev/nvidia3",)}), facts(gone={"/etc/cdi/a.yaml": ()}))
@@ -383,7 +410,8 @@ CASES: dict[str, list[tuple[Facts, Facts]]] = {
         ),
         (
             logs(
-                "avc:  denied  { open } for scontext=container_t tcontext=system_u:object_r:xserver_misc_device_t:s0"
+                "avc:  denied  { open } for scontext=container_t "
+                "tcontext=system_u:object_r:xserver_misc_device_t:s0"
             ),
             logs("avc:  denied  { open } for scontext=httpd_t tcontext=system_u:object_r:tmp_t:s0"),
         ),
@@ -399,7 +427,7 @@ def test_every_rule_has_a_case() -> None:
 
 
 @pytest.mark.parametrize(("name", "speaks", "silent"), PAIRS, ids=[name for name, _, _ in PAIRS])
-def test_a_rule_speaks_and_is_silent(name: str, speaks: Facts, silent: Facts) -> None:
+def test_a_rule_speaks_and_is_silent(name: str, speaks: NodeEvidence, silent: NodeEvidence) -> None:
     (rule,) = (rule for rule in RULES if rule.id == name)
     diagnosis = rule.check(speaks)
     assert diagnosis is not None
@@ -412,19 +440,24 @@ def test_a_rule_speaks_and_is_silent(name: str, speaks: Facts, silent: Facts) ->
 
 def test_a_healthy_node_has_nothing() -> None:
     healthy = facts(
-        containerd(GOOD, runs=True, reported={"runc": "", "nvidia": PROGRAM}), **KUBELET,
-        journal=(entry(),), ready=("driver-ready", "toolkit-ready"),
-        specs=(spec(driver="580.65.06", nodes=(UVM,)),), driver="580.65.06", majors={"nvidia-uvm": 511},
-    )  # fmt: skip
+        containerd(GOOD, runs=True, reported={"runc": "", "nvidia": PROGRAM}),
+        **KUBELET,
+        journal=(entry(),),
+        ready=("driver-ready", "toolkit-ready"),
+        specs=(spec(driver="580.65.06", nodes=(UVM,)),),
+        driver="580.65.06",
+        majors={"nvidia-uvm": 511},
+    )
     assert examine(healthy) == ()
     assert as_text((), healthy) == (
         f"nothing found: none of {len(RULES)} known problems shows on this node\n\n"
-        f"looked at: containerd ({CONFIG}: answers); a kubelet; 1 CDI spec file; driver 580.65.06; {TOOLKIT.folder}"
+        f"looked at: containerd ({CONFIG}: answers); a kubelet; 1 CDI spec file; driver 580.65.06; "
+        f"{TOOLKIT.folder}"
     )
 
 
 def test_what_there_was_to_look_at_is_said() -> None:
-    bare = facts(toolkit=ToolkitFacts(folder="/usr/local/nvidia/toolkit"))
+    bare = facts(toolkit=ToolkitEvidence(folder="/usr/local/nvidia/toolkit"))
     assert looked_at(bare) == (
         "no container runtime: neither a process nor its files",
         "no kubelet",
@@ -447,7 +480,7 @@ def test_a_name_that_keeps_containerd_from_starting_is_told_without_a_kubelet() 
 
 
 def test_one_cause_has_one_cure() -> None:
-    """containerd 1.x takes no notice of a file of a later version: neither its table of runtimes nor its handlers count."""
+    """containerd 1.x ignores a file of a later version: neither its runtimes nor its handlers count."""
     drop_in = "version = 3\n" + handler(section=CRI3)
     old = containerd("version = 2\n", drop_in, version=(1, 6, 20), reported={"runc": ""}, runs=True)
     assert [one.rule.id for one in examine(facts(old))] == ["drop-in-version"]
@@ -457,7 +490,8 @@ def test_what_is_printed() -> None:
     broken = facts(containerd(ROOT, "version = 4\n", version=(2, 2, 0)))
     found = examine(broken)
     assert as_text(found, broken).partition("\n\n")[0] == (
-        "drop-in-version: a drop-in has a higher version than the root file: containerd 2.2 and later do not start\n"
+        "drop-in-version: a drop-in has a higher version than the root file: "
+        "containerd 2.2 and later do not start\n"
         f"  | {CONFIG}: version = 2\n"
         f"  | {DROP_IN}: version = 4\n"
         f"  next: mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply\n"
@@ -468,7 +502,8 @@ def test_what_is_printed() -> None:
     assert document["found"] == [
         {
             "id": "drop-in-version",
-            "what": "a drop-in has a higher version than the root file: containerd 2.2 and later do not start",
+            "what": "a drop-in has a higher version than the root file: "
+            "containerd 2.2 and later do not start",
             "evidence": [f"{CONFIG}: version = 2", f"{DROP_IN}: version = 4"],
             "next": f"mv {DROP_IN} /root/ && systemctl restart containerd && driverctl runtime apply",
             "issues": ["aicr#1688", "aicr#1689", "containerd#12891"],

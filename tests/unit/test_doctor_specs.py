@@ -1,4 +1,7 @@
-"""The doctor's cure for CDI specs: our generator for its own kinds, at their place; every other file is its writer's."""
+"""The doctor's cure for CDI specs: our generator for its own kinds, at their place.
+
+Every other file is its writer's.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from dataclasses import replace
 import pytest
 
 from driverforge_node.cdi.generate import MODES, default_kind
-from driverforge_node.cdi.remedy import options_of, rewrite
-from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Mount, Spec
-from driverforge_node.cdi.specdirs import SpecFile
+from driverforge_node.cdi.modes import SpecMode
+from driverforge_node.cdi.remedy import generate_options, rewrite_command
+from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook, SpecMount
+from driverforge_node.cdi.specfiles import SpecFile
 from driverforge_node.doctor import rules_node
-from driverforge_node.doctor.facts import Diagnosis, Facts, ToolkitFacts
+from driverforge_node.doctor.evidence import Diagnosis, NodeEvidence, ToolkitEvidence
 
 MANAGEMENT = "/var/run/cdi/management.acme.com-gpu.yaml"
 PLUGIN = "/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json"
@@ -38,28 +42,36 @@ OTHERS = {
 }
 
 
-def facts(kinds: dict[str, str]) -> Facts:
+def facts(kinds: dict[str, str]) -> NodeEvidence:
     """A node with these specs (path -> kind), all of them of an earlier driver and an earlier boot."""
-    hook = Hook(name="createContainer", path="/h", args=("--host-driver-version=550.1.1",))
-    edits = Edits(device_nodes=(DeviceNode(path="/dev/nvidia-uvm", major=505, minor=0),), hooks=(hook,))
+    hook = SpecHook(name="createContainer", path="/h", args=("--host-driver-version=550.1.1",))
+    edits = ContainerEdits(
+        device_nodes=(DeviceNode(path="/dev/nvidia-uvm", major=505, minor=0),), hooks=(hook,)
+    )
     specs = tuple(
         SpecFile(
             path=path,
             folder=path.rpartition("/")[0],
-            spec=Spec(version="0.5.0", kind=kind, devices=(Device(name="0", edits=edits),)),
+            spec=Spec(version="0.5.0", kind=kind, devices=(SpecDevice(name="0", edits=edits),)),
         )
         for path, kind in kinds.items()
     )
-    return Facts(
-        live=True, toolkit=ToolkitFacts(folder="/t"), specs=specs, driver="580.1.1", majors={"nvidia-uvm": 511},
+    return NodeEvidence(
+        live=True,
+        toolkit=ToolkitEvidence(folder="/t"),
+        specs=specs,
+        driver="580.1.1",
+        majors={"nvidia-uvm": 511},
         gone=dict.fromkeys(kinds, ("/dev/nvidia3",)),
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
     "rule", [rules_node.spec_paths_gone, rules_node.spec_of_other_driver, rules_node.spec_with_wrong_major]
 )
-def test_a_spec_of_another_tool_is_never_overwritten(rule: Callable[[Facts], Diagnosis | None]) -> None:
+def test_a_spec_of_another_tool_is_never_overwritten(
+    rule: Callable[[NodeEvidence], Diagnosis | None],
+) -> None:
     kinds = OTHERS if rule is rules_node.spec_paths_gone else {PLUGIN: OTHERS[PLUGIN]}
     found = rule(facts(kinds))
     assert found is not None
@@ -77,9 +89,11 @@ def test_a_spec_of_ours_is_written_in_its_mode_at_its_place(path: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_kind_of_the_generator_is_known(mode: str) -> None:
-    wanted = "" if mode in ("auto", "nvml", "static") else f" --mode {mode}"
-    assert rewrite(default_kind(mode), "/x.yaml") == f"driverctl cdi generate{wanted} --output /x.yaml"
+def test_every_kind_of_the_generator_is_known(mode: SpecMode) -> None:
+    wanted = "" if mode.value in ("auto", "nvml", "static") else f" --mode {mode.value}"
+    assert (
+        rewrite_command(default_kind(mode), "/x.yaml") == f"driverctl cdi generate{wanted} --output /x.yaml"
+    )
 
 
 @pytest.mark.parametrize(
@@ -97,7 +111,9 @@ def test_every_kind_of_the_generator_is_known(mode: str) -> None:
 )
 def test_what_cannot_be_read_is_moved_away_and_written_by_who_has_that_name(path: str, then: str) -> None:
     broken = SpecFile(path=path, folder="/etc/cdi", spec=None, problems=("no kind",))
-    found = rules_node.spec_unresolvable(Facts(live=True, toolkit=ToolkitFacts(folder="/t"), specs=(broken,)))
+    found = rules_node.spec_unresolvable(
+        NodeEvidence(live=True, toolkit=ToolkitEvidence(folder="/t"), specs=(broken,))
+    )
     assert found is not None
     assert found.command == f"mv {path} /root/; {then}"
 
@@ -124,35 +140,44 @@ def test_of_two_specs_with_one_device_one_stays() -> None:
         ),
         (
             "management.acme.com/gpu",
-            f"driverctl cdi generate --mode management --vendor management.acme.com --class gpu --output {MANAGEMENT}",
+            (
+                "driverctl cdi generate --mode management --vendor management.acme.com --class gpu --output "
+                f"{MANAGEMENT}"
+            ),
         ),
         (
             "gpu",
-            "write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into /c.toml, as nvidia.com/gpu",
+            (
+                "write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into /c.toml, "
+                "as nvidia.com/gpu"
+            ),
         ),
     ],
 )
 def test_the_kind_that_is_asked_for_is_the_one_that_is_written(kind: str, command: str) -> None:
-    toolkit = ToolkitFacts(folder="/t", mode="cdi", config="/c.toml", default_kind=kind)
-    found = rules_node.spec_missing(Facts(live=True, toolkit=toolkit))
+    toolkit = ToolkitEvidence(folder="/t", mode="cdi", config="/c.toml", default_kind=kind)
+    found = rules_node.spec_missing(NodeEvidence(live=True, toolkit=toolkit))
     assert found is not None
     assert found.command == command
 
 
 def test_a_spec_is_written_again_with_the_roots_and_the_hook_that_it_shows() -> None:
-    library = Mount(
+    library = SpecMount(
         host_path="/run/nvidia/driver/usr/lib64/libcuda.so.580.1.1",
         container_path="/usr/lib64/libcuda.so.580.1.1",
     )
-    hook = Hook(name="createContainer", path="/usr/local/nvidia/toolkit/nvidia-cdi-hook")
+    hook = SpecHook(name="createContainer", path="/usr/local/nvidia/toolkit/nvidia-cdi-hook")
     device = DeviceNode(path="/dev/nvidia0", host_path="/srv/x/dev/nvidia0")
     spec = Spec(
         version="0.5.0",
         kind="nvidia.com/gpu",
         devices=(),
-        edits=Edits(device_nodes=(device,), mounts=(library,), hooks=(hook,)),
+        edits=ContainerEdits(device_nodes=(device,), mounts=(library,), hooks=(hook,)),
     )
     roots = " --driver-root /run/nvidia/driver --dev-root /srv/x"
-    assert options_of(spec) == f"{roots} --nvidia-cdi-hook-path {hook.path}"
-    assert options_of(spec, gone=[hook.path]) == roots, "another one has to be found"
-    assert options_of(replace(spec, edits=Edits(device_nodes=(DeviceNode(path="/dev/nvidia0"),)))) == ""
+    assert generate_options(spec) == f"{roots} --nvidia-cdi-hook-path {hook.path}"
+    assert generate_options(spec, gone=[hook.path]) == roots, "another one has to be found"
+    assert (
+        generate_options(replace(spec, edits=ContainerEdits(device_nodes=(DeviceNode(path="/dev/nvidia0"),))))
+        == ""
+    )

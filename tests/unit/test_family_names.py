@@ -7,8 +7,9 @@ import pytest
 from driverforge_core.errors import Unsupported
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
-from driverforge_node import family
 from driverforge_node.family import debian, rhel, suse
+from driverforge_node.family.lookup import family_of
+from driverforge_node.family.model import Family
 
 
 def os_release(name: str, version: str = "", *like: str) -> OsRelease:
@@ -18,18 +19,23 @@ def os_release(name: str, version: str = "", *like: str) -> OsRelease:
 @pytest.mark.parametrize(
     ("name", "like", "module"),
     [
-        ("debian", (), debian), ("ubuntu", ("debian",), debian), ("linuxmint", ("ubuntu", "debian"), debian),
-        ("rocky", ("rhel", "centos", "fedora"), rhel), ("ol", ("fedora",), rhel), ("almalinux", ("rhel",), rhel),
-        ("sles", ("suse",), suse), ("opensuse-leap", ("suse", "opensuse"), suse),
+        ("debian", (), debian),
+        ("ubuntu", ("debian",), debian),
+        ("linuxmint", ("ubuntu", "debian"), debian),
+        ("rocky", ("rhel", "centos", "fedora"), rhel),
+        ("ol", ("fedora",), rhel),
+        ("almalinux", ("rhel",), rhel),
+        ("sles", ("suse",), suse),
+        ("opensuse-leap", ("suse", "opensuse"), suse),
     ],
-)  # fmt: skip
-def test_family_by_id_else_by_relatives(name: str, like: tuple[str, ...], module: family.Family) -> None:
-    assert family.of(os_release(name, "1", *like)) is module
+)
+def test_family_by_id_else_by_relatives(name: str, like: tuple[str, ...], module: Family) -> None:
+    assert family_of(os_release(name, "1", *like)) is module
 
 
 def test_an_unknown_os_is_refused_by_name() -> None:
     with pytest.raises(Unsupported, match="alpine"):
-        family.of(os_release("alpine", "3.20"))
+        family_of(os_release("alpine", "3.20"))
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def test_an_unknown_os_is_refused_by_name() -> None:
         ),
     ],
 )
-def test_header_packages(module: family.Family, release: str, packages: tuple[str, ...]) -> None:
+def test_header_packages(module: Family, release: str, packages: tuple[str, ...]) -> None:
     assert module.header_packages(KernelRelease.parse(release)) == packages
 
 

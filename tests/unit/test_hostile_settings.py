@@ -8,9 +8,9 @@ from contextlib import suppress
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError, UsageError
-from driverforge_node.runtime.request import wanted
+from driverforge_node.runtime.request import wanted_handlers
 from driverforge_node.toolkit.options import OPTIONS
-from driverforge_node.toolkit.settings import parse
+from driverforge_node.toolkit.settings import settings_of
 
 ODD = (
     "",
@@ -35,7 +35,7 @@ def test_whatever_a_variable_says_is_a_value_or_one_error(variable: str) -> None
     owner = {"DOCKER": "docker", "CRIO": "crio"}.get(variable.partition("_")[0], "containerd")
     for text in ODD:
         with suppress(DriverforgeError):
-            assert int(parse({}, {"RUNTIME": owner, variable: text}).watch_interval) > 0
+            assert int(settings_of({}, {"RUNTIME": owner, variable: text}).watch_interval) > 0
 
 
 @pytest.mark.parametrize(
@@ -56,23 +56,31 @@ def test_a_value_that_would_lead_elsewhere_is_refused(variable: str, text: str, 
         variable: text,
     }
     with pytest.raises(InputError) as caught:
-        parse({}, environ)
+        settings_of({}, environ)
     assert told in caught.value.details[0]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "[" * 100_000, '{"a": null}', '{"options": {"a": [1, null]}}', '{"a": 1e999}', '{"a": NaN}', '{"a": "\\ud800"}',
-        '{"a": 99999999999999999999}', '{"runtime_type": "\\ud800"}', '{"a": ' + "[" * 30 + "]" * 30 + "}", "\udcff",
+        "[" * 100_000,
+        '{"a": null}',
+        '{"options": {"a": [1, null]}}',
+        '{"a": 1e999}',
+        '{"a": NaN}',
+        '{"a": "\\ud800"}',
+        '{"a": 99999999999999999999}',
+        '{"runtime_type": "\\ud800"}',
+        '{"a": ' + "[" * 30 + "]" * 30 + "}",
+        "\udcff",
     ],
-)  # fmt: skip
+)
 def test_an_override_that_no_file_can_have_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="RUNTIME_CONFIG_OVERRIDE"):
-        wanted(override=text)
+        wanted_handlers(override=text)
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a\n", "\udcff", "a/b", " a", "\x1b[1m"])
 def test_a_handler_has_a_name_that_can_be_written(name: str) -> None:
-    with pytest.raises(UsageError, match="is no name"):
-        wanted(name=name)
+    with pytest.raises(UsageError, match="is not a name"):
+        wanted_handlers(name=name)

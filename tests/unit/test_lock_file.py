@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driverforge_build import lock as locks
 from driverforge_build.advice import Given
-from driverforge_build.lock import HeaderFact, Lock, LockedPackage
+from driverforge_build.lock.file import dump_lock, load_lock, parse_lock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedPackage
 from driverforge_core.errors import InputError
-from support.locks import kernel, package, target
+from support.samples.locks import kernel, package, target
 
 names = st.text("abc1+.-", min_size=1, max_size=6)
 packages = st.builds(
@@ -37,13 +37,13 @@ def test_reads_what_it_writes() -> None:
             "debian12-arm64": target(arch="arm64", synthetic=True),
         }
     )
-    again = locks.parse(locks.dump(lock))
+    again = parse_lock(dump_lock(lock))
     assert again.targets["debian12-amd64"].kernels == lock.targets["debian12-amd64"].kernels
     assert again.targets["debian12-amd64"].header_facts == lock.targets["debian12-amd64"].header_facts
     assert again.targets["debian12-amd64"].repositories == lock.targets["debian12-amd64"].repositories
     assert again.target("debian12", "arm64") is not None
     assert again.targets["debian12-arm64"].synthetic
-    assert locks.dump(again) == locks.dump(lock)
+    assert dump_lock(again) == dump_lock(lock)
 
 
 @settings(max_examples=40)
@@ -52,7 +52,7 @@ def test_bytes_do_not_depend_on_order(pins: list[LockedPackage], random: object)
     shuffled = list(pins)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     texts = {
-        locks.dump(Lock(targets={"debian12-amd64": target(drivers={"535.1": {"userspace": tuple(order)}})}))
+        dump_lock(Lock(targets={"debian12-amd64": target(drivers={"535.1": {"userspace": tuple(order)}})}))
         for order in (pins, shuffled)
     }
     assert len(texts) == 1
@@ -60,7 +60,7 @@ def test_bytes_do_not_depend_on_order(pins: list[LockedPackage], random: object)
 
 
 def test_a_package_is_one_line() -> None:
-    text = locks.dump(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50"))}))
+    text = dump_lock(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50"))}))
     assert sum('"sha256": "abab' in line for line in text.splitlines()) == 4
     assert text.endswith("}\n")
 
@@ -85,7 +85,7 @@ def test_facts_are_those_of_the_kernels_own_headers() -> None:
 
 def test_a_missing_file_names_the_command(tmp_path: Path) -> None:
     with pytest.raises(InputError) as told:
-        locks.load(tmp_path / "site.lock.json")
+        load_lock(tmp_path / "site.lock.json")
     assert f"driverforge lock --lock {tmp_path / 'site.lock.json'}" in told.value.resolution
 
 
@@ -101,7 +101,7 @@ def test_a_missing_file_names_the_command(tmp_path: Path) -> None:
 )
 def test_a_damaged_file_says_where(text: str, evidence: str) -> None:
     with pytest.raises(InputError) as told:
-        locks.parse(text, Given(matrix=Path("site.yaml"), lock=Path("site.json")))
+        parse_lock(text, Given(matrix=Path("site.yaml"), lock=Path("site.json")))
     assert evidence in told.value.render()
     assert told.value.resolution.endswith(
         "or remove it and run: driverforge lock --matrix site.yaml --lock site.json"
@@ -110,14 +110,14 @@ def test_a_damaged_file_says_where(text: str, evidence: str) -> None:
 
 @pytest.mark.parametrize("digest", ["", "ab", "g" * 64, "AB" * 32])
 def test_a_digest_that_is_none_is_refused(digest: str) -> None:
-    text = locks.dump(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50"))})).replace("ab" * 32, digest)
+    text = dump_lock(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50"))})).replace("ab" * 32, digest)
     with pytest.raises(InputError, match="damaged"):
-        locks.parse(text)
+        parse_lock(text)
 
 
 def test_a_pin_that_is_not_in_the_table_is_refused() -> None:
-    text = locks.dump(Lock(targets={"debian12-amd64": target()})).replace(
+    text = dump_lock(Lock(targets={"debian12-amd64": target()})).replace(
         '["libc6=1-1", "libcuda1=1-1"]', '["libc6=2-1"]'
     )
     with pytest.raises(InputError, match="damaged"):
-        locks.parse(text)
+        parse_lock(text)

@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_build.commands.lock import changes
-from driverforge_build.discover import guard
-from driverforge_build.lock import LockedKernel, LockedPackage, TargetLock
+from driverforge_build.lock.compare import changes, check_losses, losses
+from driverforge_build.lock.pins import LockedKernel, LockedPackage, TargetLock
 from driverforge_core.errors import TemporaryFailure
-from support.locks import kernel, package, target
+from support.samples.locks import kernel, package, target
 
 
 def kernels(
@@ -28,39 +27,39 @@ def kernels(
 )
 def test_half_of_a_suites_kernels(before: int, after: int, stops: bool) -> None:
     earlier, found = target(*kernels(before)), target(*kernels(after))
-    assert bool(guard.losses(earlier, found)) is stops
+    assert bool(losses(earlier, found)) is stops
 
 
 def test_a_flavour_that_is_gone_is_not_made_up_for_by_another() -> None:
     earlier = target(*kernels(3), *kernels(3, flavour="amd64"))
     found = target(*kernels(9))
-    assert guard.losses(earlier, found) == [
+    assert losses(earlier, found) == [
         "debian12-amd64: bookworm has 0 kernels of flavour amd64, the lock has 3"
     ]
 
 
 def test_new_kernels_replace_old_ones() -> None:
-    guard.check(target(*kernels(3)), target(*kernels(3, first=20)))
+    check_losses(target(*kernels(3)), target(*kernels(3, first=20)))
 
 
 def test_an_older_index_is_told() -> None:
     earlier = target(*kernels(1))
     found = replace(earlier, repositories=(replace(earlier.repositories[0], date="2026-10-01T00:00:00Z"),))
-    assert guard.losses(earlier, found) == [
+    assert losses(earlier, found) == [
         "debian12-amd64: bookworm is of 2026-10-01T00:00:00Z, the lock is of 2026-11-20T12:00:00Z"
     ]
 
 
 def test_the_error_names_the_way_round() -> None:
     with pytest.raises(TemporaryFailure) as told:
-        guard.check(target(*kernels(3)), target())
+        check_losses(target(*kernels(3)), target())
     assert "--accept-shrink" in told.value.resolution
     assert told.value.exit_code == 75
 
 
 @pytest.mark.parametrize("earlier", [None, target(*kernels(3), synthetic=True)])
 def test_nothing_to_compare_with(earlier: TargetLock | None) -> None:
-    guard.check(earlier, target())
+    check_losses(earlier, target())
 
 
 def test_changes_between_two_locks() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from driverforge_build.discover.targets import may_match, wanted_targets
 from driverforge_core.errors import Unsupported, UsageError
-from support.sampledebian import MATRIX, sample_matrix
+from support.samples.sampledebian import MATRIX, sample_matrix
 
 texts = st.text("ab-1", max_size=8)
 globs = st.text("ab-1*?", max_size=8)

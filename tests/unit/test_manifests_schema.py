@@ -13,14 +13,15 @@ import pytest
 import yaml
 
 from driverforge_node.toolkit.options import OPTIONS
-from driverforge_node.toolkit.settings import parse
+from driverforge_node.toolkit.settings import settings_of
 
 FOLDER = Path(__file__).parents[2] / "docs/kubernetes"
 FILES = sorted(FOLDER.glob("*.yaml"))
 RELEASES = [f"1.{minor}" for minor in range(29, 38)]
 
-# mountPath: (path on the node, propagation, read-only); gpu-operator v26.7, assets/state-driver/0500_daemonset.yaml, nvidia-driver-ctr.
-# Its startup probe's script, a ConfigMap, is a command of our image.
+# mountPath: (path on the node, propagation, read-only); gpu-operator v26.7,
+# assets/state-driver/0500_daemonset.yaml, nvidia-driver-ctr. Its startup probe's script, a ConfigMap, is a
+# command of our image.
 UPSTREAM_MOUNTS = {
     "/run/nvidia": ("/run/nvidia", "Bidirectional", False),
     "/run/nvidia-fabricmanager": ("/run/nvidia-fabricmanager", None, False),
@@ -35,7 +36,8 @@ UPSTREAM_MOUNTS = {
     "/lib/firmware": ("/run/nvidia/driver/lib/firmware", None, False),
 }
 
-# the same of nvidia-container-toolkit-ctr, with containerd; the entrypoint's script, a ConfigMap, is the command of our image
+# the same of nvidia-container-toolkit-ctr, with containerd; the entrypoint's script, a ConfigMap, is the
+# command of our image
 TOOLKIT_MOUNTS = {
     "/host": ("/", "HostToContainer", True),
     "/driver-root": ("/run/nvidia/driver", "HostToContainer", False),
@@ -65,7 +67,10 @@ def _daemonset(name: str) -> dict[str, Any]:
 
 
 def _repeated(node: yaml.Node | None) -> list[str]:
-    """Keys that stand twice in one mapping, which PyYAML takes without a word and the API server refuses; 'LINE: key'."""
+    """Keys that stand twice in one mapping, as 'LINE: key'.
+
+    PyYAML takes them without a word, and the API server refuses them.
+    """
     if isinstance(node, yaml.SequenceNode):
         return [found for child in node.value for found in _repeated(child)]
     if not isinstance(node, yaml.MappingNode):
@@ -139,7 +144,7 @@ def test_the_toolkit_runs_as_upstream_runs_it_and_says_nothing_wrong() -> None:
     assert spec["selector"]["matchLabels"].items() <= spec["template"]["metadata"]["labels"].items()
     environment = {entry["name"]: entry["value"] for entry in container["env"]}
     assert environment.keys() <= {name for option in OPTIONS for name in option.variables}
-    assert parse({}, environment).revert_on == "uninstall"
+    assert settings_of({}, environment).revert_on == "uninstall"
 
 
 def test_the_driver_runs_as_upstream_runs_it() -> None:
@@ -163,7 +168,8 @@ def test_the_instructions_wait_in_a_way_that_fits_the_update_strategy(name: str,
         f"kubectl -n {metadata['namespace']} rollout status daemonset/{metadata['name']}" in text
     ) is rolls
     (label,) = daemonset["spec"]["selector"]["matchLabels"].items()
-    waits = f"kubectl -n {metadata['namespace']} wait --for=condition=Ready pod -l {'='.join(label)} --timeout=25m"
+    selector = "=".join(label)
+    waits = f"kubectl -n {metadata['namespace']} wait --for=condition=Ready pod -l {selector} --timeout=25m"
     assert (waits in text) is not rolls
 
 

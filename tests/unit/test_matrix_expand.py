@@ -61,7 +61,7 @@ def test_a_kernel_cell_for_each_kernel_of_a_flavour_of_the_row() -> None:
         "debian12-amd64-535.261.03-6.12.95+deb12-amd64",
         "debian12-arm64-535.261.03-6.1.0-50-arm64",
     ]
-    assert [cell.line.id if cell.line else "" for cell in found] == ["6.1", "6.12", "6.1"]
+    assert [cell.series.id if cell.series else "" for cell in found] == ["6.1", "6.12", "6.1"]
 
 
 def test_an_excluded_flavour_is_a_cell_with_its_reason_when_asked_for() -> None:
@@ -77,7 +77,10 @@ def test_an_excluded_flavour_is_a_cell_with_its_reason_when_asked_for() -> None:
 
 
 def test_an_exclusion_of_one_module_type_leaves_the_cell_with_the_other() -> None:
-    text = "exclusions: [{id: a, systems: [debian12], kernels: ['6.1.0-5[3-9]-*'], module_types: [open], reason: r, source: s}]"
+    text = (
+        "exclusions: [{id: a, systems: [debian12], kernels: ['6.1.0-5[3-9]-*'], module_types: [open], "
+        "reason: r, source: s}]"
+    )
     matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\n{text}")
     kernels = {("debian12", "amd64"): releases("6.1.0-50-amd64", "6.1.0-53-amd64")}
     before, after = kernel_cells(matrix, kernels)
@@ -89,7 +92,10 @@ def test_an_exclusion_of_one_module_type_leaves_the_cell_with_the_other() -> Non
 
 
 def test_an_exclusion_without_kernel_conditions_takes_jit_cells_too() -> None:
-    text = "exclusions: [{id: no-arm, systems: ['debian*'], archs: [arm64], branches: ['535'], reason: r, source: s}]"
+    text = (
+        "exclusions: [{id: no-arm, systems: ['debian*'], archs: [arm64], branches: ['535'], reason: r, "
+        "source: s}]"
+    )
     matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\n{text}")
     assert keys(jit_cells(matrix)) == ["debian12-amd64-535.261.03-jit"]
     assert [cell.excluded.id if cell.excluded else "" for cell in jit_cells(matrix, excluded=True)] == [
@@ -146,7 +152,7 @@ def test_the_header_packages_of_a_kernel(
     system: str, arch: str, release: str, line: str, headers: tuple[str, ...]
 ) -> None:
     found = kernel_cells(site(""), {(system, arch): [KernelRelease.parse(release)]})
-    assert {(cell.line.id, cell.line.header_packages(release)) for cell in found if cell.line} == {
+    assert {(cell.series.id, cell.series.header_packages(release)) for cell in found if cell.series} == {
         (line, headers)
     }
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_build.matrix.globs import MAX_ALTERNATIVES, expand_braces, glob_set
-from driverforge_build.select import near_ids, select
+from driverforge_build.matrix.select import near_ids, select_cells
 from driverforge_core.errors import InputError, UsageError
 
 
@@ -74,40 +74,40 @@ def test_a_glob_matches_whole_ids(glob: str, count: int) -> None:
 
 
 def test_select_keeps_the_order_and_skip_takes_away() -> None:
-    found = select(CELLS, select=["rocky9-*-jit", "debian12-*-jit"], skip=["*-arm64-*"])
+    found = select_cells(CELLS, select=["rocky9-*-jit", "debian12-*-jit"], skip=["*-arm64-*"])
     assert [cell.key for cell in found] == [
         "debian12-amd64-535.261.03-jit",
         "debian12-amd64-550.163.01-jit",
         "rocky9-amd64-535.261.03-jit",
         "rocky9-amd64-550.163.01-jit",
     ]
-    assert select(CELLS) == CELLS
+    assert select_cells(CELLS) == CELLS
 
 
 def test_a_glob_without_a_match_names_near_ids() -> None:
     with pytest.raises(
         UsageError, match=r"--select debain12-amd64-535\.261\.03-jit matches none of 24 cells"
     ) as caught:
-        select(CELLS, select=["rocky9-*", "debain12-amd64-535.261.03-jit"])
+        select_cells(CELLS, select=["rocky9-*", "debain12-amd64-535.261.03-jit"])
     assert caught.value.exit_code == os.EX_USAGE
     assert caught.value.details[0] == "near: debian12-amd64-535.261.03-jit"
 
 
 def test_a_toolkit_image_has_no_verdict() -> None:
     with pytest.raises(UsageError, match="have no verdict") as caught:
-        select(CELLS, select=["toolkit-*"])
+        select_cells(CELLS, select=["toolkit-*"])
     assert "driverforge generate --select 'toolkit-*'" in caught.value.resolution
 
 
 def test_skipping_everything_is_said() -> None:
     with pytest.raises(UsageError, match=r"--skip \* leaves none of 8 cells"):
-        select(CELLS, select=["rocky9-*"], skip=["*"])
+        select_cells(CELLS, select=["rocky9-*"], skip=["*"])
 
 
 def test_selecting_from_nothing_is_said() -> None:
-    assert select(()) == ()
+    assert select_cells(()) == ()
     with pytest.raises(UsageError, match="there are none"):
-        select((), select=["*"])
+        select_cells((), select=["*"])
 
 
 def test_near_ids_of_many_are_found_in_a_sample() -> None:

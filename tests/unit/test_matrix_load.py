@@ -1,4 +1,6 @@
-"""Reading matrix files: every problem at once with its place, and nothing but a matrix or an InputError for any bytes."""
+"""Reading matrix files: every problem at once with its place, and nothing but a matrix or an InputError for
+any bytes.
+"""
 
 from __future__ import annotations
 
@@ -348,7 +350,8 @@ def test_a_site_changes_one_key_and_keeps_the_rest() -> None:
 
 def test_lists_of_rows_merge_by_id_and_other_lists_replace() -> None:
     ours = site(
-        "systems:\n  - id: debian12\n    drivers:\n      - {id: '535', module_types: [open], userspace: [nvidia-smi]}\n"
+        "systems:\n  - id: debian12\n    drivers:\n      - {id: '535', module_types: [open], userspace: "
+        "[nvidia-smi]}\n"
     ).row("debian12")
     assert ours is not None
     driver = ours.driver("535")
@@ -363,7 +366,8 @@ def test_lists_of_rows_merge_by_id_and_other_lists_replace() -> None:
 
 def test_remove_takes_a_row_away_at_every_depth() -> None:
     matrix = site(
-        "systems:\n  - {id: debian13, remove: true}\n  - id: debian12\n    drivers: [{id: '470', remove: true}]\n"
+        "systems:\n  - {id: debian13, remove: true}\n  - id: debian12\n    drivers: [{id: '470', remove: "
+        "true}]\n"
     )
     row = matrix.row("debian12")
     assert matrix.row("debian13") is None
@@ -372,7 +376,10 @@ def test_remove_takes_a_row_away_at_every_depth() -> None:
 
 
 def test_a_new_distribution_like_another_needs_three_lines() -> None:
-    text = "systems:\n  - {id: alma9, like: rocky9, name: AlmaLinux 9, base: 'almalinux:9', drivers: [{id: '535', remove: true}]}\n"
+    text = (
+        "systems:\n  - {id: alma9, like: rocky9, name: AlmaLinux 9, base: 'almalinux:9', drivers: [{id: "
+        "'535', remove: true}]}\n"
+    )
     matrix = site(text)
     ours, rocky = matrix.row("alma9"), matrix.row("rocky9")
     assert ours is not None
@@ -394,15 +401,21 @@ def test_like_in_a_circle_names_the_circle() -> None:
 
 
 def test_a_branch_is_offered_by_the_distributions_own_range_first() -> None:
-    text = "systems:\n  - id: ubuntu26.04\n    drivers:\n      - {id: '580', branch: '580', version: '580.178.04', payload: runfile,\n"
+    text = (
+        "systems:\n  - id: ubuntu26.04\n    drivers:\n      - {id: '580', branch: '580', version: "
+        "'580.178.04', payload: runfile,\n"
+    )
     found = problems(EXTENDS + text + "         module_types: [open], url: 'https://h/{version}'}\n")
     assert found == [
-        "5: systems ubuntu26.04 drivers 580: branch 580 is not offered for ubuntu26.04; see `systems` of its row in `branches`"
+        (
+            "5: systems ubuntu26.04 drivers 580: branch 580 is not offered for ubuntu26.04; see `systems` of "
+            "its row in `branches`"
+        )
     ]
 
 
 def test_keep_leaves_the_rest_of_the_catalogue_out() -> None:
-    matrix = site("keep: {systems: ['debian*'], branches: ['550']}\n")
+    matrix = site("keep: {systems: ['debian1[23]'], branches: ['550']}\n")
     assert [(row.id, [driver.id for driver in row.drivers]) for row in matrix.rows] == [("debian13", ["550"])]
 
 
@@ -446,7 +459,8 @@ def test_any_bytes_give_a_matrix_or_an_input_error(data: bytes) -> None:
 WORDS = [
     *re.findall(
         r"\w+",
-        "extends builtin keep systems branches gpus probes id like remove true debian12 535 drivers kernels version archs",
+        "extends builtin keep systems branches gpus probes id like remove true debian12 535 drivers kernels "
+        "version archs",
     ),
     *"[]{},:-?&*!|>%#'",
     *(

@@ -1,4 +1,6 @@
-"""Two driver rows of one version on one OS: they would share pins and stages, so they are refused unless they never meet."""
+"""Two driver rows of one version on one OS: they would share pins and stages, so they are refused unless they
+never meet.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,10 @@ import pytest
 from driverforge_build.matrix.load import Matrix, parse_matrix
 from driverforge_core.errors import InputError
 
-RUNFILE = "branch: '535', version: 535.261.03, payload: runfile, url: 'https://mirror.site/a.run', module_types: [open]"
+RUNFILE = (
+    "branch: '535', version: 535.261.03, payload: runfile, url: 'https://mirror.site/a.run', "
+    "module_types: [open]"
+)
 
 
 def drivers_of_debian12(*rows: str) -> Matrix:
@@ -26,7 +31,8 @@ def test_one_version_from_two_payloads_is_refused_whatever_images_the_rows_make(
         drivers_of_debian12("id: '535', variants: [precompiled]", f"id: 535-run, {RUNFILE}, variants: [jit]")
     (line,) = caught.value.details
     assert line.startswith(
-        "my.yaml:6: systems debian12: drivers 535 and 535-run are both 535.261.03 on amd64, arm64 (the other in line 5)"
+        "my.yaml:6: systems debian12: drivers 535 and 535-run are both 535.261.03 on amd64, arm64 (the "
+        "other in line 5)"
     )
 
 

@@ -10,8 +10,14 @@ from driverforge_core.kernel import KernelRelease
 from driverforge_node import catalogue
 
 # include/linux/pci.h of 6.1.0-50, of 6.12.107+deb13, and the !CONFIG_PCI stub of both
-THREE = "/* int pci_resize_resource(a, b, c, d); */\nint __must_check pci_resize_resource(struct pci_dev *dev, int i, int size);\n"
-FOUR = "void f(void);\nint __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\t\t     int exclude_bars);\n"
+THREE = (
+    "/* int pci_resize_resource(a, b, c, d); */\nint __must_check pci_resize_resource(struct pci_dev "
+    "*dev, int i, int size);\n"
+)
+FOUR = (
+    "void f(void);\nint __must_check pci_resize_resource(struct pci_dev *dev, int i, int size,\n"
+    "\t\t\t\t     int exclude_bars);\n"
+)
 MEMBER = """struct vm_area_struct {
 	union {
 		const vm_flags_t vm_flags;
@@ -36,7 +42,10 @@ IN_IRQ = HeaderProbe(kind="missing-macro", symbol="in_irq", header="include/linu
         (
             RESIZE,
             FOUR,
-            "include/linux/pci.h:2: pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)",
+            (
+                "include/linux/pci.h:2: pci_resize_resource(struct pci_dev *dev, int i, int size, int "
+                "exclude_bars)"
+            ),
         ),
         (RESIZE, "", None),
         (FLAGS, MEMBER, None),

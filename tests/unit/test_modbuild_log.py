@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure
-from driverforge_node.driver.build_compile import failure, first_errors
+from driverforge_node.driver.build.compiler import compile_error, first_errors
 
 # open 550.163.01 against 6.12.107+deb13-cloud-amd64, gcc 14.2 (excerpt)
 RESIZE = """NV_CONFTEST_CFLAGS=-std=gnu11 -Werror=implicit-function-declaration -Wno-error
@@ -17,27 +17,36 @@ RESIZE = """NV_CONFTEST_CFLAGS=-std=gnu11 -Werror=implicit-function-declaration 
   237 |     r = pci_resize_resource(pci_dev, NV_GPU_BAR1, requested_size);
       |         ^~~~~~~~~~~~~~~~~~~
 /usr/src/linux-headers-6.12.107+deb13-common/include/linux/pci.h:1421:18: note: declared here
-make[4]: *** [/usr/src/linux-headers-6.12.107+deb13-common/scripts/Makefile.build:234: nvidia/nv-pci.o] Error 1
+make[4]: *** [/usr/src/linux-headers-6.12.107+deb13-common/scripts/Makefile.build:234: nvidia/nv-pci.o] \
+Error 1
 make[4]: *** Waiting for unfinished jobs....
 make: *** [Makefile:140: modules] Error 2
 """
 
-# open 550.163.01 against 7.2.13+deb14-cloud-amd64, gcc 16 (excerpt): one header's error, for each file that includes it
-FLAGS = """././common/inc/nv-mm.h:315:25: error: ‘struct vm_area_struct’ has no member named ‘__vm_flags’; did you mean ‘vm_flags’?
-././common/inc/nv-mm.h:327:25: error: ‘struct vm_area_struct’ has no member named ‘__vm_flags’; did you mean ‘vm_flags’?
-././common/inc/nv-time.h:145:9: error: implicit declaration of function ‘in_irq’ [-Wimplicit-function-declaration]
-././common/inc/nv-mm.h:315:25: error: ‘struct vm_area_struct’ has no member named ‘__vm_flags’; did you mean ‘vm_flags’?
+# open 550.163.01 against 7.2.13+deb14-cloud-amd64, gcc 16 (excerpt): one header's error, for each file that
+# includes it
+FLAGS = """././common/inc/nv-mm.h:315:25: error: ‘struct vm_area_struct’ has no member named ‘__vm_flags’; \
+did you mean ‘vm_flags’?
+././common/inc/nv-mm.h:327:25: error: ‘struct vm_area_struct’ has no member named ‘__vm_flags’; did you mean \
+‘vm_flags’?
+././common/inc/nv-time.h:145:9: error: implicit declaration of function ‘in_irq’ \
+[-Wimplicit-function-declaration]
+././common/inc/nv-mm.h:315:25: error: ‘struct vm_area_struct’ has no member named ‘__vm_flags’; did you mean \
+‘vm_flags’?
 nvidia/nv-pci.c:237:9: error: too few arguments to function ‘pci_resize_resource’; expected 4, have 3
 make: *** [Makefile:140: modules] Error 2
 """
 
 
 def test_the_compilers_error_and_where_the_log_is() -> None:
-    error = failure(RESIZE, 2, "/var/log/driverforge/build.log")
+    error = compile_error(RESIZE, 2, "/var/log/driverforge/build.log")
     assert isinstance(error, CommandFailed)
     assert error.details == (
         "make ended with status 2",
-        "/w/build/t-open550-6.12.107/nvidia/nv-pci.c:237:9: error: too few arguments to function ‘pci_resize_resource’",
+        (
+            "/w/build/t-open550-6.12.107/nvidia/nv-pci.c:237:9: error: too few arguments to function "
+            "‘pci_resize_resource’"
+        ),
         "the whole log: /var/log/driverforge/build.log",
     )
 
@@ -66,8 +75,11 @@ def test_logs_without_a_compiler_error(log: str, shown: str) -> None:
 
 
 def test_a_full_disk_is_told_apart() -> None:
-    log = "/tmp/ccEfoIMr.s: Fatal error: can't write 30 bytes to section .text of nv.o: 'No space left on device'\nmake: *** [nv.o] Error 1\n"
-    error = failure(log, 2, "not kept: no space left while writing /var/log/x")
+    log = (
+        "/tmp/ccEfoIMr.s: Fatal error: can't write 30 bytes to section .text of nv.o: 'No space left "
+        "on device'\nmake: *** [nv.o] Error 1\n"
+    )
+    error = compile_error(log, 2, "not kept: no space left while writing /var/log/x")
     assert isinstance(error, StorageFailed)
     assert error.brief == "disk full while compiling"
     assert any("No space left on device" in line for line in error.details)
@@ -75,7 +87,7 @@ def test_a_full_disk_is_told_apart() -> None:
 
 
 def test_the_kernels_memory_killer_is_told_apart() -> None:
-    error = failure(
+    error = compile_error(
         "gcc-12: fatal error: Killed signal terminated program cc1\ncompilation terminated.\n", 2, "/log"
     )
     assert isinstance(error, TemporaryFailure)

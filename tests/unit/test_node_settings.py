@@ -1,4 +1,4 @@
-"""Settings from the environment, the compatible name's options, the probe's reasons, and when a daemon is started again."""
+"""Settings from the environment, the compatible names' options, the probe's reasons, restart delays."""
 
 from __future__ import annotations
 
@@ -11,23 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, UsageError
-from driverforge_node import probe, settings
+from driverforge_node import probe
 from driverforge_node.cli import build_parser
-from driverforge_node.compat import translate
-from driverforge_node.driver.session import own_digest
-from driverforge_node.driver.supervise import MAX_DELAY, PERSISTENCED, STEADY, Supervised, delay, ended
+from driverforge_node.commands.compatible import driver_arguments
+from driverforge_node.driver.state import variables
+from driverforge_node.driver.state.wanted_driver import own_digest
+from driverforge_node.driver.supervise import (
+    MAX_DELAY,
+    PERSISTENCED,
+    STEADY,
+    SupervisedDaemon,
+    after_end,
+    restart_delay,
+)
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/environment.md"
 
 
 def test_defaults() -> None:
-    found = settings.parse({"KERNEL_MODULE_TYPE": "  ", "PATH": "/bin"})
-    assert (found.module_type, found.driver_version, found.gpu_direct_rdma) == ("auto", "", False)
+    found = variables.parse({"KERNEL_MODULE_TYPE": "  ", "PATH": "/bin"})
+    assert (found.module_type.value, found.driver_version, found.gpu_direct_rdma) == ("auto", "", False)
 
 
 def test_every_bad_value_is_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
-        settings.parse(
+        variables.parse(
             {
                 "KERNEL_MODULE_TYPE": "opne",
                 "DRIVER_TYPE": "vgpu",
@@ -45,21 +53,21 @@ def test_every_bad_value_is_told_at_once() -> None:
 
 
 def test_the_page_is_the_table() -> None:
-    assert PAGE.read_text() == settings.page(), "run hack/environment-page"
+    assert PAGE.read_text() == variables.page(), "run hack/environment-page"
 
 
 def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
     node = PAGE.parents[1] / "entrypoints/driverforge_node"
-    files = [file for folder in ("driver", "family", "packages") for file in (node / folder).glob("*.py")] + [
-        node / "commands/build.py"
-    ]
+    files = [
+        file for folder in ("driver", "family", "packages") for file in (node / folder).rglob("*.py")
+    ] + [node / "app/module_build.py"]
     read = {
         name
         for file in files
         for name in re.findall(r"environ(?:\.get\(|\[)['\"]([A-Z_]+)", file.read_text())
     }
     assert len(read) > 4, "the pattern finds nothing any more"
-    assert read <= {variable.name for variable in settings.VARIABLES}
+    assert read <= {variable.name for variable in variables.VARIABLES}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,7 @@ def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
     ],
 )
 def test_upstreams_options(argv: list[str], meaning: list[str]) -> None:
-    assert translate(argv) == meaning
+    assert driver_arguments(argv) == meaning
     build_parser(meaning[0]).parse_args(meaning)  # what comes out is a command line of ours
 
 
@@ -102,12 +110,15 @@ def test_upstreams_options(argv: list[str], meaning: list[str]) -> None:
 )
 def test_what_the_compatible_name_does_not_serve_is_a_usage_error(argv: list[str], says: str) -> None:
     with pytest.raises(UsageError) as caught:
-        translate(argv)
+        driver_arguments(argv)
     assert says in caught.value.render()
     assert caught.value.details
 
 
-STATUS = '{\n  "schema": 1,\n  "phase": "ready",\n  "pid": 77,\n  "daemons": [\n    {\n      "phase": "x"\n    }\n  ]\n}\n'
+STATUS = (
+    '{\n  "schema": 1,\n  "phase": "ready",\n  "pid": 77,\n  "daemons": [\n    {\n      "phase": "x"\n'
+    "    }\n  ]\n}\n"
+)
 
 
 @pytest.mark.parametrize(
@@ -152,26 +163,26 @@ def test_the_probes_reasons(files: dict[str, str], reason: str | None) -> None:
 
 
 def test_a_daemon_that_keeps_failing_is_tried_ever_less_often() -> None:
-    daemon = Supervised(program=PERSISTENCED)
+    daemon = SupervisedDaemon(program=PERSISTENCED)
     waits = []
     now = 1000.0
     for _ in range(9):
-        daemon = ended(daemon, now, "exit status 1")
+        daemon = after_end(daemon, now, "exit status 1")
         waits.append(daemon.due - now)
         now = daemon.due
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
 def test_one_that_ran_for_long_starts_over() -> None:
-    daemon = Supervised(program=PERSISTENCED, pid=9, failures=6, started=1000.0)
-    assert ended(daemon, 1000.0 + STEADY, "it ended").failures == 1
-    assert ended(daemon, 1000.0 + STEADY - 1, "it ended").failures == 7
-    assert ended(replace(daemon, pid=0), 5000.0, "no").failures == 7
+    daemon = SupervisedDaemon(program=PERSISTENCED, pid=9, failures=6, started=1000.0)
+    assert after_end(daemon, 1000.0 + STEADY, "it ended").failures == 1
+    assert after_end(daemon, 1000.0 + STEADY - 1, "it ended").failures == 7
+    assert after_end(replace(daemon, pid=0), 5000.0, "no").failures == 7
 
 
 @given(st.integers(min_value=0, max_value=10_000))
 def test_delays_grow_and_are_bounded(failures: int) -> None:
-    assert 0 < delay(failures) <= delay(failures + 1) <= MAX_DELAY
+    assert 0 < restart_delay(failures) <= restart_delay(failures + 1) <= MAX_DELAY
 
 
 def test_our_own_digest_covers_all_that_decides_what_is_loaded() -> None:

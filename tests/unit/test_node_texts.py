@@ -1,4 +1,4 @@
-"""What the node reads: texts of the kernel, of kmod, of runtimes' cgroups, with the words that real systems print."""
+"""What the node reads of the kernel, of kmod and of cgroups, in the words that real systems print."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from driverforge_core.errors import (
     Unavailable,
     Unsupported,
 )
-from driverforge_node.driver.diagnose import explain_insert
-from driverforge_node.driver.observe import device_majors, loaded_type, related
-from driverforge_node.driver.tree import closure, parse_dep
+from driverforge_core.mountinfo import parse_mountinfo, unescape
+from driverforge_node.driver.state.loadtree import closure, parse_dep
+from driverforge_node.driver.state.observe import related_modules
+from driverforge_node.driver.steps.diagnose import explain_insert
+from driverforge_node.gpu.detect import loaded_type
+from driverforge_node.gpu.device_files import device_majors
 from driverforge_node.host.modules import in_use, kmsg_sequence, kmsg_text, parse_proc_modules
-from driverforge_node.host.mounts import parse_mountinfo, unescape
 from driverforge_node.host.processes import mapped_paths, parse_cgroup
 
 ID = "3f" * 32
@@ -31,7 +33,10 @@ UNDERSCORES = POD.replace("-", "_")
     ("text", "container", "pod"),
     [
         (
-            f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORES}.slice/cri-containerd-{ID}.scope",
+            (
+                f"0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UNDERSCORES}.slice/"
+                f"cri-containerd-{ID}.scope"
+            ),
             ID,
             POD,
         ),
@@ -42,7 +47,10 @@ UNDERSCORES = POD.replace("-", "_")
         (f"3:cpu:/docker/{ID}\n", ID, ""),
         (f"0::/machine.slice/libpod-{ID}.scope/container", ID, ""),
         (
-            f"0::/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:cri-containerd:{ID}",
+            (
+                f"0::/system.slice/containerd.service/kubepods-burstable-pod{UNDERSCORES}.slice:"
+                f"cri-containerd:{ID}"
+            ),
             ID,
             POD,
         ),
@@ -105,26 +113,33 @@ def test_proc_modules() -> None:
     assert (found["nvidia"].refcount, found["nvidia"].version) == (5, "535.261.03")
     assert (found["gone"].state, found["gone"].holders) == ("Unloading", ())
     assert found["builtinish"].refcount == -1
-    assert set(related(found)) == {"nvidia", "nvidia_modeset", "nvidia_uvm"}
+    assert set(related_modules(found)) == {"nvidia", "nvidia_modeset", "nvidia_uvm"}
 
 
 def test_a_module_on_top_of_a_module_on_top_is_related() -> None:
     text = (
         "nvidia 1 1 nvidia_fs, Live 0\nnvidia_fs 1 1 other, Live 0\nother 1 0 - Live 0\nloop 1 0 - Live 0\n"
     )
-    assert set(related(parse_proc_modules(text, lambda _: ""))) == {"nvidia", "nvidia_fs", "other"}
+    assert set(related_modules(parse_proc_modules(text, lambda _: ""))) == {"nvidia", "nvidia_fs", "other"}
 
 
 @pytest.mark.parametrize(
     ("text", "majors"),
     [
-        ("Character devices:\n  1 mem\n195 nvidia-frontend\n511 nvidia-uvm\n\nBlock devices:\n254 nvidiablk\n",
-         {"nvidia-frontend": 195, "nvidia-uvm": 511}),
-        ("Character devices:\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n236 nvidia-caps\n",
-         {"nvidia": 195, "nvidia-modeset": 195, "nvidiactl": 195, "nvidia-caps": 236}),
+        (
+            (
+                "Character devices:\n  1 mem\n195 nvidia-frontend\n511 nvidia-uvm\n\nBlock devices:\n"
+                "254 nvidiablk\n"
+            ),
+            {"nvidia-frontend": 195, "nvidia-uvm": 511},
+        ),
+        (
+            "Character devices:\n195 nvidia\n195 nvidia-modeset\n195 nvidiactl\n236 nvidia-caps\n",
+            {"nvidia": 195, "nvidia-modeset": 195, "nvidiactl": 195, "nvidia-caps": 236},
+        ),
         ("", {}),
     ],
-)  # fmt: skip
+)
 def test_device_majors_of_535_and_550(text: str, majors: dict[str, int]) -> None:
     assert device_majors(text) == majors
 
@@ -132,7 +147,8 @@ def test_device_majors_of_535_and_550(text: str, majors: dict[str, int]) -> None
 def test_module_type_of_the_loaded_driver() -> None:
     assert (
         loaded_type(
-            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build\nGCC version: gcc 12\n"
+            "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  535.261.03  Release Build\n"
+            "GCC version: gcc 12\n"
         )
         == "open"
     )
@@ -161,7 +177,10 @@ def test_kmsg_records() -> None:
 
 
 def test_mapped_files() -> None:
-    maps = "7f0000000000-7f0000001000 rw-s 00000000 00:05 395 /dev/nvidia-uvm\n7f00-7f01 r-xp 0 00:00 0\n7ffc-7ffd rw-p 0 00:00 0 [stack]\n"
+    maps = (
+        "7f0000000000-7f0000001000 rw-s 00000000 00:05 395 /dev/nvidia-uvm\n7f00-7f01 r-xp 0 00:00 0\n"
+        "7ffc-7ffd rw-p 0 00:00 0 [stack]\n"
+    )
     assert mapped_paths(maps) == ["/dev/nvidia-uvm"]
 
 
@@ -182,27 +201,88 @@ def test_rmmods_words(message: str, used: bool) -> None:
 @pytest.mark.parametrize(
     ("lines", "error", "says"),
     [
-        (["modprobe: ERROR: could not insert 'nvidia': Key was rejected by service", "kernel: Loading of unsigned module is rejected"],
-         NotPermitted, "signature"),
-        (["modprobe: ERROR: could not insert 'nvidia': Operation not permitted",
-          "kernel: Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7"], NotPermitted, "signature"),
-        (["modprobe: ERROR: could not insert 'nvidia': Exec format error",
-          "kernel: nvidia: disagrees about version of symbol module_layout"], Unsupported, "another kernel"),
-        (["insmod: ERROR: could not insert module nvidia.ko: Invalid module format"], Unsupported, "another kernel"),
-        (["modprobe: ERROR: could not insert 'nvidia': No such device", "kernel: NVRM: No NVIDIA GPU found."],
-         Unavailable, "no NVIDIA GPU"),
-        (["modprobe: ERROR: could not insert 'nvidia': No such device",
-          "kernel: NVRM: The NVIDIA probe routine was not called for 1 device(s)."], Unsupported, "another driver"),
-        (["modprobe: ERROR: could not insert 'nvidia_drm': Unknown symbol in module, or unknown parameter (see dmesg)"],
-         Unsupported, "symbols"),
-        (["modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
-          "kernel: nvidia-peermem nv_mem_client_init:556: ERROR module compiled without IB peer memory symbols present"],
-         Unsupported, "without the peer memory functions"),
+        (
+            [
+                "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+                "kernel: Loading of unsigned module is rejected",
+            ],
+            NotPermitted,
+            "signature",
+        ),
+        (
+            [
+                "modprobe: ERROR: could not insert 'nvidia': Operation not permitted",
+                (
+                    "kernel: Lockdown: modprobe: unsigned module loading is restricted; see man "
+                    "kernel_lockdown.7"
+                ),
+            ],
+            NotPermitted,
+            "signature",
+        ),
+        (
+            [
+                "modprobe: ERROR: could not insert 'nvidia': Exec format error",
+                "kernel: nvidia: disagrees about version of symbol module_layout",
+            ],
+            Unsupported,
+            "another kernel",
+        ),
+        (
+            ["insmod: ERROR: could not insert module nvidia.ko: Invalid module format"],
+            Unsupported,
+            "another kernel",
+        ),
+        (
+            [
+                "modprobe: ERROR: could not insert 'nvidia': No such device",
+                "kernel: NVRM: No NVIDIA GPU found.",
+            ],
+            Unavailable,
+            "no NVIDIA GPU",
+        ),
+        (
+            [
+                "modprobe: ERROR: could not insert 'nvidia': No such device",
+                "kernel: NVRM: The NVIDIA probe routine was not called for 1 device(s).",
+            ],
+            Unsupported,
+            "another driver",
+        ),
+        (
+            [
+                (
+                    "modprobe: ERROR: could not insert 'nvidia_drm': Unknown symbol in module, or "
+                    "unknown parameter (see dmesg)"
+                )
+            ],
+            Unsupported,
+            "symbols",
+        ),
+        (
+            [
+                "modprobe: ERROR: could not insert 'nvidia_peermem': Invalid argument",
+                (
+                    "kernel: nvidia-peermem nv_mem_client_init:556: ERROR module compiled without IB "
+                    "peer memory symbols present"
+                ),
+            ],
+            Unsupported,
+            "without the peer memory functions",
+        ),
         (["modprobe: ERROR: could not insert 'nvidia': No space left on device"], StorageFailed, "no space"),
-        (["modprobe: ERROR: could not insert 'nvidia': Cannot allocate memory"], TemporaryFailure, "out of memory"),
-        (["modprobe: ERROR: could not insert 'nvidia': Operation not permitted"], NotPermitted, "not permitted"),
+        (
+            ["modprobe: ERROR: could not insert 'nvidia': Cannot allocate memory"],
+            TemporaryFailure,
+            "out of memory",
+        ),
+        (
+            ["modprobe: ERROR: could not insert 'nvidia': Operation not permitted"],
+            NotPermitted,
+            "not permitted",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_the_kernel_says_becomes_a_next_step(
     lines: list[str], error: type[DriverforgeError], says: str
 ) -> None:

@@ -118,7 +118,10 @@ def test_files_that_are_not_there_or_not_readable() -> None:
     ("header", "expected"),
     [
         (
-            'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",scope="repository:a/b:pull,push"',
+            (
+                'Bearer realm="https://auth.docker.io/token",service="registry.docker.io",'
+                'scope="repository:a/b:pull,push"'
+            ),
             (
                 "bearer",
                 {

@@ -1,4 +1,6 @@
-"""Manifests, blobs, tags, tokens and presence, against a registry in memory; tests/engine/test_oci_registry.py has a real one."""
+"""Manifests, blobs, tags, tokens and presence, against a registry in memory;
+tests/engine/test_oci_registry.py has a real one.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from driverforge_oci.presence import Absent, Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session
 from driverforge_oci.transport import Request, Response
-from support.memoryregistry import HOST, TOKEN_SERVICE, MemoryRegistry, answer
+from support.fakes.memoryregistry import HOST, TOKEN_SERVICE, MemoryRegistry, answer
 
 IMAGE = Reference.parse(f"{HOST}/driver:1")
 LOGIN = Login(user="ci", password="secret")

@@ -1,4 +1,7 @@
-"""apt as a source of header packages: what is asked, what is followed, how its answers are read. Texts are apt 2.6's own."""
+"""apt as a source of header packages: what is asked, what is followed, how its answers are read.
+
+Texts are apt 2.6's own.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,34 @@ from collections.abc import Mapping
 import pytest
 
 from driverforge_core.errors import StorageFailed, Unavailable, Unsupported
+from driverforge_node.family import debian
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.packages import Access, Attempt, apt
-from support.answers import Answers
+from driverforge_node.packages import PackageAccess, PackageRequest, apt
+from support.fakes.answers import Answers
 
 RELEASE = "6.1.0-50-cloud-amd64"
+WANTED = PackageRequest(names=(f"linux-headers-{RELEASE}",), dependencies=debian.header_dependencies())
 FLAVOUR = f"""Package: linux-headers-{RELEASE}
 Version: 6.1.176-1
-Depends: linux-headers-6.1.0-50-common (= 6.1.176-1), linux-kbuild-6.1 (>= 6.1.176-1), linux-compiler-gcc-12-x86
+Depends: linux-headers-6.1.0-50-common (= 6.1.176-1), linux-kbuild-6.1 (>= 6.1.176-1), \
+linux-compiler-gcc-12-x86
 """
 COMMON = "Package: linux-headers-6.1.0-50-common\nVersion: 6.1.176-1\n"
-KBUILD = "Package: linux-kbuild-6.1\nVersion: 6.1.192-2\nDepends: libc6 (>= 2.34), libelf1 (>= 0.142), libssl3 (>= 3.0.0)\n"
-UNREACHABLE = """W: Failed to fetch http://mirror.example/debian/dists/bookworm/InRelease  Could not connect to 127.0.0.1:9 (127.0.0.1). - connect (111: Connection refused)
+KBUILD = (
+    "Package: linux-kbuild-6.1\nVersion: 6.1.192-2\nDepends: libc6 (>= 2.34), libelf1 (>= 0.142), "
+    "libssl3 (>= 3.0.0)\n"
+)
+UNREACHABLE = """W: Failed to fetch http://mirror.example/debian/dists/bookworm/InRelease  Could not connect \
+to 127.0.0.1:9 (127.0.0.1). - connect (111: Connection refused)
 W: Some index files failed to download. They have been ignored, or old ones used instead.
-"""  # noqa: E501
+"""
 
 
 BACKPORTS = (
-    "linux-base (>= 4.12~), linux-headers-6.12.95+deb12-common (= 6.12.95-1~bpo12+1), linux-image-6.12.95+deb12-cloud-amd64"
-    " (= 6.12.95-1~bpo12+1) | linux-image-6.12.95+deb12-cloud-amd64-unsigned (= 6.12.95-1~bpo12+1), linux-kbuild-6.12.95+deb12,"
+    "linux-base (>= 4.12~), linux-headers-6.12.95+deb12-common (= 6.12.95-1~bpo12+1), "
+    "linux-image-6.12.95+deb12-cloud-amd64"
+    " (= 6.12.95-1~bpo12+1) | linux-image-6.12.95+deb12-cloud-amd64-unsigned (= "
+    "6.12.95-1~bpo12+1), linux-kbuild-6.12.95+deb12,"
     " gcc-12"
 )
 KNOWN = {
@@ -35,22 +47,24 @@ KNOWN = {
 }
 
 
-def access(commands: Answers, environ: Mapping[str, str] | None = None, ca: str = "") -> Access:
-    return Access(commands=commands, files=RootedFiles("/nonexistent"), environ=environ or {}, ca_bundle=ca)
+def access(commands: Answers, environ: Mapping[str, str] | None = None, ca: str = "") -> PackageAccess:
+    return PackageAccess(
+        commands=commands, files=RootedFiles("/nonexistent"), environ=environ or {}, ca_bundle=ca
+    )
 
 
 def download(commands: Answers) -> tuple[str, ...]:
-    return apt.download(
-        access(commands), [f"linux-headers-{RELEASE}"], "/work", [Attempt(name="configured suites")]
-    )
+    return apt.download(access(commands), WANTED, "/work")
 
 
 def test_header_packages_that_the_flavour_depends_on_come_along_in_their_exact_versions() -> None:
     commands = Answers(KNOWN)
     download(commands)
     assert commands.asked[-1].split()[-3:] == [
-        f"linux-headers-{RELEASE}=6.1.176-1", "linux-headers-6.1.0-50-common=6.1.176-1", "linux-kbuild-6.1=6.1.192-2",
-    ]  # fmt: skip
+        f"linux-headers-{RELEASE}=6.1.176-1",
+        "linux-headers-6.1.0-50-common=6.1.176-1",
+        "linux-kbuild-6.1=6.1.192-2",
+    ]
 
 
 def test_a_mirror_that_never_answers_can_be_stopped_and_holds_nobody_for_ever() -> None:
@@ -76,7 +90,7 @@ def test_a_mirror_that_never_answers_can_be_stopped_and_holds_nobody_for_ever() 
     ],
 )
 def test_only_header_packages_are_followed(depends: str, found: tuple[tuple[str, str], ...]) -> None:
-    assert apt.relations(depends) == found
+    assert apt.relations(depends, debian.header_dependencies()) == found
 
 
 def test_a_kernel_that_the_mirror_dropped_is_named_with_what_to_do() -> None:
@@ -119,7 +133,10 @@ def test_a_failed_download_is_the_mirrors_fault() -> None:
 
 
 def test_a_full_disk_is_not_blamed_on_the_mirror() -> None:
-    failed = "E: Failed to fetch http://mirror.example/pool/l.deb  Error writing to file - write (28: No space left on device)\n"
+    failed = (
+        "E: Failed to fetch http://mirror.example/pool/l.deb  Error writing to file - write (28: No "
+        "space left on device)\n"
+    )
     with pytest.raises(StorageFailed, match="no space left"):
         download(Answers({**KNOWN, " download ": (100, "", failed)}))
 
@@ -132,7 +149,7 @@ def test_proxies_and_the_sites_ca_reach_apt() -> None:
         "NO_PROXY": "",
         "APT_CONFIG": "/c",
     }
-    apt.download(access(commands, environ, ca="/ca.pem"), [f"linux-headers-{RELEASE}"], "/work", [])
+    apt.download(access(commands, environ, ca="/ca.pem"), WANTED, "/work")
     wanted = {
         "https_proxy": "http://proxy.example:3128",
         "http_proxy": "http://other.example:80",

@@ -9,8 +9,8 @@ import pytest
 
 from driverforge_core.errors import InputError, Unavailable, Unsupported
 from driverforge_node.host.files import RootedFiles
-from driverforge_node.packages import Access, Attempt, dnf, rpm, zypper
-from support.answers import Answers
+from driverforge_node.packages import PackageAccess, PackageRequest, RepositoryAttempt, dnf, rpm, zypper
+from support.fakes.answers import Answers
 
 DEVEL = "kernel-devel-5.14.0-427.13.1.el9_4.x86_64"
 NO_PACKAGE = (
@@ -22,18 +22,24 @@ SKIPPED = f"""Errors during downloading metadata for repository 'u':
 Error: Failed to download metadata for repo 'u': Cannot download repomd.xml: All mirrors were tried
 Ignoring repositories: u
 {NO_PACKAGE}"""
-EUS = Attempt(name="extended update support", enable=("rhel-9-for-x86_64-baseos-eus-rpms",), releasever="9.4")
-PLAIN = Attempt(name="release 9", releasever="9")
+EUS = RepositoryAttempt(
+    name="extended update support", enable=("rhel-9-for-x86_64-baseos-eus-rpms",), releasever="9.4"
+)
+PLAIN = RepositoryAttempt(name="release 9", releasever="9")
 
 SEARCH = """<?xml version='1.0'?>
 <stream>
 <message type="info">Loading repository data...</message>
 <search-result version="0.0">
 <solvable-list>
-<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.1" arch="x86_64" repository="t"/>
-<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.10" arch="x86_64" repository="t"/>
-<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.9" arch="x86_64" repository="t"/>
-<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.191.1" arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.1" \
+arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.10" \
+arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.19.9" \
+arch="x86_64" repository="t"/>
+<solvable status="not-installed" name="kernel-default-devel" kind="package" edition="6.4.0-150700.53.191.1" \
+arch="x86_64" repository="t"/>
 </solvable-list>
 </search-result>
 </stream>
@@ -54,7 +60,7 @@ Please check if the URIs defined for this repository are pointing to a valid rep
 Skipping repository 'u' because of the above error.
 Could not refresh the repositories because of errors.
 """
-SUSE = ("kernel-default-devel=6.4.0-150700.53.19",)
+SUSE = PackageRequest(names=("kernel-default-devel=6.4.0-150700.53.19",))
 
 
 @dataclass
@@ -67,15 +73,19 @@ class Listing(RootedFiles):
         return self.names
 
 
-def access(commands: Answers, *names: str, environ: Mapping[str, str] | None = None, ca: str = "") -> Access:
-    return Access(commands=commands, files=Listing(names=names), environ=environ or {}, ca_bundle=ca)
+def asked(*attempts: RepositoryAttempt) -> PackageRequest:
+    return PackageRequest(names=(DEVEL,), attempts=attempts)
+
+
+def access(
+    commands: Answers, *names: str, environ: Mapping[str, str] | None = None, ca: str = ""
+) -> PackageAccess:
+    return PackageAccess(commands=commands, files=Listing(names=names), environ=environ or {}, ca_bundle=ca)
 
 
 def test_dnf_downloads_into_the_work_folder() -> None:
     commands = Answers({})
-    found = dnf.download(
-        access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), [DEVEL], "/work", [EUS, PLAIN]
-    )
+    found = dnf.download(access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), asked(EUS, PLAIN), "/work")
     assert found == (f"/work/{DEVEL}.rpm",)
     options = "--enablerepo=rhel-9-for-x86_64-baseos-eus-rpms --releasever=9.4 --setopt=sslcacert=/ca.pem"
     assert (
@@ -86,7 +96,7 @@ def test_dnf_downloads_into_the_work_folder() -> None:
 
 def test_dnf_goes_on_without_a_repository_that_this_subscription_has_not() -> None:
     commands = Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (0, "", "")})
-    assert dnf.download(access(commands, f"{DEVEL}.rpm"), [DEVEL], "/work", [EUS, PLAIN])
+    assert dnf.download(access(commands, f"{DEVEL}.rpm"), asked(EUS, PLAIN), "/work")
     assert len(commands.asked) == 2
 
 
@@ -94,9 +104,8 @@ def test_dnf_names_every_attempt_when_the_package_is_nowhere() -> None:
     with pytest.raises(Unsupported, match="headers missing") as caught:
         dnf.download(
             access(Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (1, "", NO_PACKAGE)})),
-            [DEVEL],
+            asked(EUS, PLAIN),
             "/work",
-            [EUS, PLAIN],
         )
     assert "Error: Unknown repo: 'rhel-9-for-x86_64-baseos-eus-rpms'" in caught.value.details
     assert f"Error: No package {DEVEL} available." in caught.value.details
@@ -104,7 +113,7 @@ def test_dnf_names_every_attempt_when_the_package_is_nowhere() -> None:
 
 def test_dnf_that_skipped_an_unreachable_repository_has_not_seen_all() -> None:
     with pytest.raises(Unavailable, match="mirror unreachable"):
-        dnf.download(access(Answers({"": (1, "", SKIPPED)})), [DEVEL], "/work", [PLAIN])
+        dnf.download(access(Answers({"": (1, "", SKIPPED)})), asked(PLAIN), "/work")
 
 
 def test_zypper_takes_the_newest_rebuild_of_exactly_this_release() -> None:
@@ -117,7 +126,9 @@ def test_zypper_downloads_into_the_work_folder() -> None:
     file = "/work/t/kernel-default-devel-6.4.0-150700.53.19.10.x86_64.rpm"
     commands = Answers({"search": (0, SEARCH, ""), "find": (0, f"{file}\n", "")})
     assert zypper.download(
-        access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"), SUSE, "/work", []
+        access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"),
+        SUSE,
+        "/work",
     ) == (file,)
     assert commands.asked[2].endswith(
         "--pkg-cache-dir /work download kernel-default-devel=6.4.0-150700.53.19.10"
@@ -131,24 +142,31 @@ def test_zypper_without_the_package_is_no_mirror_problem() -> None:
     with pytest.raises(
         Unsupported, match=r"headers missing.*kernel-default-devel 6\.4\.0-150700\.53\.19"
     ) as caught:
-        zypper.download(access(Answers({"search": (104, NOTHING, "")})), SUSE, "/work", [])
+        zypper.download(access(Answers({"search": (104, NOTHING, "")})), SUSE, "/work")
     assert "No matching items found." in caught.value.details
 
 
 def test_zypper_with_an_unreachable_repository_says_so_without_xml() -> None:
     with pytest.raises(Unavailable, match="mirror unreachable") as caught:
         zypper.download(
-            access(Answers({"refresh": (4, REFUSED, ""), "search": (106, NOTHING, "")})), SUSE, "/work", []
+            access(Answers({"refresh": (4, REFUSED, ""), "search": (106, NOTHING, "")})),
+            SUSE,
+            "/work",
         )
     assert "Repository 'u' is invalid." in caught.value.details
     assert not any("<" in line for line in caught.value.details)
 
 
 def test_zypper_ends_well_without_a_download_when_a_package_vanished_meanwhile() -> None:
-    gone = "Warning: Argument resolves to no package: kernel-default-devel=6.4.0-150700.53.19.10\nNothing to do.\n"
+    gone = (
+        "Warning: Argument resolves to no package: kernel-default-devel=6.4.0-150700.53.19.10\nNothing "
+        "to do.\n"
+    )
     with pytest.raises(Unsupported, match="headers missing"):
         zypper.download(
-            access(Answers({"search": (0, SEARCH, ""), "download": (0, gone, "")})), SUSE, "/work", []
+            access(Answers({"search": (0, SEARCH, ""), "download": (0, gone, "")})),
+            SUSE,
+            "/work",
         )
 
 

@@ -6,12 +6,13 @@ import json
 
 import pytest
 
-from driverforge_build.published import INPUTS, made_from
+from driverforge_build.publish.lookup import made_from
+from driverforge_build.render.bake import INPUTS_LABEL
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
 from driverforge_oci.presence import Absent, Present, Unknown
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
-from support.memoryregistry import HOST, MemoryRegistry, answer
+from support.fakes.memoryregistry import HOST, MemoryRegistry, answer
 
 REFERENCE = Reference.parse(f"{HOST}/driver:535.261.03-debian12-rabc")
 OURS = "f" * 64
@@ -45,11 +46,11 @@ def client(registry: MemoryRegistry) -> RegistryClient:
 
 
 def test_an_image_of_the_same_inputs() -> None:
-    registry, index = registry_with({INPUTS: OURS})
+    registry, index = registry_with({INPUTS_LABEL: OURS})
     assert made_from(client(registry), REFERENCE, OURS, "linux/amd64") == Present(index)
 
 
-@pytest.mark.parametrize("labels", [{INPUTS: "e" * 64}, {}])
+@pytest.mark.parametrize("labels", [{INPUTS_LABEL: "e" * 64}, {}])
 def test_an_image_of_other_inputs_is_not_ours_to_replace(labels: dict[str, str]) -> None:
     registry, _ = registry_with(labels)
     told = made_from(client(registry), REFERENCE, OURS, "linux/amd64")
@@ -58,7 +59,7 @@ def test_an_image_of_other_inputs_is_not_ours_to_replace(labels: dict[str, str])
 
 
 def test_another_architectures_image_says_nothing() -> None:
-    registry, _ = registry_with({INPUTS: OURS}, architecture="arm64")
+    registry, _ = registry_with({INPUTS_LABEL: OURS}, architecture="arm64")
     assert isinstance(made_from(client(registry), REFERENCE, OURS, "linux/amd64"), Unknown)
 
 

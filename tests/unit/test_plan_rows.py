@@ -7,15 +7,16 @@ from datetime import date
 
 import pytest
 
-from driverforge_build.explain import document, find_cell, sections
-from driverforge_build.lock import Lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell
-from driverforge_build.plan import Plan, Published, all_cells, json_lines, make_plan, summary, table
+from driverforge_build.plan.evidence import document, find_cell, paragraphs
+from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
+from driverforge_build.plan.text import json_lines, summary, table
 from driverforge_build.verdict import Judge, State
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.presence import Absent, Presence, Present, Unknown
-from support.locks import kernel, sample_driver, target
-from support.sampledebian import BARE, OLD, sample_matrix
+from support.samples.locks import kernel, sample_driver, target
+from support.samples.sampledebian import BARE, OLD, sample_matrix
 
 LOCK = Lock(
     targets={
@@ -42,7 +43,7 @@ def judge() -> Judge:
     return Judge(NO_PROBES, LOCK, today=date(2026, 1, 1))
 
 
-def plan(published: Published | None = None) -> Plan:
+def plan(published: ImageLookup | None = None) -> Plan:
     return make_plan(all_cells(NO_PROBES, LOCK), judge(), published)
 
 
@@ -111,7 +112,7 @@ def test_the_registry_is_asked_about_what_would_be_built(
 def test_explain_shows_where_everything_comes_from() -> None:
     cell = find_cell(NO_PROBES, LOCK, f"debian12-amd64-535.261.03-{OLD}")
     verdict = judge().verdict(cell)
-    found = {section.title: section.lines for section in sections(cell, verdict, NO_PROBES, LOCK)}
+    found = {section.title: section.lines for section in paragraphs(cell, verdict, NO_PROBES, LOCK)}
     assert list(found)[1:] == ["matrix", "kernel", "probes", "driver", "repositories"]
     assert found["matrix"][0] == "site.yaml:20: Debian 12"
     assert f"linux-headers-{OLD} 1-1 amd64, 0.0 MB, from bookworm" in found["kernel"]

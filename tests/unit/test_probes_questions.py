@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.lock import HeaderFact
-from driverforge_build.probes import answer, answers, header_probe, question
+from driverforge_build.discover.answers import answer, answers
+from driverforge_build.lock.pins import HeaderFact
+from driverforge_build.matrix.probes import header_probe, question
 from driverforge_core.headerprobe import HeaderProbe
-from support.sampledebian import FOUR, THREE, sample_matrix
+from support.samples.sampledebian import FOUR, THREE, sample_matrix
 
 CALL = "pci_resize_resource(struct pci_dev *dev, int i, int size"
 RESIZE = HeaderProbe(

@@ -1,4 +1,6 @@
-"""Pushing: a tag that is written once, a tag that moves, and a registry that does not answer is never taken for an empty one."""
+"""Pushing: a tag that is written once, a tag that moves, and a registry that does not answer is never taken
+for an empty one.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +14,22 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.engine.ports import BuiltImage
+from driverforge_build.app.push import push_all
 from driverforge_build.matrix import load_matrix
-from driverforge_build.publishing import alias_tag_of, move_alias, push_all, push_image
+from driverforge_build.ports import BuiltImage
+from driverforge_build.publish.alias import move_alias
+from driverforge_build.publish.upload import push_image
 from driverforge_build.render.bake import immutable_tag_of, local_reference
-from driverforge_build.render.context import Context, context_of
+from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, UsageError
 from driverforge_oci.client import OCI_INDEX, RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
 from driverforge_oci.transport import Request, Response
-from support.fakeengine import FakeEngine, store_image
-from support.memoryregistry import HOST, MemoryRegistry, answer
-from support.synthetic import all_cells, synthetic_lock
+from support.fakes.fakeengine import FakeEngine, store_image
+from support.fakes.memoryregistry import HOST, MemoryRegistry, answer
+from support.samples.synthetic import all_cells, synthetic_lock
 
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
@@ -33,7 +37,7 @@ CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
 GIVEN = Given(matrix=Path("site.yaml"), bases={"debian12": "registry.site/debian:12"})
 
 
-def context(key: str, given: Given | None = None) -> Context:
+def context(key: str, given: Given | None = None) -> BuildContext:
     (image,) = image_specs([CELLS[key]], LOCK, given=given)
     return context_of(image, resources.templates())
 
@@ -42,7 +46,9 @@ JIT = context("debian12-amd64-535.261.03-jit")
 PRECOMPILED = context("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64")
 
 
-def built(*contexts: Context, trouble: Callable[[Request], Response | None] = lambda _: None) -> FakeEngine:
+def built(
+    *contexts: BuildContext, trouble: Callable[[Request], Response | None] = lambda _: None
+) -> FakeEngine:
     engine = FakeEngine(registry=MemoryRegistry(trouble=trouble))
     for made in contexts:
         reference = local_reference(made)
@@ -57,7 +63,7 @@ def client(engine: FakeEngine) -> RegistryClient:
     return RegistryClient(Session(engine.registry, {}))
 
 
-def push(engine: FakeEngine, made: Context = JIT) -> object:
+def push(engine: FakeEngine, made: BuildContext = JIT) -> object:
     return push_image(made, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
 
 
@@ -74,7 +80,7 @@ def push(engine: FakeEngine, made: Context = JIT) -> object:
     ],
 )
 def test_alias_is_the_tag_that_the_operator_asks_for(key: str, alias: str) -> None:
-    assert alias_tag_of(context(key)) == alias
+    assert context(key).image.alias_tag == alias
 
 
 def test_push_writes_the_immutable_tag_and_lets_the_alias_stand_for_it() -> None:
@@ -121,19 +127,20 @@ def test_a_registry_that_does_not_say_gets_nothing(status: int) -> None:
 
 
 def test_an_image_that_is_not_built_names_the_command() -> None:
-    with pytest.raises(UsageError, match="is not built") as caught:
+    with pytest.raises(UsageError, match="has not been built") as caught:
         push(built())
     same, library = caught.value.details
     assert same == "push takes the same --matrix, --lock, --base and --toolkit-artifacts as build"
     assert f"PyYAML {metadata.version('PyYAML')}" in library
     assert caught.value.resolution.endswith(
-        "driverforge build --matrix site.yaml --base debian12=registry.site/debian:12 --select debian12-amd64-535.261.03-jit"
+        "driverforge build --matrix site.yaml --base debian12=registry.site/debian:12 --select "
+        "debian12-amd64-535.261.03-jit"
     )
 
 
 def test_an_image_built_on_another_base_is_not_found_and_the_option_is_named() -> None:
     engine = built(JIT)
-    with pytest.raises(UsageError, match="is not built") as caught:
+    with pytest.raises(UsageError, match="has not been built") as caught:
         push(engine, context(JIT.image.id, Given(bases={"debian12": "registry.site/debian:12"})))
     assert "--base" in caught.value.details[0]
 

@@ -1,6 +1,7 @@
-"""The Dockerfile of every operating system, as plain files that a person can review: tests/golden/<cell>/Dockerfile.
+"""The Dockerfile of every operating system, as plain files that a person can review.
 
-DRIVERFORGE_UPDATE_GOLDEN=1 writes them anew; read the difference before committing it.
+The files are tests/golden/<cell>/Dockerfile. DRIVERFORGE_UPDATE_GOLDEN=1 writes them anew; read the
+difference before committing it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.lock import Lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.render.bake import bake_document
-from driverforge_build.render.context import Context, context_of
+from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
-from support.synthetic import all_cells, synthetic_lock
+from support.samples.synthetic import all_cells, synthetic_lock
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 UPDATE = bool(os.environ.get("DRIVERFORGE_UPDATE_GOLDEN"))
@@ -28,10 +29,11 @@ def representative(matrix: Matrix) -> tuple[Cell, ...]:
     """For every OS the first cell of each way to make an image; amd64, and arm64 where only that has it."""
     chosen: dict[tuple[object, ...], Cell] = {}
     for cell in sorted(all_cells(matrix), key=lambda cell: -len(cell.module_types)):
-        line = cell.line.id if cell.line and cell.arch == "arm64" and "64k" in cell.line.id else ""
-        if cell.arch == "amd64" or line:
+        series = cell.series.id if cell.series and cell.arch == "arm64" and "64k" in cell.series.id else ""
+        if cell.arch == "amd64" or series:
             chosen.setdefault(
-                (cell.os.id, cell.driver.payload, cell.driver.vendor_modules, cell.kernel is None, line), cell
+                (cell.os.id, cell.driver.payload, cell.driver.vendor_modules, cell.kernel is None, series),
+                cell,
             )
     return tuple(chosen.values())
 
@@ -39,7 +41,7 @@ def representative(matrix: Matrix) -> tuple[Cell, ...]:
 CELLS = representative(MATRIX)
 
 
-def rendered(cell: Cell) -> Context:
+def rendered(cell: Cell) -> BuildContext:
     (image,) = image_specs([cell], LOCK)
     return context_of(image, resources.templates())
 
@@ -73,9 +75,8 @@ def test_bake_file_is_the_golden_one() -> None:
     document = bake_document(
         [rendered(cell) for cell in cells], vcs_ref="0123456789abcdef0123456789abcdef01234567"
     )
-    for target in document[
-        "target"
-    ].values():  # the inputs' hash covers our own code, which changes with every commit
+    # the inputs' hash covers our own code, which changes with every commit
+    for target in document["target"].values():
         if "labels" in target:
             target["labels"]["io.driverforge.inputs"] = "sha256:(inputs)"
             target["tags"] = [tag.rpartition("-r")[0] + "-r(inputs)" for tag in target["tags"]]

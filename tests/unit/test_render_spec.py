@@ -1,4 +1,6 @@
-"""What goes into an image: pins for everything, one hash over it all, and nothing that names a kernel below the last layer."""
+"""What goes into an image: pins for everything, one hash over it all, and nothing that names a kernel below
+the last layer.
+"""
 
 from __future__ import annotations
 
@@ -10,17 +12,18 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.lock import Lock, TargetLock
+from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
 from driverforge_build.matrix.model import Exclusion
 from driverforge_build.render.bake import bake_document, immutable_tag_of, target_name
-from driverforge_build.render.context import Context, context_of, pin_list
-from driverforge_build.render.spec import EARLIEST_EPOCH, image_specs, missing_pins
+from driverforge_build.render.context import BuildContext, context_of, pin_list
+from driverforge_build.render.needs import missing_pins
+from driverforge_build.render.spec import EARLIEST_EPOCH, image_specs
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.tags import ImageTag
-from support.synthetic import all_cells, synthetic_lock, synthetic_package
+from support.samples.synthetic import all_cells, synthetic_lock, synthetic_package
 
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
@@ -32,7 +35,7 @@ RUNFILE = CELLS["debian12-amd64-580.178.04-jit"]
 VENDOR = CELLS["ubuntu24.04-amd64-580.173.02-6.8.0-106-generic"]
 
 
-def context(cell: Cell, lock: Lock = LOCK, base: str = "") -> Context:
+def context(cell: Cell, lock: Lock = LOCK, base: str = "") -> BuildContext:
     (image,) = image_specs([cell], lock, given=Given(bases={cell.os.id: base} if base else {}))
     return context_of(image, resources.templates())
 
@@ -132,7 +135,10 @@ def test_payload_image_is_refused_with_a_sentence() -> None:
 
 
 def test_two_kernels_differ_in_the_last_stage_only() -> None:
-    """Every instruction above `FROM jit AS modules` is the same text, over the same files: BuildKit gives them the same layers."""
+    """Every instruction above `FROM jit AS modules` is the same text, over the same files.
+
+    So BuildKit gives them the same layers.
+    """
     first, second = (
         dockerfile(cell).split("\n", 1)[1].partition("FROM jit AS modules")
         for cell in (PRECOMPILED, OTHER_KERNEL)

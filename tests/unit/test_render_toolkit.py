@@ -1,4 +1,6 @@
-"""The toolkit's image: which cells are asked for, NVIDIA's files with their pin, and the Dockerfile as a golden file."""
+"""The toolkit's image: which cells are asked for, NVIDIA's files with their pin, and the Dockerfile as a
+golden file.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,16 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.lock import Lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.render.bake import bake_document, immutable_tag_of, local_reference
-from driverforge_build.render.context import Context, context_of, write_context
-from driverforge_build.render.toolkit import (
-    ToolkitSpec,
-    digest,
-    read_tree,
-    split,
-    toolkit_cells,
-    toolkit_specs,
-)
+from driverforge_build.render.context import BuildContext, context_of, write_context
+from driverforge_build.render.files import digest_of, read_files
+from driverforge_build.render.toolkit import ToolkitSpec, split, toolkit_cells, toolkit_specs
 from driverforge_core.errors import InputError, UsageError
-from support.synthetic import synthetic_lock
-from support.toolkitsource import VERSION, write_source
+from support.samples.synthetic import synthetic_lock
+from support.samples.toolkitsource import VERSION, write_source
 
 GOLDEN = Path(__file__).parents[1] / "golden/toolkit/Dockerfile"
 MATRIX = load_matrix()
@@ -42,7 +38,7 @@ def artifacts(tmp_path: Path) -> Path:
 
 def pinned(artifacts: Path) -> Matrix:
     """The matrix with the folder's sha256 for both architectures: a script is the same on each."""
-    row = ROW.model_copy(update={"sha256": dict.fromkeys(ROW.archs, digest(read_tree(artifacts)))})
+    row = ROW.model_copy(update={"sha256": dict.fromkeys(ROW.archs, digest_of(read_files(artifacts)))})
     return replace(MATRIX, toolkits=(row,))
 
 
@@ -52,7 +48,7 @@ def specs(
     return toolkit_specs(toolkit_cells(matrix, select=[select]), matrix, lock, given=Given(artifacts=given))
 
 
-def context(artifacts: Path) -> Context:
+def context(artifacts: Path) -> BuildContext:
     (image,) = specs(pinned(artifacts), {"amd64": str(artifacts)})
     return context_of(image, resources.templates())
 
@@ -76,9 +72,9 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
     )
     assert {name for name in entries if name.startswith("bin/")} == {"bin/driverctl", "bin/nvidia-toolkit"}
     assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
-    assert {name.split("/")[1] for name in entries if name.startswith("lib/")} >= {
-        "driverforge_core", "driverforge_oci", "driverforge_node", "tomlrt", "h2", "hpack", "hyperframe",
-    }  # fmt: skip
+    packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
+    assert packages >= {"driverforge_core", "driverforge_oci", "driverforge_node"}
+    assert packages >= {"tomlrt", "h2", "hpack", "hyperframe"}
     assert b" python3 " in entries["pins/userspace"].content
 
 
@@ -122,7 +118,7 @@ def test_what_goes_in_decides_the_revision(artifacts: Path) -> None:
 
 
 def test_without_a_pin_nothing_is_made_and_the_line_to_write_is_told(artifacts: Path) -> None:
-    found = digest(read_tree(artifacts))
+    found = digest_of(read_files(artifacts))
     with pytest.raises(InputError) as caught:
         specs(MATRIX, {"amd64": str(artifacts)})
     assert f"has sha256 {found}, the matrix has no pin" in caught.value.details[0]
@@ -137,7 +133,7 @@ def test_all_that_is_missing_is_told_at_once(artifacts: Path, tmp_path: Path) ->
     with pytest.raises(InputError) as caught:
         specs(pinned(tmp_path / "artifacts"), {"arm64": str(tmp_path)}, select="toolkit-*", lock=empty)
     told = "\n".join(caught.value.details)
-    assert told.count("the lock does not know debian12-") == 2
+    assert told.count("the lock has nothing for debian12-") == 2
     assert "NVIDIA's files are not part of driverforge" in told
     assert "has neither deb/usr/bin/nvidia-ctk nor rpm/usr/bin/nvidia-ctk" in told
     assert "driverforge lock --select 'debian12-amd64-*'" in caught.value.resolution
@@ -148,7 +144,7 @@ def test_a_system_that_the_sites_keep_leaves_out_is_told_as_that(artifacts: Path
     with pytest.raises(InputError) as caught:
         specs(replace(site, toolkits=pinned(artifacts).toolkits), {"amd64": str(artifacts)})
     assert caught.value.details == (
-        "toolkit-1.20.1-amd64: your matrix leaves out debian12, which has Python for it",
+        "toolkit-1.20.1-amd64: your matrix leaves out debian12, whose Python the image uses",
     )
     assert caught.value.resolution == "let `keep:` in your matrix keep debian12 with one driver"
 

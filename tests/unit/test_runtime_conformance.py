@@ -1,4 +1,6 @@
-"""The recorded cases of NVIDIA's toolkit: our documents equal upstream's, or the case is a declared difference."""
+"""The recorded cases of NVIDIA's toolkit: our documents equal upstream's, or the case is a declared
+difference.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.runtime.backends import backend
-from support.toolkitcases import Case, Deviation, deviations, load, play, table
+from driverforge_node.runtime.backends.distributions import BACKENDS
+from support.upstream.toolkitcases import Case, Deviation, deviations, load, play, table
 
 DECLARED = {case: group for group in deviations() for case in group.cases}
 CASES = load("runtime", "configure")
@@ -51,11 +53,11 @@ def test_what_was_applied_is_undone_to_the_byte(case: Case) -> None:
         original = played.before.get(path)
         if played.where is None or written == original:
             continue
-        undone = backend(played.where.kind).undone(path, original=original, written=written, current=written)
+        undone = BACKENDS[played.where.kind].undone(path, original=original, written=written, current=written)
         assert undone.data == original
         assert not undone.kept
         if written is not None and not path.endswith(".json"):
-            later = backend(played.where.kind).undone(
+            later = BACKENDS[played.where.kind].undone(
                 path, original=original, written=written, current=written + b"# later\n"
             )
             assert later.data == (original or b"") + b"# later\n"

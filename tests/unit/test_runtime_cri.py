@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError, Unavailable
-from driverforge_node.runtime import cri
-from driverforge_node.runtime.protobuf import fields, messages, texts, varint
+from driverforge_node.runtime.find import cri
+from driverforge_node.runtime.find.cri import fields, messages, texts, varint
 
 OK = {"grpc-status": "0"}
 
@@ -71,9 +71,8 @@ class Peer:
     pending: bytes = b""
     bodies: dict[int, bytes] = field(default_factory=dict)
     paths: dict[int, str] = field(default_factory=dict)
-    waiting: dict[int, tuple[bytes, Mapping[str, str]]] = field(
-        default_factory=dict
-    )  # what is left to answer, and the trailers
+    # what is left to answer, and the trailers
+    waiting: dict[int, tuple[bytes, Mapping[str, str]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.protocol = h2.connection.H2Connection(
@@ -191,7 +190,10 @@ def test_a_status_without_info_has_no_handlers() -> None:
 
 
 def test_a_runtime_that_tells_no_programs_tells_names() -> None:
-    """CRI-O: runtime_handlers of the response; its `config` is TOML, not containerd's JSON. The nameless one is the default's."""
+    """CRI-O: runtime_handlers of the response; its `config` is TOML, not containerd's JSON.
+
+    The nameless one is the default's.
+    """
     listed = part(3, part(2, part(1, 1))) + part(3, part(1, "runc")) + part(3, part(1, "nvidia"))
     entry = part(2, part(1, "config") + part(2, "[crio]\n"))
     assert cri.handlers(listed + entry) == ({"runc": None, "nvidia": None}, "")

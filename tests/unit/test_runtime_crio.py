@@ -8,11 +8,12 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime import crio, hook
-from driverforge_node.runtime.document import lookup, parse
-from driverforge_node.runtime.model import Wanted
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from support.runtimemodel import Files, daemon, effective
+from driverforge_node.runtime.backends import crio, oci_hook
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.runtime.formats.values import lookup
+from driverforge_node.runtime.model import WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from support.fakes.runtimemodel import Files, daemon, effective
 
 DAEMON = daemon("crio")
 ROOT, DROP_IN = DAEMON.config, DAEMON.drop_in
@@ -24,7 +25,9 @@ def apply(root: str | None = None, drop_in: str | None = None, **wanted: object)
         ROOT: root.encode() if root is not None else None,
         DROP_IN: drop_in.encode() if drop_in is not None else None,
     }
-    after = crio.patched(DAEMON, files, effective(DAEMON, files), Wanted(**{"handlers": HANDLERS, **wanted}))  # type: ignore[arg-type]
+    after = crio.patched(
+        DAEMON, files, effective(DAEMON, files), WantedHandlers(**{"handlers": HANDLERS, **wanted})
+    )  # type: ignore[arg-type]
     assert set(after) == {DROP_IN}  # the root file is never written
     return (after[DROP_IN] or b"").decode()
 
@@ -34,7 +37,10 @@ def nvidia(text: str) -> object:
 
 
 def test_a_handler_takes_after_the_default_runtime_of_all_files() -> None:
-    root = '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/libexec/crio/crun"\n'
+    root = (
+        '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\n'
+        'runtime_path = "/usr/libexec/crio/crun"\n'
+    )
     root += 'runtime_root = "/run/crun"\nruntime_type = "vm"\n'
     assert nvidia(apply(root)) == {
         "runtime_path": "/t/nvidia-container-runtime",
@@ -52,14 +58,19 @@ def test_one_that_only_the_daemon_knows_is_a_template_without_its_empty_fields()
             }
         }
     }
-    after = crio.patched(DAEMON, {}, seen, Wanted(handlers=HANDLERS))[DROP_IN]
+    after = crio.patched(DAEMON, {}, seen, WantedHandlers(handlers=HANDLERS))[DROP_IN]
     assert nvidia((after or b"").decode()) == {
-        "runtime_root": "/run/crun", "runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci",
-    }  # fmt: skip
+        "runtime_root": "/run/crun",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
 
 
 def test_nvidias_own_program_is_nobodys_template() -> None:
-    root = '[crio.runtime]\ndefault_runtime = "gpu"\n[crio.runtime.runtimes.gpu]\nruntime_path = "/x/nvidia-container-runtime"\nx = 1\n'
+    root = (
+        '[crio.runtime]\ndefault_runtime = "gpu"\n[crio.runtime.runtimes.gpu]\n'
+        'runtime_path = "/x/nvidia-container-runtime"\nx = 1\n'
+    )
     assert nvidia(apply(root)) == {"runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci"}
 
 
@@ -90,12 +101,16 @@ def test_what_else_is_in_our_drop_in_stays() -> None:
 
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("[crio", "not valid TOML"), ("crio = 1\n", "crio is no table"), ("[crio.runtime]\nruntimes = []\n", "runtimes is no table"),
-     ("[crio.runtime.runtimes]\nx = 1\n", "x is no table")],
-)  # fmt: skip
+    [
+        ("[crio", "not valid TOML"),
+        ("crio = 1\n", "crio is not a table"),
+        ("[crio.runtime]\nruntimes = []\n", "runtimes is not a table"),
+        ("[crio.runtime.runtimes]\nx = 1\n", "x is not a table"),
+    ],
+)
 def test_a_broken_file_is_one_message(text: str, says: str) -> None:
     with pytest.raises(InputError, match=says) as caught:
-        crio.patched(DAEMON, {ROOT: text.encode()}, {}, Wanted(handlers=HANDLERS))
+        crio.patched(DAEMON, {ROOT: text.encode()}, {}, WantedHandlers(handlers=HANDLERS))
     assert ROOT in caught.value.brief
 
 
@@ -109,26 +124,30 @@ def test_a_foreign_installation_is_stripped() -> None:
 
 
 def test_how_a_change_comes_into_force_and_which_keys_are_ours() -> None:
-    wanted = Wanted(handlers=HANDLERS, default="nvidia")
+    wanted = WantedHandlers(handlers=HANDLERS, default="nvidia")
     ours = tomllib.loads(apply(default="nvidia"))
     assert crio.activation({}, {}) == "none"
     assert crio.activation({}, ours) == "reload"
     assert crio.activation({}, {"crio": {"image": {"x": 1}}}) == "restart"
     assert crio.foreign({}, ours, wanted) == {}
     assert set(crio.foreign(ours, {"crio": {"runtime": {"selinux": True}}}, wanted)) == {
-        ("crio", "runtime", "selinux"), ("crio", "runtime", "default_runtime"),
-    }  # fmt: skip
+        ("crio", "runtime", "selinux"),
+        ("crio", "runtime", "default_runtime"),
+    }
 
 
 def test_low_level_runtimes() -> None:
-    text = '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\nruntime_path = "/usr/libexec/crio/crun"\n'
+    text = (
+        '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\n'
+        'runtime_path = "/usr/libexec/crio/crun"\n'
+    )
     assert crio.low_level_runtimes(tomllib.loads(text)) == ("/usr/libexec/crio/crun",)
     assert crio.low_level_runtimes({}) == ()
 
 
 def test_the_hook_finds_the_programs_beside_it() -> None:
     def search(program: str) -> str:
-        return str(json.loads(hook.rendered(program))["hook"]["env"][0])
+        return str(json.loads(oci_hook.rendered(program))["hook"]["env"][0])
 
     assert (
         search("/opt/nvidia/nvidia-container-runtime-hook")
@@ -141,14 +160,14 @@ def test_the_hook_finds_the_programs_beside_it() -> None:
 
 
 def test_a_hook_is_taken_out_where_it_is_ours() -> None:
-    ours = hook.rendered("/t/nvidia-container-runtime-hook")
-    assert hook.undone(original=b"{}", written=ours, current=ours).data == b"{}"
-    assert hook.undone(original=None, written=ours, current=b"{ }").data == b"{ }"
-    assert hook.stripped(ours, "x.json") is None
-    assert hook.stripped(None, "x.json") is None
+    ours = oci_hook.rendered("/t/nvidia-container-runtime-hook")
+    assert oci_hook.undone(original=b"{}", written=ours, current=ours).data == b"{}"
+    assert oci_hook.undone(original=None, written=ours, current=b"{ }").data == b"{ }"
+    assert oci_hook.stripped(ours, "x.json") is None
+    assert oci_hook.stripped(None, "x.json") is None
     assert (
-        hook.stripped(b'{"hook": {"path": "/usr/bin/other"}}', "x.json")
+        oci_hook.stripped(b'{"hook": {"path": "/usr/bin/other"}}', "x.json")
         == b'{"hook": {"path": "/usr/bin/other"}}'
     )
     with pytest.raises(InputError, match="not valid JSON"):
-        hook.stripped(b"{", "x.json")
+        oci_hook.stripped(b"{", "x.json")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_node.runtime.daemon import CONFIG_OPTIONS, argument, version_of
-from driverforge_node.runtime.supervisor import distribution, unit_of
+from driverforge_node.runtime.find.daemon import CONFIG_OPTIONS, option_value, version_of
+from driverforge_node.runtime.find.supervisor import distribution, unit_of
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,7 @@ from driverforge_node.runtime.supervisor import distribution, unit_of
     ],
 )
 def test_the_configuration_file_of_a_command_line(command: list[str], config: str) -> None:
-    assert argument(command, CONFIG_OPTIONS["containerd"]) == config
+    assert option_value(command, CONFIG_OPTIONS["containerd"]) == config
 
 
 @pytest.mark.parametrize(
@@ -36,10 +36,11 @@ def test_the_configuration_file_of_a_command_line(command: list[str], config: st
         ("0::/system.slice/k3s.service\n", "k3s.service"),
         ("0::/../../system.slice/containerd.service\n", "containerd.service"),  # seen from a pod
         ("0::/system.slice/k3s.service/init\n", "k3s.service"),  # it divides its own group
+        # rootless: no unit of the system's
         (
             "0::/user.slice/user-1000.slice/user@1000.service/app.slice/containerd.service\n",
             "",
-        ),  # rootless: no unit of the system's
+        ),
         ("0::/user.slice/user-0.slice/session-1.scope\n", ""),
         ("0::/\n", ""),
         ("", ""),

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError
-from driverforge_node.runtime.containerd import patched, undone
-from driverforge_node.runtime.document import parse
-from driverforge_node.runtime.model import Wanted
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from support.runtimemodel import daemon, effective
+from driverforge_node.runtime.backends.containerd import patched, undone
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.runtime.model import WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from support.fakes.runtimemodel import daemon, effective
 
 DAEMON = daemon(version=(1, 6, 20))
 ROOT, DROP_IN = DAEMON.config, DAEMON.drop_in
-WANTED = Wanted(handlers=nvidia_handlers("/usr/local/nvidia/toolkit"), default="nvidia")
+WANTED = WantedHandlers(handlers=nvidia_handlers("/usr/local/nvidia/toolkit"), default="nvidia")
 IMPORT = b'imports = ["/etc/containerd/conf.d/*.toml"]'
 CRI = b'plugins."io.containerd.grpc.v1.cri"'
 
@@ -33,10 +33,16 @@ def attempt(root: bytes) -> bytes | DriverforgeError:
 @pytest.mark.parametrize(
     "data",
     [
-        b"a = " + b"[" * 100_000, b"a = " + b"{b=" * 3000, b"version = 2\nx = " + b"9" * 6000 + b"\n", b"version = 2\nversion = 2\n",
-        b"version = 2\n[a]\nb = 1\n[a]\n", b"version = 2\na.b = 1\n[a]\n", b"version = 2\n\x00", b"version = 2\rx = 1\n",
+        b"a = " + b"[" * 100_000,
+        b"a = " + b"{b=" * 3000,
+        b"version = 2\nx = " + b"9" * 6000 + b"\n",
+        b"version = 2\nversion = 2\n",
+        b"version = 2\n[a]\nb = 1\n[a]\n",
+        b"version = 2\na.b = 1\n[a]\n",
+        b"version = 2\n\x00",
+        b"version = 2\rx = 1\n",
     ],
-)  # fmt: skip
+)
 def test_what_the_parser_gives_up_on_is_one_message(data: bytes) -> None:
     with pytest.raises(InputError, match=r"config\.toml is not valid TOML") as caught:
         patched(DAEMON, {ROOT: data}, {}, WANTED)
@@ -62,13 +68,17 @@ def test_keys_nested_very_deep_are_refused_or_kept_and_never_lost() -> None:
 SHAPES = {
     "line ends of Windows": b"# a\r\nversion = 2\r\n\r\n[" + CRI + b']\r\nsandbox_image = "x" # y\r\n',
     "no final line end": b"version = 2\n[" + CRI + b']\nsandbox_image = "x"',
-    "inline tables": b'version = 2\nplugins = { "io.containerd.grpc.v1.cri" = { cni = { bin_dir = "/x" } } } # z\n',
+    "inline tables": (
+        b'version = 2\nplugins = { "io.containerd.grpc.v1.cri" = { cni = { bin_dir = "/x" } } } # z\n'
+    ),
     "dotted keys": b"version = 2\n"
     + CRI
     + b'.cni.bin_dir = "/x"\n'
     + CRI
     + b".containerd.runtimes.kata.runtime_type = 'k'\n",
-    "dotted keys after a header": b'version = 2\n[plugins]\n"io.containerd.grpc.v1.cri".cni.bin_dir = "/x"\n[ttrpc]\nuid.x = 1\n',
+    "dotted keys after a header": (
+        b'version = 2\n[plugins]\n"io.containerd.grpc.v1.cri".cni.bin_dir = "/x"\n[ttrpc]\nuid.x = 1\n'
+    ),
     "arrays of tables": b"version = 2\n[[x]]\na = 1 # b\n[[x]]\n[[x.y]]\nc = 2\n["
     + CRI
     + b".registry]\n[["
@@ -82,7 +92,10 @@ SHAPES = {
     "numbers that are none": b"version = 2\na = nan\nb = -inf\nc = [nan, {d = nan}]\n["
     + CRI
     + b"]\ne = nan\n",
-    "dates and spellings": b"version = 0x2\na = 1979-05-27T07:32:00-08:00\nb = 1_000\nc = +1.0e3\nd = 07:32:00\n'e f' = \"\\u00e9\"\n",
+    "dates and spellings": (
+        b"version = 0x2\na = 1979-05-27T07:32:00-08:00\nb = 1_000\nc = +1.0e3\nd = 07:32:00\n"
+        b"'e f' = \"\\u00e9\"\n"
+    ),
     "a header first": b"[debug]\nlevel = 'info'\n",
     "nothing but blanks": b"\n\n  \n",
 }

@@ -7,11 +7,12 @@ import json
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime import docker, jsonedit
-from driverforge_node.runtime.document import REMOVED, Change
-from driverforge_node.runtime.model import Wanted
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from support.runtimemodel import daemon
+from driverforge_node.runtime.backends import docker
+from driverforge_node.runtime.formats import jsonedit
+from driverforge_node.runtime.formats.values import REMOVED, Change
+from driverforge_node.runtime.model import WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from support.fakes.runtimemodel import daemon
 
 DAEMON = daemon("docker")
 FILE = DAEMON.config
@@ -20,7 +21,7 @@ NVIDIA = '{"path": "/t/nvidia-container-runtime", "args": []}'
 
 
 def apply(text: str | None, **wanted: object) -> str:
-    asked = Wanted(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
+    asked = WantedHandlers(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
     data = docker.patched(DAEMON, {FILE: text.encode() if text is not None else None}, {}, asked)[FILE]
     return (data or b"").decode()
 
@@ -65,8 +66,10 @@ def test_an_empty_file_becomes_one_of_lines(before: str | None) -> None:
     after = apply(before, default="nvidia", cdi=True)
     assert after.count("\n    ") > 3
     assert json.loads(after.removeprefix("\ufeff")) == {
-        "runtimes": {"nvidia": json.loads(NVIDIA)}, "default-runtime": "nvidia", "features": {"cdi": True},
-    }  # fmt: skip
+        "runtimes": {"nvidia": json.loads(NVIDIA)},
+        "default-runtime": "nvidia",
+        "features": {"cdi": True},
+    }
 
 
 def test_cdi_adds_its_key_to_the_features_that_are_there() -> None:
@@ -87,16 +90,16 @@ def test_a_file_that_has_it_all_is_not_touched() -> None:
         ('{"a": 1, // comment\n"b": 2}', "not valid JSON"),
         ('{"a": 1, "a": 2}', '"a" is there twice'),
         ('{"x": {"a": 1, "a": 2}}', '"a" is there twice'),
-        ('{"a": NaN}', "NaN is no JSON"),
+        ('{"a": NaN}', "NaN is not JSON"),
         ('{"a": 1,}', "not valid JSON"),
-        ("[1]", "no object"),
-        ('"x"', "no object"),
+        ("[1]", "not an object"),
+        ('"x"', "not an object"),
         ('{"a": ' + "[" * 100_000, "not valid JSON"),
         ('{"a": ' + "9" * 6000 + "}", "not valid JSON"),
-        ('{"runtimes": []}', "`runtimes` is no object"),
-        ('{"runtimes": {"x": 1}}', r"runtimes\.x is no object"),
-        ('{"default-runtime": 1}', "`default-runtime` is no text"),
-        ('{"features": true}', "`features` is no object"),
+        ('{"runtimes": []}', "`runtimes` is not an object"),
+        ('{"runtimes": {"x": 1}}', r"runtimes\.x is not an object"),
+        ('{"default-runtime": 1}', "`default-runtime` is not a text"),
+        ('{"features": true}', "`features` is not an object"),
     ],
 )
 def test_a_broken_file_is_one_message(text: str, says: str) -> None:
@@ -114,11 +117,11 @@ def test_every_wrong_type_is_told_at_once() -> None:
 
 def test_bytes_that_are_no_text_are_refused_with_their_line() -> None:
     with pytest.raises(InputError, match="not UTF-8") as caught:
-        docker.patched(DAEMON, {FILE: b'{\n"a": "\xff"}'}, {}, Wanted(handlers=HANDLERS))
+        docker.patched(DAEMON, {FILE: b'{\n"a": "\xff"}'}, {}, WantedHandlers(handlers=HANDLERS))
     assert caught.value.details == (f"{FILE}:2: invalid start byte",)
 
 
-# -- undoing it ------------------------------------------------------------------------------------------------------------------------
+# -- undoing it
 
 
 @pytest.mark.parametrize(
@@ -161,7 +164,7 @@ def test_a_foreign_installation_is_stripped() -> None:
     assert docker.stripped(DAEMON, {FILE: None}, ("nvidia",)) == {FILE: None}
 
 
-# -- what the daemon makes of it -------------------------------------------------------------------------------------------------------
+# -- what the daemon makes of it
 
 
 @pytest.mark.parametrize(
@@ -185,12 +188,12 @@ def test_how_a_change_comes_into_force(
 
 
 def test_only_our_keys_are_ours() -> None:
-    wanted = Wanted(handlers=HANDLERS, default="nvidia", cdi=True)
+    wanted = WantedHandlers(handlers=HANDLERS, default="nvidia", cdi=True)
     ours = {"runtimes": {"nvidia": {"path": "x"}}, "default-runtime": "nvidia", "features": {"cdi": True}}
     assert docker.foreign({}, ours, wanted) == {}
     theirs = {**ours, "runtimes": {"kata": {"path": "k"}}, "debug": True}
     assert set(docker.foreign(ours, theirs, wanted)) == {("runtimes", "kata", "path"), ("debug",)}
-    assert docker.foreign({}, {"features": {"cdi": True}}, Wanted(handlers=HANDLERS)) == {
+    assert docker.foreign({}, {"features": {"cdi": True}}, WantedHandlers(handlers=HANDLERS)) == {
         ("features", "cdi"): (REMOVED, True)
     }
 

@@ -1,4 +1,5 @@
-"""Generated files of any shape: what comes out parses, differs only in our keys, and undo gives the same bytes.
+"""Generated files of any shape: what comes out parses, differs only in our keys, and undo gives the same
+bytes.
 
 With hack/test --full each of the six tests takes 400 documents and more, 2,400 in all.
 """
@@ -10,16 +11,18 @@ import json
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from driverforge_node.runtime import containerd, crio, docker, jsonedit
-from driverforge_node.runtime.document import Change, edit, leaves, parse, same
-from driverforge_node.runtime.model import Wanted
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from support.runtimemodel import Files, configs, crio_configs, daemon, effective, toml
+from driverforge_node.runtime.backends import containerd, containerd_config, crio, docker
+from driverforge_node.runtime.formats import jsonedit
+from driverforge_node.runtime.formats.tomledit import edit, parse
+from driverforge_node.runtime.formats.values import Change, leaves, same
+from driverforge_node.runtime.model import WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from support.fakes.runtimemodel import Files, configs, crio_configs, daemon, effective, toml
 
 HANDLERS = nvidia_handlers("/t")
 PROGRAMS = {handler.name: handler.binary for handler in HANDLERS}
 wanteds = st.builds(
-    Wanted,
+    WantedHandlers,
     handlers=st.just(HANDLERS),
     default=st.sampled_from(["", "nvidia", "nvidia-cdi"]),
     release_default=st.booleans(),
@@ -58,7 +61,7 @@ def nodes(draw: st.DrawFn) -> tuple[Files, tuple[int, ...]]:
 
 @given(nodes(), wanteds)
 def test_containerd_sees_our_keys_change_and_nothing_else(
-    node: tuple[Files, tuple[int, ...]], wanted: Wanted
+    node: tuple[Files, tuple[int, ...]], wanted: WantedHandlers
 ) -> None:
     files, version = node
     where = daemon(version=version)
@@ -68,7 +71,7 @@ def test_containerd_sees_our_keys_change_and_nothing_else(
     assert {name: containerd.handlers(after).get(name) for name in PROGRAMS} == PROGRAMS
     assert "runc" in containerd.handlers(after) or "runc" not in containerd.handlers(before)
     assert containerd.foreign(before, after, wanted) == {}
-    assert not wanted.default or containerd.default_of(after) == wanted.default
+    assert not wanted.default or containerd_config.default_of(after) == wanted.default
     root, now = (parse(each.get(where.config) or b"", where.config) for each in (files, after_files))
     assert same(
         {"version": now.get("version"), **root, "imports": now.get("imports")}, {"imports": None, **now}
@@ -80,7 +83,9 @@ def test_containerd_sees_our_keys_change_and_nothing_else(
 
 
 @given(nodes(), wanteds)
-def test_containerds_files_come_back_to_the_byte(node: tuple[Files, tuple[int, ...]], wanted: Wanted) -> None:
+def test_containerds_files_come_back_to_the_byte(
+    node: tuple[Files, tuple[int, ...]], wanted: WantedHandlers
+) -> None:
     files, version = node
     where = daemon(version=version)
     written = containerd.patched(where, files, effective(where, files), wanted)
@@ -91,7 +96,7 @@ def test_containerds_files_come_back_to_the_byte(node: tuple[Files, tuple[int, .
 
 @given(nodes(), wanteds, st.integers(-99, -10))
 def test_containerds_files_keep_what_others_changed_since(
-    node: tuple[Files, tuple[int, ...]], wanted: Wanted, score: int
+    node: tuple[Files, tuple[int, ...]], wanted: WantedHandlers, score: int
 ) -> None:
     files, version = node
     where = daemon(version=version)
@@ -111,7 +116,7 @@ def test_containerds_files_keep_what_others_changed_since(
     wanteds,
 )
 def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(
-    root: bytes | None, drop_in: bytes | None, wanted: Wanted
+    root: bytes | None, drop_in: bytes | None, wanted: WantedHandlers
 ) -> None:
     where = daemon("crio")
     files: Files = {where.config: root, where.drop_in: drop_in}
@@ -131,7 +136,7 @@ def test_crio_sees_our_keys_change_and_its_drop_in_comes_back(
     assert not set(PROGRAMS) & set(crio.handlers(parse(stripped or b"", where.drop_in)))
 
 
-# -- JSON ------------------------------------------------------------------------------------------------------------------------------
+# -- JSON
 
 texts = st.text('ab "\\{}[],:é\n\U0001f600', max_size=6)
 json_scalars = st.one_of(
@@ -146,13 +151,20 @@ json_values = st.recursive(
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
     max_leaves=8,
 )
-daemons = st.fixed_dictionaries({}, optional={
-    "runtimes": st.dictionaries(st.sampled_from(["nvidia", "kata", "x y"]), st.dictionaries(texts, json_scalars, max_size=2), max_size=2),
-    "default-runtime": st.sampled_from(["runc", "nvidia", "kata"]),
-    "features": st.dictionaries(st.sampled_from(["buildkit", "cdi"]), st.booleans(), max_size=2),
-    "log-opts": st.dictionaries(texts, texts, max_size=2),
-    "x": json_values,
-})  # fmt: skip
+daemons = st.fixed_dictionaries(
+    {},
+    optional={
+        "runtimes": st.dictionaries(
+            st.sampled_from(["nvidia", "kata", "x y"]),
+            st.dictionaries(texts, json_scalars, max_size=2),
+            max_size=2,
+        ),
+        "default-runtime": st.sampled_from(["runc", "nvidia", "kata"]),
+        "features": st.dictionaries(st.sampled_from(["buildkit", "cdi"]), st.booleans(), max_size=2),
+        "log-opts": st.dictionaries(texts, texts, max_size=2),
+        "x": json_values,
+    },
+)
 
 
 @st.composite
@@ -168,7 +180,9 @@ def daemon_json(draw: st.DrawFn) -> bytes:
 
 
 @given(st.one_of(st.just(None), st.just(b""), daemon_json()), wanteds)
-def test_dockers_file_changes_in_our_keys_only_and_comes_back(data: bytes | None, wanted: Wanted) -> None:
+def test_dockers_file_changes_in_our_keys_only_and_comes_back(
+    data: bytes | None, wanted: WantedHandlers
+) -> None:
     where = daemon("docker")
     before = effective(where, {where.config: data})
     written = docker.patched(where, {where.config: data}, before, wanted)[where.config]
@@ -181,7 +195,7 @@ def test_dockers_file_changes_in_our_keys_only_and_comes_back(data: bytes | None
 
 @given(daemon_json(), wanteds, texts, json_values)
 def test_dockers_file_keeps_what_others_changed_since(
-    data: bytes, wanted: Wanted, key: str, value: object
+    data: bytes, wanted: WantedHandlers, key: str, value: object
 ) -> None:
     where = daemon("docker")
     written = docker.patched(where, {where.config: data}, {}, wanted)[where.config] or b""

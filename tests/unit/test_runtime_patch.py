@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime import containerd
-from driverforge_node.runtime.containerd import CRI_V2, CRI_V3, foreign, patched, stripped, undone
-from driverforge_node.runtime.document import Change, dotted, edit, lookup, parse
-from driverforge_node.runtime.model import RUNC, Daemon, Handler, Wanted
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from support.runtimemodel import Files, daemon, effective
+from driverforge_node.runtime.backends import containerd
+from driverforge_node.runtime.backends.containerd import foreign, patched, stripped, undone
+from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3
+from driverforge_node.runtime.formats.tomledit import edit, parse
+from driverforge_node.runtime.formats.values import Change, dotted, lookup
+from driverforge_node.runtime.model import RUNC, Handler, RuntimeDaemon, WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from support.fakes.runtimemodel import Files, daemon, effective
 
 HANDLERS = nvidia_handlers("/t")[:2]
 OLD, NEW = daemon(version=(1, 6, 20)), daemon(version=(2, 1, 9))
@@ -21,13 +25,15 @@ RUNTIMES = (*CRI_V2, "containerd", "runtimes")
 IMPORT = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
 
 
-def apply(where: Daemon, root: str | None, drop_in: str | None = None, **wanted: object) -> dict[str, str]:
+def apply(
+    where: RuntimeDaemon, root: str | None, drop_in: str | None = None, **wanted: object
+) -> dict[str, str]:
     """The files after a change, our drop-in as `DROP_IN`."""
     files: Files = {
         DROP_IN: drop_in.encode() if drop_in is not None else None,
         ROOT: root.encode() if root is not None else None,
     }
-    asked = Wanted(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
+    asked = WantedHandlers(**{"handlers": HANDLERS, **wanted})  # type: ignore[arg-type]
     return {
         path: (data or b"").decode()
         for path, data in patched(where, files, effective(where, files), asked).items()
@@ -49,14 +55,27 @@ def test_an_old_containerd_gets_the_whole_section_in_the_drop_in_and_runc_with_i
     drop_in = values(
         apply(OLD, f'version = 2\noom_score = 1\n[{CRI2}.cni]\nbin_dir = "/usr/lib/cni"\n')[DROP_IN]
     )
-    assert drop_in == {"version": 2, "plugins": {CRI_V2[1]: {
-        "cni": {"bin_dir": "/usr/lib/cni"},
-        "containerd": {"runtimes": {
-            "runc": {"runtime_type": RUNC},
-            "nvidia": {"runtime_type": RUNC, "options": {"BinaryName": "/t/nvidia-container-runtime"}},
-            "nvidia-cdi": {"runtime_type": RUNC, "options": {"BinaryName": "/t/nvidia-container-runtime.cdi"}},
-        }},
-    }}}  # fmt: skip
+    assert drop_in == {
+        "version": 2,
+        "plugins": {
+            CRI_V2[1]: {
+                "cni": {"bin_dir": "/usr/lib/cni"},
+                "containerd": {
+                    "runtimes": {
+                        "runc": {"runtime_type": RUNC},
+                        "nvidia": {
+                            "runtime_type": RUNC,
+                            "options": {"BinaryName": "/t/nvidia-container-runtime"},
+                        },
+                        "nvidia-cdi": {
+                            "runtime_type": RUNC,
+                            "options": {"BinaryName": "/t/nvidia-container-runtime.cdi"},
+                        },
+                    }
+                },
+            }
+        },
+    }
 
 
 def test_a_new_containerd_gets_our_keys_alone() -> None:
@@ -64,7 +83,8 @@ def test_a_new_containerd_gets_our_keys_alone() -> None:
     section = lookup(drop_in, CRI_V2)
     assert isinstance(section, dict)
     assert set(section) == {"containerd"}
-    assert set(lookup(section, ("containerd", "runtimes"))) == {"nvidia", "nvidia-cdi"}  # type: ignore[call-overload]
+    handlers = lookup(section, ("containerd", "runtimes"))
+    assert set(handlers) == {"nvidia", "nvidia-cdi"}  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize(("version", "section"), [(2, CRI_V2), (3, CRI_V3), (4, CRI_V3)])
@@ -113,7 +133,13 @@ def test_a_file_without_version_gets_one_where_no_key_depends_on_it() -> None:
 )
 def test_an_import_that_covers_the_drop_in_leaves_the_root_file_alone(imports: str) -> None:
     root = f"imports = {imports}\nversion = 2\n"
-    assert apply(OLD, root)[ROOT] == root
+    assert apply(replace(OLD, version=(1, 7, 24)), root)[ROOT] == root
+
+
+def test_a_relative_pattern_covers_nothing_beside_the_root_file_of_an_older_one() -> None:
+    """containerd 1.6.20 looks for it in its working folder, which is / for a service of systemd."""
+    after = values(apply(OLD, 'imports = ["conf.d/*.toml"]\nversion = 2\n')[ROOT])["imports"]
+    assert after == ["conf.d/*.toml", "/etc/containerd/conf.d/*.toml"]
 
 
 @pytest.mark.parametrize(
@@ -137,7 +163,10 @@ def test_a_list_of_imports_keeps_its_lines_and_comments() -> None:
 
 def test_a_handler_takes_after_the_default_runtime_and_has_all_of_its_keys() -> None:
     table = f"{CRI2}.containerd.runtimes"
-    root = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "mine"\n[{table}.mine]\nruntime_type = "x"\npod_annotations = ["a"]\n'
+    root = (
+        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "mine"\n[{table}.mine]\n'
+        f'runtime_type = "x"\npod_annotations = ["a"]\n'
+    )
     root += f'[{table}.mine.options]\nSystemdCgroup = true\nBinaryName = "/sbin/mine"\n'
     for where in (OLD, NEW):
         table_of = lookup(values(apply(where, root)[DROP_IN]), (*RUNTIMES, "nvidia"))
@@ -180,9 +209,10 @@ def test_what_is_wanted_beyond_the_handlers_is_written() -> None:
     assert lookup(after, (*CRI_V2, "enable_cdi")) is True
     nvidia = lookup(after, (*RUNTIMES, "nvidia"))
     assert nvidia == {
-        "runtime_type": RUNC, "container_annotations": ["cdi.k8s.io/*"],
+        "runtime_type": RUNC,
+        "container_annotations": ["cdi.k8s.io/*"],
         "options": {"SystemdCgroup": True, "BinaryName": "/t/nvidia-container-runtime"},
-    }  # fmt: skip
+    }
 
 
 def test_a_default_of_ours_is_released_where_that_is_wanted() -> None:
@@ -194,7 +224,10 @@ def test_a_default_of_ours_is_released_where_that_is_wanted() -> None:
 
 
 def test_upstreams_drop_in_at_our_path_is_edited() -> None:
-    theirs = f'# theirs\nversion = 2\n[{CRI2}.registry]\nconfig_path = "/x"\n[{CRI2}.containerd.runtimes.nvidia]\npod_annotations = ["a"]\n'
+    theirs = (
+        f'# theirs\nversion = 2\n[{CRI2}.registry]\nconfig_path = "/x"\n'
+        f'[{CRI2}.containerd.runtimes.nvidia]\npod_annotations = ["a"]\n'
+    )
     after = apply(NEW, IMPORT + "version = 2\n", theirs)[DROP_IN]
     assert after.startswith("# theirs\n")
     assert lookup(values(after), (*CRI_V2, "registry", "config_path")) == "/x"
@@ -223,7 +256,7 @@ def test_settings_come_from_the_file_that_counts_on_an_old_containerd() -> None:
         ROOT: f'version = 2\nimports = ["other.toml"]\n[{CRI2}]\nsandbox_image = "root"\n'.encode(),
         "/etc/containerd/other.toml": f'version = 2\n[{CRI2}]\nsandbox_image = "other"\n'.encode(),
     }
-    after = patched(OLD, files, effective(OLD, files), Wanted(handlers=HANDLERS))
+    after = patched(OLD, files, effective(OLD, files), WantedHandlers(handlers=HANDLERS))
     assert lookup(parse(after[DROP_IN] or b"", ""), (*CRI_V2, "sandbox_image")) == "other"
     assert set(after) == {DROP_IN, ROOT}
 
@@ -234,9 +267,9 @@ def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
         "/etc/containerd/conf.d/99-z.toml": f"version = 2\n[{CRI2}.cni]\n".encode(),
     }
     with pytest.raises(Unsupported, match=r"99-z\.toml is read after") as caught:
-        patched(OLD, files, {}, Wanted(handlers=HANDLERS))
+        patched(OLD, files, {}, WantedHandlers(handlers=HANDLERS))
     assert "sorts before" in caught.value.resolution
-    assert patched(NEW, files, {}, Wanted(handlers=HANDLERS))[DROP_IN]
+    assert patched(NEW, files, {}, WantedHandlers(handlers=HANDLERS))[DROP_IN]
 
 
 @pytest.mark.parametrize(
@@ -254,18 +287,18 @@ def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
             Unsupported,
             "disables the CRI plugin",
         ),
-        ("version = 2\nplugins = 1\n", InputError, "plugins is no table"),
-        (f'version = 2\n[{CRI2}.containerd]\nruntimes = "x"\n', InputError, "runtimes is no table"),
-        (f"version = 2\n[{CRI2}.containerd.runtimes]\nrunc = 1\n", InputError, "runc is no table"),
-        ('version = 2\nimports = "/a"\n', InputError, "`imports` is no list"),
-        ("version = 2\nimports = [1]\n", InputError, "`imports` is no list"),
+        ("version = 2\nplugins = 1\n", InputError, "plugins is not a table"),
+        (f'version = 2\n[{CRI2}.containerd]\nruntimes = "x"\n', InputError, "runtimes is not a table"),
+        (f"version = 2\n[{CRI2}.containerd.runtimes]\nrunc = 1\n", InputError, "runc is not a table"),
+        ('version = 2\nimports = "/a"\n', InputError, "`imports` is not a list"),
+        ("version = 2\nimports = [1]\n", InputError, "`imports` is not a list"),
         ("version = 2\n[plugins\n", InputError, "not valid TOML"),
         ("version = 2\nversion = 2\n", InputError, "not valid TOML"),
     ],
 )
 def test_refused_with_what_to_do(text: str, error: type[InputError | Unsupported], says: str) -> None:
     with pytest.raises(error, match=says) as caught:
-        patched(OLD, {ROOT: text.encode(), DROP_IN: None}, {}, Wanted(handlers=HANDLERS))
+        patched(OLD, {ROOT: text.encode(), DROP_IN: None}, {}, WantedHandlers(handlers=HANDLERS))
     assert caught.value.resolution
     assert ROOT in caught.value.brief
 
@@ -273,7 +306,7 @@ def test_refused_with_what_to_do(text: str, error: type[InputError | Unsupported
 def test_every_reason_to_refuse_is_told_at_once() -> None:
     files: Files = {ROOT: b'disabled_plugins = ["cri"]\n'}
     with pytest.raises(Unsupported, match="version 1") as caught:
-        patched(OLD, files, {}, Wanted(handlers=HANDLERS))
+        patched(OLD, files, {}, WantedHandlers(handlers=HANDLERS))
     assert "disables the CRI plugin" in caught.value.details[0]
 
 
@@ -282,9 +315,12 @@ def test_only_our_keys_are_ours() -> None:
         effective(OLD, {ROOT: b"version = 2\n"}),
         effective(OLD, {ROOT: b"version = 2\noom_score = 1\n"}),
     )
-    wanted = Wanted(handlers=HANDLERS, default="nvidia")
+    wanted = WantedHandlers(handlers=HANDLERS, default="nvidia")
     assert foreign(before, after, wanted) == {("oom_score",): (containerd.REMOVED, 1)}
-    runtime = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "NAME"\n[{CRI2}.containerd.runtimes.NAME]\nruntime_type = "{RUNC}"\n'
+    runtime = (
+        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "NAME"\n'
+        f'[{CRI2}.containerd.runtimes.NAME]\nruntime_type = "{RUNC}"\n'
+    )
     ours, theirs = (
         effective(OLD, {ROOT: (IMPORT + runtime.replace("NAME", name)).encode()})
         for name in ("nvidia", "kata")
@@ -298,7 +334,7 @@ def test_only_our_keys_are_ours() -> None:
 def test_nan_and_zeros_are_no_difference() -> None:
     """`nan == nan` is false; containerd prints every field of a structure."""
     nan = {"x": float("nan"), "plugins": {CRI_V2[1]: {"y": ""}}, "imports": ["/a"]}
-    assert foreign(nan, {"x": float("nan")}, Wanted(handlers=HANDLERS)) == {}
+    assert foreign(nan, {"x": float("nan")}, WantedHandlers(handlers=HANDLERS)) == {}
     assert containerd.activation(nan, {"x": float("nan")}) == "none"
     assert containerd.activation(nan, {"x": 1.0}) == "restart"
     assert "x = nan" in apply(OLD, "version = 2\nx = nan\ny = -inf\n")[ROOT]
@@ -319,7 +355,7 @@ def test_low_level_runtimes_are_never_nvidias() -> None:
     assert containerd.low_level_runtimes(mine, ("/opt/wrapped",)) == ("runc", "/usr/bin/crun")
 
 
-# -- undoing it ------------------------------------------------------------------------------------------------------------------------
+# -- undoing it
 
 
 def undo(
@@ -375,7 +411,8 @@ def test_a_handler_that_somebody_changed_stays_whole_and_is_named() -> None:
     )
     assert kept == ((*RUNTIMES, "nvidia-cdi", "options", "BinaryName"),)
     # with a table of runtimes in the file, runc has to be in it
-    assert set(lookup(values(result or ""), RUNTIMES)) == {"nvidia-cdi", "runc"}  # type: ignore[call-overload]
+    runtimes = lookup(values(result or ""), RUNTIMES)
+    assert set(runtimes) == {"nvidia-cdi", "runc"}  # type: ignore[call-overload]
 
 
 def test_the_section_stays_beside_a_runtime_that_was_added_since() -> None:
@@ -405,18 +442,24 @@ def test_a_handler_that_others_made_the_default_stays() -> None:
 
 
 def test_what_was_there_before_comes_back_as_it_was() -> None:
-    theirs = f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "kata"\n[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "{RUNC}"\n'
+    theirs = (
+        f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "kata"\n'
+        f'[{CRI2}.containerd.runtimes.nvidia]\nruntime_type = "{RUNC}"\n'
+    )
     theirs += f'[{CRI2}.containerd.runtimes.nvidia.options]\nBinaryName = "/usr/bin/theirs"\nRoot = "/r"\n'
     after = apply(NEW, IMPORT + "version = 2\n", theirs, default="nvidia")[DROP_IN]
     result, kept = undo(DROP_IN, theirs, after, after + "# later\n")
     assert (values(result or ""), kept) == (values(theirs), ())
 
 
-# -- without a journal -----------------------------------------------------------------------------------------------------------------
+# -- without a journal
 
 
 def test_a_foreign_installation_is_stripped() -> None:
-    root = f'version = 2\n{IMPORT}[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n[{CRI2}.containerd.runtimes.nvidia]\n'
+    root = (
+        f'version = 2\n{IMPORT}[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n'
+        f"[{CRI2}.containerd.runtimes.nvidia]\n"
+    )
     drop_in = f"version = 2\n[{CRI2}.containerd.runtimes.nvidia]\n".encode()
     assert stripped(OLD, {ROOT: root.encode(), DROP_IN: drop_in}, ("nvidia",)) == {ROOT: None, DROP_IN: None}
     noted = stripped(OLD, {ROOT: b"# mine\n" + root.encode(), DROP_IN: drop_in}, ("nvidia",))[ROOT]
@@ -431,9 +474,10 @@ def test_what_has_nothing_of_it_stays_as_it_is() -> None:
 
 def test_an_import_that_brings_another_file_stays_and_so_does_what_else_is_in_the_drop_in() -> None:
     files: Files = {
-        ROOT: f"version = 2\n{IMPORT}".encode(), DROP_IN: f"version = 2\n[{CRI2}.containerd.runtimes.nvidia]\n".encode(),
+        ROOT: f"version = 2\n{IMPORT}".encode(),
+        DROP_IN: f"version = 2\n[{CRI2}.containerd.runtimes.nvidia]\n".encode(),
         "/etc/containerd/conf.d/a.toml": b"version = 2\n",
-    }  # fmt: skip
+    }
     assert stripped(OLD, files, ("nvidia",)) == {**files, DROP_IN: None}
     more = {**files, DROP_IN: (files[DROP_IN] or b"") + b"[grpc]\nuid = 1\n"}
     assert parse(stripped(OLD, more, ("nvidia",))[DROP_IN] or b"", "") == {"version": 2, "grpc": {"uid": 1}}

@@ -1,12 +1,10 @@
-"""Names of files: of one mount namespace in another, and of what an import pattern matches."""
+"""Names of files: of one mount namespace in another."""
 
 from __future__ import annotations
 
 import pytest
 
-from driverforge_node.host.mounts import parse_mountinfo
-from driverforge_node.runtime.mountmap import translated, under
-from driverforge_node.runtime.sources import _expression, normal
+from driverforge_core.mountinfo import parse_mountinfo, translated, under
 
 # a node with /var on a disk of its own; and NVIDIA's toolkit pod on it, with its mounts
 NODE = parse_mountinfo(
@@ -54,25 +52,3 @@ def test_a_name_that_only_begins_alike_is_not_below() -> None:
     assert under("/etc/containerd2/x", "/etc/containerd") is None
     assert under("/etc/containerd", "/etc/containerd") == ""
     assert under("/x", "/") == "/x"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "name", "matches"),
-    [
-        ("*.toml", "a.toml", True),
-        ("*.toml", ".a.toml", True),  # Go's Glob has no hidden files
-        ("*.toml", "a.tomlx", False),
-        ("[0-9]?-*.toml", "99-nvidia.toml", True),
-        ("[0-9]?-*.toml", "x9-nvidia.toml", False),
-        ("a+(b).toml", "a+(b).toml", True),
-    ],
-)
-def test_an_import_pattern(pattern: str, name: str, matches: bool) -> None:
-    import re
-
-    assert bool(re.fullmatch(_expression(pattern), name)) is matches
-
-
-@pytest.mark.parametrize(("path", "clean"), [("/a//b/./c/../d", "/a/b/d"), ("/", "/"), ("/../x", "/x")])
-def test_a_path_is_written_as_go_joins_it(path: str, clean: str) -> None:
-    assert normal(path) == clean

@@ -6,13 +6,13 @@ import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.runtime.containerd import CRI_V2, CRI_V3
-from driverforge_node.runtime.document import lookup
-from driverforge_node.runtime.model import RUNC, Wanted
-from driverforge_node.runtime.nvidia import nvidia_handlers
-from driverforge_node.runtime.template import BASE, BEGIN, END, patched, undone
+from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3
+from driverforge_node.runtime.backends.template import BASE, BEGIN, END, patched, undone
+from driverforge_node.runtime.formats.values import lookup
+from driverforge_node.runtime.model import RUNC, WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
 
-WANTED = Wanted(handlers=nvidia_handlers("/t")[:2])
+WANTED = WantedHandlers(handlers=nvidia_handlers("/t")[:2])
 NAME = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl"
 
 
@@ -38,7 +38,8 @@ def test_no_template_becomes_the_distributions_own_and_our_tables(
 def test_runtimes_that_k3s_finds_itself_are_left_to_it() -> None:
     """A table that is there twice keeps its containerd from starting."""
     after = patched(None, NAME, WANTED, version=3, present=["nvidia"])
-    assert set(lookup(made(after), (*CRI_V3, "containerd", "runtimes"))) == {"nvidia-cdi"}  # type: ignore[call-overload]
+    handlers = lookup(made(after), (*CRI_V3, "containerd", "runtimes"))
+    assert set(handlers) == {"nvidia-cdi"}  # type: ignore[call-overload]
     assert patched(b"x\n", NAME, WANTED, version=3, present=["nvidia", "nvidia-cdi"]) == b"x\n"
 
 
@@ -64,14 +65,14 @@ def test_a_template_of_the_site_keeps_its_text(before: bytes) -> None:
 
 def test_a_newer_section_takes_the_place_of_an_older() -> None:
     old = patched(b"version = 2\n", NAME, WANTED, version=2) + b"# theirs\n"
-    new = patched(old, NAME, Wanted(handlers=nvidia_handlers("/new")), version=2)
+    new = patched(old, NAME, WantedHandlers(handlers=nvidia_handlers("/new")), version=2)
     assert new.count(BEGIN.encode()) == new.count(END.encode()) == 1
     assert b"/t/nvidia" not in new
     assert b"# theirs\n" in new
 
 
 def test_options_are_written_as_toml() -> None:
-    wanted = Wanted(
+    wanted = WantedHandlers(
         handlers=nvidia_handlers('/a "b"')[:1], options={"SystemdCgroup": False, "Root": "é", "IoUid": 7}
     )
     options = lookup(
@@ -84,11 +85,11 @@ def test_options_are_written_as_toml() -> None:
         "IoUid": 7,
     }
     with pytest.raises(InputError, match="option x"):
-        patched(None, NAME, Wanted(handlers=WANTED.handlers, options={"x": {}}), version=3)
+        patched(None, NAME, WantedHandlers(handlers=WANTED.handlers, options={"x": {}}), version=3)
 
 
 def test_annotations_are_handed_to_the_program() -> None:
-    wanted = Wanted(handlers=WANTED.handlers, annotations=("cdi.k8s.io/*", 'a"b'))
+    wanted = WantedHandlers(handlers=WANTED.handlers, annotations=("cdi.k8s.io/*", 'a"b'))
     runtime = lookup(
         made(patched(None, NAME, wanted, version=3)), (*CRI_V3, "containerd", "runtimes", "nvidia-cdi")
     )
@@ -99,7 +100,7 @@ def test_annotations_are_handed_to_the_program() -> None:
 @pytest.mark.parametrize(
     ("before", "wanted", "says"),
     [
-        (None, Wanted(handlers=WANTED.handlers, default="nvidia"), "cannot set the default runtime"),
+        (None, WantedHandlers(handlers=WANTED.handlers, default="nvidia"), "cannot set the default runtime"),
         (
             b"  [plugins.'x'.containerd.runtimes.\"nvidia\"]\n",
             WANTED,
@@ -112,7 +113,9 @@ def test_annotations_are_handed_to_the_program() -> None:
         ),
     ],
 )
-def test_what_has_no_correct_result_is_refused(before: bytes | None, wanted: Wanted, says: str) -> None:
+def test_what_has_no_correct_result_is_refused(
+    before: bytes | None, wanted: WantedHandlers, says: str
+) -> None:
     with pytest.raises(Unsupported, match=says) as caught:
         patched(before, NAME, wanted, version=3)
     assert caught.value.resolution

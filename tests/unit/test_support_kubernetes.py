@@ -8,46 +8,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError, Unavailable
-from support.kubernetes import Api, documents
-from support.kubernetes_build import PROGRAMS, kubelet, module_file, programs
-
-UPSTREAM = """\
-module k8s.io/kubernetes
-
-go 1.24.0
-
-require (
-	go.etcd.io/etcd/server/v3 v3.6.4 // indirect
-	k8s.io/api v0.0.0
-)
-
-replace (
-	k8s.io/api => ./staging/src/k8s.io/api
-	k8s.io/kube-proxy => ./staging/src/k8s.io/kube-proxy
-)
-"""
-
-BUILDABLE = """\
-module cluster
-
-go 1.24.0
-
-require (
-	go.etcd.io/etcd/server/v3 v3.6.4 // indirect
-	k8s.io/api v0.0.0
-)
-
-replace (
-	k8s.io/api => k8s.io/api v0.34.4
-	k8s.io/kube-proxy => k8s.io/kube-proxy v0.34.4
-)
-
-require k8s.io/kubernetes v1.34.4
-"""
-
-
-def test_folders_that_the_proxy_lacks_become_published_modules() -> None:
-    assert module_file(UPSTREAM, "1.34.4") == BUILDABLE
+from support.cluster.kubernetes import Api, documents
+from support.cluster.kubernetes_build import PROGRAMS, kubelet, programs
 
 
 def test_documents_keep_their_text_and_comments_alone_are_none() -> None:

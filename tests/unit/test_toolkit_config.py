@@ -1,4 +1,6 @@
-"""config.toml: upstream's recorded rules (tests/cases/toolkit/toolkit-config), and what a person's changes become."""
+"""config.toml: upstream's recorded rules (tests/cases/toolkit/toolkit-config), and what a person's changes
+become.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import InputError
-from driverforge_node.runtime.document import parse
-from driverforge_node.toolkit.config import (
-    Cli,
-    Runtime,
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.toolkit.config_toml import (
+    CliSection,
+    RuntimeSection,
     ToolkitConfig,
+    config_of_table,
     default_config,
-    document,
     host_ldconfig,
-    invalid,
-    read,
-    render,
+    laid_over,
+    refused_values,
+    render_config,
+    table_of,
 )
-from driverforge_node.toolkit.merge import merged
-from support.fakefiles import FakeFiles, Fuse
+from support.fakes.fakefiles import FakeFiles, Fuse
 
 CASES = Path(__file__).parents[1] / "cases/toolkit/toolkit-config"
 FILE = "/usr/local/nvidia/toolkit/.config/nvidia-container-runtime/config.toml"
@@ -51,7 +53,7 @@ FEATURES = {
     "NoAdditionalGIDsForDeviceNodes": "no-additional-gids-for-device-nodes",
 }
 # upstream's tests replace the function that looks for ldconfig
-BASE = replace(ToolkitConfig(), nvidia_container_cli=Cli(ldconfig="@/test/ld/config/path"))
+BASE = replace(ToolkitConfig(), nvidia_container_cli=CliSection(ldconfig="@/test/ld/config/path"))
 
 
 def cases(operation: str) -> list[Any]:
@@ -82,13 +84,16 @@ def from_go(value: Mapping[str, Any], like: Any) -> Any:
 def test_all_recorded_cases_are_read_here() -> None:
     operations = [json.loads(path.read_text())["operation"] for path in CASES.glob("*.json")]
     assert {name: operations.count(name) for name in set(operations)} == {
-        "AssertValid": 4, "ConfigFromToml": 4, "GetConfig": 6, "NormalizeLDConfigPath": 7,
-    }  # fmt: skip
+        "AssertValid": 4,
+        "ConfigFromToml": 4,
+        "GetConfig": 6,
+        "NormalizeLDConfigPath": 7,
+    }
 
 
 @pytest.mark.parametrize("case", cases("AssertValid"))
 def test_what_upstream_finds_valid(case: dict[str, Any]) -> None:
-    assert bool(invalid(from_go(case["input"]["config"], ToolkitConfig()))) == bool(
+    assert bool(refused_values(from_go(case["input"]["config"], ToolkitConfig()))) == bool(
         case["expected"]["expectedError"]
     )
 
@@ -101,9 +106,11 @@ def test_values_are_read_as_upstream_reads_them(case: dict[str, Any]) -> None:
     base = replace(BASE, nvidia_container_cli=replace(BASE.nvidia_container_cli, user=user))
     if case["expected"]["expectedError"]:
         with pytest.raises(InputError, match="NVIDIA's programs refuse"):
-            read(table, FILE, base=base)
+            config_of_table(table, FILE, base=base)
     else:
-        assert read(table, FILE, base=base) == from_go(case["expected"]["expectedConfig"], ToolkitConfig())
+        assert config_of_table(table, FILE, base=base) == from_go(
+            case["expected"]["expectedConfig"], ToolkitConfig()
+        )
 
 
 @pytest.mark.parametrize("case", cases("NormalizeLDConfigPath"))
@@ -121,7 +128,7 @@ def test_every_wrong_type_is_told_at_once() -> None:
     text = '[nvidia-container-cli]\nload-kmods = "yes"\nroot = 1\n'
     text += '[nvidia-container-runtime]\nruntimes = ["a", 1]\nmodes = []\n[features]\nx = 1\n'
     with pytest.raises(InputError) as caught:
-        read(tomllib.loads(text), FILE)
+        config_of_table(tomllib.loads(text), FILE)
     assert sorted(line.removeprefix(f"{FILE}: ") for line in caught.value.details) == [
         "features.x is not true or false",
         "nvidia-container-cli.load-kmods is not true or false",
@@ -141,30 +148,40 @@ def test_what_is_written_reads_back(
     config = replace(
         ToolkitConfig(),
         features=features,
-        nvidia_container_cli=Cli(ldconfig=f"@{word}", user=word, no_pivot=flag, environment=tuple(words)),
-        nvidia_container_runtime=Runtime(runtimes=tuple(words), debug=word),
+        nvidia_container_cli=CliSection(
+            ldconfig=f"@{word}", user=word, no_pivot=flag, environment=tuple(words)
+        ),
+        nvidia_container_runtime=RuntimeSection(runtimes=tuple(words), debug=word),
     )
-    assert tomllib.loads(render(config).decode()) == document(config)
-    assert read(parse(render(config), FILE), FILE) == config
+    assert tomllib.loads(render_config(config).decode()) == table_of(config)
+    assert config_of_table(parse(render_config(config), FILE), FILE) == config
 
 
 OWNED = {("nvidia-container-cli", "root")}
-FIRST = ToolkitConfig(nvidia_container_cli=Cli(root="/run/nvidia/driver"))
+FIRST = ToolkitConfig(nvidia_container_cli=CliSection(root="/run/nvidia/driver"))
 SECOND = ToolkitConfig(
-    nvidia_container_cli=Cli(root="/"),
-    nvidia_container_runtime=Runtime(mode="cdi", runtimes=("crun",)),
+    nvidia_container_cli=CliSection(root="/"),
+    nvidia_container_runtime=RuntimeSection(mode="cdi", runtimes=("crun",)),
     features={"new": True},
 )
 
 
 def test_a_file_that_nobody_touched_is_written_anew() -> None:
-    assert merged(None, None, SECOND, OWNED, FILE).data == render(SECOND)
-    assert merged(render(FIRST), render(FIRST), SECOND, OWNED, FILE).data == render(SECOND)
-    assert merged(render(SECOND), render(SECOND), SECOND, OWNED, FILE).data == render(SECOND)
+    assert laid_over(None, None, SECOND, OWNED, FILE).data == render_config(SECOND)
+    assert laid_over(render_config(FIRST), render_config(FIRST), SECOND, OWNED, FILE).data == render_config(
+        SECOND
+    )
+    assert laid_over(render_config(SECOND), render_config(SECOND), SECOND, OWNED, FILE).data == render_config(
+        SECOND
+    )
 
 
 def edited() -> bytes:
-    text = render(FIRST).decode().replace('log-level = "info"', 'log-level = "debug" # till the bug is found')
+    text = (
+        render_config(FIRST)
+        .decode()
+        .replace('log-level = "info"', 'log-level = "debug" # till the bug is found')
+    )
     text = text.replace('root = "/run/nvidia/driver"', 'root = "/mnt"').replace(
         '  mode = "auto"', '  # ours\n  mode = "legacy"'
     )
@@ -172,9 +189,9 @@ def edited() -> bytes:
 
 
 def test_a_persons_changes_stay_but_for_what_the_settings_decide() -> None:
-    result = merged(edited(), render(FIRST), FIRST, OWNED, FILE)
+    result = laid_over(edited(), render_config(FIRST), FIRST, OWNED, FILE)
     values = parse(result.data, FILE)
-    config = read(values, FILE)
+    config = config_of_table(values, FILE)
     assert (config.nvidia_container_cli.root, config.nvidia_container_runtime.log_level) == (
         "/run/nvidia/driver",
         "debug",
@@ -187,26 +204,26 @@ def test_a_persons_changes_stay_but_for_what_the_settings_decide() -> None:
         "nvidia-container-runtime.log-level",
         "nvidia-container-runtime.mode",
     }
-    again = merged(result.data, render(FIRST), FIRST, OWNED, FILE)
+    again = laid_over(result.data, render_config(FIRST), FIRST, OWNED, FILE)
     assert again.data == result.data, "a second time changes nothing"
 
 
 def test_a_change_of_our_own_mind_is_made_in_the_edited_file() -> None:
-    result = merged(edited(), render(FIRST), SECOND, OWNED, FILE)
-    config = read(parse(result.data, FILE), FILE)
+    result = laid_over(edited(), render_config(FIRST), SECOND, OWNED, FILE)
+    config = config_of_table(parse(result.data, FILE), FILE)
     assert (config.nvidia_container_runtime.mode, config.nvidia_container_runtime.runtimes) == (
         "cdi",
         ("crun",),
     )
     assert config.nvidia_container_runtime.log_level == "debug"
-    back = merged(result.data, render(SECOND), FIRST, OWNED, FILE)
-    assert read(parse(back.data, FILE), FILE).features == {}, "what only we had written goes again"
+    back = laid_over(result.data, render_config(SECOND), FIRST, OWNED, FILE)
+    assert config_of_table(parse(back.data, FILE), FILE).features == {}, "what only we had written goes again"
 
 
 def test_a_file_of_nvidias_installer_gets_our_values_and_keeps_comments_and_foreign_keys() -> None:
-    result = merged(edited(), None, SECOND, OWNED, FILE)
+    result = laid_over(edited(), None, SECOND, OWNED, FILE)
     values = parse(result.data, FILE)
-    assert read(values, FILE) == SECOND
+    assert config_of_table(values, FILE) == SECOND
     assert values["site"] == {"owner": "us"}
     assert b"# ours" in result.data
 
@@ -217,4 +234,4 @@ def test_a_file_of_nvidias_installer_gets_our_values_and_keeps_comments_and_fore
 def test_a_broken_file_is_refused(text: bytes) -> None:
     last = b"[nvidia-container-cli]\nload-kmods = true\n"
     with pytest.raises(InputError):
-        merged(text, last, replace(FIRST, nvidia_container_cli=Cli(root="/x")), OWNED, FILE)
+        laid_over(text, last, replace(FIRST, nvidia_container_cli=CliSection(root="/x")), OWNED, FILE)

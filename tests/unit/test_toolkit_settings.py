@@ -11,7 +11,7 @@ import pytest
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.commands import toolkit
 from driverforge_node.toolkit.options import OPTIONS, page
-from driverforge_node.toolkit.settings import Settings, parse
+from driverforge_node.toolkit.settings import ToolkitSettings, settings_of
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/toolkit-environment.md"
 
@@ -37,7 +37,7 @@ OPERATOR = {
 
 
 def test_upstreams_defaults() -> None:
-    found = parse({}, {})
+    found = settings_of({}, {})
     assert (found.install_dir, found.driver_root, found.package_type) == (
         "/usr/local/nvidia",
         "/run/nvidia/driver",
@@ -49,7 +49,7 @@ def test_upstreams_defaults() -> None:
 
 
 def test_what_the_operator_sets() -> None:
-    found = parse({}, OPERATOR)
+    found = settings_of({}, OPERATOR)
     assert (found.runtime, found.runtime_mode, found.cdi_default_kind) == (
         "containerd",
         "cdi",
@@ -72,12 +72,13 @@ def test_what_the_operator_sets() -> None:
         ({}, {"PID_FILE": "/x/toolkit.pid"}, "pid_file", "/x/toolkit.pid"),
         ({}, {"CONTAINERD_RESTART_MODE": "systemd"}, "restart_mode", "systemd"),
         ({}, {"RUNTIME": "crio", "CRIO_CONFIG": "/c", "CONTAINERD_CONFIG": "/d"}, "config", "/c"),
+        # docker's own client sets it, too
         (
             {},
             {"RUNTIME": "containerd", "DOCKER_CONFIG": "/root/.docker"},
             "config",
             "",
-        ),  # docker's own client sets it, too
+        ),
         (
             {"runtime": "docker"},
             {"DOCKER_CONFIG": "/etc/docker/daemon.json"},
@@ -103,7 +104,7 @@ def test_what_the_operator_sets() -> None:
 def test_where_a_value_comes_from(
     flags: dict[str, str], environ: dict[str, str], field: str, value: object
 ) -> None:
-    assert getattr(parse(flags, environ), field) == value
+    assert getattr(settings_of(flags, environ), field) == value
 
 
 def test_every_bad_value_is_told_at_once() -> None:
@@ -117,7 +118,7 @@ def test_every_bad_value_is_told_at_once() -> None:
         "DRIVER_ROOT": "run/nvidia",
     }
     with pytest.raises(InputError) as caught:
-        parse({"pid_file": "/run/x.pid"}, environ)
+        settings_of({"pid_file": "/run/x.pid"}, environ)
     told = "\n".join(caught.value.details)
     assert "RUNTIME='podman': write one of containerd, crio, docker" in told
     assert "CDI_ENABLED='yes': write true or false" in told
@@ -132,7 +133,7 @@ def test_every_bad_value_is_told_at_once() -> None:
 )
 def test_what_is_not_part_of_this_release_is_refused(environ: dict[str, str], says: str) -> None:
     with pytest.raises(Unsupported, match=says) as caught:
-        parse({}, environ)
+        settings_of({}, environ)
     assert caught.value.resolution
 
 
@@ -140,7 +141,8 @@ def test_a_field_for_every_option_and_no_name_twice() -> None:
     assert [option.name for option in OPTIONS if option.name] == list(
         dict.fromkeys(option.name for option in OPTIONS)
     )
-    assert {option.name for option in OPTIONS} == {item.name for item in dataclasses.fields(Settings)}
+    fields = {item.name for item in dataclasses.fields(ToolkitSettings)}
+    assert {option.name for option in OPTIONS} == fields - {"origins"}
     flags = [flag for option in OPTIONS for flag in option.flags]
     assert len(flags) == len(set(flags))
 

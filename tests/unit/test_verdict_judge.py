@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix import Cell, Matrix
-from driverforge_build.plan import all_cells
+from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict import Judge, State, Verdict, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
-from support.locks import kernel, package, sample_driver, target
-from support.sampledebian import MATRIX, NEW, OLD, sample_matrix
+from support.samples.locks import kernel, package, sample_driver, target
+from support.samples.sampledebian import MATRIX, NEW, OLD, sample_matrix
 
 TODAY = date(2026, 11, 21)
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
@@ -52,7 +52,9 @@ def cells(matrix: Matrix, lock: Lock) -> dict[str, Cell]:
 def verdict(
     key: str, *, matrix: Matrix | None = None, lock: Lock | None = None, expand: Lock | None = None
 ) -> Verdict:
-    """The verdict of one cell; cells are expanded from `expand` (another lock than the one that is judged by)."""
+    """The verdict of one cell; cells are expanded from `expand` (another lock than the one that is judged
+    by).
+    """
     matrix, lock = matrix or sample_matrix(), lock or sample_lock()
     return Judge(matrix, lock, today=TODAY).verdict(cells(matrix, expand or lock)[key])
 
@@ -67,6 +69,13 @@ def test_a_kernel_whose_headers_fit_is_built() -> None:
     assert (told.state, told.reason) == (State.BUILD, "headers 6.1.176-1 of bookworm-security, gcc-12")
 
 
+def test_a_build_names_the_first_headers_where_no_package_is_named_after_the_kernel() -> None:
+    devel = kernel(OLD, package("kernel-devel", "1.0-1", "updates"), package("kernel-headers", "2.0-1"))
+    facts = {"kernel-devel=1.0-1": {QUESTION: HeaderFact(breaks=False, found="include/linux/pci.h:9: x")}}
+    told = verdict(BUILDABLE, lock=sample_lock(kernels={OLD: devel}, header_facts=facts))
+    assert told.reason.startswith("headers 1.0-1 of updates")
+
+
 def test_a_jit_cell_is_built() -> None:
     assert verdict(JIT).state is State.BUILD
 
@@ -77,7 +86,7 @@ def test_headers_that_break_the_driver_block_it_with_the_line() -> None:
     assert told.evidence[0] == f"linux-headers-6.1.0-53-common 6.1.187-1: {FOUND}"
     assert told.evidence[1] == "site.yaml:10: probe resize, open modules of 535"
     assert "a compiler's log" in told.evidence
-    assert "the proprietary modules are not concerned" in told.evidence[-1]
+    assert "the proprietary modules are not affected" in told.evidence[-1]
 
 
 def test_without_the_module_type_that_breaks_the_kernel_is_built() -> None:
@@ -101,6 +110,14 @@ def test_whom_a_probe_concerns(change: tuple[str, str], state: State) -> None:
     changed = MATRIX.replace(*change)
     assert changed != MATRIX
     assert verdict(BROKEN, matrix=sample_matrix(changed)).state is state
+
+
+def test_a_probe_that_is_about_another_driver_does_not_hide_the_next_one() -> None:
+    row = MATRIX.split("probes:\n")[1].split("systems:\n")[0]
+    other = row.replace("id: resize", "id: other").replace("before: 535.300.01", "before: 535.100.01")
+    matrix = sample_matrix(MATRIX.replace(row, other + row))
+    assert [probe.id for probe in matrix.probes] == ["other", "resize"]
+    assert verdict(BROKEN, matrix=matrix).state is State.BLOCKED
 
 
 def test_a_question_that_the_lock_was_not_asked() -> None:
@@ -200,17 +217,16 @@ RUNFILE = """\
 
 
 def test_a_runfile_without_a_digest_is_unknown() -> None:
-    matrix = sample_matrix(
-        MATRIX.replace("  - id: ubuntu24.04", f"{RUNFILE}  - id: ubuntu24.04").replace(
-            "535.261.03,", "535.300.07,", 1
-        )
+    text = MATRIX.replace("  - id: ubuntu24.04", f"{RUNFILE}  - id: ubuntu24.04").replace(
+        "535.261.03,", "535.300.07,", 1
     )
-    told = verdict("debian12-amd64-535.300.07-jit", matrix=matrix)
+    told = verdict("debian12-amd64-535.300.07-jit", matrix=sample_matrix(text))
     assert told.state is State.UNKNOWN
     assert told.run.startswith(
         "curl -fsSL https://example.org/535.300.07/NVIDIA-Linux-x86_64-535.300.07.run | sha256sum"
     )
-    assert "site.yaml:" in told.run
+    line = text[: text.index('- id: "535-runfile"')].count("\n") + 1
+    assert f"the driver's row, site.yaml:{line})" in told.run
 
 
 def vendor(packages: tuple[str, ...]) -> Verdict:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import date
 
-from driverforge_build.lock import HeaderFact, Lock
-from driverforge_build.plan import all_cells
+from driverforge_build.lock.pins import HeaderFact, Lock
+from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict import Judge, State
-from support.locks import kernel, package, target
-from support.sampledebian import sample_matrix
+from support.samples.locks import kernel, package, target
+from support.samples.sampledebian import sample_matrix
 
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
 RELEASE = "6.1.0-53-cloud-amd64"

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from driverforge_node.runtime.model import Daemon, Supervisor
+from driverforge_node.runtime.model import RuntimeDaemon, Supervisor
 from driverforge_node.watch.shadow import shadowed
 
 CONFIG, DROP_IN = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"
 CRI = 'plugins."io.containerd.grpc.v1.cri"'
-DAEMON = Daemon(
-    kind="containerd", pid=1, binary="/usr/bin/containerd", version=(1, 7, 24), socket="/s", config=CONFIG, drop_in=DROP_IN,
+DAEMON = RuntimeDaemon(
+    kind="containerd",
+    pid=1,
+    binary="/usr/bin/containerd",
+    version=(1, 7, 24),
+    socket="/s",
+    config=CONFIG,
+    drop_in=DROP_IN,
     supervisor=Supervisor(kind=""),
-)  # fmt: skip
+)
 RUNC = f'[{CRI}.containerd.runtimes.runc]\nruntime_type = "io.containerd.runc.v2"\n'
 NVIDIA = RUNC.replace("runc]", "nvidia]")
 
 
-def look(root: str, drop_in: str, *, daemon: Daemon = DAEMON, between: str = "") -> tuple[str, ...]:
+def look(root: str, drop_in: str, *, daemon: RuntimeDaemon = DAEMON, between: str = "") -> tuple[str, ...]:
     files: dict[str, bytes | None] = {CONFIG: root.encode(), DROP_IN: drop_in.encode()}
     if between:
         files = {

@@ -1,12 +1,15 @@
-"""Kernels and guests for the tests of this tier. Kernels are chosen by rule: the newest of a series that drivers compile for."""
+"""Kernels and guests for the tests of this tier.
+
+Kernels are chosen by rule: the newest of a series that drivers compile for.
+"""
 
 from __future__ import annotations
 
 import pytest
 
-from support import kernels, kmods, qemu
-from support.guest import Machine
-from support.kernels import Image, Kernel
+from support.machines import kernels, kmods, qemu
+from support.machines.guest import Machine
+from support.machines.kernels import Image, Kernel
 from support.process import require
 from support.skipping import provided
 

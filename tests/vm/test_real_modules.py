@@ -1,4 +1,7 @@
-"""NVIDIA's real open kernel modules on a PCI function that exists in software only: load, in use, refuse, unload."""
+"""NVIDIA's real open kernel modules on a PCI function that exists in software only.
+
+They are loaded, used, refused and unloaded.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable
-from support import kernels, kmods, nvidia_modules, realimage
-from support.engine import find_or_start
-from support.guest import GuestResult, Machine, once
-from support.kernels import Kernel
-from support.realimage import Target
+from support.machines import kernels, kmods
+from support.machines.engine import find_or_start
+from support.machines.guest import GuestResult, Machine, once
+from support.machines.kernels import Kernel
 from support.skipping import provided
+from support.upstream import nvidia_modules, realimage
+from support.upstream.realimage import Target
 
 CYCLE = f"""
     cd /m
@@ -43,8 +47,8 @@ def _check(result: GuestResult, version: str) -> None:
     assert "NVIDIA A100" in output
     assert "195 nvidia" in output
     assert (
-        "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset\nrmmod while used by modules: 1\n"
-        in output
+        "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset\n"
+        "rmmod while used by modules: 1\n" in output
     )
     assert "rmmod of what nobody uses: 0\n" in output
     assert "rmmod: ERROR: Module nvidia is in use\nrmmod while open: 1\n" in output
@@ -64,7 +68,10 @@ class Built:
 
 @functools.cache
 def _built(target: Target) -> Built:
-    """Out of the image that `driverforge` builds in a container; by NVIDIA's own Makefile where there is no engine."""
+    """NVIDIA's modules out of the image that `driverforge` builds in a container.
+
+    Where there is no engine, NVIDIA's own Makefile builds them.
+    """
     try:
         engine = find_or_start()
     except TemporaryFailure:

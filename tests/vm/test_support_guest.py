@@ -1,4 +1,7 @@
-"""The bench's guests: real kernels that run what they are told, afresh and resumed, and say so when they die."""
+"""The bench's guests: real kernels that run what they are told, afresh and resumed.
+
+They say so when they die.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from support import kernels, kmods, rootfs
-from support.guest import LATE_SIZE, Disk, Guest, Machine, once
-from support.kernels import Image, Kernel
+from support.machines import kernels, kmods, rootfs
+from support.machines.guest import LATE_SIZE, Disk, Guest, Machine, once
+from support.machines.kernels import Image, Kernel
 
 
 @pytest.mark.parametrize("saved", [False, True], ids=["fresh", "resumed"])
@@ -120,7 +123,8 @@ def test_systemd_runs_containerd_and_a_late_disk_is_mounted(image: Image, tmp_pa
     machine = rootfs.systemd_machine(image, store=disk)
     with Guest.start(machine) as guest:
         assert guest.run(
-            "systemctl is-system-running; systemctl is-active containerd; ctr plugins ls | grep -cw 'cri .*ok'"
+            "systemctl is-system-running; systemctl is-active containerd; "
+            "ctr plugins ls | grep -cw 'cri .*ok'"
         ).ok().split() == [
             "running",
             "active",
@@ -168,13 +172,16 @@ def test_mock_modules_behave_as_the_real_ones_where_it_counts(machine: Machine, 
     script = """
         cd /m
         insmod nvidia.ko fail=19; echo $?
-        insmod nvidia.ko NVreg_RegistryDwords=RMTest=1; insmod nvidia-uvm.ko; insmod nvidia-peermem.ko; insmod nvidia-modeset.ko
-        cat /sys/module/nvidia/version /sys/module/nvidia/refcnt /sys/module/nvidia/parameters/NVreg_RegistryDwords
+        insmod nvidia.ko NVreg_RegistryDwords=RMTest=1; insmod nvidia-uvm.ko; \
+insmod nvidia-peermem.ko; insmod nvidia-modeset.ko
+        cat /sys/module/nvidia/version /sys/module/nvidia/refcnt \
+/sys/module/nvidia/parameters/NVreg_RegistryDwords
         grep -o '535[0-9.]*' /proc/driver/nvidia/version
         grep -c nvidia /proc/devices
         rmmod nvidia
         rmmod nvidia-modeset nvidia-peermem
-        mknod /dev/nvidiactl c 195 255; mknod /dev/nvidia-uvm c $(awk '/nvidia-uvm/{print $1}' /proc/devices) 0
+        mknod /dev/nvidiactl c 195 255; \
+mknod /dev/nvidia-uvm c $(awk '/nvidia-uvm/{print $1}' /proc/devices) 0
         exec 5</dev/nvidiactl 6</dev/nvidia-uvm
         cat /sys/module/nvidia/refcnt /sys/module/nvidia_uvm/refcnt
         rmmod nvidia-uvm
@@ -196,7 +203,10 @@ def test_mock_modules_behave_as_the_real_ones_where_it_counts(machine: Machine, 
 def test_a_signature_satisfies_a_kernel_that_enforces_them_only_with_a_key_it_knows(
     machine: Machine, kernel: Kernel, tmp_path: Path
 ) -> None:
-    """Without the key in the kernel's keyring a signed module is refused for its key, an unsigned one for having none."""
+    """Without the key in the kernel's keyring a signed module is refused for its key.
+
+    An unsigned one is refused for having none.
+    """
     modules = kmods.mock(kernel)
     signed = tmp_path / "nvidia.ko"
     signed.write_bytes((modules / "nvidia.ko").read_bytes())

@@ -1,4 +1,7 @@
-"""Pods in a guest: an image store made outside, a container with a kubelet's mounts, signals, exit status, no rest."""
+"""Pods in a guest: an image store made outside, and a container with a kubelet's mounts.
+
+Signals reach it, its exit status comes back, and nothing of it is left.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed
-from support import ociarchive, pod, registry, rootfs, store
-from support.guest import Guest
-from support.kernels import Image
+from support.machines import ociarchive, pod, registry, rootfs, store
+from support.machines.guest import Guest
+from support.machines.kernels import Image
+from support.machines.store import Store
 from support.skipping import provided
-from support.store import Store
 
 MANIFEST = Path(__file__).parent / "pod.yaml"
 NAME = "bench.test/probe:1"
@@ -22,7 +25,8 @@ ENTRY = """#!/bin/busybox sh
 export PATH=/bin
 echo "image $FROM_IMAGE manifest $FROM_MANIFEST node $NODE_NAME"
 echo "arguments $*"
-mkdir -p /run/shared/mounted && mount -t tmpfs inside /run/shared/mounted && touch /run/shared/mounted/from-the-container
+mkdir -p /run/shared/mounted && mount -t tmpfs inside /run/shared/mounted && \
+touch /run/shared/mounted/from-the-container
 touch /run/ro/x 2>/dev/null || echo "read-only"
 echo "device $(ls -l /dev/null | cut -c1)"
 trap 'echo stopping; umount /run/shared/mounted; exit 7' TERM
@@ -64,7 +68,7 @@ def guest(image: Image, stored: Store) -> Iterator[Guest]:
         yield started
 
 
-def _wait_ready(guest: Guest, running: pod.RunningPod) -> str:
+def _wait_ready(guest: Guest, running: pod.GuestPod) -> str:
     guest.run(f"until grep -q ready {running.log_file}; do sleep 0.1; done", timeout=60).ok()
     return running.logs()
 

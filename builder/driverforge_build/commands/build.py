@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from driverforge_build import options
+from driverforge_build.commands import adapters, options
 
 if TYPE_CHECKING:
-    from driverforge_build.building import Prepared
-    from driverforge_build.engine.runner import CellReport
+    from driverforge_build.app.prepare import Prepared
+    from driverforge_build.app.runner import CellReport
 
 
 @click.command("build")
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Build and write nothing; show the plan and what would be built.",
 )
-@click.option("--keep-going", is_flag=True, help="Go on with other cells after one failed.")
+@click.option("--keep-going", is_flag=True, help="Go on with the other cells after one failed.")
 @click.option(
     "-j",
     "--jobs",
@@ -46,7 +46,8 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
     metavar="FILE",
     envvar="DRIVERFORGE_CA",
-    help="Certificate authorities (PEM) of your site, for downloads in the build; they do not get into the image.",
+    help="Certificate authorities (PEM) of your site, for downloads in the build; they do not get into the "
+    "image.",
 )
 @click.option(
     "--network",
@@ -54,7 +55,9 @@ if TYPE_CHECKING:
     metavar="NAME",
     help="Network of build steps. Default: docker's, or `host` where it has no bridge.",
 )
-@click.option("--no-cache", is_flag=True, help="Do every step anew.")
+@click.option(
+    "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
+)
 @options.json_option
 def command(
     *,
@@ -64,40 +67,44 @@ def command(
     plan_only: bool,
     as_json: bool,
     mirrors: dict[str, str],
-    **asked: Any,
+    select: tuple[str, ...],
+    skip: tuple[str, ...],
+    bases: dict[str, str],
+    artifacts: dict[str, str],
+    registry: str | None,
+    **how: Any,
 ) -> int:
-    """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the container toolkit's.
+    """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the
+    container toolkit's.
 
-    With --registry, images that it has already, made from the same inputs, are left out. Images stay in the engine; `driverforge push`
-    publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build and kept out of the image.
+    With --registry, images that it has already, made from the same inputs, are left out. Images stay in the
+    engine; `driverforge push` publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build
+    and kept out of the image.
 
-    Exit status: 0; 1 where a build failed, or a cell that --select names in full cannot be had; 69 without an engine; 75 where the
-    registry did not say what it has.
+    Exit status: 0; 1 where a build failed, or a cell that --select names in full cannot be had; 69 without an
+    engine; 75 where the registry did not say what it has.
     """
-    from driverforge_build.building import BuildRequest, build, exit_status, prepare
-    from driverforge_build.discover.cache import default_folder
-    from driverforge_build.engine.buildx import Buildx
-    from driverforge_build.engine.display import shown
+    from driverforge_build.advice import Given
+    from driverforge_build.app.build import BuildRequest, build
+    from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.prepare import exit_status, prepare
+    from driverforge_build.commands.progress import shown_builds
 
-    request = BuildRequest(
-        matrix=matrix_path,
-        lock=lock_path,
-        folder=(cache_dir or default_folder()).resolve(),
-        mirrors=mirrors,
-        **asked,
-    )
-    prepared = prepare(request)
-    engine = Buildx()
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    selection = Selection(given=given, select=select, skip=skip)
+    request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
+    prepared = prepare(selection, mirrors=mirrors, lookup_for=adapters.lookup_in(registry, bases))
+    engine = adapters.engine()
     reports: tuple[CellReport, ...] = ()
     named = ""
     if prepared.contexts and not plan_only:
         named = engine.check()
-        reports = build(request, prepared, engine, shown)
+        reports = build(request, prepared, engine, shown_builds)
     if as_json:
         click.echo(json.dumps(_document(prepared, reports, named), indent=1))
     else:
         _print(prepared, reports, plan_only=plan_only)
-    return exit_status(prepared.plan, reports, request.select)
+    return exit_status(prepared.plan, reports, select)
 
 
 def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) -> dict[str, Any]:
@@ -122,7 +129,7 @@ def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) 
 
 
 def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bool) -> None:
-    from driverforge_build.plan import summary, table
+    from driverforge_build.plan.text import summary, table
     from driverforge_build.render.bake import local_reference
 
     if plan_only or not reports:
@@ -145,6 +152,5 @@ def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bo
             click.echo(f"  {report.reference}")
         if report.error:
             click.echo(report.error.render(), err=True)
-    left = [row for row in prepared.plan.rows if row.verdict.state.value in {"blocked", "unknown"}]
-    for row in left:
+    for row in prepared.unbuildable:
         click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from driverforge_build import options
+from driverforge_build.commands import adapters, options
 
 
 @click.command("explain")
@@ -28,21 +28,24 @@ def command(
 ) -> int:
     """Show the evidence behind CELL's verdict.
 
-    Packages with version, suite and sha256; who signed the suites and when; what the headers say to each probe; the rows of the
-    matrix with file and line. With --registry also whether the registry has the image.
+    Packages with version, suite and sha256; who signed the suites and when; what the headers say to each
+    probe; the rows of the matrix with file and line. With --registry also whether the registry has the image.
     """
-    from driverforge_build import explain, knowledge
+    from driverforge_build.advice import Given
+    from driverforge_build.app.knowledge import Selection, read_knowledge
+    from driverforge_build.plan.evidence import document, find_cell, paragraphs
 
-    known = knowledge.read(matrix_path, lock_path, bases=bases, registry=registry)
-    matrix, lock = known.matrix, known.lock
-    found = explain.find_cell(matrix, lock, cell)
+    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path))
+    known = read_knowledge(selection, adapters.lookup_in(registry, bases))
+    found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict
     if as_json:
-        click.echo(json.dumps(explain.document(found, verdict, matrix, lock), indent=1, ensure_ascii=False))
+        told = document(found, verdict, known.matrix, known.lock)
+        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
     else:
-        for section in explain.sections(found, verdict, matrix, lock):
-            click.echo("\n".join([section.title, *(f"  {line}" for line in section.lines)]))
+        for paragraph in paragraphs(found, verdict, known.matrix, known.lock):
+            click.echo("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
         if registry is None:
             click.echo("registry\n  not asked; give --registry")
     return 75 if planned.degraded else 0

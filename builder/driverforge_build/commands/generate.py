@@ -1,4 +1,7 @@
-"""`driverforge generate`: Dockerfiles, contexts and docker-bake.json, for people to read, commit and build themselves."""
+"""`driverforge generate` writes what people read, commit and build themselves.
+
+These are Dockerfiles, contexts and docker-bake.json.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from driverforge_build import options
+from driverforge_build.commands import options
 
 
 @click.command("generate")
@@ -41,43 +44,19 @@ def command(
 ) -> int:
     """Write DIR/<cell>/ with a Dockerfile and all it needs, and one DIR/docker-bake.json.
 
-    Without --select: every cell of the operating systems that the lock knows, less those with a download that has no pin, which are
-    named on standard error. `--select 'toolkit-*'` is the container toolkit's image, which needs --toolkit-artifacts.
-    To build: cd DIR && docker buildx bake.
+    Without --select: every cell of the operating systems that the lock knows, less those with a download that
+    has no pin, which are named on standard error. `--select 'toolkit-*'` is the container toolkit's image,
+    which needs --toolkit-artifacts. To build: cd DIR && docker buildx bake.
     """
-    from driverforge_build import lock as locks
     from driverforge_build.advice import Given
-    from driverforge_build.matrix import load_matrix
-    from driverforge_build.plan import all_cells
-    from driverforge_build.render.bake import target_name
-    from driverforge_build.render.generate import (
-        BAKE_FILE,
-        contexts_of,
-        renderable,
-        toolkit_contexts,
-        write_all,
-    )
-    from driverforge_build.render.toolkit import split, toolkit_cells
-    from driverforge_build.select import check_named
-    from driverforge_build.select import select as select_cells
+    from driverforge_build.app.generate import generate
+    from driverforge_build.app.knowledge import Selection
+    from driverforge_build.render.bake import BAKE_FILE, target_name
 
-    matrix, lock = (
-        load_matrix(matrix_path),
-        locks.load(lock_path, matrix=matrix_path, select=select, skip=skip),
-    )
-    toolkits, drivers = split(select)
-    found = (
-        () if toolkits and not drivers else select_cells(all_cells(matrix, lock), select=drivers, skip=skip)
-    )
-    cells, left_out = renderable(found, lock, named=bool(drivers))
-    wanted = toolkit_cells(matrix, select=toolkits, skip=skip)
-    check_named("--base", bases, {cell.os.id for cell in cells} | {cell.row.system for cell in wanted})
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
-    contexts = contexts_of(cells, lock, given=given)
-    contexts += toolkit_contexts(wanted, matrix, lock, given=given)
-    if not plan_only:
-        write_all(contexts, output, vcs_ref=vcs_ref)
-    for key, missing in left_out.items():
+    selection = Selection(given=given, select=select, skip=skip)
+    done = generate(selection, output, vcs_ref=vcs_ref, writing=not plan_only)
+    for key, missing in done.left_out.items():
         click.echo(f"left out {key}: {'; '.join(missing)}", err=True)
     if as_json:
         made = [
@@ -87,18 +66,18 @@ def command(
                 "target": target_name(context.image.id),
                 "inputs": context.inputs,
             }
-            for context in contexts
+            for context in done.contexts
         ]
         document = {
             "schema": 1,
             "written": not plan_only,
             "bake_file": str(output / BAKE_FILE),
             "images": made,
-            "left_out": left_out,
+            "left_out": done.left_out,
         }
         click.echo(json.dumps(document, indent=1))
         return 0
-    for context in contexts:
+    for context in done.contexts:
         click.echo(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
     if not plan_only:
         click.echo(f"to build them: cd {output} && docker buildx bake")

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from driverforge_build.commands.options import json_option, matrix_option, select_options
 from driverforge_build.matrix.expand import driver_archs, jit_cells
 from driverforge_build.matrix.load import Matrix, load_matrix
-from driverforge_build.options import json_option, matrix_option, select_options
-from driverforge_build.select import select as select_cells
+from driverforge_build.matrix.select import select_cells
 
 COLUMNS = ("os", "driver", "payload", "modules", "images", "archs", "kernels", "EOL", "defined in")
 
@@ -26,11 +26,14 @@ def command() -> None:
 @command.command(short_help="check a matrix file: every problem at once")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def validate(file: Path | None) -> None:
-    """Check FILE (default: the shipped catalogue): every problem at once as FILE:LINE, exit 65 where there is one."""
+    """Check FILE (default: the shipped catalogue): every problem at once as FILE:LINE, exit 65 where there is
+    one.
+    """
     matrix = load_matrix(file)
     drivers = sum(len(row.drivers) for row in matrix.rows)
     click.echo(
-        f"{file or matrix.path.name}: valid; {len(matrix.rows)} operating systems, {drivers} drivers, {len(jit_cells(matrix))} JIT cells"
+        f"{file or matrix.path.name}: valid; {len(matrix.rows)} operating systems, {drivers} drivers, "
+        f"{len(jit_cells(matrix))} JIT cells"
     )
 
 
@@ -63,7 +66,7 @@ def show(
 
 
 def as_data(matrix: Matrix, cells: Sequence[str]) -> dict[str, Any]:
-    """The matrix as JSON data: each section's rows, the place in the file of each, and the ids of JIT cells."""
+    """The matrix as JSON data: the rows of each section, each row's place, the ids of the JIT cells."""
     return {
         "file": str(matrix.path),
         "systems": [row.model_dump(mode="json", exclude_none=True) for row in matrix.rows],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from driverforge_build import options
+from driverforge_build.commands import adapters, options
 
 _COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked": "red", "unknown": "yellow"}
 
@@ -32,26 +32,29 @@ def command(
 ) -> int:
     """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
 
-    Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked for each image that
-    would be built. Exit status: 0, or 75 where the registry did not say whether it has an image.
+    Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked
+    for each image that would be built. Exit status: 0, or 75 where the registry did not say whether it has an
+    image.
     """
-    from driverforge_build import knowledge
-    from driverforge_build import plan as plans
+    from driverforge_build.advice import Given
+    from driverforge_build.app.knowledge import Selection, read_knowledge
+    from driverforge_build.plan.text import json_lines, summary, table
 
-    known = knowledge.read(matrix_path, lock_path, bases=bases, registry=registry, select=select, skip=skip)
+    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
+    known = read_knowledge(selection, adapters.lookup_in(registry, bases))
     plan = known.plan(known.cells(select, skip))
     if as_json:
-        _write(plans.json_lines(plan))
+        _write(json_lines(plan))
         return 75 if plan.degraded else 0
     _write(
-        plans.table(
+        table(
             plan,
             style=lambda text, state: (
                 click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text
             ),
         )
     )
-    _write(["", *plans.summary(plan)])
+    _write(["", *summary(plan)])
     return 75 if plan.degraded else 0
 
 

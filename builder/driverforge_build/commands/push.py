@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from driverforge_build import options
+from driverforge_build.commands import adapters, options
 
 
 @click.command("push")
@@ -41,39 +40,34 @@ def command(
     keep_going: bool,
     as_json: bool,
 ) -> int:
-    """Push the selected cells' images: an immutable tag, and the moving tag of NVIDIA's grammar, which then stands for it.
+    """Push the selected cells' images: an immutable tag, and the moving tag of NVIDIA's grammar, which then
+    stands for it.
 
-    An immutable tag is written once. What the registry has is not sent again. Without --select: every image that the engine has.
-    The tag is made from all that went in: give the --matrix, --lock, --base and --toolkit-artifacts that `build` was given.
+    An immutable tag is written once. What the registry has is not sent again. Without --select: every image
+    that the engine has. The tag is made from all that went in: give the --matrix, --lock, --base and
+    --toolkit-artifacts that `build` was given.
 
-    Exit status: 0; 1 where a cell that --select names in full cannot be had, or an image failed under --keep-going.
+    Exit status: 0; 1 where a cell that --select names in full cannot be had, or an image failed under
+    --keep-going.
     """
-    from driverforge_build.building import BuildRequest, exit_status, prepare
-    from driverforge_build.engine.buildx import Buildx
-    from driverforge_build.publishing import SAME_AS_BUILD, alias_tag_of, push_all
-    from driverforge_build.render.bake import immutable_tag_of, local_reference, repository_of
-    from driverforge_oci.auth import load_credentials
-    from driverforge_oci.client import RegistryClient
-    from driverforge_oci.http import http_transport
-    from driverforge_oci.session import Session
+    from driverforge_build.advice import Given
+    from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.prepare import exit_status, prepare
+    from driverforge_build.app.push import push_all, pushable
+    from driverforge_build.publish.upload import SAME_AS_BUILD
+    from driverforge_build.render.bake import immutable_tag_of, repository_of
 
-    request = BuildRequest(
-        matrix=matrix_path,
-        lock=lock_path,
-        folder=Path(),
-        select=select,
-        skip=skip,
-        bases=bases,
-        artifacts=artifacts,
-    )
-    prepared = prepare(request)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    prepared = prepare(Selection(given=given, select=select, skip=skip))
     contexts = prepared.contexts
-    for row in prepared.plan.rows:
-        if row.key in select and row.verdict.state.value in {"blocked", "unknown"}:
+    for row in prepared.unbuildable:
+        if row.key in select:
             click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
     impossible = exit_status(prepared.plan, (), select)
     if plan_only:
-        named = {context.image.id: (immutable_tag_of(context), alias_tag_of(context)) for context in contexts}
+        named = {
+            context.image.id: (immutable_tag_of(context), context.image.alias_tag) for context in contexts
+        }
         if as_json:
             repositories = {
                 context.image.id: repository_of(registry, context.image.repository) for context in contexts
@@ -93,20 +87,18 @@ def command(
             for context in contexts:
                 tag, alias = named[context.image.id]
                 click.echo(
-                    f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias {alias}"
+                    f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias "
+                    f"{alias}"
                 )
         return impossible
-    engine = Buildx()
+    engine = adapters.engine()
     engine.check()
-    if not select:
-        contexts = tuple(context for context in contexts if engine.inspect(local_reference(context)))
-    client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
     reports, errors = push_all(
-        contexts,
+        pushable(contexts, engine, named=bool(select)),
         registry,
         engine,
-        client,
-        given=request.given,
+        adapters.registry_client(),
+        given=given,
         keep_going=keep_going,
         progress=lambda text: click.echo(text, err=True),
     )

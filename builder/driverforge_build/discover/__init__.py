@@ -1,4 +1,4 @@
-"""Discovery: which kernels and packages signed repositories offer, proven from signature to package digest."""
+"""Which kernels and packages signed repositories offer, proven from the signature to a package's digest."""
 
 from __future__ import annotations
 

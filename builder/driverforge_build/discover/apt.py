@@ -1,8 +1,8 @@
 """A suite of an apt repository, from its signature to its packages: InRelease, index by hash, stanzas.
 
-Where a suite is comes from --mirror, from the OS's row, or from this machine's own apt configuration, in this order; no address
-is built in. The security suite has an archive of its own (`archive` of its row): an address that is given for an OS names the
-main archive, and the other one is its neighbour of that name.
+A suite's address comes from --mirror, from the OS's row, or from this machine's own apt configuration, in
+this order. No address is built in. The security suite has an archive of its own (`archive` of its row). An
+address that is given for an OS names the main archive, and the security archive is expected beside it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,27 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from driverforge_build.lock import Repository as LockedRepository
-from driverforge_build.matrix.model import Arch, OsRow, Repository
+from driverforge_build.discover import release_file, signature
+from driverforge_build.discover.machine import Machine
+from driverforge_build.discover.packages import PackageIndex, read_stanzas
+from driverforge_build.discover.release_file import ReleaseFile
+from driverforge_build.lock.pins import LockedRepository
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.model import OsRow, Repository
+from driverforge_build.ports import Blob, Downloads, without_password
 from driverforge_core.errors import TemporaryFailure, Unavailable, UsageError
 from driverforge_core.osid import OsId
 
-from . import release, signature
-from .fetch import Blob, Fetcher, shown
-from .packages import Catalogue, read_stanzas
-from .release import Release
-from .sources import Machine
-
+# apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
 AUTOMATIC, ON_REQUEST = (
     500,
     100,
-)  # apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where a suite is: the address of its archive (no / at the end) and the key files that may have signed it."""
+    """Where a suite is: its archive's address, with no / at the end, and the keys that may have signed it."""
 
     repository: Repository
     uri: str
@@ -52,7 +53,7 @@ class Suite:
     """A suite whose signature is verified. `inrelease` is the sha256 of the signed file."""
 
     location: Location
-    release: Release
+    release: ReleaseFile
     fingerprints: tuple[str, ...]
     inrelease: str
 
@@ -61,8 +62,8 @@ class Suite:
         return LockedRepository(
             suite=self.location.repository.id,
             components=self.location.repository.components,
-            date=release.iso(self.release.date),
-            valid_until=release.iso(self.release.valid_until),
+            date=release_file.iso(self.release.date),
+            valid_until=release_file.iso(self.release.valid_until),
             signed_by=self.fingerprints,
             inrelease=self.inrelease,
             indexes={path: digest.sha256 for path, digest in filter(None, indexes)},
@@ -89,9 +90,11 @@ def locate(
         raise Unavailable(
             f"{row.id}: nothing says where its suite {repository.id} is",
             details=[
-                f"this machine's apt configuration is for {machine.id or 'no apt system'} {machine.codename}".rstrip()
+                f"this machine's apt configuration is for {machine.id or 'no apt system'} "
+                f"{machine.codename}".rstrip()
             ],
-            resolution=f"give the address of a mirror: --mirror {row.id}=http://MIRROR/{OsId.parse(row.id).id}",
+            resolution=f"give the address of a mirror: --mirror "
+            f"{row.id}=http://MIRROR/{OsId.parse(row.id).id}",
         )
     own = [Path(row.keyring)] if row.keyring and Path(row.keyring).is_file() else []
     keys = (
@@ -117,26 +120,30 @@ def _neighbour(given: str, row: OsRow, repository: Repository) -> str:
     return f"{given.rstrip('/').rpartition('/')[0]}/{repository.archive}"
 
 
-def read_suite(fetcher: Fetcher, location: Location, *, now: datetime, accept_expired: bool = False) -> Suite:
-    """Fetch and verify a suite's InRelease. Raises TemporaryFailure, NotThere, Untrusted, or Unavailable where it is too old.
+def read_suite(
+    downloads: Downloads, location: Location, *, now: datetime, accept_expired: bool = False
+) -> Suite:
+    """Fetch and verify a suite's InRelease. `now` is UTC and aware.
 
-    `now` is UTC and aware.
+    Raises TemporaryFailure, NotThere, Untrusted, or Unavailable where it is too old.
     """
     name = f"InRelease of {location.repository.id}"
-    signed = fetcher.document(f"{location.folder}/InRelease")
+    signed = downloads.document(f"{location.folder}/InRelease")
     verified = signature.verify(signed, location.keyrings, name=name)
-    parsed = release.parse(verified.text, name=name)
+    parsed = release_file.parse(verified.text, name=name)
     if location.repository.id not in (parsed.suite, parsed.codename):
         raise UsageError(
-            f"{shown(location.folder)} is not {location.repository.id}: it says Suite {parsed.suite}, Codename {parsed.codename}",
+            f"{without_password(location.folder)} is not {location.repository.id}: it says Suite "
+            f"{parsed.suite}, Codename {parsed.codename}",
             resolution="check the address given with --mirror",
         )
     if parsed.valid_until and parsed.valid_until < now and not accept_expired:
         raise Unavailable(
-            f"{name} was valid until {release.iso(parsed.valid_until)} only: the mirror stands still, or somebody replays old indexes",
+            f"{name} expired on {release_file.iso(parsed.valid_until)}: the mirror is not updated any more, "
+            "or somebody replays old indexes",
             details=[
-                shown(location.folder),
-                f"made on {release.iso(parsed.date)}; now it is {release.iso(now)}",
+                without_password(location.folder),
+                f"made on {release_file.iso(parsed.date)}; now it is {release_file.iso(now)}",
             ],
             resolution="use a mirror that is up to date; if it is a frozen copy on purpose: --accept-expired",
         )
@@ -148,8 +155,8 @@ def read_suite(fetcher: Fetcher, location: Location, *, now: datetime, accept_ex
     )
 
 
-def read_packages(fetcher: Fetcher, suite: Suite, arch: Arch, catalogue: Catalogue) -> None:
-    """Add a suite's packages to a catalogue: each component's index, fetched by its hash."""
+def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index: PackageIndex) -> None:
+    """Add a suite's packages to an index of them: each component's index, fetched by its hash."""
     location = suite.location
     for component in location.repository.components:
         found = suite.release.index(component, arch)
@@ -160,7 +167,8 @@ def read_packages(fetcher: Fetcher, suite: Suite, arch: Arch, catalogue: Catalog
                     f"it has components {' '.join(suite.release.components)}",
                     f"for {' '.join(suite.release.architectures)}",
                 ],
-                resolution="correct `components` of this repository in the matrix, or use a mirror that holds it whole",
+                resolution="correct `components` of this repository in the matrix, or use a mirror that "
+                "holds it whole",
             )
         path, digest = found
         folder, _, file_name = path.rpartition("/")
@@ -168,9 +176,9 @@ def read_packages(fetcher: Fetcher, suite: Suite, arch: Arch, catalogue: Catalog
         by_hash = (
             (f"{location.folder}/{folder}/by-hash/SHA256/{digest.sha256}",) if suite.release.by_hash else ()
         )
-        index = fetcher.blob(Blob(urls=(*by_hash, plain), sha256=digest.sha256, size=digest.size))
+        index = downloads.blob(Blob(urls=(*by_hash, plain), sha256=digest.sha256, size=digest.size))
         preference = AUTOMATIC if suite.release.automatic else ON_REQUEST
-        catalogue.add(
+        package_index.add(
             read_stanzas(index, file_name.removeprefix("Packages")),
             suite=location.repository.id,
             preference=preference,

@@ -1,9 +1,9 @@
-"""What must be downloaded so that some packages can be installed on nothing: their dependencies, theirs, and so on.
+"""What must be downloaded to install some packages on nothing: their dependencies, theirs, and so on.
 
-Greedy and without a way back: Pre-Depends and Depends, no Recommends, the first alternative that can be had. Clauses that leave a
-choice wait until all that do not are settled, so that a choice falls on what is there anyway, as apt's resolver does. The result
-depends on the set of roots and the indexes only. What apt would find by going back (a conflict) this does not; the packages are
-installed by apt in the end, which refuses then.
+Greedy and without a way back: Pre-Depends and Depends, no Recommends, the first alternative that can be had.
+Clauses that leave a choice wait until all others are settled, so that a choice falls on what is there anyway,
+as in apt's resolver. The result depends only on the set of roots and on the indexes. A conflict that apt
+would solve by going back is not solved here. apt installs the packages in the end, and refuses them then.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
+from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement, provided
 from driverforge_core.errors import Unavailable
-
-from .packages import Catalogue, Clause, Package, Requirement, provided
 
 
 class Unsatisfiable(Unavailable):
@@ -21,12 +20,12 @@ class Unsatisfiable(Unavailable):
 
 
 def closure(
-    catalogue: Catalogue, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = ""
+    index: PackageIndex, roots: Iterable[Clause], *, given: Iterable[Package] = (), upstream: str = ""
 ) -> tuple[Package, ...]:
     """The packages that `roots` and their dependencies name, without those that are `given`, by name.
 
-    Packages of the version `upstream` win over newer ones: the parts of a driver must not be mixed, also where another
-    suite has a newer one. Raises Unsatisfiable with the chain that leads to what is missing.
+    Packages of the version `upstream` win over newer ones: the parts of a driver must not be mixed, also
+    where another suite has a newer one. Raises Unsatisfiable with the chain that leads to what is missing.
     """
     there = {package.name: package for package in given}
     chosen = dict(there)
@@ -40,12 +39,12 @@ def closure(
         clause, parent = choices.popleft() if settled else firm.pop()
         if _met(chosen, clause):
             continue
-        if not settled and _is_choice(catalogue, clause):
+        if not settled and _is_choice(index, clause):
             choices.append((clause, parent))
             continue
-        package = _first(catalogue, clause, upstream)
+        package = _first(index, clause, upstream)
         if package is None or package.name in chosen:
-            raise _missing(catalogue, clause, parent, needed_by, chosen)
+            raise _missing(index, clause, parent, needed_by, chosen)
         chosen[package.name] = package
         needed_by[package.name] = parent
         firm += [(dependency, package.name) for dependency in reversed(package.depends)]
@@ -56,8 +55,8 @@ def text_of(clause: Clause) -> str:
     return " | ".join(str(requirement) for requirement in clause)
 
 
-def _is_choice(catalogue: Catalogue, clause: Clause) -> bool:
-    return len(clause) > 1 or catalogue.candidate(clause[0]) is None
+def _is_choice(index: PackageIndex, clause: Clause) -> bool:
+    return len(clause) > 1 or index.candidate(clause[0]) is None
 
 
 def _met(chosen: dict[str, Package], clause: Clause) -> bool:
@@ -70,32 +69,37 @@ def _met(chosen: dict[str, Package], clause: Clause) -> bool:
     return False
 
 
-def _first(catalogue: Catalogue, clause: Clause, upstream: str) -> Package | None:
+def _first(index: PackageIndex, clause: Clause, upstream: str) -> Package | None:
     for requirement in clause:
-        if (package := catalogue.candidate(requirement, upstream=upstream)) is not None:
+        if (package := index.candidate(requirement, upstream=upstream)) is not None:
             return package
-        if providers := catalogue.providers(requirement, upstream=upstream):
+        if providers := index.providers(requirement, upstream=upstream):
             return providers[0]
     return None
 
 
 def _missing(
-    catalogue: Catalogue, clause: Clause, parent: str, needed_by: dict[str, str], chosen: dict[str, Package]
+    index: PackageIndex,
+    clause: Clause,
+    parent: str,
+    needed_by: dict[str, str],
+    chosen: dict[str, Package],
 ) -> Unsatisfiable:
     chain = [parent] if parent else []
     while chain and needed_by.get(chain[-1]):
         chain.append(needed_by[chain[-1]])
     details = [f"needed by {' <- '.join(chain)}"] if chain else []
-    details += [_offer(catalogue, requirement, chosen) for requirement in clause]
+    details += [_offer(index, requirement, chosen) for requirement in clause]
     return Unsatisfiable(
         f"the repositories that were read have no {text_of(clause)}",
         details=details,
-        resolution="check suites and components of this OS in the matrix, and whether the mirror holds them whole",
+        resolution="check suites and components of this OS in the matrix, and whether the mirror holds them "
+        "whole",
     )
 
 
-def _offer(catalogue: Catalogue, requirement: Requirement, chosen: dict[str, Package]) -> str:
+def _offer(index: PackageIndex, requirement: Requirement, chosen: dict[str, Package]) -> str:
     if (taken := chosen.get(requirement.name)) is not None:
         return f"{taken.name} is taken in version {taken.version} already"
-    versions = [f"{package.version} ({package.suite})" for package in catalogue.versions(requirement.name)]
+    versions = [f"{package.version} ({package.suite})" for package in index.versions(requirement.name)]
     return f"{requirement.name}: {', '.join(versions) or 'in no suite'}"

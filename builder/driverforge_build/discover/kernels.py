@@ -1,7 +1,8 @@
-"""All kernels of an OS's flavours that the repositories offer, with what a module build for each must download.
+"""All kernels of an OS's flavours in the repositories, with what a module build for each must download.
 
-A kernel counts when its image and its headers with all their parts are there: metapackages (linux-image-6.12-amd64) are none.
-Images stay published longer than their headers, and a mirror may be in the middle of an update; such releases are listed apart.
+A kernel counts when its image and its headers with all their parts are there. Metapackages
+(linux-image-6.12-amd64) do not count. Images stay published longer than their headers, and a mirror may be in
+the middle of an update, so such releases are listed apart.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from driverforge_build.discover.packages import Package, PackageIndex, Requirement
 from driverforge_build.matrix.expand import flavour_of
+from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
-from driverforge_build.matrix.model import Arch, KernelLine, OsRow
+from driverforge_build.matrix.model import KernelSeries, OsRow
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
-
-from .packages import Catalogue, Package, Requirement
 
 _COMPILER = re.compile(r"(?:linux-compiler-)?(gcc-\d+)(?:-.*)?")
 _PART_OF_HEADERS = ("linux-headers-", "linux-kbuild-")
@@ -24,10 +25,14 @@ _PART_OF_HEADERS = ("linux-headers-", "linux-kbuild-")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """One kernel: `headers` are extracted for a build; `compiler` is what they name ('gcc-12'); `links` what their programs need."""
+    """One kernel of a repository, and the packages that a build of its modules needs.
+
+    `headers` are extracted for a build; `compiler` is what they name ('gcc-12'); `links` what their programs
+    need.
+    """
 
     release: KernelRelease
-    line: KernelLine
+    series: KernelSeries
     compiler: str
     headers: tuple[Package, ...]
     image: Package
@@ -36,24 +41,27 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """`found`, oldest first; `without_headers` are releases whose image is published and whose headers are not."""
+    """The kernels that were `found`, oldest first.
+
+    `without_headers` are releases whose image is published while their headers are not.
+    """
 
     found: tuple[Kernel, ...]
     without_headers: tuple[KernelRelease, ...]
 
 
-def find_kernels(catalogue: Catalogue, row: OsRow, arch: Arch) -> Kernels:
+def find_kernels(index: PackageIndex, row: OsRow, arch: Arch) -> Kernels:
     """The kernels of every series and flavour that a row names for an architecture."""
     found: dict[str, Kernel] = {}
     bare: dict[str, KernelRelease] = {}
-    for line in row.kernels:
-        for release in _releases(catalogue, line, arch):
-            image = _newest(catalogue, line.image_packages(release.text), line)
-            headers = [_newest(catalogue, [name], line) for name in line.header_packages(release.text)]
+    for series in row.kernels:
+        for release in _releases(index, series, arch):
+            image = _newest(index, series.image_packages(release.text), series)
+            headers = [_newest(index, [name], series) for name in series.header_packages(release.text)]
             if image is None:
                 continue
             whole = [package for package in headers if package is not None]
-            kernel = _kernel(catalogue, line, release, whole, image) if len(whole) == len(headers) else None
+            kernel = _kernel(index, series, release, whole, image) if len(whole) == len(headers) else None
             if kernel is None:
                 bare[release.text] = release
             else:
@@ -66,14 +74,14 @@ def find_kernels(catalogue: Catalogue, row: OsRow, arch: Arch) -> Kernels:
     )
 
 
-def _releases(catalogue: Catalogue, line: KernelLine, arch: Arch) -> Iterator[KernelRelease]:
+def _releases(index: PackageIndex, series: KernelSeries, arch: Arch) -> Iterator[KernelRelease]:
     """Releases of a series for which some image package exists."""
-    belongs = glob_set((line.releases,))
-    flavours = line.flavours.get(arch, ())
+    belongs = glob_set((series.releases,))
+    flavours = series.flavours.get(arch, ())
     seen = set()
-    for template in line.image:
+    for template in series.image:
         prefix, _, suffix = template.partition("{release}")
-        for name in catalogue.names(prefix):
+        for name in index.names(prefix):
             text = name.removeprefix(prefix).removesuffix(suffix)
             if suffix and not name.endswith(suffix):
                 continue
@@ -90,18 +98,22 @@ def _parsed(text: str) -> KernelRelease | None:
         return None
 
 
-def _newest(catalogue: Catalogue, names: Sequence[str], line: KernelLine) -> Package | None:
+def _newest(index: PackageIndex, names: Sequence[str], series: KernelSeries) -> Package | None:
     """The first of the names that one of the series' repositories has, in its newest version there."""
     for name in names:
         if (
-            package := next((one for one in catalogue.versions(name) if one.suite in line.repositories), None)
+            package := next((one for one in index.versions(name) if one.suite in series.repositories), None)
         ) is not None:
             return package
     return None
 
 
 def _kernel(
-    catalogue: Catalogue, line: KernelLine, release: KernelRelease, headers: list[Package], image: Package
+    index: PackageIndex,
+    series: KernelSeries,
+    release: KernelRelease,
+    headers: list[Package],
+    image: Package,
 ) -> Kernel | None:
     """A kernel with all parts of its headers, None where one is missing."""
     compiler = ""
@@ -114,7 +126,7 @@ def _kernel(
             first = clause[0]
             if first.name.startswith(_PART_OF_HEADERS):
                 if first.name not in whole:
-                    if (part := _part(catalogue, first, package)) is None:
+                    if (part := _part(index, first, package)) is None:
                         return None
                     whole[part.name] = part
                     waiting.append(part)
@@ -124,23 +136,24 @@ def _kernel(
                 links.add(Requirement(name=first.name))
     return Kernel(
         release=release,
-        line=line,
-        compiler=compiler or line.compiler,
+        series=series,
+        compiler=compiler or series.compiler,
         headers=tuple(whole[name] for name in sorted(whole)),
-        image=_matching(catalogue, image, headers[0].version),
+        image=_matching(index, image, headers[0].version),
         links=tuple(sorted(links, key=str)),
     )
 
 
-def _part(catalogue: Catalogue, requirement: Requirement, parent: Package) -> Package | None:
-    """The package that a header package needs: in its own version if that is still there (linux-kbuild-6.1 serves all ABIs)."""
-    fitting = [
-        package for package in catalogue.versions(requirement.name) if requirement.admits(package.version)
-    ]
+def _part(index: PackageIndex, requirement: Requirement, parent: Package) -> Package | None:
+    """The package that a header package needs, in the same version if that is still there.
+
+    Another version may do: linux-kbuild-6.1 serves all ABIs.
+    """
+    fitting = [package for package in index.versions(requirement.name) if requirement.admits(package.version)]
     return next(
         (package for package in fitting if package.version == parent.version), next(iter(fitting), None)
     )
 
 
-def _matching(catalogue: Catalogue, image: Package, version: str) -> Package:
-    return next((package for package in catalogue.versions(image.name) if package.version == version), image)
+def _matching(index: PackageIndex, image: Package, version: str) -> Package:
+    return next((package for package in index.versions(image.name) if package.version == version), image)

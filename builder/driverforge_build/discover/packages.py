@@ -1,6 +1,7 @@
-"""What the suites of a repository offer: Packages indexes in memory, each stanza taken apart when somebody asks for it.
+"""What the suites of a repository offer: Packages indexes in memory.
 
-An index of 63,000 stanzas is split and looked through for names and Provides in 0.2 s; parsing it whole costs five times that.
+A stanza is parsed when somebody asks for it. Splitting an index of 63,000 stanzas and looking for names and
+Provides takes 0.2 s; parsing all of it takes five times that.
 """
 
 from __future__ import annotations
@@ -62,7 +63,10 @@ Clause = tuple[Requirement, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """One stanza of a Packages index. `preference` orders suites: apt's 500 for a normal one, 100 where it is NotAutomatic."""
+    """One stanza of a Packages index.
+
+    `preference` orders suites: apt's 500 for a normal one, 100 where it is NotAutomatic.
+    """
 
     name: str
     version: str
@@ -84,7 +88,7 @@ class Package:
         return self.version.rpartition(":")[2].rpartition("-")[0] or self.version.rpartition(":")[2]
 
 
-class Catalogue:
+class PackageIndex:
     """The indexes of one OS and architecture, merged."""
 
     def __init__(self) -> None:
@@ -108,7 +112,10 @@ class Catalogue:
         return sorted(name for name in self._stanzas if name.startswith(prefix))
 
     def versions(self, name: str) -> tuple[Package, ...]:
-        """All versions of a package in all suites, the one that apt would take first: by preference of the suite, then newest first."""
+        """All versions of a package in all suites, in the order in which apt would take them.
+
+        That is by preference of the suite, then newest first.
+        """
         if name not in self._parsed:
             packages = [_package(*stanza) for stanza in self._stanzas.get(name, ())]
             packages.sort(
@@ -118,7 +125,11 @@ class Catalogue:
         return self._parsed[name]
 
     def candidate(self, requirement: Requirement, *, upstream: str = "") -> Package | None:
-        """The version of a real package that fits: one of that upstream version, else the one that apt would take, else the newest."""
+        """The version of a real package that fits a requirement.
+
+        One of that upstream version, else the one that apt would take, else the newest. None where no version
+        fits.
+        """
         fitting = [
             package for package in self.versions(requirement.name) if requirement.admits(package.version)
         ]
@@ -206,7 +217,7 @@ def _package(stanza: bytes, suite: str, preference: int) -> Package:
         )
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"the index of {suite} has a stanza that is not whole: {error}",
+            f"the index of {suite} has an incomplete stanza: {error}",
             details=[str(fields.get("Package"))],
             resolution="use another mirror: this one's index is signed, and not what apt would read",
         ) from None

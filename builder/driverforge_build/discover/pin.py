@@ -5,34 +5,37 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from driverforge_build.lock import LockedKernel, LockedPackage, Repository, TargetLock
+from driverforge_build.discover.closure import Unsatisfiable, closure
+from driverforge_build.discover.kernels import Kernel, find_kernels
+from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
+from driverforge_build.lock.pins import LockedKernel, LockedPackage, LockedRepository, Role, Roles, TargetLock
+from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
-from driverforge_build.matrix.model import Arch, DriverRow, OsRow
+from driverforge_build.matrix.model import DriverRow, ModuleSource, OsRow
 from driverforge_core.errors import DriverforgeError, InputError
-
-from .closure import Unsatisfiable, closure
-from .kernels import Kernel, find_kernels
-from .packages import Catalogue, Clause, Package, Requirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
-    """The pins of one target. `problems` holds what stopped a driver, by driver version; the others are whole."""
+    """The pins of one target.
+
+    `problems` holds what stopped a driver, by driver version; the others are whole.
+    """
 
     target: TargetLock
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
 
 
 def pin_target(
-    catalogue: Catalogue,
+    index: PackageIndex,
     row: OsRow,
     arch: Arch,
     drivers: Sequence[DriverRow],
-    repositories: Iterable[Repository],
+    repositories: Iterable[LockedRepository],
 ) -> Pinned:
     """Pins for an OS and architecture out of its merged indexes."""
-    kernels = find_kernels(catalogue, row, arch)
-    results = {driver.version: _try_driver(catalogue, row, driver, kernels.found) for driver in drivers}
+    kernels = find_kernels(index, row, arch)
+    results = {driver.version: _try_driver(index, row, driver, kernels.found) for driver in drivers}
     problems = {
         version: result for version, result in results.items() if isinstance(result, DriverforgeError)
     }
@@ -44,44 +47,55 @@ def pin_target(
         arch=arch,
         repositories=tuple(repositories),
         drivers=pins,
-        kernels={kernel.release.text: _locked_kernel(catalogue, kernel, drivers) for kernel in kernels.found},
+        kernels={kernel.release.text: _locked_kernel(index, kernel, drivers) for kernel in kernels.found},
         without_headers=tuple(release.text for release in kernels.without_headers),
     )
     return Pinned(target=target, problems=problems)
 
 
 def _try_driver(
-    catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
-) -> Mapping[str, tuple[LockedPackage, ...]] | DriverforgeError:
+    index: PackageIndex, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
+) -> Roles | DriverforgeError:
     try:
-        roles = pin_driver(catalogue, row, driver, kernels)
+        roles = pin_driver(index, row, driver, kernels)
     except (InputError, Unsatisfiable) as error:
         return error
     return {role: tuple(locked(package) for package in packages) for role, packages in roles.items()}
 
 
 def pin_driver(
-    catalogue: Catalogue, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
-) -> dict[str, tuple[Package, ...]]:
-    """A driver's packages by role (lock.ROLES). InputError where the repositories hold another version than the row names."""
+    index: PackageIndex, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
+) -> dict[Role, tuple[Package, ...]]:
+    """A driver's packages by role (lock.pins.Role).
+
+    InputError where the repositories hold another version than the row names.
+    """
     wanted = glob_set(driver.kernels)
-    mine = [kernel for kernel in kernels if wanted(kernel.line.id)]
-    tools = closure(catalogue, _names([row.python.package, *row.tools.runtime]))
+    mine = [kernel for kernel in kernels if wanted(kernel.series.id)]
+    tools = closure(index, _names([row.python.package, *row.tools.runtime]))
     build = _names([*row.tools.jit, *(kernel.compiler for kernel in mine)])
     build += [(requirement,) for kernel in mine for requirement in kernel.links]
-    roles = {"tools": tools, "toolchain": closure(catalogue, build, given=tools)}
+    roles: dict[Role, tuple[Package, ...]] = {"tools": tools, "toolchain": closure(index, build, given=tools)}
     if driver.payload != "packages":
         return roles
-    exact = [_exact(catalogue, row, driver, name) for name in driver.userspace]
-    exact += [_companion(catalogue, row, driver, name) for name in driver.companions]
+    exact = [_exact(index, row, driver, name) for name in driver.userspace]
+    exact += [_companion(index, row, driver, name) for name in driver.companions]
     roots = [(Requirement(name=package.name, relation="=", version=package.version),) for package in exact]
-    roles["userspace"] = closure(catalogue, roots, given=tools, upstream=driver.version)
+    roles["userspace"] = closure(index, roots, given=tools, upstream=driver.version)
     if not driver.vendor_modules:
-        sources = {name for source in driver.modules for name in source.packages}
-        roles["source"] = tuple(_exact(catalogue, row, driver, name) for name in sorted(sources))
+        sources = {name for source in _module_sources(driver) for name in source.packages}
+        roles["source"] = tuple(_exact(index, row, driver, name) for name in sorted(sources))
     if driver.firmware is not None:
-        roles["firmware"] = (_exact(catalogue, row, driver, driver.firmware.package),)
+        roles["firmware"] = (_exact(index, row, driver, driver.firmware.package),)
     return roles
+
+
+def _module_sources(driver: DriverRow) -> tuple[ModuleSource, ...]:
+    """Where the modules come from, of the types that the row offers.
+
+    They may be fewer than those of the row that it is like.
+    """
+    return tuple(source for source in driver.modules if source.id in driver.module_types)
 
 
 def locked(package: Package) -> LockedPackage:
@@ -100,20 +114,23 @@ def _names(names: Iterable[str]) -> list[Clause]:
     return [(Requirement(name=name),) for name in names]
 
 
-def _exact(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
+def _exact(index: PackageIndex, row: OsRow, driver: DriverRow, template: str) -> Package:
     """A package in the driver's own version."""
     (name,) = driver.filled([template])
-    offered = _offered(catalogue, driver, name)
+    offered = _offered(index, driver, name)
     found = next((package for package in offered if package.upstream == driver.version), None)
     if found is None:
         raise _other_version(row, driver, name, offered)
     return found
 
 
-def _companion(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: str) -> Package:
-    """A package that is versioned on its own (nvidia-modprobe): the newest of the driver's branch, else the newest."""
+def _companion(index: PackageIndex, row: OsRow, driver: DriverRow, template: str) -> Package:
+    """A package with versions of its own (nvidia-modprobe).
+
+    The newest of the driver's branch, else the newest.
+    """
     (name,) = driver.filled([template])
-    offered = _offered(catalogue, driver, name)
+    offered = _offered(index, driver, name)
     if not offered:
         raise _other_version(row, driver, name, offered)
     return next(
@@ -121,10 +138,13 @@ def _companion(catalogue: Catalogue, row: OsRow, driver: DriverRow, template: st
     )
 
 
-def _offered(catalogue: Catalogue, driver: DriverRow, name: str) -> list[Package]:
-    """Versions of a package in the repositories that the driver's row names (any, where it names none), the row's order first."""
+def _offered(index: PackageIndex, driver: DriverRow, name: str) -> list[Package]:
+    """Versions of a package in the repositories that the driver's row names, in the row's order.
+
+    Where the row names none, every repository counts.
+    """
     order = {suite: number for number, suite in enumerate(driver.repositories)}
-    offered = [package for package in catalogue.versions(name) if not order or package.suite in order]
+    offered = [package for package in index.versions(name) if not order or package.suite in order]
     return sorted(offered, key=lambda package: order.get(package.suite, 0))
 
 
@@ -142,11 +162,9 @@ def _other_version(row: OsRow, driver: DriverRow, name: str, offered: Sequence[P
     )
 
 
-def _locked_kernel(catalogue: Catalogue, kernel: Kernel, drivers: Sequence[DriverRow]) -> LockedKernel:
+def _locked_kernel(index: PackageIndex, kernel: Kernel, drivers: Sequence[DriverRow]) -> LockedKernel:
     vendor = {
-        driver.version: _vendor_modules(catalogue, kernel, driver)
-        for driver in drivers
-        if driver.vendor_modules
+        driver.version: _vendor_modules(index, kernel, driver) for driver in drivers if driver.vendor_modules
     }
     return LockedKernel(
         release=kernel.release.text,
@@ -158,12 +176,15 @@ def _locked_kernel(catalogue: Catalogue, kernel: Kernel, drivers: Sequence[Drive
     )
 
 
-def _vendor_modules(catalogue: Catalogue, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
-    """The distribution's finished modules for a kernel; empty unless every package of every module type is there."""
+def _vendor_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
+    """The distribution's finished modules for a kernel.
+
+    Empty unless every package of every module type is there.
+    """
     names = [
         name
-        for source in driver.modules
+        for source in _module_sources(driver)
         for name in driver.filled(source.packages, release=kernel.release.text)
     ]
-    found = [catalogue.versions(name)[:1] for name in names]
+    found = [index.versions(name)[:1] for name in names]
     return tuple(locked(package) for versions in found for package in versions) if all(found) else ()

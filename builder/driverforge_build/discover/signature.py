@@ -1,4 +1,7 @@
-"""Who signed a repository's InRelease: `gpgv` on the clear-signed text, and only what gpgv says was signed is read on."""
+"""Check who signed a repository's InRelease.
+
+`gpgv` reads the clear-signed text, and only what it says was signed is read on.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,18 @@ class Signed:
 
 
 def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
-    """The text inside a clear-signed document, if one key of the keyrings signed it and no signature is bad (apt's own rule).
+    """The text inside a clear-signed document.
 
-    A key that is expired or revoked counts as none. `keyrings` are binary or armored files. `name` is the document's name for messages.
+    apt's own rule: at least one key of the keyrings signed it, and no signature is bad. A key that is expired
+    or revoked counts as none. `keyrings` are binary or armored files. `name` is the document's name in
+    messages. Raises Untrusted, Unavailable where there is no gpgv, InputError for a keyring that cannot be
+    read.
     """
     if (gpgv := shutil.which("gpgv")) is None:
         raise Unavailable(
             f"cannot check who signed {name}: there is no gpgv on this machine",
-            resolution="install it (apt-get install gpgv, dnf install gnupg2, zypper install gpg2) and run the command again",
+            resolution="install it (apt-get install gpgv, dnf install gnupg2, zypper install gpg2) and run "
+            "the command again",
         )
     with tempfile.TemporaryDirectory(prefix="driverforge-gpgv-") as folder:
         work = Path(folder)
@@ -64,7 +71,10 @@ def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
 
 
 def _good_signers(status: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Fingerprints of primary keys whose signature is good. gpgv says VALIDSIG, and exits 0, for expired and revoked keys too."""
+    """Fingerprints of primary keys whose signature is good.
+
+    gpgv says VALIDSIG, and exits 0, for expired and revoked keys too, so GOODSIG must have come before it.
+    """
     good = False
     for words in status:
         if words[0] == "NEWSIG":
@@ -110,5 +120,6 @@ def _untrusted(
     return Untrusted(
         f"{name} {what}",
         details=[*details, *stderr.strip().splitlines()],
-        resolution="give the keyring of this repository with --keyring FILE; if it is the right one, do not use this mirror",
+        resolution="give the keyring of this repository with --keyring FILE; if it is the right one, do not "
+        "use this mirror",
     )

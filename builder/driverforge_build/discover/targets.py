@@ -1,4 +1,7 @@
-"""Which OSes and architectures a run of discovery is about. Kernels are not known before it, so globs match by what they may become."""
+"""Which OSes and architectures a run of discovery is about.
+
+Kernels are not known before it, so globs match by what they may become.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,13 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
+from driverforge_build.discover import can_discover
+from driverforge_build.discover.survey import Target
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
 from driverforge_core.cell import JIT
 from driverforge_core.errors import Unsupported, UsageError
-
-from . import can_discover
-from .survey import Target
 
 _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 
@@ -21,7 +23,8 @@ _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]) -> list[Target]:
     """The targets with a cell that `select` may match and `skip` does not match whole.
 
-    Raises UsageError where no target fits, Unsupported where discovery cannot read the repositories of any that does.
+    Raises UsageError where no target fits, Unsupported where discovery cannot read the repositories of any
+    that does.
     """
     toolkits = _systems_of_toolkits(matrix, select, skip)
     fitting = [

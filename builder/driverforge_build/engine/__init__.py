@@ -1,5 +1,6 @@
-"""What turns a generated folder into an image: the only part of the builder that talks to a container engine.
+"""What turns a generated folder into an image: the only part of the builder that talks to an engine.
 
-`ports` is what the commands know. `buildx` builds through the docker command (BuildKit has no other stable interface); `images` inspects,
-tags and pushes through the docker SDK. `process` is where child processes start.
+`buildx` builds through the docker command, for BuildKit has no other stable interface. `images` inspects,
+tags and pushes through the docker SDK. `process` is where child processes start. What the rest of the builder
+knows of an engine is `ports.Engine`.
 """

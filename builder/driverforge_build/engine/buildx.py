@@ -1,4 +1,4 @@
-"""The docker engine: builds through `docker buildx bake`, the same command that a person would type, and the SDK for the rest."""
+"""The docker engine: `docker buildx bake` builds, as a person would type it; the SDK does the rest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from driverforge_build.engine import images, process
-from driverforge_build.engine.ports import BuildJob, BuiltImage, Progress
+from driverforge_build.ports import BuildJob, BuiltImage, StepListener
 from driverforge_core.errors import Unavailable
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
@@ -15,16 +15,20 @@ PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https
 
 _STEP = re.compile(r"#\d+ \[(?:\S+ )?(?P<stage>\S+) +(?P<number>\d+)/(?P<count>\d+)\] (?P<what>.*)")
 ENGINE = (25, 0)
-"""The first Docker Engine whose own Dockerfile frontend knows `ADD --checksum` (frontend 1.6, BuildKit 0.12)."""
+"""The first Docker Engine whose own Dockerfile frontend knows `ADD --checksum` (frontend 1.6, BuildKit 0.12).
+"""
 BUILDX = (0, 17)
 """The first buildx whose `bake` knows `--allow`."""
 
-INSTALL = "install Docker Engine 25 and buildx 0.17 or newer (Debian 13's buildx is older: docker-buildx-plugin of Docker's own packages)"
+INSTALL = (
+    "install Docker Engine 25 and buildx 0.17 or newer (Debian 13's buildx is older: "
+    "docker-buildx-plugin of Docker's own packages)"
+)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class Buildx:
-    """The engine that the docker command talks to (DOCKER_HOST, DOCKER_CONFIG and contexts work as they do for docker)."""
+    """The engine that the docker command talks to: DOCKER_HOST, DOCKER_CONFIG and contexts work."""
 
     def check(self) -> str:
         status, said = process.output(["docker", "version", "--format", "{{.Server.Version}}"])
@@ -38,9 +42,8 @@ class Buildx:
         _require(
             "Docker Engine", server, ENGINE, resolution=f"{INSTALL}; or set DOCKER_HOST to a newer engine"
         )
-        status, said = process.output(
-            ["docker", "buildx", "version"]
-        )  # "github.com/docker/buildx v0.29.1 <commit>"
+        # "github.com/docker/buildx v0.29.1 <commit>"
+        status, said = process.output(["docker", "buildx", "version"])
         if status:
             raise Unavailable(
                 "docker has no buildx plugin", details=said.splitlines()[:3], resolution=INSTALL
@@ -53,7 +56,7 @@ class Buildx:
         # a nested daemon may be started without its default network
         return "" if process.output(["docker", "network", "inspect", "bridge"])[0] == 0 else "host"
 
-    def build(self, job: BuildJob, progress: Progress) -> None:
+    def build(self, job: BuildJob, progress: StepListener) -> None:
         def told(line: str) -> None:
             if found := _STEP.match(line):
                 progress(f"{found['stage']} {found['number']}/{found['count']} {_short(found['what'])}")
@@ -71,12 +74,15 @@ class Buildx:
     def inspect(self, reference: str) -> BuiltImage | None:
         return images.inspect(reference)
 
-    def push(self, reference: str, remote: str, progress: Progress) -> None:
+    def push(self, reference: str, remote: str, progress: StepListener) -> None:
         images.push(reference, remote, progress)
 
 
 def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: str) -> None:
-    """Raises Unavailable for one that is too old. A build from source may have a name instead of a number: it is believed."""
+    """Raises Unavailable for one that is too old.
+
+    A build from source may have a name instead of a number: it is believed.
+    """
     found = _VERSION.match(version)
     if found and (int(found[1]), int(found[2])) < oldest:
         raise Unavailable(
@@ -87,7 +93,10 @@ def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: st
 
 
 def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:
-    """The command line of one build. Values of proxy variables are not in it: bake reads them from the environment."""
+    """The command line of one build.
+
+    Values of proxy variables are not in it: bake reads them from the environment.
+    """
     proxies = [name for name in PROXY_VARIABLES if environment.get(name)]
     return [
         *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain", "--load"),

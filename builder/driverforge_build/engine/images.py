@@ -1,4 +1,7 @@
-"""Images in the engine's store, through the docker SDK (imported when used: it is half of a command's start-up time)."""
+"""Images in the engine's store, through the docker SDK.
+
+The SDK is imported when it is used, for that takes half of a command's start-up time.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from driverforge_build.engine.ports import BuiltImage, Layer, Progress
+from driverforge_build.ports import BuiltImage, Layer, StepListener
 from driverforge_core.errors import CommandFailed, NotPermitted, Unavailable
 
 if TYPE_CHECKING:
@@ -15,9 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _client() -> Iterator[DockerClient]:
-    """A client of the engine; what goes wrong with it is told as ours, whatever kind of error the SDK makes of it.
+    """A client of the engine. Errors of the SDK, of any kind, are raised as ours.
 
-    Raises Unavailable (no engine, or it went away), CommandFailed (it refused, or a credential helper failed).
+    Raises Unavailable (no engine, or it went away), CommandFailed (it refused, or a credential helper
+    failed).
     """
     import docker
     from docker.errors import APIError, DockerException, StreamParseError
@@ -38,21 +42,21 @@ def _client() -> Iterator[DockerClient]:
         raise CommandFailed(
             "the docker engine failed",
             details=[str(error)],
-            resolution="see the engine's own log; then the same command again",
+            resolution="read the engine's own log, then run the same command again",
         ) from error
-    except (
-        DockerException
-    ) as error:  # nothing was asked of the engine yet: config.json, or a program that it names
+    except DockerException as error:
+        # nothing was asked of the engine yet: config.json, or a program that it names
         raise CommandFailed(
             "docker's credentials cannot be read",
             details=[str(error)],
-            resolution="install the helper that `credsStore` or `credHelpers` in docker's config.json names, or take it out there",
+            resolution="install the helper that `credsStore` or `credHelpers` in docker's config.json "
+            "names, or take it out there",
         ) from error
     except (RequestException, HTTPError, StreamParseError) as error:
         raise Unavailable(
             "the docker engine stopped answering",
             details=[str(error)],
-            resolution="see whether it still runs; then the same command again",
+            resolution="check that it still runs, then run the same command again",
         ) from error
     finally:
         client.close()
@@ -78,9 +82,13 @@ def inspect(reference: str) -> BuiltImage | None:
 
 
 def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Layer, ...]:
-    """Layers, base first. `history` is the engine's, newest first, with entries of size 0 for instructions that made no layer."""
+    """Layers, base first.
+
+    `history` is the engine's, newest first, with entries of size 0 for instructions that made no layer.
+    """
     made = [entry for entry in reversed(history) if entry.get("Size")]
-    if len(made) != len(digests):  # an empty layer has size 0 too: then sizes cannot be told apart
+    if len(made) != len(digests):
+        # an empty layer has size 0 too: then sizes cannot be told apart
         made = [{} for _ in digests]
     return tuple(
         Layer(digest=digest, size=int(entry.get("Size", 0)), created_by=str(entry.get("CreatedBy", "")))
@@ -88,7 +96,7 @@ def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Lay
     )
 
 
-def push(reference: str, remote: str, progress: Progress) -> None:
+def push(reference: str, remote: str, progress: StepListener) -> None:
     """Tag an image with a registry's name and push it.
 
     Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said), Unavailable.

@@ -1,4 +1,4 @@
-"""Child processes of the builder's engine: started in one place, output kept whole in a file and told line by line."""
+"""Child processes of the builder's engine. They start here, and their output is kept whole in a file."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def run_logged(
 ) -> None:
     """Run a long command with its output in `log`.
 
-    Raises CommandFailed with the command, its exit status, its last lines and the log's path; Unavailable when there is no such
-    program; StorageFailed when the log cannot be written.
+    Raises CommandFailed with the command, its exit status, its last lines and the log's path; Unavailable
+    when there is no such program; StorageFailed when the log cannot be written.
     """
     tail: deque[str] = deque(maxlen=TAIL)
     try:

@@ -8,20 +8,21 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TypeVar
 
+from driverforge_build.matrix.derive import Derived
+from driverforge_build.matrix.fields import is_branch
 from driverforge_build.matrix.globs import Predicate, matching
 from driverforge_build.matrix.merge import near, row_id
 from driverforge_build.matrix.model import (
     Branch,
     DriverRow,
     Exclusion,
-    KernelLine,
+    KernelSeries,
     OsRange,
     OsRow,
     Probe,
     Row,
     Section,
     Toolkit,
-    is_branch,
 )
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
 from driverforge_core.osid import OsId
@@ -29,9 +30,11 @@ from driverforge_core.osid import OsId
 __all__ = ["Names", "Parsed", "Predicate", "RowT", "duplicate_ids", "references", "unknown_branches"]
 
 RowT = TypeVar("RowT", bound=Row)
-Parsed = dict[Section, list[Row | None]]  # None where the row is not valid by itself
+Parsed = dict[Section, list[Row | None]]
+"""The rows of each section, None where one is not valid by itself."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
-_Say = Callable[[str, str], None]  # key, text
+_Say = Callable[[str, str], None]
+"""Takes the key that a problem is about, and the problem's text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,15 @@ class Names:
     systems: tuple[str, ...]
     branches: tuple[str, ...]
     gpus: tuple[str, ...]
-    like: Mapping[str, str]  # OS -> the OS that it is `like`
+    derived: Mapping[str, Derived]
+    """By OS, the OS that it is `like`."""
 
     @classmethod
-    def of(cls, sections: Mapping[Section, Listing], like: Mapping[str, str]) -> Names:
+    def of(cls, sections: Mapping[Section, Listing], derived: Mapping[str, Derived]) -> Names:
         def ids(section: Section) -> tuple[str, ...]:
             return tuple(name for item in sections[section].items if (name := row_id(item)) is not None)
 
-        return cls(ids(Section.SYSTEMS), ids(Section.BRANCHES), ids(Section.GPUS), like)
+        return cls(ids(Section.SYSTEMS), ids(Section.BRANCHES), ids(Section.GPUS), derived)
 
 
 def duplicate_ids(node: Node, problems: list[Problem]) -> None:
@@ -60,7 +64,10 @@ def duplicate_ids(node: Node, problems: list[Problem]) -> None:
         for item in node.items:
             name = row_id(item)
             if name is not None and name in first:
-                text = f"a second row with id {name!r} (first in line {first[name].line}); give it its own id, or merge the two"
+                text = (
+                    f"a second row with id {name!r} (first in line {first[name].line}); give it its own "
+                    f"id, or merge the two"
+                )
                 problems.append(Problem(mark=item.mark, text=text))
             elif name is not None:
                 first[name] = item.mark
@@ -71,12 +78,19 @@ def duplicate_ids(node: Node, problems: list[Problem]) -> None:
 
 
 def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> list[Problem]:
-    """Problems between rows, for those that are valid by themselves. Every row has its node at the same index of its section."""
+    """Problems between rows, for those that are valid by themselves.
+
+    Every row has its node at the same index of its section.
+    """
     branches = {row.id: row for row in rows[Section.BRANCHES] if isinstance(row, Branch)}
     problems: list[Problem] = []
+    findings: dict[str, list[Problem]] = {}
     for section in Section:
         for row, node in zip(rows[section], nodes[section].items, strict=True):
             if row is None or not isinstance(node, Table):
+                continue
+            if isinstance(row, OsRow):
+                findings[row.id] = _system(row, node, _Branches(names, branches))
                 continue
             say = _speaker(node, f"{section.value} {row_id(node)}", problems)
             if isinstance(row, Branch):
@@ -85,16 +99,33 @@ def references(rows: Parsed, nodes: dict[Section, Listing], names: Names) -> lis
                 _exclusion(row, names, say)
             elif isinstance(row, Probe):
                 _probe(row, say)
-            elif isinstance(row, Toolkit):
-                if row.system not in names.systems:
-                    say("system", f"no row {row.system!r} in `systems`{near(row.system, names.systems)}")
-            elif isinstance(row, OsRow):
-                _system(row, node, _Branches(names, branches), problems)
+            elif isinstance(row, Toolkit) and row.system not in names.systems:
+                say("system", f"no row {row.system!r} in `systems`{near(row.system, names.systems)}")
+    for name, found in findings.items():
+        derived = names.derived.get(name)
+        problems += found if derived is None else _told_once(name, derived, findings)
     return problems
 
 
+def _told_once(os_key: str, derived: Derived, findings: Mapping[str, list[Problem]]) -> Iterator[Problem]:
+    """The problems of a row that is `like` another: at its `like` where they lie in what it takes over.
+
+    One that the other row has too is told there alone.
+    """
+    known = {(one.mark, _unnamed(one, derived.base)) for one in findings.get(derived.base, ())}
+    for one in findings[os_key]:
+        if one.mark not in derived.inherited:
+            yield one
+        elif (one.mark, _unnamed(one, os_key)) not in known:
+            yield Problem(mark=derived.mark, text=f"{one.text} (taken over from {one.mark})")
+
+
+def _unnamed(problem: Problem, os_key: str) -> str:
+    return problem.text.removeprefix(f"systems {os_key}")
+
+
 def unknown_branches(systems: Iterable[Node], known: tuple[str, ...]) -> list[Problem]:
-    """Problems of drivers whose branch has no row, also where something else in the row of the OS is wrong."""
+    """Problems of drivers whose branch has no row, also where something else in the OS's row is wrong."""
     problems: list[Problem] = []
     for system in systems:
         drivers = system.items.get("drivers") if isinstance(system, Table) else None
@@ -111,15 +142,31 @@ def unknown_branches(systems: Iterable[Node], known: tuple[str, ...]) -> list[Pr
     return problems
 
 
-def _speaker(node: Table, who: str, problems: list[Problem]) -> _Say:
+def _speaker(
+    node: Table, who: str, problems: list[Problem], inherited: frozenset[Mark] = frozenset()
+) -> _Say:
     def say(key: str, text: str) -> None:
         mark = node.keys.get(key, node.mark)
-        # a row that a site changes: the key may be the shipped one, what does not fit it is in the site's file
-        problems.append(
-            Problem(mark=mark if mark.file == node.mark.file else node.mark, text=f"{who}: {text}")
-        )
+        # a row that changes another, in a site's file or by `like`: the key may be the other's, what does not
+        # fit it is the row's
+        if mark.file != node.mark.file or (mark in inherited and node.mark not in inherited):
+            mark = node.mark
+        problems.append(Problem(mark=mark, text=f"{who}: {text}"))
 
     return say
+
+
+def _own_values(row: OsRow, node: Table, derived: Derived, problems: list[Problem]) -> None:
+    """Problems for values that releases of one distribution do not share.
+
+    A row that took them over would be built as the other release.
+    """
+    if OsId.parse(row.id).id != OsId.parse(derived.base).id:
+        return
+    for key, what in (("name", "name"), ("codename", "code name"), ("base", "image")):
+        if node.keys.get(key) in derived.inherited and (value := getattr(row, key)):
+            text = f"systems {row.id}: {key}: {value} is {derived.base}'s; write the {what} of {row.id}"
+            problems.append(Problem(mark=derived.mark, text=text))
 
 
 def _branch(row: Branch, names: Names, say: _Say) -> None:
@@ -158,9 +205,14 @@ class _Branches:
     rows: dict[str, Branch]
 
 
-def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem]) -> None:
+def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
+    problems: list[Problem] = []
     who = f"systems {row.id}"
+    derived = branches.names.derived.get(row.id)
+    inherited = derived.inherited if derived else frozenset()
     say = _speaker(node, who, problems)
+    if derived:
+        _own_values(row, node, derived, problems)
     repositories = tuple(repository.id for repository in row.repositories)
     if row.package_manager == "apt" and not row.codename:
         say("codename", "apt needs `codename:`")
@@ -168,19 +220,20 @@ def _system(row: OsRow, node: Table, branches: _Branches, problems: list[Problem
         if row.package_manager == "apt" and not (repository.components and repository.archive):
             say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
     for line, item in zip(row.kernels, _rows_of(node, "kernels"), strict=True):
-        _kernel_line(line, row, repositories, _speaker(item, f"{who} kernels {line.id}", problems))
+        _kernel_line(line, row, repositories, _speaker(item, f"{who} kernels {line.id}", problems, inherited))
     for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True):
-        line_say = _speaker(item, f"{who} drivers {driver.id}", problems)
+        line_say = _speaker(item, f"{who} drivers {driver.id}", problems, inherited)
         _driver(driver, row, repositories, line_say)
         if driver.branch in branches.rows:
             branch = branches.rows[driver.branch]
             _driver_in_branch(driver, branch, line_say)
-            if not _offered(row.id, branch, branches.names.like):
+            if not _offered(row.id, branch, branches.names.derived):
                 line_say(
                     "branch",
                     f"branch {branch.id} is not offered for {row.id}; see `systems` of its row in `branches`",
                 )
     _same_version(row, node, problems)
+    return problems
 
 
 def _rows_of(node: Table, key: str) -> Iterator[Table]:
@@ -200,12 +253,12 @@ def _placeholders(packages: Iterable[str], allowed: tuple[str, ...], key: str, s
         left = _PLACEHOLDER.sub("", package)
         for name in _PLACEHOLDER.findall(package):
             if name not in allowed:
-                say(key, f"{{{name}}} in {package!r} is replaced by nothing{near(name, allowed)}")
+                say(key, f"{{{name}}} in {package!r} is no placeholder here{near(name, allowed)}")
         if "{" in left or "}" in left:
             say(key, f"a brace without its partner in {package!r}")
 
 
-def _kernel_line(line: KernelLine, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
+def _kernel_line(line: KernelSeries, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
     _unknown(line.repositories, repositories, "repositories", "repository", say)
     _placeholders((*line.headers, *line.image), ("release", "plain"), "headers", say)
     for arch in line.flavours:
@@ -264,8 +317,11 @@ def _driver_in_branch(driver: DriverRow, branch: Branch, say: _Say) -> None:
                 say(key, f"branch {branch.id} has no {value}; it has {', '.join(known)}")
 
 
-def _offered(os_key: str, branch: Branch, like: Mapping[str, str]) -> bool:
-    """Whether a branch is offered for an OS: by its own distribution's ranges, else by those of the OS that it is like."""
+def _offered(os_key: str, branch: Branch, derived: Mapping[str, Derived]) -> bool:
+    """Whether a branch is offered for an OS.
+
+    The ranges of its own distribution say so; where there are none, those of the OS that it is like.
+    """
     seen: set[str] = set()
     key: str | None = os_key
     while key is not None and key not in seen:
@@ -274,7 +330,7 @@ def _offered(os_key: str, branch: Branch, like: Mapping[str, str]) -> bool:
         ranges = [system for system in branch.systems if system.id == found.id]
         if ranges:
             return any(_within(found.version, system) for system in ranges)
-        key = like.get(key)
+        key = derived[key].base if key in derived else None
     return False
 
 
@@ -290,15 +346,20 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _same_version(row: OsRow, node: Table, problems: list[Problem]) -> None:
-    """A driver version has one set of pins in the lock, and cells of one version share stages: two rows would mix their images."""
+    """Problems for two rows of one version.
+
+    A version has one set of pins in the lock, and its cells share stages: two rows would mix their images.
+    """
     items = [(driver, item.mark) for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True)]
     for (one, first), (two, second) in combinations(items, 2):
         shared = sorted(set(one.archs or row.archs) & set(two.archs or row.archs))
         if one.version != two.version or not shared:
             continue
-        mark, other = (
-            (first, second) if second.file != node.mark.file else (second, first)
-        )  # a site's own row, rather than a shipped one
+        # a site's own row, rather than a shipped one
+        mark, other = (first, second) if second.file != node.mark.file else (second, first)
         where = f"line {other.line}" if other.file == mark.file else str(other)
-        text = f"systems {row.id}: drivers {one.id} and {two.id} are both {one.version} on {', '.join(shared)} (the other in {where})"
+        text = (
+            f"systems {row.id}: drivers {one.id} and {two.id} are both {one.version} on "
+            f"{', '.join(shared)} (the other in {where})"
+        )
         problems.append(Problem(mark=mark, text=f"{text}; keep one, or give one another version or `archs:`"))

@@ -3,7 +3,8 @@
     debian12-amd64-535.261.03-jit
     debian12-amd64-535.261.03-6.1.0-50-cloud-amd64
 
-Both functions are generators over plain loops: a hundred thousand kernels are planned in well under a second a step.
+Both functions are generators over plain loops: a hundred thousand kernels are planned in well under a second
+a step.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from driverforge_build.matrix.fields import Arch, ModuleType
 from driverforge_build.matrix.globs import Predicate, glob_set
-from driverforge_build.matrix.model import Arch, DriverRow, Exclusion, KernelLine, ModuleType, OsRow
+from driverforge_build.matrix.model import DriverRow, Exclusion, KernelSeries, OsRow
 from driverforge_core.cell import JIT, CellId
 from driverforge_core.driver import DriverVersion
 from driverforge_core.kernel import KernelRelease
@@ -27,8 +29,9 @@ if TYPE_CHECKING:
 class Cell:
     """One image to be, with every module type of its row, as NVIDIA's images have them.
 
-    `excluded` is the matrix's exclusion that concerns all of its module types; such a cell is never built. `kernel` and
-    `line` (its series in the OS's row) are None for a JIT cell. `dropped` are exclusions that took some module types away.
+    `excluded` is the exclusion of the matrix that concerns all of its module types; such a cell is never
+    built. `kernel` and `series` (the row that it belongs to) are None for a JIT cell. `dropped` are
+    exclusions that took some module types away.
     """
 
     key: str
@@ -36,7 +39,7 @@ class Cell:
     driver: DriverRow
     arch: Arch
     kernel: KernelRelease | None = None
-    line: KernelLine | None = None
+    series: KernelSeries | None = None
     module_types: tuple[ModuleType, ...] = ()
     excluded: Exclusion | None = None
     dropped: tuple[Exclusion, ...] = field(default=())
@@ -72,12 +75,18 @@ class _Rule:
 
 
 def flavour_of(kernel: KernelRelease) -> str:
-    """The flavour as matrix.yaml names it: 'cloud-amd64', 'generic', 'azure-fde'; RHEL's are 'default', '64k', 'rt'."""
+    """The flavour as matrix.yaml names it.
+
+    Such as 'cloud-amd64', 'generic', 'azure-fde'; RHEL's are 'default', '64k', 'rt'.
+    """
     return kernel.flavour or kernel.variant or "default"
 
 
 def jit_cells(matrix: Matrix, *, excluded: bool = False) -> tuple[Cell, ...]:
-    """A cell for each OS, architecture and driver that is made as a JIT image; `excluded` adds those that are not to be built."""
+    """A cell for each OS, architecture and driver that is made as a JIT image.
+
+    `excluded` adds the cells that are not to be built.
+    """
     return tuple(
         cell
         for row, driver, arch in _combinations(matrix)
@@ -90,31 +99,32 @@ def jit_cells(matrix: Matrix, *, excluded: bool = False) -> tuple[Cell, ...]:
 def kernel_cells(
     matrix: Matrix, kernels: Mapping[tuple[str, str], Iterable[KernelRelease]], *, excluded: bool = False
 ) -> Iterator[Cell]:
-    """A cell for each kernel that a driver's row takes. `kernels` maps (OS id, architecture) to what discovery found.
+    """A cell for each kernel that a driver's row takes.
 
-    A kernel of a series or flavour that the row does not name gives no cell, unless an exclusion names its flavour and
-    `excluded` is set: then there is a cell that says why not.
+    `kernels` maps (OS id, architecture) to what discovery found. A kernel of a series or flavour that the row
+    does not name gives no cell, unless an exclusion names its flavour and `excluded` is set: then there is a
+    cell that says why not.
     """
     for row, driver, arch in _combinations(matrix):
         if "precompiled" not in driver.variants:
             continue
         rules = _rules(matrix, row, driver, arch)
-        lines = _lines(row, driver, arch)
+        all_series = _series(row, driver, arch)
         prefix = f"{row.id}-{arch}-{driver.version}-"
         for kernel in kernels.get((row.id, arch), ()):
-            line = next(
+            series = next(
                 (
-                    line
-                    for line, releases, flavours in lines
+                    series
+                    for series, releases, flavours in all_series
                     if releases(kernel.text) and flavour_of(kernel) in flavours
                 ),
                 None,
             )
-            if line is not None:
-                cell = _cell(row, driver, arch, rules, kernel=kernel, line=line, key=prefix + kernel.text)
+            if series is not None:
+                cell = _cell(row, driver, arch, rules, kernel=kernel, series=series, key=prefix + kernel.text)
                 if excluded or cell.excluded is None:
                     yield cell
-            elif excluded and any(releases(kernel.text) for _, releases, _ in lines):
+            elif excluded and any(releases(kernel.text) for _, releases, _ in all_series):
                 rule = next(
                     (rule for rule in rules if rule.flavours is not None and rule.concerns(kernel)), None
                 )
@@ -144,9 +154,14 @@ def _combinations(matrix: Matrix) -> Iterator[tuple[OsRow, DriverRow, Arch]]:
                 yield row, driver, arch
 
 
-def _lines(row: OsRow, driver: DriverRow, arch: Arch) -> list[tuple[KernelLine, Predicate, frozenset[str]]]:
-    lines = [line for line in row.kernels if driver.takes(line.id)]
-    return [(line, glob_set((line.releases,)), frozenset(line.flavours.get(arch, ()))) for line in lines]
+def _series(
+    row: OsRow, driver: DriverRow, arch: Arch
+) -> list[tuple[KernelSeries, Predicate, frozenset[str]]]:
+    all_series = [series for series in row.kernels if driver.takes(series.id)]
+    return [
+        (series, glob_set((series.releases,)), frozenset(series.flavours.get(arch, ())))
+        for series in all_series
+    ]
 
 
 def _rules(matrix: Matrix, row: OsRow, driver: DriverRow, arch: Arch) -> tuple[_Rule, ...]:
@@ -170,7 +185,7 @@ def _cell(
     rules: tuple[_Rule, ...],
     *,
     kernel: KernelRelease | None = None,
-    line: KernelLine | None = None,
+    series: KernelSeries | None = None,
     key: str = "",
 ) -> Cell:
     dropped = tuple(rule.row for rule in rules if rule.concerns(kernel)) if rules else ()
@@ -182,7 +197,7 @@ def _cell(
         driver=driver,
         arch=arch,
         kernel=kernel,
-        line=line,
+        series=series,
         module_types=left,
         excluded=None if left else dropped[0],
         dropped=tuple(

@@ -1,4 +1,7 @@
-"""Globs: `*`, `?`, `[...]` and `{a,b}`, matched against whole ids, as the shell does (a `*` also crosses '.' and '-')."""
+"""Globs that select cells by their whole ids, as the shell matches file names.
+
+`*`, `?`, `[...]` and `{a,b}`; a `*` also crosses '.' and '-'.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,7 @@ def _first_group(text: str) -> tuple[int, int, list[str]] | None:
 
 @lru_cache(maxsize=512)
 def glob_set(globs: tuple[str, ...]) -> Predicate:
-    """A predicate that is true for a text which any of the globs matches in full; compiled once to one expression."""
+    """A predicate that is true for a text which any of the globs matches in full. Compiled once."""
     patterns = [fnmatch.translate(one) for glob in globs for one in expand_braces(glob)]
     if not patterns:
         return _nothing

@@ -1,8 +1,8 @@
 """Reading a matrix file: bytes to a checked `Matrix`, or one InputError with everything that is wrong.
 
-text -> trees with line marks (`tree`) -> a site's rows over the built-in ones, `like` resolved (`merge`) -> rows
-(`validate`, pydantic) -> references between rows (`check`). A line that is no YAML is dropped and the rest read on, so one
-run tells all; what the missing line would make wrong is then not told.
+text -> trees with line marks (`tree`) -> a site's rows over the built-in ones, `like` resolved (`merge`,
+`derive`) -> rows (`validate`, pydantic) -> references between rows (`check`). A line that is no YAML is
+dropped and the rest read on, so one run tells all; what the missing line would make wrong is then not told.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from pathlib import Path
 
 from driverforge_build import resources
 from driverforge_build.matrix import check
+from driverforge_build.matrix.derive import Derived, resolve_like
 from driverforge_build.matrix.globs import glob_set, matching
-from driverforge_build.matrix.merge import merge_rows, near, resolve_like, row_id
+from driverforge_build.matrix.merge import merge_rows, near, row_id
 from driverforge_build.matrix.model import (
     MODELS,
     Branch,
     Exclusion,
-    Gpu,
+    GpuArchitecture,
     Keep,
     NvSwitch,
     OsRow,
@@ -37,12 +38,15 @@ _TOP_KEYS = ("extends", "keep", *(section.value for section in Section))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrix:
-    """A whole catalogue. `origins` maps 'systems/debian12' to the place that the row came from, 'matrix.yaml:42'."""
+    """A whole catalogue.
+
+    `origins` maps 'systems/debian12' to the place that the row came from, 'matrix.yaml:42'.
+    """
 
     path: Path
     rows: tuple[OsRow, ...]
     branches: tuple[Branch, ...]
-    gpus: tuple[Gpu, ...]
+    gpus: tuple[GpuArchitecture, ...]
     nvswitches: tuple[NvSwitch, ...]
     exclusions: tuple[Exclusion, ...]
     probes: tuple[Probe, ...]
@@ -64,7 +68,8 @@ class Matrix:
 def load_matrix(path: Path | None = None) -> Matrix:
     """The matrix of a file, or the built-in one.
 
-    Raises InputError: the file cannot be read, or `details` holds each problem as FILE:LINE: what, and what to write instead.
+    Raises InputError: the file cannot be read, or `details` holds each problem as FILE:LINE: what, and what
+    to write instead.
     """
     source = resources.builtin_matrix() if path is None else path
     try:
@@ -82,10 +87,10 @@ def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
     problems: list[Problem] = []
     document, whole = _document(data, name, problems)
     sections = _sections(document, problems)
-    like: dict[str, str] = {}
+    derived: dict[str, Derived] = {}
     if document is not None and "extends" in document.items:
-        sections = _extended(document, sections, problems, like)
-    resolved = _resolved(sections, problems, like)
+        sections = _extended(document, sections, problems, derived)
+    resolved = _resolved(sections, problems, derived)
     kept = _kept(document, resolved, problems)
     parsed = {
         section: [
@@ -98,7 +103,7 @@ def parse_matrix(data: bytes, *, name: str, path: Path | None = None) -> Matrix:
     for item in written:
         validated(OsRow, item, item.mark, problems, complete=whole)
     if whole:
-        names = check.Names.of(resolved, like)
+        names = check.Names.of(resolved, derived)
         problems += check.unknown_branches(
             (*kept[Section.SYSTEMS].items, *map(_written_drivers, written)), names.branches
         )
@@ -114,11 +119,11 @@ def _written_drivers(row: Node) -> Node:
 
 
 def _resolved(
-    sections: dict[Section, Listing], problems: list[Problem], like: dict[str, str]
+    sections: dict[Section, Listing], problems: list[Problem], derived: dict[str, Derived]
 ) -> dict[Section, Listing]:
-    """The sections with every `like` resolved; `like` gets those of the operating systems."""
+    """The sections with every `like` resolved; `derived` gets those of the operating systems."""
     return {
-        section: resolve_like(rows, problems, like if section is Section.SYSTEMS else {})
+        section: resolve_like(rows, problems, derived if section is Section.SYSTEMS else {})
         for section, rows in sections.items()
     }
 
@@ -167,9 +172,12 @@ def _sections(document: Table | None, problems: list[Problem]) -> dict[Section, 
 
 
 def _extended(
-    document: Table, own: dict[Section, Listing], problems: list[Problem], like: dict[str, str]
+    document: Table, own: dict[Section, Listing], problems: list[Problem], derived: dict[str, Derived]
 ) -> dict[Section, Listing]:
-    """The built-in rows, their `like` resolved, with the site's rows over them: a site's change to a row changes that row only."""
+    """The built-in rows, their `like` resolved, with the site's rows laid over them.
+
+    A site's change to a row changes that row only.
+    """
     extends = document.items["extends"]
     if not isinstance(extends, Scalar) or extends.text != BUILTIN:
         said = extends.text if isinstance(extends, Scalar) else kind_of(extends)
@@ -181,7 +189,7 @@ def _extended(
     shipped = resources.builtin_matrix()
     below: list[Problem] = []
     base, _ = _document(shipped.read_bytes(), shipped.name, below)
-    rows = _resolved(_sections(base, below), below, like)
+    rows = _resolved(_sections(base, below), below, derived)
     merged = {section: merge_rows(listing, own[section], problems) for section, listing in rows.items()}
     problems += below
     return merged
@@ -284,7 +292,7 @@ def _matrix(path: Path, parsed: check.Parsed, nodes: dict[Section, Listing]) -> 
         path=path,
         rows=of(Section.SYSTEMS, OsRow),
         branches=of(Section.BRANCHES, Branch),
-        gpus=of(Section.GPUS, Gpu),
+        gpus=of(Section.GPUS, GpuArchitecture),
         nvswitches=of(Section.NVSWITCHES, NvSwitch),
         exclusions=of(Section.EXCLUSIONS, Exclusion),
         probes=of(Section.PROBES, Probe),

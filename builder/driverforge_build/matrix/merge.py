@@ -1,8 +1,8 @@
 """Merging of row trees: a site's rows onto the built-in ones, and a row onto the one that it is `like`.
 
-One rule for both: mappings merge key by key; a list of rows (each with an `id`) merges row by row; everything else, plain
-lists too, replaces what was there. A row with `remove: true` takes the row of that id away. Every node keeps the place in
-the file that it came from.
+One rule for both: mappings merge key by key; a list of rows (each with an `id`) merges row by row; everything
+else, plain lists too, replaces what was there. A row with `remove: true` takes the row of that id away. Every
+node keeps the place in the file that it came from.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
+from driverforge_build.matrix.tree import Listing, Node, Problem, Scalar, Table
 
 
 def row_id(node: Node) -> str | None:
@@ -110,66 +110,6 @@ def _removes(node: Node, problems: list[Problem]) -> bool:
         Problem(mark=node.keys["remove"], text="`remove` knows only `true`; remove the key to keep the row")
     )
     return False
-
-
-def resolve_like(rows: Listing, problems: list[Problem], like: dict[str, str]) -> Listing:
-    """Rows with `like: ID` take over what that row says; chains are followed, a circle is a problem.
-
-    `like` gets an entry for each row that takes over another's values: its id and the other's.
-    """
-    known = {
-        name: item for item in rows.items if isinstance(item, Table) and (name := row_id(item)) is not None
-    }
-    done: dict[str, Table] = {}
-
-    def resolve(name: str, path: tuple[str, ...]) -> Table:
-        if name in done:
-            return done[name]
-        row = known[name]
-        parent = row.items.get("like")
-        own = _without(row, "like")
-        if parent is not None:
-            base = _parent(row.keys["like"], parent, (*path, name))
-            if base is None:
-                merged = without_removals(own, problems)
-            else:
-                like[name] = base
-                merged = merge(resolve(base, (*path, name)), own, problems)
-            assert isinstance(merged, Table)
-            own = merged
-        done[name] = own
-        return own
-
-    def _parent(mark: Mark, parent: Node, path: tuple[str, ...]) -> str | None:
-        if not isinstance(parent, Scalar) or parent.text not in known:
-            said = parent.text if isinstance(parent, Scalar) else "..."
-            problems.append(
-                Problem(mark=mark, text=f"`like: {said}` names no row of this list{near(said, known)}")
-            )
-            return None
-        if parent.text in path:
-            circle = " -> ".join((*path[path.index(parent.text) :], parent.text))
-            problems.append(
-                Problem(
-                    mark=mark, text=f"`like` runs in a circle ({circle}); let one of them say its own values"
-                )
-            )
-            return None
-        return parent.text
-
-    items = []
-    for item in rows.items:
-        name = row_id(item)
-        items.append(resolve(name, ()) if name in known and known[name] is item else item)
-    return Listing(items=tuple(items), mark=rows.mark)
-
-
-def _without(row: Table, key: str) -> Table:
-    return Table(
-        items={name: value for name, value in row.items.items() if name != key},
-        keys={name: mark for name, mark in row.keys.items() if name != key},
-        mark=row.mark,
-    )
 
 
 def near(text: str, names: Iterable[str | None]) -> str:

@@ -1,7 +1,7 @@
 """The published JSON schema of matrix.yaml, for editors: keys, descriptions and allowed words.
 
-It is looser than the loader on purpose: a row may be partial (`like`, or an override of a built-in row), and what needs
-two rows to judge is the loader's.
+It is looser than the loader on purpose: a row may be partial (`like`, or an override of a built-in row), and
+what needs two rows to judge is the loader's.
 """
 
 from __future__ import annotations
@@ -33,14 +33,15 @@ def json_schema() -> Schema:
         section.value: {
             "type": "array",
             "items": references[MODELS[section], "validation"],
-            "description": _first_line(MODELS[section].__doc__),
+            "description": _one_line(MODELS[section].__doc__),
         }
         for section in Section
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "driverforge matrix",
-        "description": "Which drivers on which operating systems and kernels. Values are text; quote numbers with dots.",
+        "description": "Which drivers on which operating systems and kernels. Values are text; quote "
+        "numbers with dots.",
         "type": "object",
         "additionalProperties": False,
         "properties": {
@@ -60,11 +61,13 @@ def _own(definitions: Schema, name: str) -> Schema:
     return properties
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
 
 
 def _loosen(definition: Schema) -> None:
+    if "description" in definition:
+        definition["description"] = _one_line(definition["description"])
     if "id" in definition.get("properties", {}):
         definition["required"] = ["id"]
         definition["properties"]["remove"] = {"const": True, "description": "Take the row of this id away."}

@@ -1,8 +1,9 @@
 """YAML text as a tree of nodes that know their line, with every scalar as text and every problem collected.
 
-The tree is made from libyaml's events, not from its composed nodes: its composer recurses in C (a file of brackets would
-end the process) and expands an alias before anyone can count. Events are flat, so limits hold while the file is read.
-Scalars stay text because YAML 1.1 reads `550.90` as 550.9, `12:30` as 750, `0777` as 511 and `no` as false.
+The tree is made from libyaml's events, not from its composed nodes: its composer recurses in C (a file of
+brackets would end the process) and expands an alias before anyone can count. Events are flat, so limits hold
+while the file is read. Scalars stay text because YAML 1.1 reads `550.90` as 550.9, `12:30` as 750, `0777` as
+511 and `no` as false.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ class Problem:
 class Scalar:
     text: str
     mark: Mark
-    plain: bool = True  # written without quotes
+    plain: bool = True
+    """Written without quotes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,7 +257,8 @@ class _Reader:
         if self._count > MAX_NODES:
             self._problem(
                 mark,
-                f"more than {MAX_NODES} values, aliases counted as often as they are used; write a smaller matrix",
+                f"more than {MAX_NODES} values, aliases counted as often as they are used; write a smaller "
+                f"matrix",
             )
             raise _TooMuch
 
@@ -359,7 +362,10 @@ def _events(text: str) -> Iterator[yaml.Event]:
 
 
 def extent(node: Node) -> tuple[int, int]:
-    """Number of nodes, an alias counted as often as it is used, and depth of a tree (which the reader bounds)."""
+    """The number of nodes of a tree, and its depth.
+
+    An alias counts as often as it is used. The reader bounds the depth.
+    """
     if isinstance(node, Scalar):
         return 1, 1
     children = [extent(child) for child in (node.items if isinstance(node, Listing) else node.items.values())]

@@ -17,7 +17,10 @@ from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, 
 def validated(
     model: type[Row], node: Node, mark: Mark, problems: list[Problem], *, complete: bool
 ) -> Row | None:
-    """A row; None where it has problems. `complete=False`: lines were dropped, so what is missing is not told."""
+    """The row of a tree; None where it has problems, which are added to `problems`.
+
+    `complete=False`: lines were dropped, so keys that are missing are not told.
+    """
     try:
         return model.model_validate(plain(node))
     except ValidationError as error:
@@ -33,9 +36,11 @@ def validated(
                 and details["loc"][-1] != "id"
                 and details["loc"][:-1] in nameless
             ):
-                continue  # with its id the row may take these from a row below it
+                # with its id the row may take these from a row below it
+                continue
             place = _place(model, node, mark, details["loc"])
-            # pydantic counts the valid entries of a list: one with only wrong entries is not short, they are told one by one
+            # pydantic counts the valid entries of a list: one with only wrong entries is not short, they are
+            # told one by one
             follows = (
                 details["type"] == "too_short" and isinstance(place.node, Listing) and bool(place.node.items)
             )
@@ -46,7 +51,7 @@ def validated(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """What an error is about: the model that owns the key, the key, and the value with its place in the file."""
+    """What an error is about: the model that owns the key, the key, and the value with its place."""
 
     owner: type[Row]
     name: str

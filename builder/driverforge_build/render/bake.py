@@ -1,7 +1,10 @@
-"""docker-bake.json: every generated image as a target of `docker buildx bake`, for people and for our own engine alike.
+"""docker-bake.json: every generated image as a target of `docker buildx bake`.
 
-Images of one OS, architecture and driver share two stages. They are targets of their own, to which the images' stages of the
-same names are linked, so a site can put a published image in their place: `--set '*.contexts.jit=docker-image://REF'`.
+People and our own engine use it alike.
+
+Images of one OS, architecture and driver share two stages. They are targets of their own, to which the
+images' stages of the same names are linked, so a site can put a published image in their place: `--set
+'*.contexts.jit=docker-image://REF'`.
 """
 
 from __future__ import annotations
@@ -9,9 +12,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-from driverforge_build.render.context import Context
+from driverforge_build.render.context import BuildContext, write_context
+from driverforge_core.errors import StorageFailed
+
+INPUTS_LABEL = "io.driverforge.inputs"
+"""The image's label with the sha256 over all that went in."""
 
 LOCAL_REGISTRY = "localhost/driverforge"
 """Where images are that were built and not pushed."""
@@ -22,10 +30,13 @@ def target_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
-def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "", network: str = "") -> dict[str, Any]:
-    """The content of docker-bake.json; each context is expected in the folder that has its cell's name, beside the file.
+def bake_document(
+    contexts: Sequence[BuildContext], *, vcs_ref: str = "", network: str = ""
+) -> dict[str, Any]:
+    """The content of docker-bake.json.
 
-    `network` is for all steps of all targets; buildx takes it from the file only, not from --set.
+    Each context is expected in the folder that has its cell's name, beside the file. `network` is for all
+    steps of all targets; buildx takes it from the file only, not from --set.
     """
     targets: dict[str, Any] = {}
     for context in contexts:
@@ -38,7 +49,7 @@ def bake_document(contexts: Sequence[Context], *, vcs_ref: str = "", network: st
     return {"group": groups, "target": dict(sorted(targets.items()))}
 
 
-def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "", network: str = "") -> str:
+def bake_text(contexts: Iterable[BuildContext], *, vcs_ref: str = "", network: str = "") -> str:
     return (
         json.dumps(
             bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False
@@ -48,30 +59,33 @@ def bake_text(contexts: Iterable[Context], *, vcs_ref: str = "", network: str = 
 
 
 def repository_of(registry: str, name: str = "driver") -> str:
-    """The repository at a registry that a user names: `registry` is the operator's `driver.repository`, `name` its `driver.image`."""
+    """The repository at a registry that a user names.
+
+    `registry` is the operator's `driver.repository`, `name` its `driver.image`.
+    """
     return f"{registry.rstrip('/')}/{name}"
 
 
-def local_reference(context: Context) -> str:
+def local_reference(context: BuildContext) -> str:
     """The name and immutable tag that the engine gives the image."""
     return f"{repository_of(LOCAL_REGISTRY, context.image.repository)}:{immutable_tag_of(context)}"
 
 
-def immutable_tag_of(context: Context) -> str:
+def immutable_tag_of(context: BuildContext) -> str:
     """The tag that is written once, ever; its revision is made from all that went in."""
     return context.image.immutable_tag(context.revision)
 
 
-def _stage_name(context: Context, stage: str) -> str:
+def _stage_name(context: BuildContext, stage: str) -> str:
     return target_name(f"{context.image.shared_id}-{stage}")
 
 
-def _links(context: Context, *stages: str) -> dict[str, Any]:
+def _links(context: BuildContext, *stages: str) -> dict[str, Any]:
     links = {stage: f"target:{_stage_name(context, stage)}" for stage in stages}
     return {"contexts": links} if links else {}
 
 
-def _shared_target(context: Context, stage: str) -> dict[str, Any]:
+def _shared_target(context: BuildContext, stage: str) -> dict[str, Any]:
     """A stage as a target; the tool chain stands on the same user space target as everything else."""
     return {
         **_common(context),
@@ -80,8 +94,8 @@ def _shared_target(context: Context, stage: str) -> dict[str, Any]:
     }
 
 
-def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
-    labels = {"io.driverforge.inputs": context.inputs}
+def _target(context: BuildContext, vcs_ref: str) -> dict[str, Any]:
+    labels = {INPUTS_LABEL: context.inputs}
     if vcs_ref:
         labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
     return {
@@ -92,10 +106,32 @@ def _target(context: Context, vcs_ref: str) -> dict[str, Any]:
     }
 
 
-def _common(context: Context) -> dict[str, Any]:
+def _common(context: BuildContext) -> dict[str, Any]:
     image = context.image
     return {
         "context": image.id,
         "platforms": [f"linux/{image.arch}"],
         "args": {"SOURCE_DATE_EPOCH": str(image.epoch)},
     }
+
+
+BAKE_FILE = "docker-bake.json"
+
+
+def write_all(
+    contexts: Sequence[BuildContext], output: Path, *, vcs_ref: str = "", network: str = ""
+) -> Path:
+    """Write each context to OUTPUT/<cell> and the bake file of them all; returns the bake file.
+
+    Folders of other cells are left alone. Raises StorageFailed.
+    """
+    for context in contexts:
+        write_context(context, output / context.image.id)
+    bake_file = output / BAKE_FILE
+    try:
+        bake_file.write_text(bake_text(contexts, vcs_ref=vcs_ref, network=network), encoding="utf-8")
+    except OSError as error:
+        raise StorageFailed(
+            f"{bake_file} cannot be written: {error.strerror}", resolution="give another --output"
+        ) from error
+    return bake_file

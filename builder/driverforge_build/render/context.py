@@ -1,4 +1,7 @@
-"""The folder of one image: what `docker buildx build` is given. A value first (path → content), a folder on disk after that."""
+"""The folder of one image: what `docker buildx build` is given.
+
+A value first (path → content), a folder on disk after that.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +11,29 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.lock import LockedPackage
+from driverforge_build import resources
+from driverforge_build.advice import Given
+from driverforge_build.lock.pins import Lock, LockedPackage
+from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.render import templates
-from driverforge_build.render.entry import Entry
+from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import library_files
+from driverforge_build.render.spec import image_specs
 from driverforge_build.render.templates import AnyImage
-from driverforge_build.render.toolkit import ToolkitSpec
+from driverforge_build.render.toolkit import ToolkitCell, ToolkitSpec, toolkit_specs
 from driverforge_core.errors import StorageFailed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
-    """Everything that goes into an image but the base's and the packages' own bytes, which the Dockerfile and the pins name.
+class BuildContext:
+    """Everything that goes into an image but the bytes of the base and of the packages.
 
-    `inputs` is the sha256 over it all: two images with the same value were made from the same things.
+    Dockerfile and pins name those. `inputs` is the sha256 over it all: two images with the same value were
+    made from the same things.
     """
 
     image: AnyImage
-    entries: Mapping[str, Entry]
+    entries: Mapping[str, ContextFile]
 
     @property
     def inputs(self) -> str:
@@ -42,38 +50,43 @@ class Context:
         return self.inputs[:12]
 
 
-def context_of(image: AnyImage, folder: Path) -> Context:
+def context_of(image: AnyImage, folder: Path) -> BuildContext:
     """The context of an image, from the templates and scripts in `folder`."""
     scripts = [f"{image.family}/manager", *(f"scripts/{name}" for name in _scripts(image))]
     entries = {
-        "Dockerfile": Entry(content=templates.dockerfile(image, folder).encode()),
+        "Dockerfile": ContextFile(content=templates.dockerfile(image, folder).encode()),
         **_own(image),
         **{
-            f"pins/{name}": Entry(content=pin_list(packages).encode())
+            f"pins/{name}": ContextFile(content=pin_list(packages).encode())
             for name, packages in image.pins.items()
         },
         **{
-            f"scripts/{Path(name).name}": Entry(content=(folder / name).read_bytes(), executable=True)
+            f"scripts/{Path(name).name}": ContextFile(content=(folder / name).read_bytes(), executable=True)
             for name in scripts
         },
         **{
-            f"bin/{name}": Entry(content=templates.launcher(image, name, folder).encode(), executable=True)
+            f"bin/{name}": ContextFile(
+                content=templates.launcher(image, name, folder).encode(), executable=True
+            )
             for name in image.programs
         },
-        **{f"lib/{name}": Entry(content=content) for name, content in library_files().items()},
+        **{f"lib/{name}": ContextFile(content=content) for name, content in library_files().items()},
     }
-    return Context(image=image, entries=dict(sorted(entries.items())))
+    return BuildContext(image=image, entries=dict(sorted(entries.items())))
 
 
-def _own(image: AnyImage) -> dict[str, Entry]:
-    """What only images of one kind have: what a driver image says of itself, NVIDIA's files of a toolkit image."""
+def _own(image: AnyImage) -> dict[str, ContextFile]:
+    """What only images of one kind have.
+
+    A driver image says of itself what it holds; a toolkit image has NVIDIA's files.
+    """
     if isinstance(image, ToolkitSpec):
         return {f"artifacts/{name}": entry for name, entry in image.artifacts.items()}
     facts = {
         "image.jit.json": image.jit_facts,
         **({"image.precompiled.json": image.facts} if image.kernel else {}),
     }
-    return {name: Entry(content=value.to_json().encode()) for name, value in facts.items()}
+    return {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
 
 
 def _scripts(image: AnyImage) -> tuple[str, ...]:
@@ -95,10 +108,11 @@ def pin_list(packages: Iterable[LockedPackage]) -> str:
     )
 
 
-def write_context(context: Context, folder: Path) -> None:
-    """Make `folder` hold exactly the context. What is right already is left alone; times are made from the content, not today's.
+def write_context(context: BuildContext, folder: Path) -> None:
+    """Make `folder` hold exactly the context. Raises StorageFailed.
 
-    Raises StorageFailed.
+    A file that is right already is left alone. Times of files are made from their content, not from today's
+    date.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,15 +143,16 @@ def write_context(context: Context, folder: Path) -> None:
         ) from error
 
 
-def modification_time(entry: Entry, epoch: int) -> int:
-    """A time that is the same for the same content and another for other content, up to twelve days before the epoch.
+def modification_time(entry: ContextFile, epoch: int) -> int:
+    """A time for a file that is the same for the same content, and another one for other content.
 
-    BuildKit takes a context's file of the same size and time for unchanged, and a pin that changes keeps its size.
+    BuildKit takes a context's file of the same size and time for unchanged, and a pin that changes keeps its
+    size. The time lies up to twelve days before the epoch.
     """
     return epoch - int(hashlib.sha256(entry.content).hexdigest()[:5], 16)
 
 
-def _write(path: Path, entry: Entry, epoch: int) -> None:
+def _write(path: Path, entry: ContextFile, epoch: int) -> None:
     if entry.link:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (path.is_symlink() and str(path.readlink()) == entry.link):
@@ -151,3 +166,17 @@ def _write(path: Path, entry: Entry, epoch: int) -> None:
     path.chmod(mode)
     stamp = modification_time(entry, epoch)
     os.utime(path, (stamp, stamp))
+
+
+def driver_contexts(cells: Iterable[Cell], lock: Lock, *, given: Given) -> tuple[BuildContext, ...]:
+    """The contexts of cells. Raises InputError where a download has no pin."""
+    folder = resources.templates()
+    return tuple(context_of(image, folder) for image in image_specs(cells, lock, given=given))
+
+
+def toolkit_contexts(
+    cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given
+) -> tuple[BuildContext, ...]:
+    """The contexts of toolkit images. Raises InputError where NVIDIA's files, or a pin, are missing."""
+    folder = resources.templates()
+    return tuple(context_of(image, folder) for image in toolkit_specs(cells, matrix, lock, given=given))

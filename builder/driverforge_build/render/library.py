@@ -1,4 +1,7 @@
-"""The Python packages that go into an image, taken from this very installation: no index, no pip in a RUN, no other version."""
+"""The Python packages that go into an image, taken from this very installation.
+
+No index is asked and no RUN calls pip, so no other version can get in.
+"""
 
 from __future__ import annotations
 
@@ -21,15 +24,20 @@ THIRD_PARTY = {
     "typing_extensions": "typing_extensions",
     "yaml": "PyYAML",
 }
-"""Import name to distribution. Pure Python, so that one tree serves every base image and CPU; their licences go along."""
-_ONLY_FASTER = ("yaml",)  # has a compiled part, and does without it
+"""Import name to distribution.
+
+Pure Python, so that one tree serves every base image and CPU; their licences go along.
+"""
+# has a compiled part, and does without it
+_ONLY_FASTER = ("yaml",)
 
 
 @cache
 def library_files() -> dict[str, bytes]:
-    """Files below /opt/driverforge/lib: path -> content. Modules, type markers and licences, nothing else that lies in the folders.
+    """Files below /opt/driverforge/lib: path -> content.
 
-    Raises InputError when a package is not installed, or is not pure Python.
+    Modules, type markers and licences, and nothing else that lies in the folders. Raises InputError when a
+    package is not installed, or is not pure Python.
     """
     files: dict[str, bytes] = {}
     for name in (*OWN, *THIRD_PARTY):
@@ -40,12 +48,18 @@ def library_files() -> dict[str, bytes]:
 
 
 def library_versions() -> str:
-    """Versions of the third-party packages that go into images here, for people: 'h2 4.4.1, hpack 4.2.0, …'."""
+    """Versions of the third-party packages that go into images here, for people to read.
+
+    Such as 'h2 4.4.1, hpack 4.2.0, …'.
+    """
     return ", ".join(f"{name} {metadata.version(name)}" for name in THIRD_PARTY.values())
 
 
 def package_files(name: str) -> Iterator[tuple[str, bytes]]:
-    """A package's or a module's own files, as below the library's folder. Raises InputError as library_files does."""
+    """A package's or a module's own files, as below the library's folder.
+
+    Raises InputError as library_files does.
+    """
     spec = find_spec(name)
     if spec is None:
         raise InputError(
@@ -60,7 +74,8 @@ def package_files(name: str) -> Iterator[tuple[str, bytes]]:
             inside = path.relative_to(folder)
             if path.suffix in {".so", ".pyd"} and name not in _ONLY_FASTER:
                 raise InputError(
-                    f"the Python package {name} here has compiled parts ({inside}), which fit one machine only",
+                    f"the Python package {name} here has compiled parts ({inside}), which fit one machine "
+                    f"only",
                     resolution=f"pip install --no-binary {name} --force-reinstall {name}",
                 )
             # what an editor or a tool left there is no part of a package

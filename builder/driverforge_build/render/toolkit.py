@@ -1,28 +1,26 @@
-"""The image of NVIDIA's container toolkit: one for the nodes of every operating system, with NVIDIA's files from a folder of the user's.
+"""The image of NVIDIA's container toolkit: one for the nodes of every operating system.
 
-The folder is /artifacts of NVIDIA's own image, or made by unpacking NVIDIA's packages: `deb/usr/bin/nvidia-ctk`, `rpm/usr/…`.
+NVIDIA's files come from a folder that the user names. It is /artifacts of NVIDIA's own image, or made by
+unpacking NVIDIA's packages: `deb/usr/bin/nvidia-ctk`, `rpm/usr/…`.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import Lock, LockedPackage, TargetLock
+from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Matrix, OsRow, Toolkit
-from driverforge_build.matrix.model import Arch
-from driverforge_build.render.entry import Entry
-from driverforge_build.render.spec import epoch_of, unique_packages
-from driverforge_build.select import select as select_cells
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.select import select_cells
+from driverforge_build.render.files import KINDS, PROGRAM, ContextFile, digest_of, read_files
+from driverforge_build.render.needs import unique_packages
+from driverforge_build.render.spec import epoch_of
 from driverforge_core.errors import InputError
 
 PREFIX = "toolkit"
-KINDS = ("deb", "rpm")
-PROGRAM = "usr/bin/nvidia-ctk"  # what a folder with NVIDIA's files has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +47,7 @@ class ToolkitSpec:
     python: str
     version: str
     pins: Mapping[str, tuple[LockedPackage, ...]]
-    artifacts: Mapping[str, Entry] = field(repr=False)
+    artifacts: Mapping[str, ContextFile] = field(repr=False)
     epoch: int
     stages: tuple[str, ...] = ()
     template: str = "toolkit/Dockerfile.j2"
@@ -100,7 +98,10 @@ def split(select: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 def toolkit_cells(
     matrix: Matrix, *, select: Sequence[str], skip: Sequence[str] = ()
 ) -> tuple[ToolkitCell, ...]:
-    """The toolkit images that were asked for; without a glob of theirs none. Raises UsageError where a glob matches none."""
+    """The toolkit images that were asked for; without a glob of theirs none.
+
+    Raises UsageError where a glob matches none.
+    """
     if not select:
         return ()
     return select_cells(
@@ -118,13 +119,16 @@ def toolkit_specs(
     for cell in cells:
         row, target = matrix.row(cell.row.system), lock.target(cell.row.system, cell.arch)
         if row is None:
-            problems.append(f"{cell.key}: your matrix leaves out {cell.row.system}, which has Python for it")
+            problems.append(
+                f"{cell.key}: your matrix leaves out {cell.row.system}, whose Python the image uses"
+            )
             steps.append(
                 f"let `keep:` in {given.matrix or 'your matrix'} keep {cell.row.system} with one driver"
             )
         elif target is None:
             problems.append(
-                f"{cell.key}: the lock does not know {cell.row.system}-{cell.arch}, which has Python for it"
+                f"{cell.key}: the lock has nothing for {cell.row.system}-{cell.arch}, "
+                "whose Python the image uses"
             )
             steps.append(given.command("lock", select=(f"{cell.row.system}-{cell.arch}-*",)))
         files, problem, step = _artifacts(cell, given.artifacts.get(cell.arch, ""))
@@ -142,7 +146,7 @@ def toolkit_specs(
     return tuple(specs)
 
 
-def _artifacts(cell: ToolkitCell, folder: str) -> tuple[dict[str, Entry], str, str]:
+def _artifacts(cell: ToolkitCell, folder: str) -> tuple[dict[str, ContextFile], str, str]:
     """NVIDIA's files, or what is wrong with them and what to do."""
     if not folder:
         return (
@@ -156,8 +160,8 @@ def _artifacts(cell: ToolkitCell, folder: str) -> tuple[dict[str, Entry], str, s
             f"{folder} has neither deb/{PROGRAM} nor rpm/{PROGRAM}",
             "name the folder that has deb/ and rpm/, as docs/toolkit.md makes it",
         )
-    files = read_tree(Path(folder))
-    found, pinned = digest(files), cell.row.sha256.get(cell.arch, "")
+    files = read_files(Path(folder))
+    found, pinned = digest_of(files), cell.row.sha256.get(cell.arch, "")
     if found == pinned:
         return files, "", ""
     said = f"{folder} has sha256 {found}, the matrix " + (f"says {pinned}" if pinned else "has no pin")
@@ -165,31 +169,15 @@ def _artifacts(cell: ToolkitCell, folder: str) -> tuple[dict[str, Entry], str, s
     return {}, said, f"if these are NVIDIA's files, write into your matrix: {row}"
 
 
-def read_tree(folder: Path) -> dict[str, Entry]:
-    """Files and links of deb/ and rpm/ below a folder, by their path in it."""
-    found = {}
-    for path in sorted(path for kind in KINDS for path in (folder / kind).rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_symlink():
-            found[name] = Entry(link=str(path.readlink()))
-        elif path.is_file():
-            found[name] = Entry(content=path.read_bytes(), executable=os.access(path, os.X_OK))
-    return found
-
-
-def digest(files: Mapping[str, Entry]) -> str:
-    """sha256 over names, contents, executable bits and links: what a matrix pins."""
-    total = hashlib.sha256()
-    for name, entry in sorted(files.items()):
-        content = hashlib.sha256(entry.content).hexdigest()
-        total.update(f"{name}\0{int(entry.executable)}\0{entry.link}\0{content}\n".encode())
-    return total.hexdigest()
-
-
 def _spec(
-    cell: ToolkitCell, row: OsRow, target: TargetLock, files: Mapping[str, Entry], bases: Mapping[str, str]
+    cell: ToolkitCell,
+    row: OsRow,
+    target: TargetLock,
+    files: Mapping[str, ContextFile],
+    bases: Mapping[str, str],
 ) -> ToolkitSpec:
-    roles = next(iter(target.drivers.values()), {})  # the tools are the same for every driver
+    # the tools are the same for every driver
+    roles = next(iter(target.drivers.values()), {})
     return ToolkitSpec(
         id=cell.key,
         os=row.id,

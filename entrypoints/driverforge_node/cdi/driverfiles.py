@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import Enum
 from posixpath import basename, dirname
 
-from driverforge_node.cdi.hooks import CREATE_SYMLINKS, CUDA_COMPAT, Hooks
-from driverforge_node.cdi.libraries import FOLDERS, Driver, matching, symlinks
-from driverforge_node.cdi.roots import View, joined, read
-from driverforge_node.cdi.spec import Edits, Hook, Mount
+from driverforge_node.cdi.hooks import CREATE_SYMLINKS, CUDA_COMPAT, HookProgram
+from driverforge_node.cdi.libraries import FOLDERS, DriverLibraries, matching, symlinks
+from driverforge_node.cdi.spec import ContainerEdits, SpecHook, SpecMount
+from driverforge_node.gpu.roots import DriverView, below
+from driverforge_node.ports import text_of
 
 READ_ONLY = ("ro", "nosuid", "nodev", "rbind", "rprivate")
-# connecting to a socket needs write permission; nothing there is to be executed (nvidia-container-toolkit#707)
+# connecting to a socket needs write permission; nothing there is to be executed
+# (nvidia-container-toolkit#707)
 SOCKET = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
 
 PROGRAMS = (
@@ -25,7 +28,11 @@ PROGRAMS = (
     "nvidia-imex-ctl",
 )
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket", "/tmp/nvidia-mps")  # noqa: S108
+_SOCKETS = (
+    "/run/nvidia-persistenced/socket",
+    "/run/nvidia-fabricmanager/socket",
+    "/tmp/nvidia-mps",  # noqa: S108
+)
 _CONFIGS = (
     "/usr/share/glvnd/egl_vendor.d/10_nvidia.json",
     *(
@@ -52,9 +59,18 @@ _CONFIG_FOLDERS = ("/etc", "/usr/local/share", "/usr/share")
 # external EGL platforms have versions of their own, not the driver's
 _GRAPHICS = ("gbm", "wayland", "wayland2", "xcb", "xlib")
 _EXPLICIT = (
-    "libEGL.so", "libGL.so", "libGLESv1_CM.so", "libGLESv2.so", "libGLX.so", "libGLdispatch.so", "libOpenCL.so", "libOpenGL.so",
-    "libnvidia-api.so", "libnvidia-egl-xcb.so", "libnvidia-egl-xlib.so",
-)  # fmt: skip
+    "libEGL.so",
+    "libGL.so",
+    "libGLESv1_CM.so",
+    "libGLESv2.so",
+    "libGLX.so",
+    "libGLdispatch.so",
+    "libOpenCL.so",
+    "libOpenGL.so",
+    "libnvidia-api.so",
+    "libnvidia-egl-xcb.so",
+    "libnvidia-egl-xlib.so",
+)
 _XORG = (
     "xorg/modules/drivers",
     "xorg/modules/extensions",
@@ -63,79 +79,91 @@ _XORG = (
 )
 _XORG_BASES = ("/usr/lib", "/usr/lib64", "/usr/X11R6/lib", "/usr/X11R6/lib64")
 
-# feature flags, upstream's names
-NO_SOCKETS = "disable-ipc-discoverer"
-EXPLICIT_LIBRARIES = "enable-explicit-driver-libraries"
+
+class FeatureFlag(str, Enum):
+    """What a spec leaves out or takes in on request; upstream's --feature-flag."""
+
+    NO_GIDS = "no-additional-gids-for-device-nodes"
+    NO_SOCKETS = "disable-ipc-discoverer"
+    EXPLICIT_LIBRARIES = "enable-explicit-driver-libraries"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What of a driver is wanted."""
+class EditOptions:
+    """How a container's edits are made. `config_folders` are searched instead of the usual ones."""
 
-    hooks: Hooks
-    flags: frozenset[str] = frozenset()
-    config_folders: tuple[str, ...] = ()  # instead of the usual ones
+    hooks: HookProgram
+    flags: frozenset[FeatureFlag] = frozenset()
+    config_folders: tuple[str, ...] = ()
 
 
-def driver_edits(view: View, driver: Driver, wish: Wish) -> Edits:
-    """Mounts, hooks and environment that every container with this driver gets; hooks in the order in which upstream runs them."""
-    libraries = mounts(view, (*driver.libraries, *_explicit(view, wish)))
+def driver_edits(view: DriverView, driver: DriverLibraries, options: EditOptions) -> ContainerEdits:
+    """Mounts, hooks and environment that every container with this driver gets.
+
+    The hooks are in the order in which upstream runs them.
+    """
+    libraries = mounts(view, (*driver.libraries, *_explicit_libraries(view, options)))
     others = [
-        *mounts(view, () if NO_SOCKETS in wish.flags else sockets(view), SOCKET),
+        *mounts(view, () if FeatureFlag.NO_SOCKETS in options.flags else sockets(view), SOCKET),
         *mounts(view, firmware(view, driver.version)),
         *mounts(view, programs(view)),
     ]
-    return Edits(
+    return ContainerEdits(
         env=(f"NVIDIA_CTK_LIBCUDA_DIR={':'.join(driver.folders)}",),
         mounts=(*libraries, *others),
         hooks=(
-            *wish.hooks.make(
+            *options.hooks.make(
                 CREATE_SYMLINKS, *symlinks(view.driver, [mount.container_path for mount in libraries])
             ),
-            *wish.hooks.make(CUDA_COMPAT, f"--host-driver-version={driver.version}"),
-            *wish.hooks.update_ldcache(libraries),
+            *options.hooks.make(CUDA_COMPAT, f"--host-driver-version={driver.version}"),
+            *options.hooks.update_ldcache(libraries),
         ),
     )
 
 
-def mounts(view: View, paths: Iterable[str], options: tuple[str, ...] = READ_ONLY) -> tuple[Mount, ...]:
-    """Each path of the driver root at the same path in the container, without links: an absolute one would leave the root on the host."""
+def mounts(
+    view: DriverView, paths: Iterable[str], options: tuple[str, ...] = READ_ONLY
+) -> tuple[SpecMount, ...]:
+    """Mounts of paths below the driver root, each at the same path in the container.
+
+    On the host's side links are followed: an absolute link would lead out of the driver root there.
+    """
     return tuple(
-        Mount(host_path=_host(view, path), container_path=path, options=options)
+        SpecMount(host_path=_host_path(view, path), container_path=path, options=options)
         for path in dict.fromkeys(paths)
     )
 
 
-def _host(view: View, path: str) -> str:
-    return joined(view.roots.driver_seen, view.driver.resolve(path))
+def _host_path(view: DriverView, path: str) -> str:
+    return below(view.roots.driver_seen, view.driver.resolve(path))
 
 
-def _explicit(view: View, wish: Wish) -> list[str]:
-    if EXPLICIT_LIBRARIES not in wish.flags:
+def _explicit_libraries(view: DriverView, options: EditOptions) -> list[str]:
+    if FeatureFlag.EXPLICIT_LIBRARIES not in options.flags:
         return []
     return [path for name in _EXPLICIT for folder in FOLDERS for path in matching(view.driver, folder, name)]
 
 
-def sockets(view: View) -> list[str]:
+def sockets(view: DriverView) -> list[str]:
     return [path for path in _SOCKETS if view.driver.exists(path)]
 
 
-def programs(view: View) -> list[str]:
+def programs(view: DriverView) -> list[str]:
     places = (
         [f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in PROGRAMS
     )
     return [paths[0] for paths in places if paths]
 
 
-def _executable(view: View, path: str) -> bool:
+def _executable(view: DriverView, path: str) -> bool:
     found = view.driver.metadata(path)
     return found is not None and bool(found.mode & 0o111) and not view.driver.is_dir(path)
 
 
-def firmware(view: View, version: str) -> list[str]:
+def firmware(view: DriverView, version: str) -> list[str]:
     """GSP firmware where the kernel looks for it (Documentation/driver-api/firmware/fw_search_path.rst)."""
-    extra = read(view.system, "/sys/module/firmware_class/parameters/path").strip(" \n\0")
-    release = read(view.system, "/proc/sys/kernel/osrelease").strip()
+    extra = text_of(view.system, "/sys/module/firmware_class/parameters/path").strip(" \n\0")
+    release = text_of(view.system, "/proc/sys/kernel/osrelease").strip()
     parts = [f"/{release}", ""] if release else [""]
     kernels = [f"{base}{part}" for base in ("/lib/firmware/updates", "/lib/firmware") for part in parts]
     folders = [f"{base}/nvidia/{version}" for base in ([extra] if extra else []) + kernels]
@@ -143,7 +171,7 @@ def firmware(view: View, version: str) -> list[str]:
     return [path for path in found if basename(path).startswith("gsp") and path.endswith(".bin")]
 
 
-def graphics_edits(view: View, driver: Driver, wish: Wish) -> Edits:
+def graphics_edits(view: DriverView, driver: DriverLibraries, options: EditOptions) -> ContainerEdits:
     """Libraries and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
     platforms = [f"libnvidia-egl-{name}.so.*.*" for name in _GRAPHICS]
     libraries = [
@@ -153,29 +181,33 @@ def graphics_edits(view: View, driver: Driver, wish: Wish) -> Edits:
         for path in matching(view.driver, folder, pattern)
     ]
     xorg = xorg_modules(view, driver)
-    return Edits(
-        mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, wish)),
-        hooks=_graphics_hooks(driver, xorg, wish.hooks),
+    return ContainerEdits(
+        mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, options)),
+        hooks=_graphics_hooks(driver, xorg, options.hooks),
     )
 
 
-def configs(view: View, wish: Wish) -> tuple[Mount, ...]:
-    """Configuration files at the paths where libraries look for them, wherever the driver's package put them."""
+def configs(view: DriverView, options: EditOptions) -> tuple[SpecMount, ...]:
+    """Mounts of configuration files, at the paths where libraries look for them.
+
+    On the host they may be below another folder: packages differ.
+    """
     found = []
     for path in _CONFIGS:
         name = path.removeprefix("/usr/share/").removeprefix("/etc/")
         places = [
             f"{folder}/{name}"
-            for folder in wish.config_folders or (dirname(path)[: -len(dirname(name)) - 1], *_CONFIG_FOLDERS)
+            for folder in options.config_folders
+            or (dirname(path)[: -len(dirname(name)) - 1], *_CONFIG_FOLDERS)
         ]
         places += [f"/{name}"] if name.startswith("vulkan/") else []
         here = next((place for place in places if view.driver.exists(place)), None)
         if here:
-            found.append(Mount(host_path=_host(view, here), container_path=path, options=READ_ONLY))
+            found.append(SpecMount(host_path=_host_path(view, here), container_path=path, options=READ_ONLY))
     return tuple(found)
 
 
-def xorg_modules(view: View, driver: Driver) -> tuple[str, ...]:
+def xorg_modules(view: DriverView, driver: DriverLibraries) -> tuple[str, ...]:
     """nvidia_drv.so and libglxserver_nvidia.so of this driver, the first of each."""
     bases = [f"{folder}/nvidia/xorg" for folder in driver.folders]
     bases += [f"{base}/{part}" for base in (*driver.folders, *_XORG_BASES) for part in _XORG]
@@ -184,7 +216,7 @@ def xorg_modules(view: View, driver: Driver) -> tuple[str, ...]:
     return tuple(paths[0] for paths in found if paths)
 
 
-def _graphics_hooks(driver: Driver, xorg: Iterable[str], hooks: Hooks) -> tuple[Hook, ...]:
+def _graphics_hooks(driver: DriverLibraries, xorg: Iterable[str], hooks: HookProgram) -> tuple[SpecHook, ...]:
     links = []
     for path in (*driver.libraries, *xorg):
         folder, name = dirname(path), basename(path)

@@ -8,129 +8,145 @@ from posixpath import dirname
 
 from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_node import log
-from driverforge_node.cdi import document, gpus, modes, stale, transform
-from driverforge_node.cdi.driverfiles import Wish
-from driverforge_node.cdi.gpus import Gpu, Nvml
-from driverforge_node.cdi.hooks import Hooks
-from driverforge_node.cdi.libraries import Driver, locate
-from driverforge_node.cdi.roots import Roots, View, read, view
-from driverforge_node.cdi.rules import file_name, split_kind
-from driverforge_node.cdi.spec import Edits, Spec, joined
-from driverforge_node.host.ports import Files, Host
+from driverforge_node.cdi import modes, specfiles, stale, transform
+from driverforge_node.cdi.conformance import file_name, split_kind
+from driverforge_node.cdi.driverfiles import EditOptions
+from driverforge_node.cdi.gpu_devices import DeviceSelection
+from driverforge_node.cdi.hooks import HookProgram
+from driverforge_node.cdi.libraries import DriverLibraries, locate
+from driverforge_node.cdi.modes import SpecMode
+from driverforge_node.cdi.spec import ContainerEdits, Spec, joined_edits
+from driverforge_node.cdi.specfiles import SpecFormat
+from driverforge_node.gpu import inventory
+from driverforge_node.gpu.detect import loaded_version
+from driverforge_node.gpu.roots import DriverRoots, DriverView, view_of
+from driverforge_node.ports import Files, Gpu, Host, Nvml
 
-MODES = ("auto", "nvml", "static", "management", "imex", *modes.SIMPLE)
-ELSEWHERE = {"csv": "Tegra systems", "wsl": "Windows"}  # upstream's modes that have no node of ours
-LOADED_VERSION = "/sys/module/nvidia/version"
+# upstream's modes for systems that are no nodes of ours
+ELSEWHERE = {SpecMode.CSV: "Tegra systems", SpecMode.WSL: "Windows"}
+MODES = tuple(mode for mode in SpecMode if mode not in ELSEWHERE)
 
 _KINDS = {
-    "management": "management.nvidia.com/gpu",
-    "imex": "nvidia.com/imex-channel",
-    **{name: f"nvidia.com/{name}" for name in modes.SIMPLE},
+    SpecMode.MANAGEMENT: "management.nvidia.com/gpu",
+    SpecMode.IMEX: "nvidia.com/imex-channel",
+    **{mode: f"nvidia.com/{mode.value}" for mode in modes.SIMPLE},
 }
 # images that set NVIDIA_VISIBLE_DEVICES would get devices from the runtime once more
-_ALWAYS = Edits(env=("NVIDIA_VISIBLE_DEVICES=void",))
+_ALWAYS = ContainerEdits(env=("NVIDIA_VISIBLE_DEVICES=void",))
 
 MakeNvml = Callable[[str], Nvml]  # from libnvidia-ml's path, '' where it was not found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is asked for. An empty `kind` is the mode's own."""
+class SpecRequest:
+    """What a spec shall describe, and how. An empty `kind` is the mode's own."""
 
-    mode: str = "auto"
+    mode: SpecMode = SpecMode.AUTO
     kind: str = ""
-    roots: Roots = field(default_factory=Roots)
-    wish: Wish = field(default_factory=lambda: Wish(hooks=Hooks()))
-    selection: modes.Selection = field(default_factory=modes.Selection)
+    roots: DriverRoots = field(default_factory=DriverRoots)
+    options: EditOptions = field(default_factory=lambda: EditOptions(hooks=HookProgram()))
+    selection: DeviceSelection = field(default_factory=DeviceSelection)
     merged: bool = True  # a device 'all'
     library_folders: tuple[str, ...] = ()
 
 
-def default_kind(mode: str) -> str:
+def default_kind(mode: SpecMode) -> str:
     return _KINDS.get(mode, "nvidia.com/gpu")
 
 
-def make_spec(host: Host, request: Request, nvml: MakeNvml) -> Spec:
-    """The spec, with host paths as the host has them. Raises Unavailable where what it describes is not there, InputError, Unsupported."""
+def make_spec(host: Host, request: SpecRequest, nvml: MakeNvml) -> Spec:
+    """The spec of a request, with host paths as the host has them.
+
+    Raises Unavailable where what it describes is not there, InputError for an unknown device or a wrong kind,
+    Unsupported for a mode of other systems.
+    """
     if request.mode in ELSEWHERE:
         raise Unsupported(
-            f"the mode {request.mode} is for {ELSEWHERE[request.mode]}",
+            f"the mode {request.mode.value} is for {ELSEWHERE[request.mode]}",
             resolution="use NVIDIA's nvidia-ctk there, or another mode",
         )
     kind = request.kind or default_kind(request.mode)
     split_kind(kind)
-    seen = view(host, request.roots)
+    seen = view_of(host, request.roots)
     content = _content(seen, request, nvml)
     if not content.devices:
         raise Unavailable(
-            "no device that a container could get",
-            details=["every GPU has MIG on and no MIG device, or lacks its file /dev/nvidiaN"],
-            resolution="make the device files (driverctl devices nodes) or MIG devices (nvidia-smi mig -cgi … -C), then run this again",
+            "there is no device that a container could get",
+            details=["every GPU has MIG enabled without a MIG device, or has no device file /dev/nvidiaN"],
+            resolution="make the device files (driverctl devices nodes) or MIG devices "
+            "(nvidia-smi mig -cgi … -C), then run this again",
         )
-    devices = transform.with_merged(content.devices) if request.merged else content.devices
-    spec = Spec(version="", kind=kind, devices=devices, edits=joined([content.edits, _ALWAYS]))
-    return _moved(transform.in_order(transform.simplified(spec)), request.roots)
+    devices = transform.with_merged_device(content.devices) if request.merged else content.devices
+    spec = Spec(version="", kind=kind, devices=devices, edits=joined_edits([content.edits, _ALWAYS]))
+    return _with_host_paths(transform.in_order(transform.simplified(spec)), request.roots)
 
 
-def _moved(spec: Spec, roots: Roots) -> Spec:
-    """Our paths to the host's."""
+def _with_host_paths(spec: Spec, roots: DriverRoots) -> Spec:
+    """The spec with the host's paths in the place of ours."""
     driver, dev = (roots.driver_seen, roots.driver), (roots.dev_seen, roots.dev_host)
     same = driver[0] == driver[1] and dev[0] == dev[1]
     return spec if same else transform.driver_moved(spec, driver=driver, dev=dev)
 
 
-def _content(seen: View, request: Request, nvml: MakeNvml) -> modes.Content:
-    wish = request.wish
+def _content(seen: DriverView, request: SpecRequest, nvml: MakeNvml) -> modes.SpecContent:
+    options = request.options
     if request.mode in modes.SIMPLE:
-        return modes.SIMPLE[request.mode](seen, wish)
-    if request.mode == "imex":
+        return modes.SIMPLE[request.mode](seen, options)
+    if request.mode is SpecMode.IMEX:
         return modes.imex_content(seen, request.selection.ids)
-    if request.mode == "management":
-        modes.management_nodes(
-            seen
-        )  # without them the driver is not loaded, which is the first thing to be told
-    driver = locate(
-        seen.driver, folders=request.library_folders, loaded=read(seen.system, LOADED_VERSION).strip()
-    )
-    if request.mode == "management":
-        return modes.management_content(seen, driver, wish)
-    return modes.gpu_content(seen, driver, wish, _gpus(seen, driver, request, nvml), request.selection)
+    if request.mode is SpecMode.MANAGEMENT:
+        # without device files the driver is not loaded; that is to be told before libraries are missed
+        modes.management_nodes(seen)
+    driver = locate(seen.driver, folders=request.library_folders, loaded=loaded_version(seen.system))
+    if request.mode is SpecMode.MANAGEMENT:
+        return modes.management_content(seen, driver, options)
+    return modes.gpu_content(seen, driver, options, _gpus(seen, driver, request, nvml), request.selection)
 
 
-def _gpus(seen: View, driver: Driver, request: Request, nvml: MakeNvml) -> tuple[Gpu, ...]:
+def _gpus(seen: DriverView, driver: DriverLibraries, request: SpecRequest, nvml: MakeNvml) -> tuple[Gpu, ...]:
     found = (
-        gpus.static_gpus(seen) if request.mode == "static" else _nvml_gpus(seen, driver, request.mode, nvml)
+        inventory.static_gpus(seen)
+        if request.mode is SpecMode.STATIC
+        else _nvml_gpus(seen, driver, request.mode, nvml)
     )
     if not found:
         raise Unavailable(
             "no GPU found",
             details=[
-                f"{gpus.INFORMATION} lists none, and there is no /dev/nvidiaN below {seen.roots.dev_seen}"
+                (
+                    f"{inventory.INFORMATION} lists none, and there is no /dev/nvidiaN below "
+                    f"{seen.roots.dev_seen}"
+                )
             ],
             resolution="load the driver first, and name the folder above dev/ with --dev-root",
         )
     if not any(gpu.uuid for gpu in found):
-        log.info("GPUs from /dev only; they have no UUID there", count=len(found))
+        log.info("the GPUs are from /dev alone, where they have no UUIDs", count=len(found))
     return found
 
 
-def _nvml_gpus(seen: View, driver: Driver, mode: str, nvml: MakeNvml) -> tuple[Gpu, ...]:
-    """NVML's, or in the mode auto the static ones where NVML does not answer."""
+def _nvml_gpus(seen: DriverView, driver: DriverLibraries, mode: SpecMode, nvml: MakeNvml) -> tuple[Gpu, ...]:
+    """The GPUs that NVML lists. In the mode `auto`, those of /proc and /dev where NVML does not answer."""
     library = next(
         (path for path in driver.libraries if path.rpartition("/")[2].startswith("libnvidia-ml.so.")), ""
     )
     try:
         return nvml(seen.roots.driver_seen.rstrip("/") + library if library else "").gpus()
     except Unavailable as error:
-        if mode == "nvml":
+        if mode is SpecMode.NVML:
             raise
-        log.info("NVML gives no answer; GPUs from /proc and /dev", why=error.brief)
-        return gpus.static_gpus(seen)
+        log.info("NVML does not answer; the GPUs are from /proc and /dev", why=error.brief)
+        return inventory.static_gpus(seen)
 
 
-def write_spec(files: Files, path: str, spec: Spec, format_: str, *, comments: tuple[str, ...] = ()) -> bool:
-    """Write it as runtimes want to find it (whole, 0644); False, with nothing written, where these bytes are there already."""
-    data = document.write(spec, format_, comments=comments).encode()
+def write_spec(
+    files: Files, path: str, spec: Spec, format_: SpecFormat, *, comments: tuple[str, ...] = ()
+) -> bool:
+    """Write a spec file whole, with mode 0644.
+
+    False, with nothing written, where it has these bytes already.
+    """
+    data = specfiles.write(spec, format_, comments=comments).encode()
     if files.exists(path) and files.read_bytes(path) == data:
         return False
     files.make_dirs(dirname(path) or "/")
@@ -149,20 +165,28 @@ def generate_management(
     kind: str,
     hook_path: str,
 ) -> str:
-    """Write the management spec as the toolkit's installer does; its path. An empty dev root is the driver root, here and there.
+    """Write the management spec as the toolkit's installer does, and return its path.
 
-    Raises Unavailable ('no NVIDIA device nodes found', 'no NVIDIA driver libraries found'), InputError for a wrong kind.
+    An empty dev root is the driver root, on the host and in this process. Raises Unavailable without device
+    files or libraries of a driver, InputError for a wrong kind.
     """
-    roots = Roots(
+    roots = DriverRoots(
         driver=driver_root,
         driver_here=driver_root_ctr,
         dev=dev_root or driver_root,
         dev_here=dev_root_ctr or driver_root_ctr or driver_root,
     )
-    request = Request(mode="management", kind=kind, roots=roots, wish=Wish(hooks=Hooks(program=hook_path)))
+    request = SpecRequest(
+        mode=SpecMode.MANAGEMENT,
+        kind=kind,
+        roots=roots,
+        options=EditOptions(hooks=HookProgram(path=hook_path)),
+    )
     spec = make_spec(host, request, _no_nvml)
     path = f"{output_dir.rstrip('/')}/{file_name(kind)}"
-    wrote = write_spec(host.files, path, spec, "yaml", comments=stale.comments(stale.observe(host, roots)))
+    wrote = write_spec(
+        host.files, path, spec, SpecFormat.YAML, comments=stale.comments(stale.observe(host, roots))
+    )
     log.info("CDI spec is written" if wrote else "CDI spec is up to date", file=path, kind=kind)
     return path
 

@@ -1,4 +1,7 @@
-"""Hooks of nvidia-cdi-hook, with the arguments that it expects. The program itself stays NVIDIA's: it runs inside the OCI runtime."""
+"""Hooks of nvidia-cdi-hook, with the arguments that it expects.
+
+The program itself stays NVIDIA's: it runs inside the OCI runtime.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from posixpath import basename, dirname
 
-from driverforge_node.cdi.spec import Hook, Mount
+from driverforge_node.cdi.spec import SpecHook, SpecMount
 
 CREATE_SYMLINKS = "create-symlinks"
 CUDA_COMPAT = "enable-cuda-compat"
@@ -25,26 +28,30 @@ _LIBRARY = re.compile(r"lib.+\.so(\..+)?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hooks:
-    """Makes hooks for one program. `enabled` beats `disabled`, which may hold 'all'."""
+class HookProgram:
+    """The program that runs hooks, and which hooks it shall run.
 
-    program: str = DEFAULT_PROGRAM
+    `enabled` beats `disabled`, which may hold 'all'.
+    """
+
+    path: str = DEFAULT_PROGRAM
     disabled: frozenset[str] = frozenset()
     enabled: frozenset[str] = frozenset()
     ldconfig: str = ""  # another ldconfig for update-ldcache
     debug: bool = False
 
-    def make(self, name: str, *args: str) -> tuple[Hook, ...]:
+    def make(self, name: str, *args: str) -> tuple[SpecHook, ...]:
         """The hook, or none where it is disabled or would do nothing."""
         if not self._wanted(name) or (not args and name in _USELESS_WITHOUT_ARGUMENTS):
             return ()
-        program = basename(self.program)
+        program = basename(self.path)
+        # nvidia-ctk runs a hook by its subcommand `hook`; nvidia-cdi-hook does nothing else
         first = (program, "hook") if program == "nvidia-ctk" else (program,)
         debug = f"NVIDIA_CTK_DEBUG={str(self.debug).lower()}"
         words = (*first, name, *self._options(name, args))
-        return (Hook(name="createContainer", path=self.program, args=words, env=(debug,)),)
+        return (SpecHook(name="createContainer", path=self.path, args=words, env=(debug,)),)
 
-    def update_ldcache(self, mounts: Iterable[Mount]) -> tuple[Hook, ...]:
+    def update_ldcache(self, mounts: Iterable[SpecMount]) -> tuple[SpecHook, ...]:
         """The hook for the folders of the libraries among `mounts`; none where there is no library."""
         libraries = [mount.container_path for mount in mounts if is_library(mount.container_path)]
         folders = sorted({dirname(path) for path in libraries})

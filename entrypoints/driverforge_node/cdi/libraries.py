@@ -1,4 +1,7 @@
-"""The driver's libraries below a driver root: which version, in which folders, and what links their users expect."""
+"""The driver's libraries below a driver root.
+
+Their version and folders, and the links that programs expect.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import basename, dirname
 
+from driverforge_core.elf import soname
 from driverforge_core.errors import Unavailable
-from driverforge_node.cdi.elf import soname
-from driverforge_node.host.ports import Files
+from driverforge_node.ports import Files
 
 _MULTIARCH = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 FOLDERS = (
@@ -28,7 +31,7 @@ _NAMING_LIBRARIES = ("libcuda.so.", "libnvidia-ml.so.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Driver:
+class DriverLibraries:
     """A driver's user space. Paths are below its root, links followed."""
 
     version: str
@@ -36,10 +39,11 @@ class Driver:
     libraries: tuple[str, ...]
 
 
-def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> Driver:
+def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> DriverLibraries:
     """The driver below the root of `files`. Its version is in the name of libcuda, else of libnvidia-ml.
 
-    `folders` are looked at before the usual ones. Where several versions are there, the `loaded` one counts. Raises Unavailable.
+    `folders` are searched before the usual ones. Where several versions are there, the `loaded` one counts.
+    Raises Unavailable where there is none.
     """
     where = (*folders, *FOLDERS)
     found = {name: _versions(files, name, where) for name in _NAMING_LIBRARIES}
@@ -48,13 +52,17 @@ def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> Dr
         raise Unavailable(
             "no NVIDIA driver libraries found",
             details=[
-                f"neither libcuda.so.VERSION nor libnvidia-ml.so.VERSION below {files.root} in {', '.join(where)}"
+                (
+                    f"neither libcuda.so.VERSION nor libnvidia-ml.so.VERSION below {files.root} in "
+                    f"{', '.join(where)}"
+                )
             ],
-            resolution="wait until the driver is installed there, or name its root (--driver-root) or folder (--library-search-path)",
+            resolution="wait until the driver is installed there, or name its root "
+            "(--driver-root) or folder (--library-search-path)",
         )
     version = loaded if loaded in versions else versions[0]
     homes = tuple(dict.fromkeys(folder for pairs in found.values() for v, folder in pairs if v == version))
-    return Driver(version=version, folders=homes, libraries=_libraries(files, homes, version))
+    return DriverLibraries(version=version, folders=homes, libraries=_libraries(files, homes, version))
 
 
 def _versions(files: Files, start: str, folders: Iterable[str]) -> list[tuple[str, str]]:
@@ -108,7 +116,8 @@ def _soname_links(files: Files, path: str) -> Iterator[str]:
     if not fnmatchcase(name, "*.so.*.*"):
         return
     found = soname(lambda offset, size: files.read_part(path, offset, size))
-    if found is None:  # no library of this architecture: its links are left to ldconfig
+    # no library of this architecture: its links are left to ldconfig
+    if found is None:
         return
     target = found or name
     if target != name and files.is_link(f"{folder}/{target}"):

@@ -1,20 +1,23 @@
-"""Who writes a spec of the node anew: our generator, for the kinds that it knows, else the tool that wrote it."""
+"""How to write a spec of the node again.
+
+By our generator for the kinds that it knows, else by the tool that wrote it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from shlex import quote
 
+from driverforge_node.cdi.conformance import file_name, split_kind
 from driverforge_node.cdi.generate import MODES, default_kind
 from driverforge_node.cdi.hooks import DEFAULT_PROGRAM, is_library
-from driverforge_node.cdi.rules import file_name, split_kind
+from driverforge_node.cdi.modes import SpecMode
 from driverforge_node.cdi.spec import DeviceNode, Spec
 
 AGAIN = "driverctl cdi generate"
 OTHERS = "let the tool that wrote it write it again"
-_MODES = {
-    default_kind(mode): mode for mode in reversed(MODES)
-}  # several modes write nvidia.com/gpu; the first is auto
+# several modes write nvidia.com/gpu; the first of them, auto, is the one to name
+_MODES = {default_kind(mode): mode for mode in reversed(MODES)}
 
 
 def is_ours(kind: str) -> bool:
@@ -22,17 +25,18 @@ def is_ours(kind: str) -> bool:
     return kind in _MODES
 
 
-def rewrite(kind: str, path: str, *, options: str = "") -> str:
-    """The command that writes the spec at `path` anew; for a kind that is not ours, a sentence."""
-    return (
-        f"{AGAIN}{_option(kind)}{options} --output {quote(path)}"
-        if is_ours(kind)
-        else f"{OTHERS}: {quote(path)}"
-    )
+def rewrite_command(kind: str, path: str, *, options: str = "") -> str:
+    """The command that writes the spec at `path` again; a sentence instead where the kind is not ours."""
+    if not is_ours(kind):
+        return f"{OTHERS}: {quote(path)}"
+    return f"{AGAIN}{_option(kind)}{options} --output {quote(path)}"
 
 
-def options_of(spec: Spec, *, gone: Collection[str] = ()) -> str:
-    """Options that a spec was made with, as far as it shows them; `gone` are its host paths that are not there."""
+def generate_options(spec: Spec, *, gone: Collection[str] = ()) -> str:
+    """The options of `driverctl cdi generate` that a spec was made with, as far as the spec shows them.
+
+    `gone` are host paths of the spec that are not there: none of them is named again.
+    """
     driver, dev = _driver_root(spec), next((dev_root(node) for node in _nodes(spec)), "")
     words = ["--driver-root", driver] if driver not in ("", "/") else []
     words += ["--dev-root", dev] if dev and dev != (driver or "/") else []
@@ -76,14 +80,20 @@ def _nodes(spec: Spec) -> Iterator[DeviceNode]:
     return (node for edits in spec.all_edits for node in edits.device_nodes)
 
 
-def rewrite_unreadable(path: str) -> str:
-    """The same for a file that says no kind: by its name, which other CDI tools keep to, too."""
+def command_for_unreadable(path: str) -> str:
+    """The same for a file that cannot be read, and so says no kind.
+
+    The kind is guessed from the file's name: other CDI tools keep to these names, too.
+    """
     stem = path.rpartition("/")[2].rpartition(".")[0]
-    return rewrite(next((kind for kind in _MODES if file_name(kind, "") == stem), ""), path)
+    return rewrite_command(next((kind for kind in _MODES if file_name(kind, "") == stem), ""), path)
 
 
-def write(kind: str, folder: str) -> str:
-    """The command that writes a spec of GPUs that is not there, whatever its kind. Raises InputError for what is no kind."""
+def write_command(kind: str, folder: str) -> str:
+    """The command that writes a missing spec of GPUs, whatever its kind.
+
+    Raises InputError for what is no kind.
+    """
     vendor, name = split_kind(kind)
     mode = " --mode management" if vendor.startswith("management.") else ""
     option = _option(kind) if is_ours(kind) else f"{mode} --vendor {vendor} --class {name}"
@@ -91,4 +101,4 @@ def write(kind: str, folder: str) -> str:
 
 
 def _option(kind: str) -> str:
-    return "" if _MODES[kind] == "auto" else f" --mode {_MODES[kind]}"
+    return "" if _MODES[kind] is SpecMode.AUTO else f" --mode {_MODES[kind].value}"

@@ -1,6 +1,7 @@
 """A CDI spec as frozen values, to and from the plain documents that JSON and YAML hold.
 
-Field names follow the CDI specification; a field that has its default is left out of the document, as the specification's own writer does.
+Field names follow the CDI specification. A field that has its default is left out of the document, as the
+specification's own writer does.
 """
 
 # ruff: noqa: RUF009 - `_key` makes a dataclass field
@@ -12,23 +13,25 @@ from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
+# (raw value, where it is, problems so far) to a value; a problem is added to the list, so that all are told
+# at once
 Reader = Callable[[object, str, list[str]], Any]
 
 
 def _text(raw: object, where: str, problems: list[str]) -> str:
     if not isinstance(raw, str):
-        problems.append(f"{where}: {reprlib.repr(raw)} is no text; put it in quotes")
+        problems.append(f"{where}: {reprlib.repr(raw)} is not text; put it in quotes")
         return ""
     if not raw.isascii() and any("\ud800" <= letter <= "\udfff" for letter in raw):
-        problems.append(f"{where}: {raw!a} has half of a character, which no file can hold")
+        problems.append(f"{where}: {raw!a} has half of a character, and no file can hold that")
     if "\0" in raw:
-        problems.append(f"{where}: {raw!a} has a zero byte, which no name or path can hold")
+        problems.append(f"{where}: {raw!a} has a zero byte, and no name or path can hold that")
     return raw
 
 
 def _number(raw: object, where: str, problems: list[str]) -> int:
     if isinstance(raw, bool) or not isinstance(raw, int):
-        problems.append(f"{where}: {reprlib.repr(raw)} is no whole number")
+        problems.append(f"{where}: {reprlib.repr(raw)} is not a whole number")
         return 0
     return raw
 
@@ -41,10 +44,11 @@ def _flag(raw: object, where: str, problems: list[str]) -> bool:
 
 def _list_of(read: Reader) -> Reader:
     def many(raw: object, where: str, problems: list[str]) -> tuple[Any, ...]:
+        # Go's writers put null for an empty list
         if raw is None:
             return ()
         if not isinstance(raw, list):
-            problems.append(f"{where}: has to be a list")
+            problems.append(f"{where}: must be a list")
             return ()
         return tuple(read(item, f"{where}[{index}]", problems) for index, item in enumerate(raw))
 
@@ -53,7 +57,7 @@ def _list_of(read: Reader) -> Reader:
 
 def _pairs(raw: object, where: str, problems: list[str]) -> tuple[tuple[str, str], ...]:
     if not isinstance(raw, dict):
-        problems.append(f"{where}: has to be a mapping of text to text")
+        problems.append(f"{where}: must be a mapping of text to text")
         return ()
     return tuple(
         (_text(key, where, problems), _text(value, f"{where}.{key}", problems)) for key, value in raw.items()
@@ -77,6 +81,8 @@ def _key(name: str, read: Reader, default: Any = _REQUIRED) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceNode:
+    """A device node in the container. Without numbers the runtime takes those of the host's node."""
+
     path: str = _key("path", _text)
     host_path: str = _key("hostPath", _text, "")
     type: str = _key("type", _text, "")
@@ -89,7 +95,9 @@ class DeviceNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mount:
+class SpecMount:
+    """A file or folder of the host, in the container."""
+
     host_path: str = _key("hostPath", _text)
     container_path: str = _key("containerPath", _text)
     options: tuple[str, ...] = _key("options", _list_of(_text), ())
@@ -97,7 +105,9 @@ class Mount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class SpecHook:
+    """A program that the OCI runtime starts; `name` says when, as the OCI runtime specification has it."""
+
     name: str = _key("hookName", _text)
     path: str = _key("path", _text)
     args: tuple[str, ...] = _key("args", _list_of(_text), ())
@@ -107,12 +117,16 @@ class Hook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetDevice:
+    """A network interface of the host that moves into the container."""
+
     host_interface: str = _key("hostInterfaceName", _text)
     name: str = _key("name", _text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntelRdt:
+    """Limits of cache and memory bandwidth (Intel RDT)."""
+
     clos_id: str = _key("closID", _text, "")
     l3_cache: str = _key("l3CacheSchema", _text, "")
     memory_bandwidth: str = _key("memBwSchema", _text, "")
@@ -123,26 +137,28 @@ class IntelRdt:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Edits:
+class ContainerEdits:
     """What is added to a container (`containerEdits`)."""
 
     env: tuple[str, ...] = _key("env", _list_of(_text), ())
     device_nodes: tuple[DeviceNode, ...] = _key("deviceNodes", _list_of(_value_of(DeviceNode)), ())
     net_devices: tuple[NetDevice, ...] = _key("netDevices", _list_of(_value_of(NetDevice)), ())
-    hooks: tuple[Hook, ...] = _key("hooks", _list_of(_value_of(Hook)), ())
-    mounts: tuple[Mount, ...] = _key("mounts", _list_of(_value_of(Mount)), ())
+    hooks: tuple[SpecHook, ...] = _key("hooks", _list_of(_value_of(SpecHook)), ())
+    mounts: tuple[SpecMount, ...] = _key("mounts", _list_of(_value_of(SpecMount)), ())
     intel_rdt: IntelRdt | None = _key("intelRdt", _value_of(IntelRdt), None)
     additional_gids: tuple[int, ...] = _key("additionalGids", _list_of(_number), ())
 
     def __bool__(self) -> bool:
-        return self != Edits()
+        return self != ContainerEdits()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Device:
+class SpecDevice:
+    """What a container gets that asks for the device KIND=NAME."""
+
     name: str = _key("name", _text)
     annotations: tuple[tuple[str, str], ...] = _key("annotations", _pairs, ())
-    edits: Edits = _key("containerEdits", _value_of(Edits))
+    edits: ContainerEdits = _key("containerEdits", _value_of(ContainerEdits))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,11 +168,11 @@ class Spec:
     version: str = _key("cdiVersion", _text)
     kind: str = _key("kind", _text)
     annotations: tuple[tuple[str, str], ...] = _key("annotations", _pairs, ())
-    devices: tuple[Device, ...] = _key("devices", _list_of(_value_of(Device)))
-    edits: Edits = _key("containerEdits", _value_of(Edits), Edits())
+    devices: tuple[SpecDevice, ...] = _key("devices", _list_of(_value_of(SpecDevice)))
+    edits: ContainerEdits = _key("containerEdits", _value_of(ContainerEdits), ContainerEdits())
 
     @property
-    def all_edits(self) -> tuple[Edits, ...]:
+    def all_edits(self) -> tuple[ContainerEdits, ...]:
         return (self.edits, *(device.edits for device in self.devices))
 
 
@@ -190,7 +206,7 @@ def parse(raw: object) -> tuple[Spec, tuple[str, ...]]:
 def _read(cls: type[T], raw: object, where: str, problems: list[str]) -> T:
     known = fields(cast(Any, cls))
     if not isinstance(raw, Mapping):
-        problems.append(f"{where or 'the file'}: has to be a mapping")
+        problems.append(f"{where or 'the file'}: must be a mapping")
         raw = {}
     keys = {item.metadata["key"] for item in known}
     at = f"{where}." if where else ""
@@ -198,6 +214,7 @@ def _read(cls: type[T], raw: object, where: str, problems: list[str]) -> T:
     values = {}
     for item in known:
         key = item.metadata["key"]
+        # null is what a missing key is: Go's writers print it for an empty value
         if raw.get(key) is not None:
             values[item.name] = item.metadata["read"](raw[key], f"{at}{key}", problems)
         elif item.default is MISSING:
@@ -211,9 +228,9 @@ def _blank(read: Reader) -> Any:
     return read({}, "", []) if read is not _text else ""
 
 
-def joined(edits: Sequence[Edits]) -> Edits:
-    """Several edits as one, in this order."""
-    return Edits(
+def joined_edits(edits: Sequence[ContainerEdits]) -> ContainerEdits:
+    """Several edits as one, each list in this order."""
+    return ContainerEdits(
         env=tuple(item for one in edits for item in one.env),
         device_nodes=tuple(item for one in edits for item in one.device_nodes),
         net_devices=tuple(item for one in edits for item in one.net_devices),

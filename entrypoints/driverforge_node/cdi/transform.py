@@ -1,31 +1,40 @@
-"""Spec to spec: order, duplicates, the device of all devices, and paths from one root to another. All of it is pure."""
+"""Spec to spec: order, duplicates, the device of all devices, and paths from one root to another. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from enum import Enum
 from typing import TypeVar
 
 from driverforge_core.errors import InputError
-from driverforge_node.cdi.rules import valid_name
-from driverforge_node.cdi.spec import Device, DeviceNode, Edits, Hook, Mount, Spec, joined
+from driverforge_node.cdi.conformance import valid_name
+from driverforge_node.cdi.spec import (
+    ContainerEdits,
+    DeviceNode,
+    Spec,
+    SpecDevice,
+    SpecHook,
+    SpecMount,
+    joined_edits,
+)
 
 T = TypeVar("T")
 Move = Callable[[str], str]
 
 
-def each_edits(spec: Spec, change: Callable[[Edits], Edits]) -> Spec:
+def with_edits_changed(spec: Spec, change: Callable[[ContainerEdits], ContainerEdits]) -> Spec:
     """`change` made to the common edits and to every device's."""
     devices = tuple(replace(device, edits=change(device.edits)) for device in spec.devices)
     return replace(spec, devices=devices, edits=change(spec.edits))
 
 
 def deduplicated(spec: Spec) -> Spec:
-    return each_edits(spec, _without_duplicates)
+    return with_edits_changed(spec, _without_duplicates)
 
 
-def _without_duplicates(edits: Edits) -> Edits:
-    return Edits(
+def _without_duplicates(edits: ContainerEdits) -> ContainerEdits:
+    return ContainerEdits(
         env=_unique(edits.env),
         device_nodes=_unique(edits.device_nodes),
         net_devices=_unique(edits.net_devices),
@@ -41,15 +50,19 @@ def _unique(items: Iterable[T]) -> tuple[T, ...]:
 
 
 def simplified(spec: Spec) -> Spec:
-    """Without duplicates, and without what the common edits add anyway; a device never becomes empty, which runtimes refuse."""
+    """The spec without duplicates, and without what the common edits add anyway.
+
+    A device keeps its edits where nothing would be left of them: runtimes refuse an empty device.
+    """
+    # what is in the common edits is in every container anyway
     spec = deduplicated(spec)
     devices = tuple(
-        replace(device, edits=_less(device.edits, spec.edits) or device.edits) for device in spec.devices
+        replace(device, edits=_without(device.edits, spec.edits) or device.edits) for device in spec.devices
     )
     return replace(spec, devices=devices)
 
 
-def _less(edits: Edits, common: Edits) -> Edits:
+def _without(edits: ContainerEdits, common: ContainerEdits) -> ContainerEdits:
     return replace(
         edits,
         env=_not_in(edits.env, common.env),
@@ -67,10 +80,10 @@ def _not_in(items: tuple[T, ...], others: tuple[T, ...]) -> tuple[T, ...]:
 def in_order(spec: Spec) -> Spec:
     """Devices by name; nodes and mounts parents first. Hooks keep their order: they run in it."""
     ordered = replace(spec, devices=tuple(sorted(spec.devices, key=lambda device: device.name)))
-    return each_edits(ordered, _edits_in_order)
+    return with_edits_changed(ordered, _edits_in_order)
 
 
-def _edits_in_order(edits: Edits) -> Edits:
+def _edits_in_order(edits: ContainerEdits) -> ContainerEdits:
     return replace(
         edits,
         env=tuple(sorted(edits.env)),
@@ -84,37 +97,54 @@ def nodes_in_order(nodes: Iterable[DeviceNode]) -> tuple[DeviceNode, ...]:
     return tuple(sorted(nodes, key=lambda node: _depth_first(node.path)))
 
 
-def mounts_in_order(mounts: Iterable[Mount]) -> tuple[Mount, ...]:
+def mounts_in_order(mounts: Iterable[SpecMount]) -> tuple[SpecMount, ...]:
     return tuple(sorted(mounts, key=lambda mount: _depth_first(mount.container_path)))
 
 
+# parents first: a mount on a folder hides what was mounted below it before
 def _depth_first(path: str) -> tuple[int, str]:
     return path.count("/"), path
 
 
-def with_merged(devices: Sequence[Device], name: str = "all") -> tuple[Device, ...]:
-    """`devices` and one more with the edits of them all, unless one has that name already. Raises InputError for a bad name."""
+def with_merged_device(devices: Sequence[SpecDevice], name: str = "all") -> tuple[SpecDevice, ...]:
+    """`devices`, and one more with the edits of them all, unless one has that name already.
+
+    Raises InputError for a name that CDI does not allow.
+    """
     if not valid_name(name):
         raise InputError(
-            f"{name!r} is no CDI device name",
+            f"{name!r} is not a CDI device name",
             resolution="letters, digits, '_', '-', '.' and ':', no sign at either end",
         )
     if not devices or any(device.name == name for device in devices):
         return tuple(devices)
     return (
         *devices,
-        Device(name=name, edits=_without_duplicates(joined([device.edits for device in devices]))),
+        SpecDevice(name=name, edits=_without_duplicates(joined_edits([device.edits for device in devices]))),
     )
 
 
 def moved_path(path: str, root: str, target: str) -> str:
     """`path` with `target` in the place of its leading `root`; a path that is not below `root` stays."""
     root, target = root.rstrip("/"), target.rstrip("/")
+    # an argument of a hook may be anything: an option, a name, a relative link
     if not path.startswith("/"):
         return path
     if path == root or path.startswith(f"{root}/"):
         return (target + path[len(root) :].rstrip("/")) or "/"
     return path
+
+
+class PathSide(str, Enum):
+    """Which paths of a spec: those on the host, or those in the container."""
+
+    HOST = "host"
+    CONTAINER = "container"
+
+
+def root_moved(spec: Spec, side: PathSide, root: str, target: str) -> Spec:
+    """Paths of one side from `root` to `target`."""
+    return (host_moved if side is PathSide.HOST else container_moved)(spec, root, target)
 
 
 def host_moved(spec: Spec, root: str, target: str) -> Spec:
@@ -123,16 +153,19 @@ def host_moved(spec: Spec, root: str, target: str) -> Spec:
     def move(path: str) -> str:
         return moved_path(path, root, target)
 
-    def change(edits: Edits) -> Edits:
+    def change(edits: ContainerEdits) -> ContainerEdits:
         return replace(_host_sides(edits, move), hooks=tuple(_host_hook(hook, move) for hook in edits.hooks))
 
-    return each_edits(spec, change)
+    return with_edits_changed(spec, change)
 
 
 def driver_moved(spec: Spec, *, driver: tuple[str, str], dev: tuple[str, str]) -> Spec:
-    """Host paths from our view to the host's: (here, there) of the driver root and of the root that has /dev.
+    """Host paths from our view to the host's.
 
-    A path below both is a device file, so /dev goes first; each path moves once. Hooks stay: the host's paths name them from the start.
+    (here, there) of the driver root, and of the root that has /dev.
+
+    A path below both roots is a device file, so /dev is tried first, and each path moves once. Hooks stay:
+    they are named by the host's paths from the start.
     """
     here, there = (f"{root.rstrip('/')}/dev" for root in dev)
 
@@ -141,10 +174,10 @@ def driver_moved(spec: Spec, *, driver: tuple[str, str], dev: tuple[str, str]) -
             return moved_path(path, here, there)
         return moved_path(path, *driver)
 
-    return each_edits(spec, lambda edits: _host_sides(edits, move))
+    return with_edits_changed(spec, lambda edits: _host_sides(edits, move))
 
 
-def _host_sides(edits: Edits, move: Move) -> Edits:
+def _host_sides(edits: ContainerEdits, move: Move) -> ContainerEdits:
     return replace(
         edits,
         device_nodes=tuple(
@@ -155,10 +188,11 @@ def _host_sides(edits: Edits, move: Move) -> Edits:
     )
 
 
-def _host_hook(hook: Hook, move: Move) -> Hook:
-    """Runtimes start a hook's program in their own mount namespace, but for startContainer, which is in the container.
+def _host_hook(hook: SpecHook, move: Move) -> SpecHook:
+    """The hook, with its paths on the host moved.
 
-    The arguments of a createContainer hook are paths in the container.
+    Runtimes start a hook's program in their own mount namespace, but for startContainer, whose program is in
+    the container. The arguments of a createContainer hook are paths in the container.
     """
     if hook.name == "startContainer":
         return hook
@@ -176,7 +210,7 @@ def container_moved(spec: Spec, root: str, target: str) -> Spec:
     def move(path: str) -> str:
         return moved_path(path, root, target)
 
-    def change(edits: Edits) -> Edits:
+    def change(edits: ContainerEdits) -> ContainerEdits:
         return replace(
             edits,
             device_nodes=tuple(_container_node(node, move) for node in edits.device_nodes),
@@ -184,16 +218,16 @@ def container_moved(spec: Spec, root: str, target: str) -> Spec:
             hooks=tuple(_container_hook(hook, move) for hook in edits.hooks),
         )
 
-    return each_edits(spec, change)
+    return with_edits_changed(spec, change)
 
 
 def _container_node(node: DeviceNode, move: Move) -> DeviceNode:
-    """Without a host path the node is at its own path on the host, which must be kept when the path moves."""
+    """Without a host path, the node is at its own path on the host. That is kept when the path moves."""
     path = move(node.path)
     return replace(node, path=path, host_path=node.host_path or (node.path if path != node.path else ""))
 
 
-def _container_hook(hook: Hook, move: Move) -> Hook:
+def _container_hook(hook: SpecHook, move: Move) -> SpecHook:
     if hook.name not in ("createContainer", "startContainer"):
         return hook
     path = move(hook.path) if hook.name == "startContainer" else hook.path

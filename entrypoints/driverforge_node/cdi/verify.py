@@ -6,28 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from driverforge_node.cdi import remedy
-from driverforge_node.cdi.roots import read
-from driverforge_node.cdi.rules import broken_rules
-from driverforge_node.cdi.spec import DeviceNode, Hook
-from driverforge_node.cdi.specdirs import SpecFile
+from driverforge_node.cdi.conformance import broken_rules
+from driverforge_node.cdi.spec import DeviceNode, SpecHook
+from driverforge_node.cdi.specfiles import SpecFile
 from driverforge_node.cdi.stale import driver_version
-from driverforge_node.driver.observe import device_majors
-from driverforge_node.host.ports import Files, Host
-
-# /proc/devices' names for the beginnings of node names, the longest first
-_OWNERS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("/dev/nvidia-caps-imex-channels/", ("nvidia-caps-imex-channels",)),
-    ("/dev/nvidia-caps/", ("nvidia-caps",)),
-    ("/dev/nvidia-nvswitch", ("nvidia-nvswitch",)),
-    ("/dev/nvidia-uvm", ("nvidia-uvm",)),
-    ("/dev/nvidia-fs", ("nvidia-fs",)),
-    ("/dev/nvidia", ("nvidia", "nvidia-frontend")),
-)
+from driverforge_node.gpu.detect import loaded_version
+from driverforge_node.gpu.device_files import PROC_DEVICES, device_majors, owners_of
+from driverforge_node.ports import Files, Host, text_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One thing about one file. A `note` is worth knowing, but containers start."""
+class SpecProblem:
+    """One thing that is wrong with one file. A `note` is worth knowing, but containers start."""
 
     path: str
     text: str
@@ -35,110 +25,121 @@ class Finding:
     note: bool = False
 
     def line(self) -> str:
-        return f"{self.path}: {'note: ' if self.note else ''}{self.text}{f'; {self.advice}' if self.advice else ''}"
+        note, advice = "note: " if self.note else "", f"; {self.advice}" if self.advice else ""
+        return f"{self.path}: {note}{self.text}{advice}"
 
 
-def verify(host: Host, specs: Sequence[SpecFile]) -> tuple[Finding, ...]:
-    """Everything that is wrong with these files on this node. Host paths are looked up as the node has them."""
-    loaded = read(host.files, "/sys/module/nvidia/version").strip()
-    majors = device_majors(read(host.files, "/proc/devices"))
+def verify(host: Host, specs: Sequence[SpecFile]) -> tuple[SpecProblem, ...]:
+    """Everything that is wrong with these files on this node. Host paths are those of the node."""
+    loaded = loaded_version(host.files)
+    majors = device_majors(text_of(host.files, PROC_DEVICES))
     found = [finding for file in specs for finding in _file_findings(host.node, file, majors, loaded)]
     return tuple(dict.fromkeys([*found, *_conflicts(specs)]))
 
 
-def _file_findings(files: Files, file: SpecFile, majors: Mapping[str, int], loaded: str) -> Iterator[Finding]:
+def _file_findings(
+    files: Files, file: SpecFile, majors: Mapping[str, int], loaded: str
+) -> Iterator[SpecProblem]:
     if file.spec is None:
         for problem in file.problems:
             where, _, what = problem.partition(": ")
-            yield Finding(path=where, text=what, advice="correct or remove it: runtimes skip it")
+            yield SpecProblem(path=where, text=what, advice="correct or remove it: runtimes skip it")
         return
-    again = f"write it anew: {remedy.AGAIN}" if remedy.is_ours(file.spec.kind) else remedy.OTHERS
+    again = f"write it again: {remedy.AGAIN}" if remedy.is_ours(file.spec.kind) else remedy.OTHERS
     for problem in broken_rules(file.spec):
-        yield Finding(path=file.path, text=problem, advice=again)
+        yield SpecProblem(path=file.path, text=problem, advice=again)
     version = driver_version(file.spec)
     if version and loaded and version != loaded:
-        yield Finding(path=file.path, text=f"it is for driver {version}, loaded is {loaded}", advice=again)
+        yield SpecProblem(
+            path=file.path, text=f"it is for driver {version}, the loaded one is {loaded}", advice=again
+        )
     for edits in file.spec.all_edits:
         for node in edits.device_nodes:
             yield from _node_findings(files, file.path, node, majors, again)
         for mount in edits.mounts:
             if not files.exists(mount.host_path):
-                yield Finding(path=file.path, text=f"{mount.host_path} is not there", advice=again)
+                yield SpecProblem(path=file.path, text=f"{mount.host_path} is not there", advice=again)
         for hook in edits.hooks:
             yield from _hook_findings(files, file.path, hook)
 
 
 def _node_findings(
     files: Files, path: str, node: DeviceNode, majors: Mapping[str, int], again: str
-) -> Iterator[Finding]:
+) -> Iterator[SpecProblem]:
     where = node.host_path or node.path
     now = files.device_number(where)
     stated = (node.major, node.minor)
     if now is None:
-        what = "is no character device" if files.exists(where) else "is not there"
+        what = "is not a character device" if files.exists(where) else "is not there"
         advice = (
-            "make it (driverctl devices nodes), or write the spec anew"
+            "make it (driverctl devices nodes), or write the spec again"
             if node.path.startswith("/dev/nvidia")
             else again
         )
-        yield Finding(path=path, text=f"{where} {what}", advice=advice)
+        yield SpecProblem(path=path, text=f"{where} {what}", advice=advice)
         return
+    # without numbers in the spec, the runtime takes those of the host's node
     if stated not in ((0, 0), now):
-        yield Finding(
-            path=path, text=f"{where} is {_number(now)}, the spec says {_number(stated)}", advice=again
+        yield SpecProblem(
+            path=path, text=f"{where} is {_shown(now)}, the spec says {_shown(stated)}", advice=again
         )
-    owners = next((names for start, names in _OWNERS if node.path.startswith(start)), ())
+    # a file may be there, with the right numbers, of a module that is not loaded any more
+    owners = owners_of(node.path)
     registered = [majors[name] for name in owners if name in majors]
     if owners and not registered:
-        yield Finding(
+        yield SpecProblem(
             path=path,
             text=f"no loaded module serves {where} (/proc/devices has no {owners[0]})",
             advice="load the driver",
         )
     elif registered and now[0] not in registered:
         text = f"{where} has the major {now[0]}, /proc/devices says {registered[0]}"
-        yield Finding(
+        yield SpecProblem(
             path=path,
             text=text,
-            advice="correct the node (driverctl devices nodes), then write the spec anew",
+            advice="correct the node (driverctl devices nodes), then write the spec again",
         )
 
 
-def _number(pair: tuple[int, int]) -> str:
+def _shown(pair: tuple[int, int]) -> str:
     return f"{pair[0]}:{pair[1]}"
 
 
-def _hook_findings(files: Files, path: str, hook: Hook) -> Iterator[Finding]:
+def _hook_findings(files: Files, path: str, hook: SpecHook) -> Iterator[SpecProblem]:
     if hook.name == "startContainer":  # a program in the container
         return
     found = files.metadata(hook.path)
     if found is None:
         text = f"the hook program {hook.path} is not there: no container with this device starts"
-        yield Finding(
+        yield SpecProblem(
             path=path,
             text=text,
-            advice="install the toolkit, or write the spec anew with --nvidia-cdi-hook-path or --disable-hook",
+            advice="install the toolkit, or write the spec again with --nvidia-cdi-hook-path or "
+            "--disable-hook",
         )
     elif not found.mode & 0o111 or files.is_dir(hook.path):
-        yield Finding(
+        yield SpecProblem(
             path=path,
             text=f"the hook program {hook.path} cannot be executed",
             advice="install the toolkit again",
         )
 
 
-def _conflicts(specs: Sequence[SpecFile]) -> Iterator[Finding]:
-    """CDI's rule: in one folder two files with one device name make it unresolvable; across folders the later folder wins."""
+def _conflicts(specs: Sequence[SpecFile]) -> Iterator[SpecProblem]:
+    """Device names that two files have.
+
+    In one folder, runtimes resolve neither. Of two folders the later one wins.
+    """
     seen: dict[str, SpecFile] = {}
     for file in specs:
         for name in dict.fromkeys(file.names):
             other = seen.get(name)
             if other and other.folder == file.folder:
-                yield Finding(
+                yield SpecProblem(
                     path=file.path,
                     text=f"{name} is in {other.path} too: runtimes resolve neither",
                     advice="remove one of the files",
                 )
             elif other:
-                yield Finding(path=other.path, text=f"{name} is taken from {file.path}", note=True)
+                yield SpecProblem(path=other.path, text=f"{name} is taken from {file.path}", note=True)
             seen[name] = file

@@ -1,4 +1,4 @@
-"""driverctl cdi generate|list|verify|transform: the specs by which container runtimes give GPUs to containers."""
+"""driverctl cdi generate|list|verify|transform: the specs by which containers get GPUs."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from driverforge_node.cdi.generate import Request
-    from driverforge_node.cdi.spec import Spec
-    from driverforge_node.host.ports import Files, Host
+    from driverforge_node.app.cdi_specs import SpecOutput
+    from driverforge_node.cdi.generate import SpecRequest
+    from driverforge_node.gpu.roots import DriverRoots
+    from driverforge_node.ports import Host
 
 # option -> variables, the first that is set counts; the names are nvidia-ctk's and the toolkit pod's
 VARIABLES = {
@@ -24,7 +25,6 @@ VARIABLES = {
     "dev_root_ctr_path": ("DEV_ROOT_CTR_PATH",),
     "nvidia_cdi_hook_path": ("NVIDIA_CTK_CDI_HOOK_PATH",),
 }
-FLAGS = ("no-additional-gids-for-device-nodes", "disable-ipc-discoverer", "enable-explicit-driver-libraries")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,36 +46,57 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
-    from driverforge_node.cdi.generate import ELSEWHERE, MODES
+    from driverforge_node.cdi.driverfiles import FeatureFlag
+    from driverforge_node.cdi.modes import SpecMode
+    from driverforge_node.cdi.specfiles import SpecFormat
+
+    flags = [flag.value for flag in FeatureFlag]
 
     def add(name: str, help_: str, metavar: str = "PATH") -> None:
         parser.add_argument(name, metavar=metavar, help=help_)
 
     parser.add_argument(
         "--mode",
-        choices=(*MODES, *ELSEWHERE),
+        type=str.lower,
+        choices=[mode.value for mode in SpecMode],
         help="what to describe; default: auto (NVML where it answers, else static)",
     )
     add("--output", "file to write; default: standard output")
-    parser.add_argument("--format", choices=("yaml", "json"), help="default: by the file's name, else yaml")
+    parser.add_argument(
+        "--format",
+        type=str.lower,
+        choices=[form.value for form in SpecFormat],
+        help="default: by the file's name, else yaml",
+    )
     add("--vendor", "first part of the kind; default: the mode's (nvidia.com, management.nvidia.com)", "NAME")
     add("--class", "second part of the kind; default: the mode's (gpu, imex-channel, gds, …)", "NAME")
     add(
         "--driver-root",
-        "folder with the driver's files, on the host; default: /, with $DRIVER_ROOT_CTR_PATH /run/nvidia/driver",
+        "folder with the driver's files, on the host; default: /, "
+        "with $DRIVER_ROOT_CTR_PATH /run/nvidia/driver",
         "DIR",
     )
     add("--driver-root-ctr-path", "the same folder as this process sees it; default: the same path", "DIR")
     add("--dev-root", "folder that has dev/, on the host; default: the driver root", "DIR")
     add("--dev-root-ctr-path", "the same folder as this process sees it; default: the same path", "DIR")
-    parser.add_argument("--device-name-strategy", metavar="NAME", action="append",
-        help="index, uuid or type-index; may be repeated; default: index and uuid")  # fmt: skip
-    parser.add_argument("--device-id", "--device-ids", metavar="ID", action="append",
-        help="all, none, an index, a UUID, GPU:MIG, or an IMEX channel; may be repeated; default: all")  # fmt: skip
+    parser.add_argument(
+        "--device-name-strategy",
+        metavar="NAME",
+        action="append",
+        help="index, uuid or type-index; may be repeated; default: index and uuid",
+    )
+    parser.add_argument(
+        "--device-id",
+        "--device-ids",
+        metavar="ID",
+        action="append",
+        help="all, none, an index, a UUID, GPU:MIG, or an IMEX channel; may be repeated; default: all",
+    )
     parser.add_argument("--no-all-device", action="store_true", help="no device 'all'")
     add(
         "--nvidia-cdi-hook-path",
-        "the hook program on the host; default: /usr/bin/nvidia-cdi-hook, or the toolkit's if only that is there",
+        "the hook program on the host; default: /usr/bin/nvidia-cdi-hook, "
+        "or the toolkit's if only that is there",
     )
     add("--ldconfig-path", "another ldconfig for the update-ldcache hook")
     for word in ("disable", "enable"):
@@ -91,8 +112,8 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
         "--feature-flags",
         metavar="NAME",
         action="append",
-        choices=FLAGS,
-        help=", ".join(FLAGS),
+        choices=flags,
+        help=", ".join(flags),
     )
     parser.add_argument(
         "--library-search-path",
@@ -109,6 +130,8 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_transform(parser: argparse.ArgumentParser) -> None:
+    from driverforge_node.cdi.transform import PathSide
+
     parser.add_argument(
         "what", nargs="?", choices=("root",), default="root", help="root, the only kind; may be left out"
     )
@@ -120,7 +143,7 @@ def _add_transform(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--relative-to",
-        choices=("host", "container"),
+        choices=[side.value for side in PathSide],
         default="host",
         help="which paths; default: %(default)s",
     )
@@ -134,69 +157,85 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
 
 def generate(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_node import log
-    from driverforge_node.cdi import document, stale
-    from driverforge_node.cdi.generate import make_spec, write_spec
+    from driverforge_node.app.cdi_specs import generate_spec
+    from driverforge_node.cdi.specfiles import SpecFormat
     from driverforge_node.host.nvml import PyNvml
 
     request = request_of(args, host)
-    spec = make_spec(host, request, PyNvml)
-    output = _file(_value(args, host, "output"))
-    form = _value(args, host, "format") or document.format_of(output)
-    comments = stale.comments(stale.observe(host, request.roots))
-    if not output:
-        print(document.write(spec, form, comments=comments), end="")
-        return 0
-    if not output.endswith((".json", ".yaml")):
-        log.warning("container runtimes read files that end in .yaml or .json only", file=output)
-    wrote = write_spec(_place(host, output), output, spec, form, comments=comments)
-    print(f"wrote {output}" if wrote else "nothing to do")
-    return 0
+    format_ = _word(args, host, "format")
+    return _show(
+        generate_spec(
+            host,
+            request,
+            PyNvml,
+            output=_file(_value(args, host, "output")),
+            format_=SpecFormat(format_) if format_ else None,
+        )
+    )
 
 
-def request_of(args: argparse.Namespace, host: Host) -> Request:
+def request_of(args: argparse.Namespace, host: Host) -> SpecRequest:
     """The options and variables as a value. Raises UsageError with every wrong name at once."""
-    from driverforge_node.cdi.driverfiles import Wish
-    from driverforge_node.cdi.generate import Request, default_kind
-    from driverforge_node.cdi.gpus import STRATEGIES
-    from driverforge_node.cdi.hooks import ALL, NAMES, Hooks
-    from driverforge_node.cdi.modes import Selection
-    from driverforge_node.cdi.roots import Roots, driver_root_of
+    from driverforge_node.app.cdi_specs import hook_program
+    from driverforge_node.cdi.driverfiles import EditOptions, FeatureFlag
+    from driverforge_node.cdi.generate import SpecRequest, default_kind
+    from driverforge_node.cdi.gpu_devices import DeviceSelection, NameStrategy
+    from driverforge_node.cdi.hooks import ALL, NAMES, HookProgram
+    from driverforge_node.cdi.modes import SpecMode
+    from driverforge_node.cdi.specfiles import SpecFormat
 
-    mode = _value(args, host, "mode") or "auto"
-    vendor, _, name = default_kind(mode).partition("/")
+    mode = _word(args, host, "mode") or SpecMode.AUTO.value
+    format_ = _word(args, host, "format") or SpecFormat.YAML.value
     strategies = _words(args.device_name_strategy) or ("index", "uuid")
     disabled, enabled = _words(args.disable_hook), _words(args.enable_hook)
     _refuse_unknown(
-        ("--device-name-strategy", strategies, STRATEGIES),
+        # the parser has refused an option with such a word; a variable comes this far
+        (VARIABLES["mode"][0], (mode,), tuple(mode.value for mode in SpecMode)),
+        (VARIABLES["format"][0], (format_,), tuple(form.value for form in SpecFormat)),
+        ("--device-name-strategy", strategies, tuple(strategy.value for strategy in NameStrategy)),
         ("--disable-hook", disabled, (*NAMES, ALL)),
         ("--enable-hook", enabled, NAMES),
     )
-    hooks = Hooks(
-        program=_value(args, host, "nvidia_cdi_hook_path") or _hook_program(host),
+    vendor, _, name = default_kind(SpecMode(mode)).partition("/")
+    hooks = HookProgram(
+        path=_value(args, host, "nvidia_cdi_hook_path") or hook_program(host),
         disabled=frozenset(disabled),
         enabled=frozenset(enabled),
         ldconfig=args.ldconfig_path or "",
     )
-    return Request(
-        mode=mode,
+    return SpecRequest(
+        mode=SpecMode(mode),
         kind=f"{args.vendor or vendor}/{getattr(args, 'class') or name}",
-        roots=Roots(
-            driver=_value(args, host, "driver_root")
-            or ("/" if args.driver_root_ctr_path else driver_root_of(host.environ)),
-            driver_here=_value(args, host, "driver_root_ctr_path"),
-            dev=_value(args, host, "dev_root"),
-            dev_here=_value(args, host, "dev_root_ctr_path"),
-        ),
-        wish=Wish(
+        roots=_roots(args, host),
+        options=EditOptions(
             hooks=hooks,
-            flags=frozenset(args.feature_flag or ()),
+            flags=frozenset(map(FeatureFlag, args.feature_flag or ())),
             config_folders=_words(args.config_search_path),
         ),
-        selection=Selection(strategies=strategies, ids=_words(args.device_id) or ("all",)),
+        selection=DeviceSelection(
+            strategies=tuple(map(NameStrategy, strategies)), ids=_words(args.device_id) or ("all",)
+        ),
         merged=not args.no_all_device,
         library_folders=_words(args.library_search_path),
     )
+
+
+def _roots(args: argparse.Namespace, host: Host) -> DriverRoots:
+    from driverforge_node.gpu.roots import DriverRoots, driver_root_of
+
+    # who names the folder in this process by option, and no other, means the host's own driver
+    usual = "/" if args.driver_root_ctr_path else driver_root_of(host.environ)
+    return DriverRoots(
+        driver=_value(args, host, "driver_root") or usual,
+        driver_here=_value(args, host, "driver_root_ctr_path"),
+        dev=_value(args, host, "dev_root"),
+        dev_here=_value(args, host, "dev_root_ctr_path"),
+    )
+
+
+def _word(args: argparse.Namespace, host: Host, name: str) -> str:
+    """One of a closed set of words. nvidia-ctk takes them in upper case too."""
+    return _value(args, host, name).strip().lower()
 
 
 def _value(args: argparse.Namespace, host: Host, name: str) -> str:
@@ -204,19 +243,6 @@ def _value(args: argparse.Namespace, host: Host, name: str) -> str:
     if given is not None:
         return given
     return next((host.environ[variable] for variable in VARIABLES[name] if host.environ.get(variable)), "")
-
-
-def _hook_program(host: Host) -> str:
-    """Upstream's place; the toolkit's own program on a node that has only that."""
-    from driverforge_node.cdi.hooks import DEFAULT_PROGRAM
-    from driverforge_node.runtime.environment import install_dir
-
-    installed = f"{install_dir(host.environ)}/toolkit/nvidia-cdi-hook"
-    return (
-        installed
-        if host.node.exists(installed) and not host.node.exists(DEFAULT_PROGRAM)
-        else DEFAULT_PROGRAM
-    )
 
 
 def _words(values: Sequence[str] | None) -> tuple[str, ...]:
@@ -241,11 +267,11 @@ def _refuse_unknown(*options: tuple[str, tuple[str, ...], tuple[str, ...]]) -> N
 
 
 def list_devices(args: argparse.Namespace, host: Host) -> int:
-    """NAME and FILE, as runtimes would resolve them: a name in a later folder hides the same one in an earlier."""
-    from driverforge_node.cdi import specdirs
+    """Print NAME and FILE, and on standard error what is wrong with a file."""
+    from driverforge_node.app.cdi_specs import installed_specs
 
-    folders = args.spec_dir or specdirs.FOLDERS
-    specs = specdirs.load(host.node, folders)
+    folders = _folders(args)
+    specs = installed_specs(host, folders)
     if not specs:
         print(f"there are no spec files in {' and '.join(folders)}", file=sys.stderr)
     for file in specs:
@@ -257,42 +283,44 @@ def list_devices(args: argparse.Namespace, host: Host) -> int:
 
 
 def verify(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_node.cdi import specdirs
-    from driverforge_node.cdi.verify import verify as findings_of
+    """Exit status 1 where a container could not get what a spec says."""
+    from driverforge_node.app.cdi_specs import verify_specs
 
-    folders = args.spec_dir or specdirs.FOLDERS
-    if args.file:
-        specs = tuple(specdirs.load_file(host.node, path, path.rpartition("/")[0]) for path in args.file)
-    else:
-        specs = specdirs.load(host.node, folders)
-    if not specs:
+    folders = _folders(args)
+    check = verify_specs(host, args.file, folders)
+    if not check.files:
         print(f"nothing to verify: there are no spec files in {' and '.join(folders)}")
         return 0
-    findings = findings_of(host, specs)
-    for finding in findings:
-        print(finding.line())
-    bad = [finding for finding in findings if not finding.note]
-    if not bad:
-        print(
-            f"{len(specs)} spec file{'' if len(specs) == 1 else 's'} agree{'s' if len(specs) == 1 else ''} with the node"
-        )
-    return 1 if bad else 0
+    for problem in check.problems:
+        print(problem.line())
+    if check.failed:
+        return 1
+    one = len(check.files) == 1
+    print(f"{len(check.files)} spec file{'' if one else 's'} agree{'s' if one else ''} with the node")
+    return 0
+
+
+def _folders(args: argparse.Namespace) -> Sequence[str]:
+    from driverforge_node.cdi.specfiles import FOLDERS
+
+    return args.spec_dir or FOLDERS
 
 
 def transform(args: argparse.Namespace, host: Host) -> int:
-    from driverforge_node.cdi import document
-    from driverforge_node.cdi.generate import write_spec
-    from driverforge_node.cdi.transform import container_moved, host_moved
+    from driverforge_node.app.cdi_specs import transform_spec
+    from driverforge_node.cdi.transform import PathSide
 
-    spec, output = _read_spec(args.input, host), _file(args.output)
-    moved = (host_moved if args.relative_to == "host" else container_moved)(spec, args.source, args.target)
-    form = document.format_of(output or args.input)
-    if not output:
-        print(document.write(moved, form), end="")
-        return 0
-    wrote = write_spec(_place(host, output), output, moved, form)
-    print(f"wrote {output}" if wrote else "nothing to do")
-    return 0
+    return _show(
+        transform_spec(
+            host,
+            source=args.input,
+            text=sys.stdin.read() if args.input in ("-", "/dev/stdin") else None,
+            output=_file(args.output),
+            side=PathSide(args.relative_to),
+            root=args.source,
+            target=args.target,
+        )
+    )
 
 
 def _file(output: str) -> str:
@@ -300,24 +328,10 @@ def _file(output: str) -> str:
     return "" if output in ("-", "/dev/stdout") else output
 
 
-def _place(host: Host, path: str) -> Files:
-    """Whose file `path` is: a pod that does not have the node's folder of specs mounted means the node's all the same, as runtimes do."""
-    from driverforge_node.cdi.specdirs import FOLDERS
-
-    folder = path.rpartition("/")[0]
-    if folder not in (*FOLDERS, "/run/cdi"):
-        return host.files
-    there = host.files.identity(folder)
-    return host.files if there is not None and there == host.node.identity(folder) else host.node
-
-
-def _read_spec(path: str, host: Host) -> Spec:
-    from driverforge_core.errors import InputError
-    from driverforge_node.cdi import document
-
-    if path in ("-", "/dev/stdin"):
-        return document.read(sys.stdin.read(), "standard input")
-    try:
-        return document.read(_place(host, path).read_text(path), path)
-    except FileNotFoundError:
-        raise InputError(f"there is no file {path}", resolution="name a spec file with --input") from None
+def _show(made: SpecOutput) -> int:
+    """Print the spec, or what became of its file."""
+    if not made.path:
+        print(made.text, end="")
+    else:
+        print(f"wrote {made.path}" if made.written else "nothing to do")
+    return 0

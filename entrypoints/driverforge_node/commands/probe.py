@@ -1,4 +1,7 @@
-"""`driverctl probe` behind a global option. Without one, cli.main() runs the probe before it imports anything for a parser."""
+"""`driverctl probe` behind a global option, as in `driverctl --log-format json probe`.
+
+Without a global option cli.main() runs the probe itself, before anything for a parser is imported.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from driverforge_node import probe
 if TYPE_CHECKING:
     import argparse
 
-    from driverforge_node.host.ports import Host
+    from driverforge_node.ports import Host
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """None: it is called by a kubelet."""
 
 
-def run(args: argparse.Namespace, host: Host) -> int:  # noqa: ARG001  the shape of every command; a probe needs neither
+# every command has this shape; a probe needs neither argument
+def run(args: argparse.Namespace, host: Host) -> int:  # noqa: ARG001
     return probe.main([])

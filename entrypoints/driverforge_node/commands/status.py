@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
-from driverforge_node.driver.facts import Facts
-from driverforge_node.driver.observe import observe, read
-from driverforge_node.driver.paths import LOCK
-from driverforge_node.driver.session import wanted_state
-from driverforge_node.driver.use import describe
-from driverforge_node.host.ports import Host
+from driverforge_node.driver.state.facts import DriverFacts, Goal
+from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.paths import LOCK
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.driver.usage import describe_holder
+from driverforge_node.ports import Host, text_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -18,9 +18,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    """Exit status 0 whatever there is to show."""
-    facts = observe(host, wanted_state(host, "absent"))
-    content = summary(facts, read(host.files, LOCK).strip())
+    """Exit status 0, whatever there is to show."""
+    facts = observe(host, read_wanted(host, Goal.ABSENT))
+    content = summary(facts, text_of(host.files, LOCK).strip())
     if args.json:
         print(json.dumps(content, indent=2))
         return 0
@@ -31,7 +31,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
     return 0
 
 
-def summary(facts: Facts, instance: str) -> dict[str, str | list[str]]:
+def summary(facts: DriverFacts, instance: str) -> dict[str, str | list[str]]:
     """What to show, in the order to show it."""
     loaded = facts.loaded.values()
     return {
@@ -42,13 +42,13 @@ def summary(facts: Facts, instance: str) -> dict[str, str | list[str]]:
         "gpus": [
             f"{g.address} {g.vendor:04x}:{g.device:04x} driver {g.driver or 'none'}" for g in facts.gpus
         ],
-        "root": facts.root,
+        "root": facts.root.value,
         "probe": facts.daemons_status or "no status",
         "instance": instance or "none",
-        "held_by": [describe(holder) for holder in facts.holders],
+        "held_by": [describe_holder(holder) for holder in facts.holders],
         "daemons": [f"{d.name} {d.pid}" for d in facts.daemons],
         "module_sets": [
-            f"{s.place}: {s.modules.module_type} {s.modules.driver} for {s.modules.kernel}"
+            f"{s.place.value}: {s.modules.module_type} {s.modules.driver} for {s.modules.kernel}"
             for s in facts.sources
         ],
     }

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import argparse
 
-    from driverforge_node.host.ports import Host
-    from driverforge_node.toolkit.settings import Settings
+    from driverforge_node.ports import Host
+    from driverforge_node.toolkit.settings import ToolkitSettings
 
 ACTIONS = ("install", "run", "watch", "gc", "status")
 
@@ -16,10 +16,13 @@ ACTIONS = ("install", "run", "watch", "gc", "status")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     from driverforge_node.toolkit.options import OPTIONS
 
-    parser.add_argument("action", choices=ACTIONS,
-        help="'install' puts NVIDIA's programs onto the node, 'run' also configures CDI and the container runtime and stays, "
-        "'watch' stays without installing or configuring anything, "
-        "'gc' removes releases that nothing uses, 'status' shows what is there")  # fmt: skip
+    parser.add_argument(
+        "action",
+        choices=ACTIONS,
+        help="'install' puts NVIDIA's programs onto the node, 'run' also configures CDI and the container "
+        "runtime and stays, 'watch' stays without installing or configuring anything, 'gc' removes "
+        "releases that nothing uses, 'status' shows what is there",
+    )
     parser.add_argument("--json", action="store_true", help="status: print JSON")
     for option in OPTIONS:
         meaning = option.meaning.replace("`", "").replace("%", "%%")
@@ -39,72 +42,66 @@ def run(args: argparse.Namespace, host: Host) -> int:
     from driverforge_node.commands.runtime import require_toolkit_half
 
     require_toolkit_half()
-    settings = settings_of(args, host)
+    settings = settings_from(args, host)
     return {"install": install, "run": serve, "watch": watch, "gc": gc, "status": status}[args.action](
         args, host, settings
     )
 
 
-def settings_of(args: argparse.Namespace, host: Host) -> Settings:
+def settings_from(args: argparse.Namespace, host: Host) -> ToolkitSettings:
     """Raises InputError, Unsupported."""
     from driverforge_node.toolkit.options import OPTIONS
-    from driverforge_node.toolkit.settings import parse
+    from driverforge_node.toolkit.settings import settings_of
 
     given = {
         option.name: getattr(args, option.name)
         for option in OPTIONS
         if getattr(args, option.name) is not None
     }
-    return parse(
+    return settings_of(
         {name: ",".join(value) if isinstance(value, list) else value for name, value in given.items()},
         host.environ,
     )
 
 
-def serve(_: argparse.Namespace, host: Host, settings: Settings) -> int:
+def serve(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
+    from driverforge_node.app.toolkit_run import parts_of, run_toolkit
     from driverforge_node.host.sockets import UnixSockets
-    from driverforge_node.toolkit import lifetime
-    from driverforge_node.toolkit.parts import parts_of
 
-    return lifetime.serve(host, settings, parts_of(host, UnixSockets(), settings))
+    return run_toolkit(host, settings, parts_of(host, UnixSockets(), settings))
 
 
-def watch(_: argparse.Namespace, host: Host, settings: Settings) -> int:
+def watch(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
+    from driverforge_node.app.toolkit_watch import watch_toolkit
     from driverforge_node.host.sockets import UnixSockets
-    from driverforge_node.toolkit.parts import watch_alone
 
-    watch_alone(host, UnixSockets(), settings)
+    watch_toolkit(host, UnixSockets(), settings)
     return 0
 
 
-def install(_: argparse.Namespace, host: Host, settings: Settings) -> int:
-    from driverforge_node.toolkit import install as installing
-    from driverforge_node.toolkit.wanted import wanted
+def install(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
+    from driverforge_node.app.toolkit_install import install_toolkit
+    from driverforge_node.toolkit.install import installed_text
 
-    with installing.exclusive(host):
-        done = installing.install(host, wanted(host, settings))
-    print(installing.summary(done))
+    print(installed_text(install_toolkit(host, settings)))
     return 0
 
 
-def gc(_: argparse.Namespace, host: Host, settings: Settings) -> int:
-    from driverforge_node.toolkit import collect
-    from driverforge_node.toolkit.install import exclusive
-    from driverforge_node.toolkit.wanted import layout_of
+def gc(_: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
+    from driverforge_node.app.toolkit_install import collect_toolkit
+    from driverforge_node.toolkit.releases import describe_users
 
-    with exclusive(host):
-        gone = collect.collect(host, layout_of(settings))
+    gone, left = collect_toolkit(host, settings)
     print("\n".join(f"removed {name}" for name in gone) or "nothing to remove")
-    for release in collect.releases(host, layout_of(settings)):
-        if not release.current:
-            print(f"kept {release.name}: {collect.describe_users(release)}")
+    for release in left:
+        print(f"kept {release.name}: {describe_users(release)}")
     return 0
 
 
-def status(args: argparse.Namespace, host: Host, settings: Settings) -> int:
+def status(args: argparse.Namespace, host: Host, settings: ToolkitSettings) -> int:
     """Exit status 0 whatever there is to show."""
-    from driverforge_node.toolkit import state
+    from driverforge_node.toolkit.toolkit_status import observe_toolkit, status_json, status_text
 
-    found = state.observe(host, settings)
-    print(state.as_json(found) if args.json else state.as_text(found))
+    found = observe_toolkit(host, settings)
+    print(status_json(found) if args.json else status_text(found))
     return 0

@@ -1,37 +1,26 @@
-"""`driverctl unload`: unload the kernel modules and unmount the driver's root, or refuse with every holder named."""
+"""`driverctl unload`: unload the modules and unmount the root, or name everybody who uses them."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 
-from driverforge_node import log
-from driverforge_node.driver.loop import drive
-from driverforge_node.driver.observe import observe
-from driverforge_node.driver.plan import Blocked, next_steps
-from driverforge_node.driver.session import exclusive, gate_for, print_plan, wanted_state
-from driverforge_node.host.ports import Host
+from driverforge_node.app import driver_life
+from driverforge_node.commands import driver_options
+from driverforge_node.driver.state.facts import Goal
+from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.ports import Host
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="print what would be done now, and what is not known yet; change nothing",
-    )
-    parser.add_argument("--confirm", action="store_true", help="ask on the terminal before each step")
+    driver_options.add_plan_arguments(parser)
 
 
 def run(args: argparse.Namespace, host: Host) -> int:
-    """Exit status 75 with the holders when the driver is in use: nothing is stopped or unloaded then."""
-    wanted = wanted_state(host, "absent")
+    """Exit status 75 where the driver is in use. Its holders are named, and nothing is touched."""
+    wanted = read_wanted(host, Goal.ABSENT)
     if args.plan:
-        return print_plan(host, wanted, sys.stdout)
-    plan = next_steps(observe(host, wanted), wanted)
-    if isinstance(plan, Blocked):
-        raise plan.error
-    with exclusive(host, os.getpid()):
-        drive(host, wanted, gate=gate_for(host, confirm=args.confirm))
-    log.info("unloaded")
+        driver_options.print_plan(driver_life.plan(host, wanted))
+    else:
+        driver_life.unload(host, wanted, pid=os.getpid(), ask=driver_options.asker(args))
     return 0

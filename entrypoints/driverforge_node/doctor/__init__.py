@@ -1,5 +1,10 @@
-"""What is wrong with a node's container runtime, CDI specs and toolkit: known problems, each with its evidence and its cure.
+"""Known problems of a node's container runtime, CDI specs and toolkit, each with its evidence and its cure.
 
-`facts` are frozen values, `gather` fills them from a running node or from a dump of its files, `rules_*` are pure functions from facts to
-a diagnosis, `catalogue` is the table of them that docs/doctor.md is generated from.
+* `evidence`: what there is to judge by, as frozen values;
+* `gather`, `gather_runtime`: fill it, from a running node or from a dump of its files;
+* `runtime_files`: what a runtime makes of its files, without asking its program;
+* `rules_node`, `rules_runtime`: pure functions from evidence to a diagnosis;
+* `rules`: the table of them, the worst first; `presentation`: the findings and docs/doctor.md as text.
+
+A problem belongs here when people have had it. What a running watch does about some of them is in `watch`.
 """

@@ -1,4 +1,7 @@
-"""Facts of a running node, or of a dump of its files. Changes nothing; of a dump nobody is asked and no program is started."""
+"""The evidence of a running node, or of a dump of its files. Nothing is changed.
+
+Of a dump, no process is asked and no program is started.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,40 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from driverforge_core.errors import DriverforgeError, NotPermitted
-from driverforge_node.cdi import specdirs
-from driverforge_node.cdi.roots import read
-from driverforge_node.doctor import gather_runtime, view
-from driverforge_node.doctor.facts import Facts, Restore, RuntimeFacts, ToolkitFacts
-from driverforge_node.driver.observe import device_majors
-from driverforge_node.host.ports import Files, Host
-from driverforge_node.runtime import journal, restore, sources
-from driverforge_node.runtime.document import parse
-from driverforge_node.runtime.nvidia import is_nvidia
-from driverforge_node.runtime.ports import Sockets
-from driverforge_node.toolkit.config import read as read_config
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.toolkit.lowlevel import is_ours
+from driverforge_node.cdi import specfiles
+from driverforge_node.doctor import gather_runtime, runtime_files
+from driverforge_node.doctor.evidence import (
+    NodeEvidence,
+    RestoreEvidence,
+    RestoreState,
+    RuntimeEvidence,
+    ToolkitEvidence,
+)
+from driverforge_node.gpu.detect import loaded_version
+from driverforge_node.gpu.device_files import FOLDERS, PROC_DEVICES, device_majors
+from driverforge_node.ports import Files, Host, Sockets, text_of
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends import config_files
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.runtime.nvidia_handlers import is_nvidia
+from driverforge_node.runtime.transaction import restore
+from driverforge_node.toolkit import config_toml
+from driverforge_node.toolkit.release_plan import is_own_program
+from driverforge_node.toolkit.releases import Layout
 
 VALIDATIONS = "/run/nvidia/validations"
 DEV_ROOTS = ("/", "/run/nvidia/driver")
-DEVICES = ("/dev", "/dev/nvidia-caps", "/dev/nvidia-caps-imex-channels")
 TEMPLATES = ("config.toml.tmpl", "config-v3.toml.tmpl")
 LOGS = (
-    "/var/log/messages", "/var/log/syslog", "/var/log/daemon.log", "/var/log/containerd.log", "/var/log/audit/audit.log", "/var/log/dmesg",
-    "/var/lib/rancher/k3s/agent/containerd/containerd.log", "/var/lib/rancher/rke2/agent/containerd/containerd.log",
-)  # fmt: skip
+    "/var/log/messages",
+    "/var/log/syslog",
+    "/var/log/daemon.log",
+    "/var/log/containerd.log",
+    "/var/log/audit/audit.log",
+    "/var/log/dmesg",
+    "/var/lib/rancher/k3s/agent/containerd/containerd.log",
+    "/var/lib/rancher/rke2/agent/containerd/containerd.log",
+)
 TAIL = 256 << 10  # bytes of a log that are looked at
 LINES = 500  # of a unit's log
 SEARCH = (
@@ -42,51 +57,53 @@ SEARCH = (
 )
 
 
-def of_node(host: Host, sockets: Sockets, *, install_dir: str, logs: Sequence[str] = ()) -> Facts:
-    """A running node. `logs` are further files to read, as our own process calls them."""
-    facts = _of_files(replace(host, files=host.node), install_dir, live=True)
-    runtimes = gather_runtime.of_node(host, sockets, facts.journal)
+def of_node(host: Host, sockets: Sockets, *, install_dir: str, logs: Sequence[str] = ()) -> NodeEvidence:
+    """The evidence of a running node. `logs` are further files to read, as our own process calls them."""
+    evidence = _of_files(replace(host, files=host.node), install_dir, live=True)
+    runtimes = gather_runtime.of_node(host, sockets, evidence.journal)
     kubelet = gather_runtime.kubelet(host)
-    unlinked = tuple(_unlinked(host.node, facts.numbers))
+    unlinked = tuple(_unlinked(host.node, evidence.numbers))
     texts = {
         unit: host.services.last_log_lines(unit, LINES)
         for unit in dict.fromkeys(runtime.unit for runtime in runtimes)
         if unit
     }
     kernel = {"kernel": host.modules.kernel_log()}
-    facts = replace(
-        facts, live=True, kubelet=kubelet is not None, kubelet_sockets=kubelet or (), unlinked=unlinked
+    evidence = replace(
+        evidence, live=True, kubelet=kubelet is not None, kubelet_sockets=kubelet or (), unlinked=unlinked
     )
-    facts = replace(facts, logs={**facts.logs, **texts, **kernel, **_logs(host.files, logs)})
-    return _with_runtimes(host.node, facts, runtimes)
+    evidence = replace(evidence, logs={**evidence.logs, **texts, **kernel, **_logs(host.files, logs)})
+    return _with_runtimes(host.node, evidence, runtimes)
 
 
-def of_dump(host: Host, folder: str, *, install_dir: str, logs: Sequence[str] = ()) -> Facts:
-    """The files below `folder`, as far as they are there."""
+def of_dump(host: Host, folder: str, *, install_dir: str, logs: Sequence[str] = ()) -> NodeEvidence:
+    """The evidence of a dump: the files below `folder`, as far as they are there."""
     tree = host.files.under(folder)
-    facts = _of_files(replace(host, files=tree, node=tree), install_dir, live=False)
-    facts = replace(facts, logs={**facts.logs, **_logs(host.files, logs)})
+    evidence = _of_files(replace(host, files=tree, node=tree), install_dir, live=False)
+    evidence = replace(evidence, logs={**evidence.logs, **_logs(host.files, logs)})
     sockets = gather_runtime.kubelet_by_files(tree)
-    facts = replace(facts, kubelet=sockets is not None, kubelet_sockets=sockets or ())
+    evidence = replace(evidence, kubelet=sockets is not None, kubelet_sockets=sockets or ())
     return _with_runtimes(
-        tree, facts, gather_runtime.of_dump(replace(host, files=tree, node=tree), facts.journal, facts.logs)
+        tree,
+        evidence,
+        gather_runtime.of_dump(replace(host, files=tree, node=tree), evidence.journal, evidence.logs),
     )
 
 
-def _of_files(host: Host, install_dir: str, *, live: bool) -> Facts:
-    """What files alone tell: the same for a node and a dump. `host` has one root for both kinds of files."""
+def _of_files(host: Host, install_dir: str, *, live: bool) -> NodeEvidence:
+    """What files alone tell, the same for a node and a dump. `host` has one root for both kinds of files."""
     node = host.node
     entries, problem = _journal(host)
-    specs = specdirs.load(node, (*specdirs.FOLDERS, "/run/cdi"))  # a dump may lack the link /var/run
-    numbers = dict(_numbers(node))
-    return Facts(
+    specs = specfiles.load(node, specfiles.EVERY_FOLDER)
+    numbers = dict(_device_numbers(node))
+    return NodeEvidence(
         live=live,
         toolkit=_toolkit(node, install_dir),
         templates=dict(_templates(node)),
         specs=specs,
-        gone={file.path: tuple(_gone(node, file, live=live)) for file in specs},
-        driver=read(node, "/sys/module/nvidia/version").strip(),
-        majors=device_majors(read(node, "/proc/devices")),
+        gone={file.path: tuple(_missing_paths(node, file, live=live)) for file in specs},
+        driver=loaded_version(node),
+        majors=device_majors(text_of(node, PROC_DEVICES)),
         numbers=numbers,
         journal=entries,
         rewritten={
@@ -97,69 +114,76 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> Facts:
         },
         journal_problem=problem,
         restores=tuple(_restores(node)),
-        lock_held=_held(node, f"{journal.FOLDER}/lock"),
+        lock_held=_is_locked(node, f"{journal.FOLDER}/lock"),
         ready=node.list_dir(VALIDATIONS),
         logs=_logs(node, LOGS),
     )
 
 
-def _with_runtimes(node: Files, facts: Facts, runtimes: Sequence[RuntimeFacts]) -> Facts:
+def _with_runtimes(node: Files, evidence: NodeEvidence, runtimes: Sequence[RuntimeEvidence]) -> NodeEvidence:
     programs = [
         program
         for runtime in runtimes
-        for name, program in view.handlers(runtime).items()
+        for name, program in runtime_files.handlers(runtime).items()
         if is_nvidia(name, program) and "/" in program
     ]
     missing = tuple(
         program
         for program in dict.fromkeys(programs)
-        if not node.exists(program) and _judged(node, program, live=facts.live)
+        if not node.exists(program) and _counts_as_missing(node, program, live=evidence.live)
     )
-    return replace(facts, runtimes=tuple(runtimes), missing_programs=missing)
+    return replace(evidence, runtimes=tuple(runtimes), missing_programs=missing)
 
 
-def _judged(node: Files, path: str, *, live: bool) -> bool:
-    """Whether a file that is not there is missing: a dump lacks whole folders."""
+def _counts_as_missing(node: Files, path: str, *, live: bool) -> bool:
+    """Whether a file that is not there counts as missing: a dump lacks whole folders."""
     return live or node.is_dir(path.rpartition("/")[0] or "/")
 
 
-def _journal(host: Host) -> tuple[tuple[journal.Entry, ...], tuple[str, ...]]:
+def _journal(host: Host) -> tuple[tuple[journal.JournalEntry, ...], tuple[str, ...]]:
     try:
         return journal.entries(host), ()
+    # a journal that may not be read may be whole
     except NotPermitted:
-        raise  # it may be whole
+        raise
     except DriverforgeError as error:
         return (), (error.brief, *error.details)
 
 
 def _contents(node: Files, path: str) -> bytes | None:
     try:
-        return sources.contents(node, path)
+        return config_files.contents(node, path)
     except DriverforgeError:
         return None
 
 
-def _toolkit(node: Files, install_dir: str) -> ToolkitFacts:
+def _toolkit(node: Files, install_dir: str) -> ToolkitEvidence:
     layout = Layout(install_dir=install_dir)
-    facts = ToolkitFacts(folder=layout.toolkit, there=node.is_dir(layout.toolkit))
+    evidence = ToolkitEvidence(folder=layout.toolkit, there=node.is_dir(layout.toolkit))
     if not node.exists(layout.config):
-        return facts
+        return evidence
     try:
-        config = read_config(
-            parse(node.read_bytes(layout.config), layout.config), layout.config
-        ).nvidia_container_runtime
+        document = parse(node.read_bytes(layout.config), layout.config)
+        stated = config_toml.config_of_table(document, layout.config).nvidia_container_runtime
     except DriverforgeError:
-        return replace(facts, config=layout.config)
-    names = tuple(config.runtimes)
+        return replace(evidence, config=layout.config)
+    names = tuple(stated.runtimes)
     return replace(
-        facts, config=layout.config, mode=config.mode, default_kind=config.modes.cdi.default_kind, low_level=names,
-        own=tuple(name for name in names if is_ours(node, install_dir, name)),
-        absent=tuple(name for name in names if not _found(node, name)),
-    )  # fmt: skip
+        evidence,
+        config=layout.config,
+        mode=stated.mode,
+        default_kind=stated.modes.cdi.default_kind,
+        low_level=names,
+        own=tuple(name for name in names if is_own_program(node, install_dir, name)),
+        absent=tuple(name for name in names if not _on_node(node, name)),
+    )
 
 
-def _found(node: Files, name: str) -> bool:
-    """Whether a low-level runtime is on the node; a dump without any of the folders has it."""
+def _on_node(node: Files, name: str) -> bool:
+    """Whether a low-level runtime is on the node.
+
+    In a dump that has none of the folders, it is taken to be.
+    """
     if "/" in name:
         return node.exists(name) or not node.is_dir(name.rpartition("/")[0])
     folders = [folder for folder in SEARCH if node.is_dir(folder)]
@@ -174,7 +198,7 @@ def _templates(node: Files) -> Iterator[tuple[str, str]]:
                 yield path, node.read_text(path)
 
 
-def _gone(node: Files, file: specdirs.SpecFile, *, live: bool) -> Iterator[str]:
+def _missing_paths(node: Files, file: specfiles.SpecFile, *, live: bool) -> Iterator[str]:
     """Host paths of a spec that are not there."""
     every: list[str] = []
     for edits in file.spec.all_edits if file.spec else ():
@@ -184,15 +208,15 @@ def _gone(node: Files, file: specdirs.SpecFile, *, live: bool) -> Iterator[str]:
     for path in dict.fromkeys(every):
         if (
             not node.exists(path)
-            and _judged(node, path, live=live)
+            and _counts_as_missing(node, path, live=live)
             and (live or not path.startswith("/dev/"))
         ):
             yield path
 
 
-def _numbers(node: Files) -> Iterator[tuple[str, tuple[int, int]]]:
+def _device_numbers(node: Files) -> Iterator[tuple[str, tuple[int, int]]]:
     for root in DEV_ROOTS:
-        for folder in DEVICES:
+        for folder in FOLDERS:
             for name in node.list_dir(f"{root.rstrip('/')}{folder}"):
                 path = f"{root.rstrip('/')}{folder}/{name}"
                 found = node.device_number(path) if name.startswith(("nvidia", "channel")) else None
@@ -207,25 +231,30 @@ def _unlinked(node: Files, numbers: Mapping[str, tuple[int, int]]) -> Iterator[s
             yield f"{major}:{minor} for {path}"
 
 
-def _restores(node: Files) -> Iterator[Restore]:
+def _restores(node: Files) -> Iterator[RestoreEvidence]:
     for name in node.list_dir(restore.FOLDER):
         folder = f"{restore.FOLDER}/{name}"
-        state = next(
-            (state for state in ("armed", "firing", "restored") if node.exists(f"{folder}/{state}")), ""
-        )
+        state = next((state for state in RestoreState if node.exists(f"{folder}/{state.value}")), None)
         if state:
-            watched = state == "armed" and _owner_lives(node, folder)
-            yield Restore(
-                path=folder, state=state, watched=watched, log=tuple(read(node, f"{folder}/log").splitlines())
+            watched = state is RestoreState.ARMED and _owner_lives(node, folder)
+            yield RestoreEvidence(
+                path=folder,
+                state=state,
+                watched=watched,
+                log=tuple(text_of(node, f"{folder}/log").splitlines()),
             )
 
 
 def _owner_lives(node: Files, folder: str) -> bool:
-    """Whether the driverctl that armed it runs: its script asks for `alive PID START`."""
+    """Whether the driverctl that armed a restore still runs.
+
+    The restore's script asks for it with `alive PID START`; START is the process's start time (proc(5), field
+    22).
+    """
     words = next(
         (
             line.split()
-            for line in read(node, f"{folder}/{restore.SCRIPT}").splitlines()
+            for line in text_of(node, f"{folder}/{restore.SCRIPT}").splitlines()
             if "alive" in line and "uptime" in line
         ),
         [],
@@ -233,14 +262,17 @@ def _owner_lives(node: Files, folder: str) -> bool:
     numbers = [word.rstrip(";&") for word in words if word.rstrip(";&").isdigit()]
     if len(numbers) < 2:
         return False
-    fields = read(node, f"/proc/{numbers[0]}/stat").rpartition(")")[2].split()
+    fields = text_of(node, f"/proc/{numbers[0]}/stat").rpartition(")")[2].split()
     return len(fields) > 19 and fields[19] == numbers[1]
 
 
-def _held(node: Files, path: str) -> bool:
-    """Whether somebody has a lock on the file: one that was killed leaves it behind (proc(5), /proc/locks)."""
+def _is_locked(node: Files, path: str) -> bool:
+    """Whether a process has a lock on the file, by /proc/locks (proc(5)).
+
+    The file alone says nothing: one that was killed leaves it behind.
+    """
     found = node.stamp(path)
-    lines = [line.split() for line in read(node, "/proc/locks").splitlines()]
+    lines = [line.split() for line in text_of(node, "/proc/locks").splitlines()]
     return found is not None and any(len(words) > 5 and words[5].endswith(f":{found[1]}") for words in lines)
 
 

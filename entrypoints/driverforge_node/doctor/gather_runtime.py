@@ -6,17 +6,27 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from driverforge_core.errors import DriverforgeError, InputError
-from driverforge_node.cdi.roots import read
-from driverforge_node.doctor.facts import Document, RuntimeFacts
-from driverforge_node.host.ports import Files, Host
-from driverforge_node.runtime import discover, journal, jsonedit, sources
-from driverforge_node.runtime.document import parse
-from driverforge_node.runtime.effective import effective
-from driverforge_node.runtime.model import Daemon, Kind, Supervisor, Wanted
-from driverforge_node.runtime.ports import Sockets
-from driverforge_node.runtime.request import Request
+from driverforge_node.doctor.evidence import Document, RuntimeEvidence
+from driverforge_node.ports import Files, Host, Sockets, text_of
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends import config_files
+from driverforge_node.runtime.backends.effective import effective_configuration
+from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.formats import jsonedit
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.runtime.model import (
+    DaemonPath,
+    NodePath,
+    RuntimeDaemon,
+    RuntimeKind,
+    Supervisor,
+    SupervisorKind,
+    WantedHandlers,
+)
+from driverforge_node.runtime.request import RuntimeRequest
 
 STARTING = re.compile(r'msg="starting containerd".*\bversion=v?(\d+)\.(\d+)\.(\d+)')
 ENDPOINT = re.compile(r"container-?[rR]untime-?[eE]ndpoint[\"']?\s*[:=]\s*[\"']?(?:unix://)?(/[^\s\"']+)")
@@ -29,67 +39,101 @@ KUBELET_FILES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class UsualPlace:
     """Where a runtime has its files when nothing else is said."""
 
-    kind: Kind
+    kind: RuntimeKind
     config: str
     drop_in: str = ""
     socket: str
-    supervisor: str = ""
+    supervisor: SupervisorKind = ""
     unit: str = ""
 
-    def daemon(self, version: tuple[int, ...] = ()) -> Daemon:
-        return Daemon(
-            kind=self.kind, pid=0, binary="", version=version, socket=self.socket, config=self.config, drop_in=self.drop_in,
+    def daemon(self, version: tuple[int, ...] = ()) -> RuntimeDaemon:
+        return RuntimeDaemon(
+            kind=self.kind,
+            pid=0,
+            binary=DaemonPath(""),
+            version=version,
+            socket=NodePath(self.socket),
+            config=NodePath(self.config),
+            drop_in=NodePath(self.drop_in),
             supervisor=Supervisor(kind=self.supervisor, unit=self.unit),
-        )  # fmt: skip
+        )
 
 
-def _bundled(name: str) -> Place:
+def _bundled(name: Literal["k3s", "rke2"]) -> UsualPlace:
     folder = f"/var/lib/rancher/{name}/agent/etc/containerd"
-    return Place(
-        kind="containerd", config=f"{folder}/config.toml", drop_in=f"{folder}/config.toml.d/99-nvidia.toml",
-        socket="/run/k3s/containerd/containerd.sock", supervisor=name, unit="k3s.service" if name == "k3s" else "rke2-agent.service",
-    )  # fmt: skip
+    return UsualPlace(
+        kind="containerd",
+        config=f"{folder}/config.toml",
+        drop_in=f"{folder}/config.toml.d/99-nvidia.toml",
+        socket="/run/k3s/containerd/containerd.sock",
+        supervisor=name,
+        unit="k3s.service" if name == "k3s" else "rke2-agent.service",
+    )
 
 
 PLACES = (
-    Place(kind="containerd", config="/etc/containerd/config.toml", drop_in="/etc/containerd/conf.d/99-nvidia.toml",
-        socket="/run/containerd/containerd.sock", unit="containerd.service"),
+    UsualPlace(
+        kind="containerd",
+        config="/etc/containerd/config.toml",
+        drop_in="/etc/containerd/conf.d/99-nvidia.toml",
+        socket="/run/containerd/containerd.sock",
+        unit="containerd.service",
+    ),
     _bundled("k3s"),
     _bundled("rke2"),
-    Place(kind="containerd", config="/run/k0s/containerd-cri.toml", drop_in="/etc/k0s/containerd.d/nvidia.toml",
-        socket="/run/k0s/containerd.sock", supervisor="k0s", unit="k0sworker.service"),
-    Place(kind="crio", config="/etc/crio/crio.conf", drop_in="/etc/crio/crio.conf.d/99-nvidia.toml", socket="/run/crio/crio.sock",
-        unit="crio.service"),
-    Place(kind="docker", config="/etc/docker/daemon.json", socket="/run/docker.sock", unit="docker.service"),
-)  # fmt: skip
+    UsualPlace(
+        kind="containerd",
+        config="/run/k0s/containerd-cri.toml",
+        drop_in="/etc/k0s/containerd.d/nvidia.toml",
+        socket="/run/k0s/containerd.sock",
+        supervisor="k0s",
+        unit="k0sworker.service",
+    ),
+    UsualPlace(
+        kind="crio",
+        config="/etc/crio/crio.conf",
+        drop_in="/etc/crio/crio.conf.d/99-nvidia.toml",
+        socket="/run/crio/crio.sock",
+        unit="crio.service",
+    ),
+    UsualPlace(
+        kind="docker", config="/etc/docker/daemon.json", socket="/run/docker.sock", unit="docker.service"
+    ),
+)
 
 
-def of_node(host: Host, sockets: Sockets, entries: Iterable[journal.Entry]) -> tuple[RuntimeFacts, ...]:
+def of_node(
+    host: Host, sockets: Sockets, entries: Iterable[journal.JournalEntry]
+) -> tuple[RuntimeEvidence, ...]:
     """The daemons that run, with what they report; and those of which only files are there."""
-    seen, _ = discover.running(host, sockets, Request(wanted=Wanted(handlers=())))
-    found = [_asked(host, sockets, each.daemon) for each in seen]
+    seen, _ = selection.running_runtimes(host, sockets, RuntimeRequest(wanted=WantedHandlers(handlers=())))
+    found = [_ask(host, sockets, each.daemon) for each in seen]
     known = {runtime.config for runtime in found}
     found += [
-        _by_files(host, daemon) for daemon in _by_places(host, entries, ()) if daemon.config not in known
+        _from_files(host, daemon)
+        for daemon in _usual_daemons(host, entries, ())
+        if daemon.config not in known
     ]
     return tuple(replace(runtime, read_only=_read_only(host.node, runtime)) for runtime in found)
 
 
 def of_dump(
-    host: Host, entries: Iterable[journal.Entry], logs: Mapping[str, Sequence[str]]
-) -> tuple[RuntimeFacts, ...]:
-    return tuple(_by_files(host, daemon) for daemon in _by_places(host, entries, _version(logs)))
+    host: Host, entries: Iterable[journal.JournalEntry], logs: Mapping[str, Sequence[str]]
+) -> tuple[RuntimeEvidence, ...]:
+    return tuple(_from_files(host, daemon) for daemon in _usual_daemons(host, entries, _version(logs)))
 
 
-def _by_places(host: Host, entries: Iterable[journal.Entry], version: tuple[int, ...]) -> list[Daemon]:
-    """Daemons of the known places that have files, and those of the journal."""
+def _usual_daemons(
+    host: Host, entries: Iterable[journal.JournalEntry], version: tuple[int, ...]
+) -> list[RuntimeDaemon]:
+    """Daemons of the usual places that have files, and those of the journal."""
     found = [
         place.daemon(version if place.kind == "containerd" else ())
         for place in PLACES
-        if _there(host.node, place)
+        if _has_files(host.node, place)
     ]
     known = {daemon.config for daemon in found}
     mine = [entry.daemon() for entry in entries if entry.config not in known]
@@ -99,61 +143,67 @@ def _by_places(host: Host, entries: Iterable[journal.Entry], version: tuple[int,
     ]
 
 
-def _there(node: Files, place: Place) -> bool:
+def _has_files(node: Files, place: UsualPlace) -> bool:
     return node.exists(place.config) or (
         place.supervisor == "" and place.drop_in != "" and node.exists(place.drop_in)
     )
 
 
 def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
-    """Of the last containerd that said in a log that it starts."""
+    """The version of the last containerd that said in a log that it starts."""
     matches = [match for lines in logs.values() for line in lines if (match := STARTING.search(line))]
     return tuple(map(int, matches[-1].groups())) if matches else ()
 
 
-def _asked(host: Host, sockets: Sockets, daemon: Daemon) -> RuntimeFacts:
-    facts = replace(_by_files(host, daemon), runs=True)
+def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence:
+    evidence = replace(_from_files(host, daemon), runs=True)
     with suppress(DriverforgeError):  # it serves no pods, or is about to end: other rules say why
-        facts = replace(facts, reported=discover.status(host, sockets, daemon).handlers)
-    if facts.broken:
-        return facts
+        evidence = replace(evidence, reported=selection.status_of(host, sockets, daemon).handlers)
+    if evidence.broken:
+        return evidence
     try:
-        files = sources.read(host, daemon)
-        effective(host, daemon, files, files)
+        files = config_files.read_files(host, daemon)
+        effective_configuration(host, daemon, files, files)
     except InputError as error:
-        return replace(facts, broken=(error.brief, *error.details))
+        return replace(evidence, broken=(error.brief, *error.details))
     except DriverforgeError:
-        return facts  # its program cannot be run here
-    return facts
+        return evidence  # its program cannot be run here
+    return evidence
 
 
-def _by_files(host: Host, daemon: Daemon) -> RuntimeFacts:
-    facts = RuntimeFacts(
-        kind=daemon.kind, config=daemon.config, socket=daemon.socket, version=daemon.version,
-        unit=daemon.supervisor.unit, supervisor=daemon.supervisor.kind,
-    )  # fmt: skip
+def _from_files(host: Host, daemon: RuntimeDaemon) -> RuntimeEvidence:
+    evidence = RuntimeEvidence(
+        kind=daemon.kind,
+        config=daemon.config,
+        socket=daemon.socket,
+        version=daemon.version,
+        unit=daemon.supervisor.unit,
+        supervisor=daemon.supervisor.kind,
+    )
     try:
         # the drop-in counts only where an import leads to it
-        files = sources.read(
+        files = config_files.read_files(
             host, replace(daemon, drop_in=daemon.config) if daemon.kind == "containerd" else daemon
         )
         documents = {
             path: _parsed(daemon.kind, data, path) for path, data in files.items() if data is not None
         }
         beside = {
-            path: _parsed(daemon.kind, sources.contents(host.node, path) or b"", path)
-            for path in _beside(host.node, daemon, files)
+            path: _parsed(daemon.kind, config_files.contents(host.node, path) or b"", path)
+            for path in _unread_files(host.node, daemon, files)
         }
     except InputError as error:
-        return replace(facts, broken=(error.brief, *error.details))
-    return replace(facts, documents=documents, loose=beside)
+        return replace(evidence, broken=(error.brief, *error.details))
+    return replace(evidence, documents=documents, loose=beside)
 
 
-def _parsed(kind: Kind, data: bytes, path: str) -> Document:
+def _parsed(kind: RuntimeKind, data: bytes, path: str) -> Document:
     return jsonedit.parse(data, path) if kind == "docker" else parse(data, path)
 
 
-def _beside(node: Files, daemon: Daemon, read_files: Mapping[str, bytes | None]) -> Iterator[str]:
+def _unread_files(
+    node: Files, daemon: RuntimeDaemon, read_files: Mapping[str, bytes | None]
+) -> Iterator[str]:
     """TOML files of the folders for drop-ins that the daemon does not read."""
     if daemon.kind != "containerd":
         return
@@ -165,8 +215,8 @@ def _beside(node: Files, daemon: Daemon, read_files: Mapping[str, bytes | None])
                 yield path
 
 
-def _read_only(node: Files, runtime: RuntimeFacts) -> str:
-    """The nearest folder of its configuration that is there, where that cannot be written."""
+def _read_only(node: Files, runtime: RuntimeEvidence) -> str:
+    """The nearest folder of its configuration that is there, where it cannot be written; else ''."""
     folder = runtime.config.rpartition("/")[0] or "/"
     while not node.is_dir(folder):
         folder = folder.rpartition("/")[0] or "/"
@@ -175,11 +225,11 @@ def _read_only(node: Files, runtime: RuntimeFacts) -> str:
 
 def kubelet(host: Host) -> tuple[str, ...] | None:
     """Sockets that a running kubelet uses; () where it does not say, None without a kubelet."""
-    named = tuple(sorted(discover.kubelet_sockets(host)))
+    named = tuple(sorted(selection.kubelet_sockets(host)))
     if named:
         return named
     runs = any(
-        read(host.node, f"/proc/{name}/comm").strip() in discover.KUBELETS
+        text_of(host.node, f"/proc/{name}/comm").strip() in selection.KUBELETS
         for name in host.node.list_dir("/proc")
         if name.isdigit()
     )
@@ -189,7 +239,7 @@ def kubelet(host: Host) -> tuple[str, ...] | None:
 
 def kubelet_by_files(node: Files) -> tuple[str, ...] | None:
     """The same by the kubelet's files."""
-    texts = [read(node, path) for path in KUBELET_FILES]
+    texts = [text_of(node, path) for path in KUBELET_FILES]
     found = tuple(
         dict.fromkeys(node.resolve(match[1]) for text in texts for match in ENDPOINT.finditer(text))
     )

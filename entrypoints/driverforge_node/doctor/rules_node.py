@@ -1,4 +1,7 @@
-"""Rules on CDI specs, device links, the toolkit's files, driverctl's own state, and the logs. Each is pure."""
+"""Rules on CDI specs, device links, the toolkit's files, driverctl's own state, and the logs.
+
+All are pure.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,16 @@ from shlex import quote
 from driverforge_core.errors import InputError
 from driverforge_node.cdi import remedy
 from driverforge_node.cdi.spec import Spec
-from driverforge_node.cdi.specdirs import SpecFile
+from driverforge_node.cdi.specfiles import SpecFile
 from driverforge_node.cdi.stale import driver_version
-from driverforge_node.doctor import view
-from driverforge_node.doctor.facts import Diagnosis, Facts
+from driverforge_node.doctor import runtime_files
+from driverforge_node.doctor.evidence import Diagnosis, NodeEvidence
 
 INSTALL = "driverctl toolkit install"
 MANY = 3  # restarts of one unit that are no coincidence
 HANGUP = re.compile(
-    r"containerd(?:\.service)?\b.*(?:status=1/HUP|status=129|signal: hangup)|(?:k3s|rke2).*containerd.*signal: hangup",
+    r"containerd(?:\.service)?\b.*(?:status=1/HUP|status=129|signal: hangup)|(?:k3s"
+    r"|rke2).*containerd.*signal: hangup",
     re.IGNORECASE,
 )
 COUNTER = re.compile(r"(\S+\.service): Scheduled restart job, restart counter is at (\d+)")
@@ -27,71 +31,75 @@ TOO_QUICK = re.compile(
 RUNTIME_UNIT = re.compile(r"(?:containerd|crio|docker|k3s|rke2|k0s)")
 DENIED = re.compile(r"avc:\s+denied\b.*nvidia|avc:\s+denied\b.*xserver_misc_device_t", re.IGNORECASE)
 SHOWN = 5  # log lines that are shown
+# the driver's other majors are fixed, or their files are made again with each load
 NODE_OWNERS = (("/dev/nvidia-caps/", "nvidia-caps"), ("/dev/nvidia-uvm", "nvidia-uvm"))
 
 
-def _nvidia(facts: Facts) -> Iterator[SpecFile]:
+def _nvidia(evidence: NodeEvidence) -> Iterator[SpecFile]:
     """Specs of NVIDIA's devices that can be read."""
-    for file in facts.specs:
+    for file in evidence.specs:
         if file.spec and file.spec.kind.partition("/")[0].endswith("nvidia.com"):
             yield file
 
 
-def _rewrite(facts: Facts, paths: Iterable[str]) -> list[str]:
-    """What writes each of these specs anew, at its place."""
-    specs = {file.path: file.spec for file in facts.specs if file.spec}
-    return [_rewritten(specs.get(path), path, facts.gone.get(path, ())) for path in dict.fromkeys(paths)]
+def _rewrite(evidence: NodeEvidence, paths: Iterable[str]) -> list[str]:
+    """What writes each of these specs again, at its place."""
+    specs = {file.path: file.spec for file in evidence.specs if file.spec}
+    return [_rewritten(specs.get(path), path, evidence.gone.get(path, ())) for path in dict.fromkeys(paths)]
 
 
 def _rewritten(spec: Spec | None, path: str, gone: Collection[str]) -> str:
     return (
-        remedy.rewrite(spec.kind, path, options=remedy.options_of(spec, gone=gone))
+        remedy.rewrite_command(spec.kind, path, options=remedy.generate_options(spec, gone=gone))
         if spec
-        else remedy.rewrite_unreadable(path)
+        else remedy.command_for_unreadable(path)
     )
 
 
-def spec_of_other_driver(facts: Facts) -> Diagnosis | None:
-    others = {file.path: driver_version(file.spec) for file in _nvidia(facts) if file.spec}
+def spec_of_other_driver(evidence: NodeEvidence) -> Diagnosis | None:
+    others = {file.path: driver_version(file.spec) for file in _nvidia(evidence) if file.spec}
     wrong = {
         path: version
         for path, version in others.items()
-        if version and facts.driver and version != facts.driver
+        if version and evidence.driver and version != evidence.driver
     }
     if not wrong:
         return None
     return Diagnosis(
-        what="a CDI spec is of another driver version than the one that is loaded: containers get libraries that do not fit",
-        evidence=(f"loaded: {facts.driver}", *(f"{path}: {version}" for path, version in wrong.items())),
-        command="; ".join(_rewrite(facts, wrong)),
+        what="a CDI spec is for another driver version than the loaded one: "
+        "containers get libraries that do not match it",
+        evidence=(f"loaded: {evidence.driver}", *(f"{path}: {version}" for path, version in wrong.items())),
+        command="; ".join(_rewrite(evidence, wrong)),
     )
 
 
-def spec_with_wrong_major(facts: Facts) -> Diagnosis | None:
+def spec_with_wrong_major(evidence: NodeEvidence) -> Diagnosis | None:
     lines: dict[str, str] = {}
     roots: list[str] = []
-    for file in _nvidia(facts):
+    for file in _nvidia(evidence):
         for node in (
             node for edits in (file.spec.all_edits if file.spec else ()) for node in edits.device_nodes
         ):
             owner = next((name for start, name in NODE_OWNERS if node.path.startswith(start)), "")
-            major = facts.majors.get(owner)
+            major = evidence.majors.get(owner)
             if node.major and major is not None and node.major != major:
                 lines[
-                    f"{node.path} is {node.major}:{node.minor} in {file.path}, {owner} has the major {major} in /proc/devices"
+                    f"{node.path} is {node.major}:{node.minor} in {file.path}, "
+                    f"{owner} has the major {major} in /proc/devices"
                 ] = file.path
                 roots.append(remedy.dev_root(node) or "/")
     if not lines:
         return None
     return Diagnosis(
-        what="a CDI spec has device numbers of an earlier boot or module load: CUDA does not start in containers",
+        what="a CDI spec has device numbers of an earlier boot or module load: "
+        "CUDA does not start in containers",
         evidence=tuple(lines),
-        command="; ".join([*_devices("nodes", roots), *_rewrite(facts, lines.values())]),
+        command="; ".join([*_devices("nodes", roots), *_rewrite(evidence, lines.values())]),
     )
 
 
-def spec_paths_gone(facts: Facts) -> Diagnosis | None:
-    found = {path: gone for path, gone in facts.gone.items() if gone}
+def spec_paths_gone(evidence: NodeEvidence) -> Diagnosis | None:
+    found = {path: gone for path, gone in evidence.gone.items() if gone}
     if not found:
         return None
     lines = [
@@ -99,67 +107,74 @@ def spec_paths_gone(facts: Facts) -> Diagnosis | None:
         for path, gone in found.items()
     ]
     return Diagnosis(
-        what="a CDI spec names files of the node that are not there: containers with its devices do not start",
+        what="a CDI spec names files of the node that are not there: "
+        "containers with its devices do not start",
         evidence=tuple(lines),
-        command="; ".join(_rewrite(facts, found)),
+        command="; ".join(_rewrite(evidence, found)),
     )
 
 
-def spec_unresolvable(facts: Facts) -> Diagnosis | None:
-    broken = [file for file in facts.specs if file.spec is None]
+def spec_unresolvable(evidence: NodeEvidence) -> Diagnosis | None:
+    broken = [file for file in evidence.specs if file.spec is None]
     seen: dict[str, SpecFile] = {}
     twice = []
-    for file in _nvidia(facts):
+    for file in _nvidia(evidence):
         for name in file.names:
             other = seen.setdefault(name, file)
             if other is not file and other.folder == file.folder:
                 twice.append((name, other.path, file.path))
     if not broken and not twice:
         return None
-    evidence = [f"{file.path}: {'; '.join(file.problems)}" for file in broken]
-    evidence += [f"{name} is in {first} and in {second}" for name, first, second in twice]
+    lines = [f"{file.path}: {'; '.join(file.problems)}" for file in broken]
+    lines += [f"{name} is in {first} and in {second}" for name, first, second in twice]
     bad = [*(file.path for file in broken), *dict.fromkeys(second for _, _, second in twice)]
     return Diagnosis(
-        what="CDI devices cannot be resolved: a spec cannot be read, or two specs of one folder have the same device",
-        evidence=tuple(evidence),
+        what="CDI devices cannot be resolved: a spec cannot be read, "
+        "or two specs of one folder have the same device",
+        evidence=tuple(lines),
         command="; ".join(
             [
                 f"mv {' '.join(map(quote, bad))} /root/",
-                *(remedy.rewrite_unreadable(file.path) for file in broken),
+                *(remedy.command_for_unreadable(file.path) for file in broken),
             ]
         ),
     )
 
 
-def spec_missing(facts: Facts) -> Diagnosis | None:
-    toolkit = facts.toolkit
+def spec_missing(evidence: NodeEvidence) -> Diagnosis | None:
+    toolkit = evidence.toolkit
     wanted = toolkit.default_kind or "nvidia.com/gpu"
-    if toolkit.mode != "cdi" or any(file.spec and file.spec.kind == wanted for file in facts.specs):
+    if toolkit.mode != "cdi" or any(file.spec and file.spec.kind == wanted for file in evidence.specs):
         return None
-    kinds = sorted({file.spec.kind for file in facts.specs if file.spec}) or ["none"]
+    kinds = sorted({file.spec.kind for file in evidence.specs if file.spec}) or ["none"]
     try:
-        command = remedy.write(wanted, "/var/run/cdi")
+        command = remedy.write_command(wanted, "/var/run/cdi")
     except InputError:
-        command = f"write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into {toolkit.config}, as nvidia.com/gpu"
+        command = (
+            f"write VENDOR/CLASS as nvidia-container-runtime.modes.cdi.default-kind into {toolkit.config}, "
+            "as nvidia.com/gpu"
+        )
     return Diagnosis(
-        what=f"the toolkit's mode is cdi, and no CDI spec has {wanted}: `unresolvable CDI devices` at every container's start",
+        what=f"the toolkit's mode is cdi, and no CDI spec has {wanted}: "
+        "`unresolvable CDI devices` at every container's start",
         evidence=(f'{toolkit.config}: mode = "cdi"', f"kinds of specs that are there: {', '.join(kinds)}"),
         command=command,
     )
 
 
-def links_missing(facts: Facts) -> Diagnosis | None:
-    systemd = [runtime for runtime in facts.runtimes if view.systemd_cgroups(runtime)]
-    if not facts.unlinked or not systemd:
+def links_missing(evidence: NodeEvidence) -> Diagnosis | None:
+    systemd = [runtime for runtime in evidence.runtimes if runtime_files.systemd_cgroups(runtime)]
+    if not evidence.unlinked or not systemd:
         return None
-    shown = facts.unlinked[:SHOWN]
+    shown = evidence.unlinked[:SHOWN]
     return Diagnosis(
-        what="devices lack their links in /dev/char, and systemd keeps the control groups: a daemon-reload takes GPUs from containers",
+        what="devices lack their links in /dev/char, and systemd keeps the control groups: "
+        "a daemon-reload takes GPUs from containers",
         evidence=(
             f"{systemd[0].kind} uses systemd's control groups",
             *(f"/dev/char has no {name}" for name in shown),
         ),
-        command="; ".join(_devices("links", _roots(facts.unlinked))),
+        command="; ".join(_devices("links", _roots(evidence.unlinked))),
     )
 
 
@@ -176,28 +191,28 @@ def _devices(action: str, roots: Iterable[str]) -> list[str]:
     return [f"driverctl devices {action} --dev-root {quote(root)}" for root in dict.fromkeys(roots)]
 
 
-def programs_missing(facts: Facts) -> Diagnosis | None:
-    if not facts.missing_programs:
+def programs_missing(evidence: NodeEvidence) -> Diagnosis | None:
+    if not evidence.missing_programs:
         return None
     return Diagnosis(
         what="handlers refer to programs that are not on the node: containers with them do not start",
-        evidence=tuple(f"{program} is not there" for program in facts.missing_programs),
+        evidence=tuple(f"{program} is not there" for program in evidence.missing_programs),
         command=f"{INSTALL}, or driverctl runtime revert --strip to take the handlers out",
     )
 
 
-def wrapper_calls_itself(facts: Facts) -> Diagnosis | None:
-    if not facts.toolkit.own:
+def wrapper_calls_itself(evidence: NodeEvidence) -> Diagnosis | None:
+    if not evidence.toolkit.own:
         return None
     return Diagnosis(
         what="NVIDIA's runtime has itself as its low-level runtime: container starts hang for ever",
-        evidence=tuple(f"{facts.toolkit.config}: runtimes has {name}" for name in facts.toolkit.own),
+        evidence=tuple(f"{evidence.toolkit.config}: runtimes has {name}" for name in evidence.toolkit.own),
         command=f"{INSTALL} --nvidia-container-runtime.runtimes runc,crun",
     )
 
 
-def low_level_missing(facts: Facts) -> Diagnosis | None:
-    toolkit = facts.toolkit
+def low_level_missing(evidence: NodeEvidence) -> Diagnosis | None:
+    toolkit = evidence.toolkit
     if not toolkit.low_level or set(toolkit.low_level) != set(toolkit.absent):
         return None
     return Diagnosis(
@@ -207,11 +222,11 @@ def low_level_missing(facts: Facts) -> Diagnosis | None:
     )
 
 
-def stale_ready(facts: Facts) -> Diagnosis | None:
-    if "toolkit-ready" not in facts.ready:
+def stale_ready(evidence: NodeEvidence) -> Diagnosis | None:
+    if "toolkit-ready" not in evidence.ready:
         return None
-    why = [] if facts.toolkit.there else [f"{facts.toolkit.folder} is not there"]
-    if "driver-ready" not in facts.ready:
+    why = [] if evidence.toolkit.there else [f"{evidence.toolkit.folder} is not there"]
+    if "driver-ready" not in evidence.ready:
         why.append("there is no driver-ready beside it")
     if not why:
         return None
@@ -222,33 +237,36 @@ def stale_ready(facts: Facts) -> Diagnosis | None:
     )
 
 
-def restore_pending(facts: Facts) -> Diagnosis | None:
-    pending = [restore for restore in facts.restores if not restore.watched]
+def restore_pending(evidence: NodeEvidence) -> Diagnosis | None:
+    pending = [restore for restore in evidence.restores if not restore.watched]
     if not pending:
         return None
     lines = [
-        line for restore in pending for line in (f"{restore.path}: {restore.state}", *restore.log[-SHOWN:])
+        line
+        for restore in pending
+        for line in (f"{restore.path}: {restore.state.value}", *restore.log[-SHOWN:])
     ]
     return Diagnosis(
-        what="a driverctl was killed while it changed the runtime, and the node's own restore is pending or done",
+        what="a driverctl was killed while it changed the runtime, "
+        "and the node's own restore is pending or done",
         evidence=tuple(lines),
         command="driverctl runtime apply finishes the change, driverctl runtime revert undoes it",
     )
 
 
-def journal_unfinished(facts: Facts) -> Diagnosis | None:
-    if facts.journal_problem:
+def journal_unfinished(evidence: NodeEvidence) -> Diagnosis | None:
+    if evidence.journal_problem:
         return Diagnosis(
             what="driverctl's journal is damaged: a revert cannot be exact",
-            evidence=facts.journal_problem,
+            evidence=evidence.journal_problem,
             command="driverctl runtime revert --strip, after the entry was removed",
         )
     left = [
         entry
-        for entry in facts.journal
+        for entry in evidence.journal
         if entry.state == "prepared" or (entry.state == "written" and entry.restore)
     ]
-    if not left or facts.lock_held or facts.restores:
+    if not left or evidence.lock_held or evidence.restores:
         return None
     return Diagnosis(
         what="a driverctl was killed while it changed the runtime",
@@ -257,20 +275,21 @@ def journal_unfinished(facts: Facts) -> Diagnosis | None:
     )
 
 
-def sighup_death(facts: Facts) -> Diagnosis | None:
-    lines = _matching(facts, HANGUP)
+def sighup_death(evidence: NodeEvidence) -> Diagnosis | None:
+    lines = _matching(evidence, HANGUP)
     if not lines:
         return None
     return Diagnosis(
         what="somebody sent containerd SIGHUP, which ends it: it has no reload",
         evidence=tuple(lines[-SHOWN:]),
-        command="set RUNTIME_RESTART_MODE=systemd for NVIDIA's toolkit, or let driverctl restart the unit: driverctl runtime apply",
+        command="set RUNTIME_RESTART_MODE=systemd for NVIDIA's toolkit, or let driverctl restart the unit: "
+        "driverctl runtime apply",
     )
 
 
-def restart_loop(facts: Facts) -> Diagnosis | None:
-    lines = _matching(facts, TOO_QUICK)
-    for line in _matching(facts, COUNTER):
+def restart_loop(evidence: NodeEvidence) -> Diagnosis | None:
+    lines = _matching(evidence, TOO_QUICK)
+    for line in _matching(evidence, COUNTER):
         found = COUNTER.search(line)
         if found and RUNTIME_UNIT.match(found[1]) and int(found[2]) >= MANY:
             lines.append(line)
@@ -283,8 +302,8 @@ def restart_loop(facts: Facts) -> Diagnosis | None:
     )
 
 
-def selinux_denials(facts: Facts) -> Diagnosis | None:
-    lines = _matching(facts, DENIED)
+def selinux_denials(evidence: NodeEvidence) -> Diagnosis | None:
+    lines = _matching(evidence, DENIED)
     if not lines:
         return None
     return Diagnosis(
@@ -294,10 +313,10 @@ def selinux_denials(facts: Facts) -> Diagnosis | None:
     )
 
 
-def _matching(facts: Facts, pattern: re.Pattern[str]) -> list[str]:
+def _matching(evidence: NodeEvidence, pattern: re.Pattern[str]) -> list[str]:
     return [
         f"{source}: {line.strip()}"
-        for source, lines in facts.logs.items()
+        for source, lines in evidence.logs.items()
         for line in lines
         if pattern.search(line)
     ]

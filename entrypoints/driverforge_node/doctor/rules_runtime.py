@@ -1,42 +1,43 @@
-"""Rules on the configuration of container runtimes. Each is pure: facts in, a diagnosis or None out."""
+"""Rules on the configuration of container runtimes. Each is pure: evidence in, a diagnosis or None out."""
 
 from __future__ import annotations
 
 import re
 from shlex import quote
 
-from driverforge_node.doctor import view
-from driverforge_node.doctor.facts import Diagnosis, Document, Facts, RuntimeFacts
-from driverforge_node.runtime.containerd import CRI_NAMES, RUNTIMES, VERSIONLESS, cri
-from driverforge_node.runtime.document import dotted, lookup
-from driverforge_node.runtime.nvidia import is_nvidia
+from driverforge_node.doctor import runtime_files
+from driverforge_node.doctor.evidence import Diagnosis, Document, NodeEvidence, RuntimeEvidence
+from driverforge_node.runtime.backends.containerd_config import CRI_NAMES, RUNTIMES, VERSIONLESS, cri_section
+from driverforge_node.runtime.formats.values import dotted, lookup
+from driverforge_node.runtime.nvidia_handlers import is_nvidia
 
 APPLY = "driverctl runtime apply"
 REFUSES_HIGHER = (2, 2)  # containerd#12891
 BUILT_IN = {"containerd": ("runc",), "docker": ("runc",), "crio": ("runc", "crun")}
 
 
-def _containerds(facts: Facts) -> list[RuntimeFacts]:
-    return [runtime for runtime in facts.runtimes if runtime.kind == "containerd"]
+def _containerds(evidence: NodeEvidence) -> list[RuntimeEvidence]:
+    return [runtime for runtime in evidence.runtimes if runtime.kind == "containerd"]
 
 
-def _serves_kubelet(facts: Facts, runtime: RuntimeFacts) -> bool:
-    return facts.kubelet and (not facts.kubelet_sockets or runtime.socket in facts.kubelet_sockets)
+def _serves_kubelet(evidence: NodeEvidence, runtime: RuntimeEvidence) -> bool:
+    return evidence.kubelet and (not evidence.kubelet_sockets or runtime.socket in evidence.kubelet_sockets)
 
 
-def config_broken(facts: Facts) -> Diagnosis | None:
-    found = [runtime for runtime in facts.runtimes if runtime.broken]
+def config_broken(evidence: NodeEvidence) -> Diagnosis | None:
+    found = [runtime for runtime in evidence.runtimes if runtime.broken]
     if not found:
         return None
     return Diagnosis(
         what=f"{found[0].kind} cannot start with the files as they are",
         evidence=tuple(line for runtime in found for line in runtime.broken),
-        command=f"repair {found[0].config}, then systemctl restart {found[0].service}; what driverctl changed: driverctl runtime revert",
+        command=f"repair {found[0].config}, then systemctl restart {found[0].service}; "
+        "what driverctl changed: driverctl runtime revert",
     )
 
 
-def drop_in_version(facts: Facts) -> Diagnosis | None:
-    for runtime in _containerds(facts):
+def drop_in_version(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in _containerds(evidence):
         root = runtime.documents.get(runtime.config, {})
         version = root.get("version", 1 if root else None)
         higher = _higher_files(runtime)
@@ -57,17 +58,17 @@ def drop_in_version(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def _higher_files(runtime: RuntimeFacts) -> list[str]:
+def _higher_files(runtime: RuntimeEvidence) -> list[str]:
     root = runtime.documents.get(runtime.config, {})
     version = root.get("version", 1 if root else None)
     return [path for path, document in runtime.documents.items() if _higher(document.get("version"), version)]
 
 
-def _unread(runtime: RuntimeFacts) -> bool:
-    """Whether a containerd 1.x takes no notice of a file, for its keys are of a later version: what it says is not in force."""
+def _unread(runtime: RuntimeEvidence) -> bool:
+    """Whether a containerd 1.x ignores a file, because the file's keys are of a later version."""
     return (
         runtime.kind == "containerd"
-        and () < runtime.version < view.KEEPS_BUILT_IN
+        and () < runtime.version < runtime_files.KEEPS_BUILT_IN
         and bool(_higher_files(runtime))
     )
 
@@ -76,38 +77,45 @@ def _higher(version: object, than: object) -> bool:
     return isinstance(version, int) and isinstance(than, int) and version > than
 
 
-def cri_disabled(facts: Facts) -> Diagnosis | None:
-    for runtime in _containerds(facts):
+def cri_disabled(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in _containerds(evidence):
         for path, document in runtime.documents.items():
             disabled = document.get("disabled_plugins")
             names = [name for name in disabled if name in CRI_NAMES] if isinstance(disabled, list) else []
             refused = _refuses_bare_names(document, names)
-            if names and (refused or _serves_kubelet(facts, runtime) or _mentions_nvidia(runtime)):
+            if names and (refused or _serves_kubelet(evidence, runtime) or _mentions_nvidia(runtime)):
                 edits = " ".join(f"-e 's/\"{re.escape(name)}\" *,? *//'" for name in names)
                 return Diagnosis(
-                    what="containerd does not start: a version 2 file has to name the plugins in full that it disables"
+                    what="containerd does not start: a version 2 file has to name the plugins in full that "
+                    "it disables"
                     if refused
-                    else "containerd's CRI plugin is disabled: no kubelet can use it, and NVIDIA's handlers have no effect",
+                    else "containerd's CRI plugin is disabled: no kubelet can use it, "
+                    "and NVIDIA's handlers have no effect",
                     evidence=(f"{path}: disabled_plugins = {disabled}",),
-                    command=f"sed -i -E {edits} {quote(path)} && systemctl restart {runtime.service} && {APPLY}",
+                    command=f"sed -i -E {edits} {quote(path)} && systemctl restart {runtime.service} && "
+                    f"{APPLY}",
                 )
     return None
 
 
 def _refuses_bare_names(document: Document, names: list[str]) -> bool:
-    """`invalid disabled plugin URI "cri" expect io.containerd.x.vx`: who adds `version = 2` to docker's file gets that."""
+    """Whether containerd refuses the names: `invalid disabled plugin URI "cri" expect io.containerd.x.vx`.
+
+    Who adds `version = 2` to the file that docker's package ships gets that.
+    """
     version = document.get("version")
     return isinstance(version, int) and version > 1 and "cri" in names
 
 
-def _mentions_nvidia(runtime: RuntimeFacts) -> bool:
+def _mentions_nvidia(runtime: RuntimeEvidence) -> bool:
     return any(
-        view.nvidias(document, runtime) for document in (*runtime.documents.values(), *runtime.loose.values())
+        runtime_files.handlers_of_nvidia(document, runtime)
+        for document in (*runtime.documents.values(), *runtime.loose.values())
     )
 
 
-def version_1(facts: Facts) -> Diagnosis | None:
-    for runtime in _containerds(facts):
+def version_1(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in _containerds(evidence):
         root = runtime.documents.get(runtime.config, {})
         content = sorted(set(root) - VERSIONLESS - {"imports", "disabled_plugins"})
         unread = [
@@ -118,24 +126,30 @@ def version_1(facts: Facts) -> Diagnosis | None:
         if (
             "version" not in root
             and (content or (root and unread))
-            and (unread or _serves_kubelet(facts, runtime))
+            and (unread or _serves_kubelet(evidence, runtime))
         ):
             return Diagnosis(
-                what="containerd's configuration is version 1: nothing can be added to it by a drop-in, and 2.x does not read it",
+                what="containerd's configuration is version 1: nothing can be added to it by a drop-in, "
+                "and 2.x does not read it",
                 evidence=(
                     f"{runtime.config} has no `version`",
                     *(f"{path}: version 1 too, and not imported" for path in unread),
                 ),
-                command=f"containerd --config {quote(runtime.config)} config migrate > /root/config.toml; look at it, put it in place, "
+                command=f"containerd --config {quote(runtime.config)} config migrate > /root/config.toml; "
+                "look at it, put it in place, "
                 f"then systemctl restart {runtime.service} && {APPLY}",
             )
     return None
 
 
-def drop_in_not_read(facts: Facts) -> Diagnosis | None:
-    for runtime in facts.runtimes:
-        found = [path for path, document in runtime.loose.items() if view.nvidias(document, runtime)]
-        if found and not view.has_nvidia(runtime):
+def drop_in_not_read(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in evidence.runtimes:
+        found = [
+            path
+            for path, document in runtime.loose.items()
+            if runtime_files.handlers_of_nvidia(document, runtime)
+        ]
+        if found and not runtime_files.has_nvidia(runtime):
             return Diagnosis(
                 what=f"NVIDIA's handlers are in a file that {runtime.kind} does not read",
                 evidence=tuple(f"{path} is not among the imports of {runtime.config}" for path in found),
@@ -144,14 +158,14 @@ def drop_in_not_read(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def runc_missing(facts: Facts) -> Diagnosis | None:
-    for runtime in _containerds(facts):
-        names = view.handlers(runtime)
-        if not names or "runc" in names or view.keeps_built_in(runtime) or _unread(runtime):
+def runc_missing(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in _containerds(evidence):
+        names = runtime_files.handlers(runtime)
+        if not names or "runc" in names or runtime_files.keeps_built_in(runtime) or _unread(runtime):
             continue
-        default = view.default(runtime) or "runc"
-        path = view.winner(runtime)
-        header = dotted((*cri(runtime.documents[path]), *RUNTIMES, "runc"))
+        default = runtime_files.default(runtime) or "runc"
+        path = runtime_files.deciding_file(runtime)
+        header = dotted((*cri_section(runtime.documents[path]), *RUNTIMES, "runc"))
         effect = (
             "its CRI plugin does not load"
             if default == "runc"
@@ -168,13 +182,14 @@ def runc_missing(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def default_unknown(facts: Facts) -> Diagnosis | None:
-    for runtime in facts.runtimes:
-        names, default = view.handlers(runtime), view.default(runtime)
+def default_unknown(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in evidence.runtimes:
+        names, default = runtime_files.handlers(runtime), runtime_files.default(runtime)
         if not default or default in names or default in BUILT_IN[runtime.kind]:
             continue
         return Diagnosis(
-            what=f"the default runtime of {runtime.kind} is {default}, which does not exist: no container starts",
+            what=f"the default runtime of {runtime.kind} is {default}, which does not exist: "
+            "no container starts",
             evidence=(
                 f"{runtime.config} and what it imports have {', '.join(sorted(names)) or 'no runtimes'}",
             ),
@@ -183,30 +198,33 @@ def default_unknown(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def _set_default(runtime: RuntimeFacts, default: str) -> str:
+def _set_default(runtime: RuntimeEvidence, default: str) -> str:
     key = {"containerd": "default_runtime_name", "crio": "default_runtime", "docker": "default-runtime"}[
         runtime.kind
     ]
     with_it = [path for path in runtime.documents if _mentions(runtime, path, default)] or [runtime.config]
     files, name = " ".join(map(quote, with_it)), re.escape(default)
-    return f'sed -i -E \'/{key}/s/"{name}"/"{BUILT_IN[runtime.kind][0]}"/\' {files} && systemctl restart {runtime.service}'
+    edit = f'/{key}/s/"{name}"/"{BUILT_IN[runtime.kind][0]}"/'
+    return f"sed -i -E '{edit}' {files} && systemctl restart {runtime.service}"
 
 
-def _mentions(runtime: RuntimeFacts, path: str, default: str) -> bool:
+def _mentions(runtime: RuntimeEvidence, path: str, default: str) -> bool:
     return (
-        view.default(RuntimeFacts(kind=runtime.kind, config=path, documents={path: runtime.documents[path]}))
+        runtime_files.default(
+            RuntimeEvidence(kind=runtime.kind, config=path, documents={path: runtime.documents[path]})
+        )
         == default
     )
 
 
-def handler_without_type(facts: Facts) -> Diagnosis | None:
-    for runtime in _containerds(facts):
-        document = view.effective(runtime)
+def handler_without_type(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in _containerds(evidence):
+        document = runtime_files.effective(runtime)
         version = document.get("version")
         lacking = [
             name
-            for name in view.nvidias(document, runtime)
-            if not lookup_text(document, (*cri(document), *RUNTIMES, name, "runtime_type"))
+            for name in runtime_files.handlers_of_nvidia(document, runtime)
+            if not _text_at(document, (*cri_section(document), *RUNTIMES, name, "runtime_type"))
         ]
         if lacking and isinstance(version, int) and version >= 3:
             return Diagnosis(
@@ -217,45 +235,50 @@ def handler_without_type(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def lookup_text(document: object, path: tuple[str, ...]) -> str:
+def _text_at(document: object, path: tuple[str, ...]) -> str:
     found = lookup(document, path) if isinstance(document, dict) else ""
     return found if isinstance(found, str) else ""
 
 
-def template_without_base(facts: Facts) -> Diagnosis | None:
-    for path, text in facts.templates.items():
+def template_without_base(evidence: NodeEvidence) -> Diagnosis | None:
+    for path, text in evidence.templates.items():
         if ("template" in text and '"base"' in text) or ".NodeConfig" in text:
             continue
         name = "rke2" if "/rke2/" in path else "k3s"
         return Diagnosis(
-            what=f"{name}'s template has nothing of {name}'s own configuration: CNI and registries are lost at its next start",
+            what=f"{name}'s template has nothing of {name}'s own configuration: "
+            "CNI and registries are lost at its next start",
             evidence=(f'{path} has no {{{{ template "base" . }}}}',),
             command=f"sed -i '1i {{{{ template \"base\" . }}}}' {quote(path)} && systemctl restart {name}",
         )
     return None
 
 
-def config_overwritten(facts: Facts) -> Diagnosis | None:
-    for entry in facts.journal:
-        changed = facts.rewritten.get(entry.config, ())
-        runtime = next((each for each in facts.runtimes if each.config == entry.config), None)
-        stated = view.handlers(runtime) if runtime and not runtime.broken else {}
+def config_overwritten(evidence: NodeEvidence) -> Diagnosis | None:
+    for entry in evidence.journal:
+        changed = evidence.rewritten.get(entry.config, ())
+        runtime = next((each for each in evidence.runtimes if each.config == entry.config), None)
+        stated = runtime_files.handlers(runtime) if runtime and not runtime.broken else {}
         lost = [name for name, program in entry.handlers if stated.get(name) != program]
         if changed and lost and entry.state == "in force":
             return Diagnosis(
-                what=f"somebody else rewrote the configuration of {entry.kind}: {', '.join(lost)} {'are' if len(lost) > 1 else 'is'} gone",
+                what=f"somebody else rewrote the configuration of {entry.kind}: "
+                f"{', '.join(lost)} {'are' if len(lost) > 1 else 'is'} gone",
                 evidence=tuple(f"{path} is not what driverctl wrote" for path in changed),
-                command=f"{APPLY}; let that tool keep the file's `imports`, or watch it: driverctl toolkit run --reapply",
+                command=f"{APPLY}; let that tool keep the file's `imports`, or watch it: "
+                "driverctl toolkit run --reapply",
             )
     return None
 
 
-def not_in_force(facts: Facts) -> Diagnosis | None:
-    for runtime in facts.runtimes:
+def not_in_force(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in evidence.runtimes:
         if runtime.reported is None or runtime.broken or _unread(runtime):
             continue
         stated = {
-            name: program for name, program in view.handlers(runtime).items() if is_nvidia(name, program)
+            name: program
+            for name, program in runtime_files.handlers(runtime).items()
+            if is_nvidia(name, program)
         }
         missing = [
             name for name, program in stated.items() if runtime.reported.get(name, "") not in (program, None)
@@ -272,33 +295,38 @@ def not_in_force(facts: Facts) -> Diagnosis | None:
     return None
 
 
-def mixed_runtimes(facts: Facts) -> Diagnosis | None:
-    if not facts.kubelet_sockets or len(facts.runtimes) < 2:
+def mixed_runtimes(evidence: NodeEvidence) -> Diagnosis | None:
+    if not evidence.kubelet_sockets or len(evidence.runtimes) < 2:
         return None
-    used = [runtime for runtime in facts.runtimes if runtime.socket in facts.kubelet_sockets]
+    used = [runtime for runtime in evidence.runtimes if runtime.socket in evidence.kubelet_sockets]
     others = [
         runtime
-        for runtime in facts.runtimes
-        if runtime.socket not in facts.kubelet_sockets and view.has_nvidia(runtime)
+        for runtime in evidence.runtimes
+        if runtime.socket not in evidence.kubelet_sockets and runtime_files.has_nvidia(runtime)
     ]
-    if not others or not used or any(view.has_nvidia(runtime) for runtime in used):
+    if not others or not used or any(runtime_files.has_nvidia(runtime) for runtime in used):
         return None
     return Diagnosis(
         what="NVIDIA's handlers are in a runtime that the kubelet does not use",
         evidence=(
             f"the kubelet uses {used[0].socket}",
-            *(f"{runtime.config}: {', '.join(view.handlers(runtime))}" for runtime in others),
+            *(f"{runtime.config}: {', '.join(runtime_files.handlers(runtime))}" for runtime in others),
         ),
         command=f"driverctl runtime apply --socket {used[0].socket}",
     )
 
 
-def folder_read_only(facts: Facts) -> Diagnosis | None:
-    found = [runtime for runtime in facts.runtimes if runtime.read_only and not view.has_nvidia(runtime)]
+def folder_read_only(evidence: NodeEvidence) -> Diagnosis | None:
+    found = [
+        runtime
+        for runtime in evidence.runtimes
+        if runtime.read_only and not runtime_files.has_nvidia(runtime)
+    ]
     if not found:
         return None
     return Diagnosis(
         what=f"the configuration of {found[0].kind} is on a read-only file system: no handler can be added",
         evidence=tuple(f"{runtime.read_only} cannot be written" for runtime in found),
-        command="put the handlers into the system's own machine configuration (driverctl runtime plan prints them)",
+        command="put the handlers into the system's own machine configuration "
+        "(driverctl runtime plan prints them)",
     )

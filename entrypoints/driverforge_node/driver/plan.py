@@ -1,90 +1,72 @@
-"""The next stretch of steps from facts to what is wanted. Pure: no step runs here, and the same facts give the same plan.
+"""The next stretch of steps from the facts to what is wanted. Pure: the same facts give the same plan.
 
-A stretch ends where the plan needs to look again (what a compilation gave, which device numbers the kernel handed out,
-whether anybody still uses a module after our daemons stopped). Every step is planned because an observed fact differs from
-what is wanted, so a plan made after a crash at any point goes on from there.
+A stretch ends where the plan has to look again: which modules a compilation gave, which device numbers the
+kernel handed out, whether anybody still uses a module after our daemons stopped.
+
+Every step is planned because an observed fact differs from what is wanted. So a plan that is made after a
+crash, at any point, goes on from there.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_core.names import NVIDIA_MODULES, PEERMEM, normalise
-from driverforge_node.driver import steps, tree, use
-from driverforge_node.driver.facts import Facts, Journal, Source, Wanted
-from driverforge_node.driver.observe import FRONTEND_MAJOR
-from driverforge_node.driver.preflight import not_root, preflight, signature_problem
-from driverforge_node.driver.source import Choice, choose, type_order
-from driverforge_node.driver.steps import Step
+from driverforge_node.driver import steps, usage
+from driverforge_node.driver.choice import ModuleChoice, choose_modules, type_order
+from driverforge_node.driver.preflight import not_root_error, preflight, signature_problem
+from driverforge_node.driver.state import loadtree
+from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
+from driverforge_node.driver.state.module_sets import ModuleSource
+from driverforge_node.driver.state.records import KernelJournal
+from driverforge_node.gpu.device_files import FRONTEND_MAJOR
+from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Step, Steps
 
+# a parameter that not every branch's nvidia.ko has
 COHERENT = "NVreg_CoherentGPUMemoryMode"
 NO_FIRMWARE = "NVreg_EnableGpuFirmware=0"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Steps:
-    """What can be decided now. `unknown` names what has to be seen before the rest can be; `reason` is why this way."""
+def next_steps(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
+    """The next stretch towards `wanted`: Steps, Done, or Blocked with the error to raise.
 
-    steps: tuple[Step, ...]
-    unknown: tuple[str, ...] = ()
-    reason: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Done:
-    """The node is as wanted; `left` names what was left on purpose (a driver in use), `reasons` why it went the way it did,
-    `warnings` what somebody may miss."""
-
-    left: tuple[str, ...] = ()
-    reasons: tuple[str, ...] = ()
-    warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Blocked:
-    """There is no way on from here."""
-
-    error: DriverforgeError
-
-
-Plan = Steps | Done | Blocked
-
-
-def next_steps(facts: Facts, wanted: Wanted) -> Plan:
-    """The next stretch towards `wanted`."""
-    if wanted.goal in ("absent", "stopped"):
-        return Blocked(error=not_root(facts.user)) if facts.user != 0 else _towards_absent(facts, wanted)
+    Going away needs root only. Coming, in this order: preflight; keep what is loaded as wanted; refuse where
+    modules could not be loaded or the loaded driver is in use; compile where no module set is there; unload
+    what is in the way; load and publish.
+    """
+    if wanted.goal in (Goal.ABSENT, Goal.STOPPED):
+        return Blocked(error=not_root_error(facts.user)) if facts.user != 0 else _go_away(facts, wanted)
     if error := preflight(facts, wanted):
         return Blocked(error=error)
-    if facts.loaded and kept(facts, wanted):
-        return _towards_loaded(facts, wanted, _kept_choice(facts, wanted))
-    if error := signature_problem(facts, wanted) or use.in_use(facts):
+    if facts.loaded and stays_loaded(facts, wanted):
+        return _load_and_publish(facts, wanted, _choice_for_loaded(facts, wanted))
+    if error := signature_problem(facts, wanted) or usage.in_use_error(facts):
         return Blocked(error=error)
     try:
-        choice = choose(facts, wanted)
+        choice = choose_modules(facts, wanted)
     except DriverforgeError as error:
         return Blocked(error=error)
     if choice.source is None:
-        return _towards_modules(facts, wanted, choice)
-    return (
-        _towards_unloaded(facts, wanted, choice) if facts.loaded else _towards_loaded(facts, wanted, choice)
-    )
+        return _compile_first(facts, wanted, choice)
+    return _make_room(facts, wanted, choice) if facts.loaded else _load_and_publish(facts, wanted, choice)
 
 
-def kept(facts: Facts, wanted: Wanted) -> bool:
-    """Whether what is loaded is what is wanted: the configuration digest and the loaded versions agree (either alone is not enough)."""
+def stays_loaded(facts: DriverFacts, wanted: WantedDriver) -> bool:
+    """Whether what is loaded is what is wanted: configuration digest, versions and module type agree.
+
+    The digest alone is not enough: it says what was asked for, not what is loaded (D11 in
+    docs/compatibility.md).
+    """
     versions = {module.version for name, module in facts.loaded.items() if name in NVIDIA_MODULES}
     ours = facts.digest or facts.journal.loading
-    fits = wanted.module_type in ("auto", facts.loaded_type)
+    fits = wanted.module_type.accepts(facts.loaded_type)
     return "nvidia" in facts.loaded and versions <= {wanted.driver, ""} and ours == wanted.digest and fits
 
 
-# --- going away
+# --- on the way: nothing that is loaded is touched
 
 
-def _towards_modules(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
-    """Compile first, with a driver that is loaded still serving: a compilation that fails leaves it alone."""
+def _compile_first(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -> Outcome:
+    """Compile. A driver that is loaded still serves meanwhile, and goes on where the compilation fails."""
     compile_ = steps.Compile(
         release=facts.release,
         driver=wanted.driver,
@@ -94,13 +76,22 @@ def _towards_modules(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
         work=wanted.work,
         network=facts.network.build_files,
     )
-    unknown = ("the modules that the compilation gives", "the steps to load them")
-    return Steps(steps=(*_status(facts, wanted, "NotReady"), compile_), unknown=unknown, reason=choice.reason)
+    unknown = ("which modules the compilation yields", "the steps to load them")
+    return Steps(
+        steps=(*_status_steps(facts, wanted, "NotReady"), compile_), unknown=unknown, reason=choice.reason
+    )
 
 
-def _towards_unloaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
-    """Another driver, or this one under another configuration, has to go. All that can fail without it is done before."""
-    before = (*_status(facts, wanted, "NotReady"), *_prepare(facts, wanted, choice.source))
+# --- going away
+
+
+def _make_room(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -> Outcome:
+    """Unload another driver, or this one under another configuration.
+
+    All that can fail while it is still loaded is done before. Our daemons use it as well, so who else does is
+    only seen once they have stopped: the stretch ends there.
+    """
+    before = (*_status_steps(facts, wanted, "NotReady"), *_file_steps(facts, wanted, choice.source))
     version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "parts of a driver"
     reason = f"loaded: {version}, under another configuration; wanted: {wanted.driver}; {choice.reason}"
     if facts.daemons:
@@ -111,91 +102,113 @@ def _towards_unloaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
         return Steps(
             steps=(*before, steps.StopDaemons(daemons=facts.daemons)), unknown=unknown, reason=reason
         )
-    away = (*before, *_unmount(facts), *_unload(facts))
+    away = (*before, *_unmount_steps(facts), *_unload_steps(facts))
     return Steps(steps=away, unknown=("the steps to load, once the modules are gone",), reason=reason)
 
 
-def _towards_absent(facts: Facts, wanted: Wanted) -> Plan:
-    error = use.in_use(facts)
-    if error and wanted.goal == "absent":
+def _go_away(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
+    """Take the driver away.
+
+    One in use stays: that is an error for `unload`, and how it should be at the end of `init`.
+    """
+    error = usage.in_use_error(facts)
+    if error and wanted.goal is Goal.ABSENT:
         return Blocked(error=error)
     not_ready = (steps.SetStatus(text="NotReady"),) if facts.daemons_status not in ("", "NotReady") else ()
     if facts.daemons:
         still = "whether anything still uses the modules once our daemons are stopped"
         return Steps(steps=(*not_ready, steps.StopDaemons(daemons=facts.daemons)), unknown=(still,))
     if error:
-        away = (*not_ready, *_unmount(facts))
-        return Steps(steps=away) if away else Done(left=use.evidence(facts))
-    away = (*not_ready, *_unmount(facts), *_unload(facts), *restore_firmware(facts.journal))
+        away = (*not_ready, *_unmount_steps(facts))
+        return Steps(steps=away) if away else Done(left=usage.describe_use(facts))
+    away = (*not_ready, *_unmount_steps(facts), *_unload_steps(facts), *restore_firmware(facts.journal))
     if away:
-        return Steps(steps=away, unknown=("whether all that holds",))
+        return Steps(steps=away, unknown=("whether these steps had their effect",))
     return Steps(steps=(steps.RemoveState(),)) if facts.state_left else Done()
 
 
-def restore_firmware(journal: Journal) -> tuple[Step, ...]:
-    """Back to the kernel's own search path, and without the files that we wrote."""
+def restore_firmware(journal: KernelJournal) -> tuple[Step, ...]:
+    """The steps back to the kernel's own firmware search path, without the files that we wrote."""
     before = journal.firmware_path_before
     restore = (steps.RestoreFirmwarePath(value=before),) if before is not None else ()
     return (*restore, *((steps.RemoveFirmware(files=journal.firmware),) if journal.firmware else ()))
 
 
-def _unmount(facts: Facts) -> tuple[Step, ...]:
+def _unmount_steps(facts: DriverFacts) -> tuple[Step, ...]:
     stage = (steps.ClearStage(),) if facts.stage_left else ()
-    return (*stage, *((steps.UnmountRoot(),) if facts.root != "absent" else ()))
+    return (*stage, *((steps.UnmountRoot(),) if facts.root is not RootState.ABSENT else ()))
 
 
-def _unload(facts: Facts) -> tuple[Step, ...]:
-    """The configuration is forgotten last: a process may open the GPU between our look and rmmod, and what stays is kept by it then."""
+def _unload_steps(facts: DriverFacts) -> tuple[Step, ...]:
+    """Remove the modules, then forget the configuration.
+
+    In this order, since a process may open the GPU between our look and rmmod. The driver stays then, and the
+    next start keeps it by the configuration that is still recorded.
+    """
     forget = (steps.ForgetLoad(),) if facts.digest or facts.journal.loading else ()
-    return (*(steps.RemoveModule(name=name) for name in use.removal_order(facts.loaded)), *forget)
+    return (*(steps.RemoveModule(name=name) for name in usage.removal_order(facts.loaded)), *forget)
 
 
-def _status(facts: Facts, wanted: Wanted, text: str) -> tuple[Step, ...]:
-    """The daemons' status is the word of `init` alone; `load` leaves it."""
-    return (steps.SetStatus(text=text),) if wanted.goal == "serve" and facts.daemons_status != text else ()
+def _status_steps(facts: DriverFacts, wanted: WantedDriver, text: str) -> tuple[Step, ...]:
+    """Write the daemons' status where it is another. Only `init` does: `load` serves nobody."""
+    return (steps.SetStatus(text=text),) if wanted.goal is Goal.SERVE and facts.daemons_status != text else ()
 
 
 # --- coming
 
 
-def _towards_loaded(facts: Facts, wanted: Wanted, choice: Choice) -> Plan:
-    not_ready = _status(facts, wanted, "NotReady")
-    names = _names(wanted, choice.source)
-    prepare = (*_unmount_stale(facts), *_prepare(facts, wanted, choice.source))
+def _load_and_publish(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -> Outcome:
+    """Insert what is missing, then publish.
+
+    Ready is written last, in a stretch of its own: after devices, root and digest were seen to hold.
+    """
+    not_ready = _status_steps(facts, wanted, "NotReady")
+    names = _module_names(wanted, choice.source)
+    prepare = (*_unmount_other_root(facts), *_file_steps(facts, wanted, choice.source))
     missing = tuple(
-        name for name in (*names, *_peermem(facts, wanted, choice.source)) if name not in facts.loaded
+        name for name in (*names, *_peermem_names(facts, wanted, choice.source)) if name not in facts.loaded
     )
     if missing:
-        load = (*not_ready, *prepare, *_insert(facts, wanted, missing, names))
+        load = (*not_ready, *prepare, *_insert_steps(facts, wanted, missing, names))
         return Steps(
             steps=load, unknown=("device numbers", "the steps to publish the driver"), reason=choice.reason
         )
     if FRONTEND_MAJOR not in facts.majors.values():
-        return Blocked(error=_no_device(facts))
-    rest = (*prepare, *_publish(facts, wanted))
+        return Blocked(error=_no_device_error(facts))
+    rest = (*prepare, *_publish_steps(facts, wanted))
     if rest:
-        return Steps(steps=(*not_ready, *rest), unknown=("whether all that holds",), reason=choice.reason)
-    ready = _status(facts, wanted, "Ready")
+        return Steps(
+            steps=(*not_ready, *rest), unknown=("whether these steps had their effect",), reason=choice.reason
+        )
+    ready = _status_steps(facts, wanted, "Ready")
     return Steps(steps=ready) if ready else Done()
 
 
-def _kept_choice(facts: Facts, wanted: Wanted) -> Choice:
-    """A driver that is loaded as wanted needs a module set for its load tree only: nothing is compiled for that."""
+def _choice_for_loaded(facts: DriverFacts, wanted: WantedDriver) -> ModuleChoice:
+    """The module set of a driver that is loaded as wanted.
+
+    It is for the load tree only: nothing is compiled for that.
+    """
     module_type = facts.loaded_type or type_order(wanted)[0]
     source = next((s for s in facts.sources if s.modules.module_type == module_type), None)
-    # without a recorded digest, this run or one that was killed has inserted modules and is not done: that is no reason for anything
+    # Without a recorded digest, modules were inserted in this run, or in one that was killed: there is
+    # nothing to tell.
     reason = "loaded already with this version and configuration: nothing is reloaded" if facts.digest else ""
-    return Choice(module_type=module_type, source=source, reason=reason)
+    return ModuleChoice(module_type=module_type, source=source, reason=reason)
 
 
-def _names(wanted: Wanted, source: Source | None) -> tuple[str, ...]:
-    """Wanted modules that the set has: some kernels and branches give no nvidia-uvm."""
+def _module_names(wanted: WantedDriver, source: ModuleSource | None) -> tuple[str, ...]:
+    """The wanted modules that the set has. Some kernels and branches give no nvidia-uvm."""
     have = {normalise(name) for name in source.modules.modules} if source else set()
     return tuple(name for name in wanted.names if name in have)
 
 
-def _peermem(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[str, ...]:
-    """Only behind the network driver's own modules: modprobe would load the kernel's in their place."""
+def _peermem_names(facts: DriverFacts, wanted: WantedDriver, source: ModuleSource | None) -> tuple[str, ...]:
+    """nvidia-peermem, where it is wanted, the set has it, and the network driver's modules are loaded.
+
+    Before them it must not be loaded: modprobe would load the kernel's own ib_core for it, which keeps
+    MOFED's out.
+    """
     able = (
         wanted.peermem
         and facts.network.devices
@@ -206,14 +219,14 @@ def _peermem(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[str, 
     return (PEERMEM,) if able else ()
 
 
-def _unmount_stale(facts: Facts) -> tuple[Step, ...]:
-    return (steps.UnmountRoot(),) if facts.root == "other" else ()
+def _unmount_other_root(facts: DriverFacts) -> tuple[Step, ...]:
+    return (steps.UnmountRoot(),) if facts.root is RootState.OTHER else ()
 
 
-def _prepare(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[Step, ...]:
-    """Everything that modprobe and the driver read from files."""
+def _file_steps(facts: DriverFacts, wanted: WantedDriver, source: ModuleSource | None) -> tuple[Step, ...]:
+    """Write what modprobe and the driver read from files: load tree, parameters, firmware."""
     found: list[Step] = []
-    if source and facts.stamp != tree.stamp(source, facts.node_modules):
+    if source and facts.stamp != loadtree.stamp(source, facts.node_modules):
         found.append(
             steps.FillTree(
                 base=facts.load_base, release=facts.release, source=source, node_modules=facts.node_modules
@@ -233,8 +246,12 @@ def _prepare(facts: Facts, wanted: Wanted, source: Source | None) -> tuple[Step,
     return tuple(found)
 
 
-def parameter_texts(wanted: Wanted, source: Source | None) -> dict[str, str]:
-    """modprobe.d file → text. Coherent GPU memory is kept out of the node's NUMA memory, as upstream, where the driver can do it."""
+def parameter_texts(wanted: WantedDriver, source: ModuleSource | None) -> dict[str, str]:
+    """Texts for /etc/modprobe.d by file name; '' for a module without parameters.
+
+    As upstream does, coherent GPU memory is kept out of the node's NUMA memory, but only where nvidia.ko has
+    the parameter: the kernel logs one that it does not know.
+    """
     texts = {}
     for name in NVIDIA_MODULES:
         words = list(wanted.parameters.get(name, ()))
@@ -245,22 +262,22 @@ def parameter_texts(wanted: Wanted, source: Source | None) -> dict[str, str]:
     return texts
 
 
-def _insert(
-    facts: Facts, wanted: Wanted, missing: tuple[str, ...], names: tuple[str, ...]
+def _insert_steps(
+    facts: DriverFacts, wanted: WantedDriver, missing: tuple[str, ...], names: tuple[str, ...]
 ) -> tuple[Step, ...]:
     begin = () if facts.loaded else (steps.BeginLoad(digest=wanted.digest),)
     insert = (steps.InsertModule(name=name, base=facts.load_base) for name in missing if name != PEERMEM)
     verify = steps.VerifyModules(names=names, version=wanted.driver)
-    # last, when all that the node needs holds already: this one may fail
+    # Last, after all that the node needs holds: this one may fail.
     peermem = (
         (steps.InsertModule(name=PEERMEM, base=facts.load_base, needed=False),) if PEERMEM in missing else ()
     )
     return (*begin, steps.InsertHelpers(base=facts.load_base), *insert, verify, *peermem)
 
 
-def _publish(facts: Facts, wanted: Wanted) -> tuple[Step, ...]:
+def _publish_steps(facts: DriverFacts, wanted: WantedDriver) -> tuple[Step, ...]:
     devices = (steps.MakeDevices(devices=facts.devices_missing),) if facts.devices_missing else ()
-    publish = wanted.goal == "serve" and facts.root != "ours"
+    publish = wanted.goal is Goal.SERVE and facts.root is not RootState.OURS
     root: tuple[Step, ...] = (
         (steps.PublishRoot(),) if publish else (steps.ClearStage(),) if facts.stage_left else ()
     )
@@ -268,7 +285,7 @@ def _publish(facts: Facts, wanted: Wanted) -> tuple[Step, ...]:
     return (*devices, *root, *digest)
 
 
-def _no_device(facts: Facts) -> CommandFailed:
+def _no_device_error(facts: DriverFacts) -> CommandFailed:
     return CommandFailed(
         "the nvidia module is loaded, but the kernel has no NVIDIA character device",
         details=[

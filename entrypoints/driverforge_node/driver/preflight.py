@@ -1,23 +1,28 @@
-"""What must hold before anything is touched."""
+"""What must hold before anything is touched. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, StorageFailed, Unavailable, Unsupported
-from driverforge_node.driver.facts import Facts, Wanted
+from driverforge_node.driver.state.facts import DriverFacts, WantedDriver
 
-RESERVE = 16 << 20  # bytes beside the modules: indexes, in-tree modules, status files
+# bytes beside the modules themselves: indexes, in-tree modules, status files
+RESERVE = 16 << 20
+# drivers that a GPU may be bound to: none, or this one
 OURS = ("", "nvidia")
 
 
-def preflight(facts: Facts, wanted: Wanted) -> DriverforgeError | None:
-    """The first reason not to start, None when there is none. The source of the modules is judged later, by source.py."""
+def preflight(facts: DriverFacts, wanted: WantedDriver) -> DriverforgeError | None:
+    """The first reason not to start; None where there is none.
+
+    Whether there are modules is judged later, in `choice`.
+    """
     if facts.user != 0:
-        return not_root(facts.user)
+        return not_root_error(facts.user)
     if facts.image is None:
         return Unsupported(
-            "this is not a driver image: it does not say what it holds",
+            "this is not a driver image: it has no description",
             details=["/opt/driverforge/image.json is missing"],
             resolution="run driverctl from an image that `driverforge build` made",
         )
@@ -35,7 +40,8 @@ def preflight(facts: Facts, wanted: Wanted) -> DriverforgeError | None:
     return gpu_problem(facts) or space_problem(facts)
 
 
-def not_root(user: int) -> NotPermitted:
+def not_root_error(user: int) -> NotPermitted:
+    """The error for another effective user id than 0."""
     return NotPermitted(
         "loading a driver needs root",
         details=[f"effective user id {user}"],
@@ -43,13 +49,14 @@ def not_root(user: int) -> NotPermitted:
     )
 
 
-def gpu_problem(facts: Facts) -> DriverforgeError | None:
+def gpu_problem(facts: DriverFacts) -> DriverforgeError | None:
+    """Why there is no GPU to drive; None where at least one is free or ours."""
     if not facts.gpus:
         return Unavailable(
             "no NVIDIA GPU on this node",
             details=["no PCI device of vendor 10de with class 0300 or 0302 in /sys/bus/pci/devices"],
-            resolution="schedule the driver on nodes with a GPU (node label feature.node.kubernetes.io/pci-10de.present=true), "
-            "or check `lspci -d 10de:`",
+            resolution="schedule the driver on nodes with a GPU "
+            "(node label feature.node.kubernetes.io/pci-10de.present=true), or check `lspci -d 10de:`",
         )
     if any(gpu.driver in OURS for gpu in facts.gpus):
         return None
@@ -66,40 +73,51 @@ def gpu_problem(facts: Facts) -> DriverforgeError | None:
 
 def owner_resolution(owners: list[str]) -> str:
     if "nouveau" in owners:
-        return "keep nouveau from loading (modprobe.d: blacklist nouveau, options nouveau modeset=0; update the initramfs; reboot)"
+        return (
+            "keep nouveau from loading "
+            "(modprobe.d: blacklist nouveau, options nouveau modeset=0; update the initramfs; reboot)"
+        )
     if "vfio-pci" in owners:
-        return "this node passes its GPUs to virtual machines: leave it out of the driver's nodes, or unbind them from vfio-pci"
+        return (
+            "this node passes its GPUs to virtual machines: "
+            "leave it out of the driver's nodes, or unbind them from vfio-pci"
+        )
     return f"unbind the GPU: echo ADDRESS > /sys/bus/pci/drivers/{owners[0]}/unbind"
 
 
-def signature_problem(facts: Facts, wanted: Wanted) -> NotPermitted | None:
-    """Unsigned modules on a kernel that takes none: known before anything is unloaded, and no matter to a driver that stays loaded.
-    A wrong key only the kernel can tell."""
-    fitting = [s for s in facts.sources if wanted.module_type in ("auto", s.modules.module_type)]
+def signature_problem(facts: DriverFacts, wanted: WantedDriver) -> NotPermitted | None:
+    """The error where all modules are unsigned and the kernel takes signed ones only; None else.
+
+    It is known before anything is unloaded, and does not matter to a driver that stays loaded. Whether the
+    key of a signature is trusted, only the kernel can tell.
+    """
+    fitting = [s for s in facts.sources if wanted.module_type.accepts(s.modules.module_type)]
     if not facts.enforced or not fitting or any(source.signer for source in fitting):
         return None
-    return signed_only(
+    return signed_only_error(
         facts,
         "the modules for it are unsigned",
         [f"{source.path}/nvidia.ko has no signature" for source in fitting],
     )
 
 
-def signed_only(facts: Facts, problem: str, evidence: Sequence[str]) -> NotPermitted:
+def signed_only_error(facts: DriverFacts, problem: str, evidence: Sequence[str]) -> NotPermitted:
     return NotPermitted(
         f"this kernel takes signed modules only, and {problem}",
         details=[facts.enforced, *evidence],
-        resolution="use an image with signed modules whose key the node's firmware or MOK list holds (mokutil --list-enrolled), "
-        "or turn Secure Boot off",
+        resolution="use an image with signed modules whose key the node's firmware or MOK list holds "
+        "(mokutil --list-enrolled), or turn Secure Boot off",
     )
 
 
-def space_problem(facts: Facts) -> StorageFailed | None:
+def space_problem(facts: DriverFacts) -> StorageFailed | None:
+    """The error where the largest module set would not fit beside what is there; None where it would."""
     need = RESERVE + max((source.size for source in facts.sources), default=0)
     if facts.free >= need:
         return None
     return StorageFailed(
         "not enough free space for the kernel modules",
         details=[f"{facts.free >> 20} MiB free under /lib/modules, {need >> 20} MiB needed"],
-        resolution="free space on the file system of the container runtime (df -h /var/lib/containerd), then start again",
+        resolution="free space on the file system of the container runtime (df -h /var/lib/containerd), "
+        "then start again",
     )

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
-from driverforge_node.family import Compiler, HeaderTree, TrustStore, config_value, missing_tree
-from driverforge_node.host.ports import Files
-from driverforge_node.packages import Attempt, PackageManager, dnf
+from driverforge_node.family.model import Compiler, HeaderTree, TrustStore, config_value, missing_tree
+from driverforge_node.packages import PackageManager, RepositoryAttempt, dnf
+from driverforge_node.ports import Files
 
+# 'gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)'; the kernels of RHEL 8 write 'gcc version 8.5.0 …'
 GCC_VERSION = re.compile(r"\(GCC\) (?P<version>\d+\.\d+\.\d+)|gcc version (?P<old>\d+\.\d+\.\d+)")
 
 
@@ -19,20 +20,30 @@ def package_manager() -> PackageManager:
 
 
 def _split(kernel: KernelRelease) -> tuple[str, str]:
-    """('kernel-64k', '5.14.0-427.el9.aarch64') for '5.14.0-427.el9.aarch64+64k'; Oracle's own kernels are 'kernel-uek'."""
+    """('kernel-64k', '5.14.0-427.el9.aarch64') for '5.14.0-427.el9.aarch64+64k'.
+
+    The packages of Oracle's own kernels are named kernel-uek.
+    """
     plain, _, variant = str(kernel).partition("+")
     base = "kernel-uek" if "uek" in plain else "kernel"
     return (f"{base}-{variant}" if variant else base), plain
 
 
 def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
-    """kernel-headers are for user space; a module needs kernel-devel only."""
+    """kernel-devel alone: kernel-headers is for programs in user space."""
     name, plain = _split(kernel)
     return (f"{name}-devel-{plain}",)
 
 
+def header_dependencies() -> None:
+    """None: kernel-devel is all that a module needs."""
+
+
 def el_version(release: OsRelease, kernel: KernelRelease) -> tuple[str, str]:
-    """(major, minor) of the minor release that a kernel belongs to, from its own name: os-release may lag behind the node's kernel."""
+    """(major, minor) of the release that a kernel belongs to; minor is '' where nothing says it.
+
+    The kernel's own name counts first: the image's os-release may be older or newer than the node's kernel.
+    """
     major, _, minor = release.version.partition(".")
     if not kernel.el:
         return major, minor
@@ -42,27 +53,29 @@ def el_version(release: OsRelease, kernel: KernelRelease) -> tuple[str, str]:
 
 def repositories(
     release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]
-) -> tuple[Attempt, ...]:
-    """On RHEL: extended update support first, then the minor release's plain repositories, then those of the newest minor release.
+) -> tuple[RepositoryAttempt, ...]:
+    """On RHEL: extended update support, the kernel's minor release, the newest minor release.
 
-    The headers of older minor releases' kernels are in the former (NVIDIA/gpu-driver-container#793: in AppStream from 9 on).
+    Only extended update support keeps the headers of older minor releases' kernels, from RHEL 9 on in
+    AppStream (NVIDIA/gpu-driver-container#793). Distributions built from RHEL have no subscription
+    repositories.
     """
     major, minor = el_version(release, kernel)
     pinned = environ.get("DNF_RELEASEVER") or (f"{major}.{minor}" if minor else major)
-    plain = Attempt(name=f"release {pinned}", releasever=pinned)
-    last = Attempt(name=f"release {major}", releasever=major)
+    plain = RepositoryAttempt(name=f"release {pinned}", releasever=pinned)
+    last = RepositoryAttempt(name=f"release {major}", releasever=major)
     if release.id != "rhel":
         return (
-            (Attempt(name="configured repositories"), plain, last)
+            (RepositoryAttempt(name="configured repositories"), plain, last)
             if minor
-            else (Attempt(name="configured repositories"),)
+            else (RepositoryAttempt(name="configured repositories"),)
         )
     arch = kernel.machine or "x86_64"
     eus = tuple(f"rhel-{major}-for-{arch}-{part}-eus-rpms" for part in ("baseos", "appstream"))
-    attempts = [Attempt(name="extended update support", enable=eus, releasever=pinned), plain, last]
+    attempts = [RepositoryAttempt(name="extended update support", enable=eus, releasever=pinned), plain, last]
     if environ.get("OPENSHIFT_VERSION"):
         repository = f"rhocp-{environ['OPENSHIFT_VERSION']}-for-rhel-{major}-{arch}-rpms"
-        attempts.insert(0, Attempt(name="OpenShift", enable=(repository,), releasever=pinned))
+        attempts.insert(0, RepositoryAttempt(name="OpenShift", enable=(repository,), releasever=pinned))
     return tuple(attempts)
 
 
@@ -75,7 +88,10 @@ def header_tree(kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
 
 
 def compiler(files: Files, tree: HeaderTree) -> Compiler:
-    """One gcc a release; a kernel of another minor release wants exactly the gcc that it was compiled with."""
+    """`gcc`, of which a release has one.
+
+    A kernel of another minor release asks for the version that compiled it.
+    """
     built_with = config_value(files.read_text(f"{tree.output}/.config"), "CONFIG_CC_VERSION_TEXT")
     found = GCC_VERSION.search(built_with)
     version = (found["version"] or found["old"]) if found else ""

@@ -1,7 +1,7 @@
 """SUSE Linux Enterprise and openSUSE Leap.
 
-The package version is the kernel release without its flavour; the flavour's build files (kernel-FLAVOUR-devel) point to the shared source
-of kernel-devel.
+A package's version is the kernel release without its flavour. The flavour's build files
+(kernel-FLAVOUR-devel) point to the shared headers of kernel-devel.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
-from driverforge_node.family import Compiler, HeaderTree, TrustStore, config_value, missing_tree
-from driverforge_node.host.ports import Files
-from driverforge_node.packages import Attempt, PackageManager, zypper
+from driverforge_node.family.model import Compiler, HeaderTree, TrustStore, config_value, missing_tree
+from driverforge_node.packages import PackageManager, RepositoryAttempt, zypper
+from driverforge_node.ports import Files
 
 
 def package_manager() -> PackageManager:
@@ -26,22 +26,29 @@ def _split(kernel: KernelRelease) -> tuple[str, str]:
 
 
 def header_packages(kernel: KernelRelease) -> tuple[str, ...]:
-    """The flavour's build files and the shared source; the public cloud module has sources of its own for the azure flavour."""
+    """The flavour's build files and the shared headers, as NAME=VERSION.
+
+    The azure flavour, of the Public Cloud module, has shared headers of its own.
+    """
     version, flavour = _split(kernel)
     shared = "kernel-devel-azure" if flavour == "azure" else "kernel-devel"
     return (f"kernel-{flavour}-devel={version}", f"{shared}={version}")
 
 
+def header_dependencies() -> None:
+    """None: `header_packages` lists both."""
+
+
 def repositories(
     release: OsRelease, kernel: KernelRelease, environ: Mapping[str, str]
-) -> tuple[Attempt, ...]:  # noqa: ARG001
-    return (Attempt(name="configured repositories"),)
+) -> tuple[RepositoryAttempt, ...]:
+    return (RepositoryAttempt(name="configured repositories"),)
 
 
 def header_tree(kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
     version, flavour = _split(kernel)
     base = f"{root}/usr/src"
-    # a variant with its own sources (azure) carries its name in the folder's
+    # a flavour with headers of its own (azure) has its name in the folder's
     for source in (f"{base}/linux-{version}", f"{base}/linux-{version}-{flavour}"):
         for arch in files.list_dir(f"{source}-obj"):
             output = f"{source}-obj/{arch}/{flavour}"

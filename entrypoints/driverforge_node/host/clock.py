@@ -14,7 +14,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class SignalClock:
-    """The `Clock` port. Handlers are set at the first wait, so that commands which never wait keep Python's own."""
+    """The `Clock` port. Handlers are set at the first wait: commands that never wait keep Python's own."""
 
     def __init__(self) -> None:
         self._stop: str | None = None

@@ -1,4 +1,4 @@
-"""Files under one root: the process's own '/', the host's behind /proc/1/root, or a directory made by a test."""
+"""Files under one root: the process's own '/', the host's root behind /proc/1/root, or a test's folder."""
 
 from __future__ import annotations
 
@@ -10,55 +10,22 @@ import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import BinaryIO
 
-from driverforge_core.errors import NotPermitted, StorageFailed
-from driverforge_node.host.ports import Metadata
+from driverforge_core.errors import StorageFailed
+from driverforge_node.host.fileops import (
+    SELINUX,
+    check_regular,
+    exchange_names,
+    failure,
+    opened,
+    remove_on_device,
+    reporting,
+    sync_directory,
+    take_over_metadata,
+)
+from driverforge_node.ports import Metadata
 
 MAX_LINKS = 40
-SELINUX = "security.selinux"
-AT_FDCWD = -100  # fcntl.h
-KINDS = {
-    stat.S_IFIFO: "a FIFO",
-    stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a character device",
-    stat.S_IFBLK: "a block device",
-}
-RENAME_EXCHANGE = 2  # linux/fs.h
-
-
-def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
-    """The kernel's errno as one of our errors, with what to do about it."""
-    details = [f"{error.strerror} (errno {errno.errorcode.get(error.errno or 0, error.errno)})"]
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageFailed(
-            f"no space left while {doing}",
-            details=details,
-            resolution="free space on that file system (df -h PATH), then start again",
-        )
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        return NotPermitted(
-            f"not permitted: {doing}",
-            details=details,
-            resolution="run as root, privileged, with the path writable",
-        )
-    return StorageFailed(
-        f"failed {doing}",
-        details=details,
-        resolution="look at what is there (ls -ld, dmesg), repair it, then start again",
-    )
-
-
-@contextmanager
-def reported(doing: str) -> Iterator[None]:
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise failure(error, doing) from error
-    except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have that name
-        raise StorageFailed(f"failed {doing}", details=[str(error)], resolution="correct the name") from error
 
 
 class RootedFiles:
@@ -80,7 +47,10 @@ class RootedFiles:
         return self._prefix + path
 
     def resolve(self, path: str) -> str:
-        """Follow links component by component: under /proc/1/root the kernel would take an absolute one from our own root."""
+        """Follow links one component at a time, so that an absolute one stays below the root.
+
+        The kernel would take an absolute link below /proc/1/root from our own root.
+        """
         todo = [part for part in self._absolute(path).split("/") if part not in ("", ".")][::-1]
         done = ""
         links = 0
@@ -107,7 +77,7 @@ class RootedFiles:
         return done or "/"
 
     def _absolute(self, path: str) -> str:
-        """A relative path is one of our own working folder; under another root there is none."""
+        """A relative path is one of our own working folder. Under another root there is no such folder."""
         return path if path.startswith("/") or self._prefix else f"{os.getcwd()}/{path}"
 
     def real(self, path: str) -> str:
@@ -119,7 +89,10 @@ class RootedFiles:
         return f"{self.real(parent or '/').rstrip('/')}/{name}"
 
     def _stat(self, path: str) -> os.stat_result | None:
-        """None where nothing is: links in a circle and names that no file can have lead to nothing."""
+        """The status of what `path` leads to, None where that is nothing.
+
+        Links in a circle and names that no file can have lead to nothing.
+        """
         try:
             return os.stat(self.real(path))
         except (OSError, ValueError, StorageFailed):
@@ -142,11 +115,11 @@ class RootedFiles:
         return self.read_bytes(path).decode("utf-8", "replace")
 
     def read_bytes(self, path: str) -> bytes:
-        with reported(f"reading {path}"), _opened(self.real(path), path) as file:
+        with reporting(f"reading {path}"), opened(self.real(path), path) as file:
             return file.read()
 
     def read_part(self, path: str, offset: int, size: int) -> bytes:
-        with reported(f"reading {path}"), _opened(self.real(path), path) as file:
+        with reporting(f"reading {path}"), opened(self.real(path), path) as file:
             file.seek(offset)
             return file.read(size)
 
@@ -173,13 +146,13 @@ class RootedFiles:
                 details=[f"there is no folder {parent}"],
                 resolution="make it, or repair the link",
             )
-        with reported(f"writing {path}"):
-            _check_regular(target, path)
+        with reporting(f"writing {path}"):
+            check_regular(target, path)
             handle, temporary = tempfile.mkstemp(prefix=".driverforge-", dir=parent)
             try:
                 with os.fdopen(handle, "wb") as out:
                     out.write(data)
-                    _like_before(out.fileno(), target, mode)
+                    take_over_metadata(out.fileno(), target, mode)
                     out.flush()
                     os.fsync(out.fileno())
                 os.replace(temporary, target)
@@ -187,10 +160,10 @@ class RootedFiles:
                 with suppress(OSError):
                     os.unlink(temporary)
                 raise
-            _sync_directory(parent)
+            sync_directory(parent)
 
     def write_in_place(self, path: str, data: bytes) -> None:
-        with reported(f"writing {path}"):
+        with reporting(f"writing {path}"):
             # one write(2): a sysfs attribute takes each call as a whole new value
             handle = os.open(self.real(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
             try:
@@ -201,14 +174,15 @@ class RootedFiles:
                 os.close(handle)
 
     def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
-        with reported(f"making the folder {path}"):
+        with reporting(f"making the folder {path}"):
             os.makedirs(self.real(path), mode=mode, exist_ok=True)
 
     def copy(self, source: str, target: str) -> None:
         """Contents and mode; the copy is complete or not there."""
         from_ = self.real(source)
         to = self._outside(self.resolve(target))
-        with reported(f"copying {source} to {target}"):
+        with reporting(f"copying {source} to {target}"):
+            # beside the target: a rename is atomic within one file system only
             temporary = f"{to}.driverforge-new"
             try:
                 shutil.copyfile(from_, temporary)
@@ -222,34 +196,34 @@ class RootedFiles:
     def symlink(self, target: str, link: str) -> None:
         leaf = self._unresolved_leaf(link)
         temporary = f"{leaf}.driverforge-new"
-        with reported(f"linking {link} to {target}"):
+        with reporting(f"linking {link} to {target}"):
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
             os.symlink(target, temporary)
             os.replace(temporary, leaf)
 
     def remove(self, path: str) -> None:
-        with reported(f"removing {path}"), suppress(FileNotFoundError):
+        with reporting(f"removing {path}"), suppress(FileNotFoundError):
             os.unlink(self._unresolved_leaf(path))
 
     def remove_tree(self, path: str) -> None:
         leaf = self._unresolved_leaf(path)
-        with reported(f"removing {path}"):
+        with reporting(f"removing {path}"):
             try:
                 device = os.lstat(leaf).st_dev
             except FileNotFoundError:
                 return
-            _remove_on_device(leaf, device)
+            remove_on_device(leaf, device)
 
     def rename(self, source: str, target: str) -> None:
-        with reported(f"renaming {source}"):
+        with reporting(f"renaming {source}"):
             os.rename(self._unresolved_leaf(source), self._unresolved_leaf(target))
 
     def exchange(self, first: str, second: str) -> None:
         ours, theirs = self._unresolved_leaf(first), self._unresolved_leaf(second)
-        with reported(f"swapping {first} and {second}"):
+        with reporting(f"swapping {first} and {second}"):
             try:
-                _exchange(ours, theirs)
+                exchange_names(ours, theirs)
             except OSError as error:
                 if error.errno not in (errno.EINVAL, errno.ENOSYS):
                     raise
@@ -268,7 +242,7 @@ class RootedFiles:
 
     def set_metadata(self, path: str, metadata: Metadata) -> None:
         target = self.real(path)
-        with reported(f"setting the owner and mode of {path}"):
+        with reporting(f"setting the owner and mode of {path}"):
             os.chown(target, metadata.user, metadata.group)
             os.chmod(target, metadata.mode)
         if metadata.label:
@@ -301,13 +275,14 @@ class RootedFiles:
     def make_char_device(self, path: str, major: int, minor: int) -> None:
         if self.device_number(path) == (major, minor):
             return
-        with reported(f"making the device {path}"):
+        with reporting(f"making the device {path}"):
             leaf = self._unresolved_leaf(path)
             temporary = f"{leaf}.driverforge-new"
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
             os.mknod(temporary, stat.S_IFCHR | 0o666, os.makedev(major, minor))
-            os.chmod(temporary, 0o666)  # noqa: S103  as nvidia-modprobe makes it; the umask took from mknod's mode
+            # mknod's mode lost what the umask takes; nvidia-modprobe makes it for everybody, too
+            os.chmod(temporary, 0o666)  # noqa: S103
             os.replace(temporary, leaf)
 
     def free_bytes(self, path: str) -> int:
@@ -328,15 +303,19 @@ class RootedFiles:
             os.pwrite(handle, text.encode(), 0)
             yield True
         finally:
-            # unlinked while we still hold it; _open_locked looks whether the name still leads to what it locked
+            # unlinked while we still hold it: who waits for it sees that the name leads elsewhere
             with suppress(OSError):
                 os.unlink(self.real(path))
             os.close(handle)
 
     def _open_locked(self, path: str) -> int | None:
-        """A descriptor that holds the lock, or None when somebody else does. Never truncates (O_TRUNC would wipe their PID)."""
+        """A descriptor that holds the lock, or None when somebody else does.
+
+        Never truncates (O_TRUNC would wipe their PID).
+        """
+        # the one that had the lock may unlink the file between our open and our lock; then we start again
         while True:
-            with reported(f"opening {path}"):
+            with reporting(f"opening {path}"):
                 handle = os.open(self.real(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -347,73 +326,3 @@ class RootedFiles:
             if self.identity(path) == (found.st_dev, found.st_ino):
                 return handle
             os.close(handle)
-
-
-@contextmanager
-def _opened(real: str, path: str) -> Iterator[BinaryIO]:
-    """A regular file, open for reading. A FIFO would keep us waiting for ever, a device may have no end."""
-    handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(handle, "rb") as file:
-        _check_mode(os.fstat(handle).st_mode, path)
-        yield file
-
-
-def _check_regular(target: str, path: str) -> None:
-    """Raises StorageFailed for something that a new file must not take the place of, as /dev/null."""
-    with suppress(FileNotFoundError):
-        _check_mode(os.stat(target).st_mode, path)
-
-
-def _check_mode(mode: int, path: str) -> None:
-    if stat.S_ISDIR(mode):
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not stat.S_ISREG(mode):
-        raise StorageFailed(
-            f"{path} is no regular file",
-            details=[f"it is {KINDS.get(stat.S_IFMT(mode), 'something else')}"],
-            resolution="give a file, or remove it",
-        )
-
-
-def _like_before(handle: int, target: str, mode: int | None) -> None:
-    """Give a new file the mode, owner and SELinux label of the one it replaces."""
-    try:
-        before = os.stat(target)
-    except FileNotFoundError:
-        os.fchmod(handle, 0o644 if mode is None else mode)
-        return
-    os.fchmod(handle, stat.S_IMODE(before.st_mode) if mode is None else mode)
-    if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-        with suppress(PermissionError):
-            os.fchown(handle, before.st_uid, before.st_gid)
-    with suppress(OSError):
-        os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
-
-
-def _exchange(first: str, second: str) -> None:
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), first)
-
-
-def _sync_directory(path: str) -> None:
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _remove_on_device(path: str, device: int) -> None:
-    found = os.lstat(path)
-    if found.st_dev != device or os.path.ismount(path):
-        raise OSError(errno.EBUSY, "a mount point is in the way", path)
-    if not stat.S_ISDIR(found.st_mode):
-        os.unlink(path)
-        return
-    for name in os.listdir(path):
-        _remove_on_device(f"{path}/{name}", device)
-    os.rmdir(path)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from driverforge_core.errors import CommandFailed, InUse
-from driverforge_node.host.ports import Commands, Files, LoadedModule
+from driverforge_node.ports import Commands, Files, LoadedModule
 
 KMSG = "/dev/kmsg"
 KMSG_RECORD = 8192  # a read returns one record; the kernel's limit (Documentation/ABI/testing/dev-kmsg)
@@ -27,7 +27,10 @@ def parse_proc_modules(text: str, version_of: Callable[[str], str] = lambda _: "
 
 
 def kmsg_text(record: str) -> str:
-    """The message of a /dev/kmsg record: 'priority,sequence,time,flags;message', continuation lines with key=value after it."""
+    """The message of a /dev/kmsg record: 'priority,sequence,time,flags;message'.
+
+    Continuation lines with key=value come after it.
+    """
     return record.partition(";")[2].split("\n")[0]
 
 
@@ -60,6 +63,7 @@ class KernelModules:
         return ""
 
     def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
+        # only the kernel's lines of this attempt explain it
         before = self._last_sequence()
         result = self._commands.run(["modprobe", "-d", base, name, *parameters], check=False)
         if not result.ok:
@@ -86,7 +90,10 @@ class KernelModules:
         return tuple(kmsg_text(record) for record in self._records())
 
     def _records(self) -> list[str]:
-        """All records of the ring buffer; none where it may not be read (no /dev/kmsg, or dmesg_restrict without CAP_SYSLOG)."""
+        """All records of the ring buffer; none where it may not be read.
+
+        That is so without /dev/kmsg, and with dmesg_restrict but without CAP_SYSLOG.
+        """
         records: list[str] = []
         try:
             handle = os.open(KMSG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -1,45 +1,19 @@
-"""Mounts through mount(2) and umount2(2): no mount program is needed in the image, and errno comes back as it is."""
+"""Mounts through mount(2) and umount2(2): the image needs no mount program, and errno comes back as it is."""
 
 from __future__ import annotations
 
 import ctypes
 import errno
 import os
-import re
 
 from driverforge_core.errors import CommandFailed, InUse, NotPermitted
-from driverforge_node.host.ports import Mount
+from driverforge_core.mountinfo import Mount, parse_mountinfo
+from driverforge_node.ports import Propagation
 
 # linux/mount.h
 MS_BIND, MS_REC = 4096, 16384
 PROPAGATION = {"unbindable": 1 << 17, "private": 1 << 18, "slave": 1 << 19, "shared": 1 << 20}
 MNT_DETACH = 2
-
-
-def unescape(text: str) -> str:
-    """proc(5): space, tab, newline and backslash are octal escapes in mountinfo."""
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), text)
-
-
-def parse_mountinfo(text: str) -> tuple[Mount, ...]:
-    """Lines of /proc/self/mountinfo (proc(5)), in the kernel's order: a later mount on the same target lies on top."""
-    return tuple(_parse_line(line) for line in text.splitlines() if line)
-
-
-def _parse_line(line: str) -> Mount:
-    left, _, right = line.partition(" - ")
-    mount_id, parent, device, root, target, _options, *optional = left.split(" ")
-    fs_type, source, *_ = right.split(" ")
-    kinds = [
-        name
-        for name, tag in (("shared", "shared:"), ("slave", "master:"))
-        if any(word.startswith(tag) for word in optional)
-    ]
-    propagation = "unbindable" if "unbindable" in optional else ",".join(kinds) or "private"
-    return Mount(
-        mount_id=int(mount_id), parent_id=int(parent), root=unescape(root), target=unescape(target),
-        propagation=propagation, fs_type=fs_type, source=unescape(source), device=device,
-    )  # fmt: skip
 
 
 class KernelMounts:
@@ -55,7 +29,8 @@ class KernelMounts:
     def rbind(self, source: str, target: str) -> None:
         self._mount(source, target, MS_BIND | MS_REC, f"mount --rbind {source} {target}")
 
-    def set_propagation(self, target: str, kind: str, *, recursive: bool = False) -> None:
+    # mount(2): the propagation is changed by a call of its own, never together with a bind
+    def set_propagation(self, target: str, kind: Propagation, *, recursive: bool = False) -> None:
         flags = PROPAGATION[kind] | (MS_REC if recursive else 0)
         self._mount("none", target, flags, f"mount --make-{'r' if recursive else ''}{kind} {target}")
 

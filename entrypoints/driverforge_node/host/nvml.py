@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.cdi.gpus import Gpu, Mig
+from driverforge_node.ports import Gpu, Mig
 
 
 class PyNvml:
-    """The `Nvml` port. `library` is libnvidia-ml.so's path as this process sees it; '' leaves the search to the dynamic linker."""
+    """The `Nvml` port. `library` is the path of libnvidia-ml.so as this process sees it.
+
+    An empty one leaves the search to the dynamic linker.
+    """
 
     def __init__(self, library: str = "") -> None:
         self._library = library
@@ -49,7 +52,8 @@ class PyNvml:
 def _unavailable(why: str) -> Unavailable:
     return Unavailable(
         why,
-        resolution="use --mode static, which reads /proc/driver/nvidia, or make libnvidia-ml.so.1 of the loaded driver visible",
+        resolution="use --mode static, which reads /proc/driver/nvidia, "
+        "or make libnvidia-ml.so.1 of the loaded driver visible",
     )
 
 

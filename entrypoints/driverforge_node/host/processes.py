@@ -11,14 +11,14 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
-from driverforge_node.host.mounts import unescape
-from driverforge_node.host.ports import Holder
+from driverforge_core.mountinfo import unescape
+from driverforge_node.ports import Holder
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 POLL = 0.05
 
-# the last path component of a container's cgroup: plain id (cgroupfs driver, docker), or with the runtime's prefix and
-# '.scope' (systemd driver: cri-containerd-, crio-, docker-, libpod-)
+# the last path component of a container's cgroup: plain id (cgroupfs driver, docker), or with the runtime's
+# prefix and '.scope' (systemd driver: cri-containerd-, crio-, docker-, libpod-)
 CONTAINER = re.compile(
     r"(?:(?:cri-containerd|crio|docker|libpod|nerdctl)-)?([0-9a-f]{64})(?:\.scope)?(?=/|$)"
 )
@@ -29,15 +29,15 @@ POD = re.compile(r"kubepods.*?pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{
 def parse_cgroup(text: str) -> tuple[str, str]:
     """(container id, pod UID) from /proc/PID/cgroup, v1 or v2; '' where there is none.
 
-    v1 has a line for each controller and v2 a single '0::' line; the ids are the same in whichever line has them.
+    v1 has a line for each controller and v2 a single '0::' line; the ids are the same in whichever line has
+    them.
     """
     container = pod = ""
     for line in text.splitlines():
         path = line.split(":", 2)[-1]
         if found := CONTAINER.findall(path):
-            container = (
-                container or found[-1]
-            )  # nested runtimes: the innermost is the one that a person would kill
+            # of nested containers, the innermost is the one that a person would kill
+            container = container or found[-1]
         if match := POD.search(path):
             pod = pod or match.group(1).replace("_", "-")
     return container, pod
@@ -113,7 +113,7 @@ class KernelProcesses:
         return tuple(found)
 
     def _paths(self, pid: str) -> set[str]:
-        """All that a process stands on: program, folders, mappings, open files."""
+        """Paths that a process uses: its program, folders, mappings and open files."""
         paths = {self._link(f"{pid}/{name}") for name in ("exe", "cwd", "root")} | set(
             mapped_paths(self._text(pid, "maps"))
         )

@@ -5,22 +5,24 @@ from __future__ import annotations
 import os
 
 from driverforge_node.host.clock import SignalClock
-from driverforge_node.host.commands import SystemCommands
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.modules import KernelModules
 from driverforge_node.host.mounts import KernelMounts
-from driverforge_node.host.ports import Files, Host
 from driverforge_node.host.processes import KernelProcesses
 from driverforge_node.host.services import SystemdServices
+from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_node.ports import Files, Host
 
 EXPLICIT = "/host"
 BY_PID_1 = "/proc/1/root"
 
 
 def node_root(files: Files) -> str:
-    """Where the host's root is: an explicit mount at /host that may be written, else behind PID 1 (hostPID), else /host or our own root.
+    """Where this process finds the host's root.
 
-    Without hostPID, /proc/1/root is the container's own root, which is the same as '/'. NVIDIA's toolkit pod has /host read-only.
+    First comes a mount at /host that may be written, then PID 1's root (hostPID), then a read-only /host, as
+    NVIDIA's toolkit pod has it, and last our own root. Without hostPID, /proc/1/root is the container's own
+    root, which is the same as '/'.
     """
     explicit = files.exists(f"{EXPLICIT}/etc/os-release") or files.is_link(f"{EXPLICIT}/etc/os-release")
     if explicit and not files.read_only(EXPLICIT):

@@ -1,13 +1,16 @@
-"""System services through systemctl: the node's own one, entered by way of PID 1 when we are in a container."""
+"""System services through systemctl: the node's, entered by way of PID 1 when we are in a container."""
 
 from __future__ import annotations
 
 from driverforge_core.errors import DriverforgeError
-from driverforge_node.host.ports import Commands
+from driverforge_node.ports import Commands
 
 
 class SystemdServices:
-    """The `Services` port. `enter` is the command prefix that reaches the node's mount namespace, empty on the node itself."""
+    """The `Services` port.
+
+    `enter` is the command prefix that reaches the node's mount namespace, empty on the node itself.
+    """
 
     def __init__(self, commands: Commands, enter: tuple[str, ...] = ()) -> None:
         self._commands = commands
@@ -37,5 +40,6 @@ class SystemdServices:
         ]
         try:
             return tuple(self._commands.run(argv, check=False, timeout=30).stdout.splitlines())
-        except DriverforgeError:  # no journalctl, or a journal that takes too long: less evidence, and no reason for anything else to fail
+        # no journalctl, or a journal that takes too long: there is less evidence, and nothing else fails
+        except DriverforgeError:
             return ()

@@ -16,7 +16,7 @@ PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
 
 
 class UnixConnection:
-    """The `Connection` port of runtime/ports.py over a connected socket."""
+    """The `Connection` port over a connected socket."""
 
     def __init__(self, connected: socket.socket, timeout: float) -> None:
         self._socket = connected
@@ -25,7 +25,10 @@ class UnixConnection:
         self._sender = 0
 
     def peer_pid(self) -> int:
-        """PID of the process that listens, in our PID namespace; 0 when it is in none that we see (unix(7), SO_PEERCRED)."""
+        """PID of the listening process (unix(7), SO_PEERCRED).
+
+        0 when it is in no PID namespace that we see.
+        """
         pid: int = PEER.unpack(self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, PEER.size))[0]
         return pid
 
@@ -62,6 +65,7 @@ class UnixSockets:
     def connect(self, path: str, *, timeout: float) -> Iterator[UnixConnection]:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC) as connected:
             connected.settimeout(timeout)
+            # from now on the kernel tells with each message who sent it (unix(7), SCM_CREDENTIALS)
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             _connect(connected, path)
             yield UnixConnection(connected, timeout)

@@ -1,34 +1,53 @@
-"""Package managers as a source of header packages: `apt`, `dnf` and `zypper` satisfy `PackageManager`.
+"""Package managers as a source of packages: `apt`, `dnf` and `zypper` satisfy `PackageManager`.
 
-Header packages are downloaded and unpacked under a work folder, never installed: the package database of the container
-(and of the image layer) stays as it is, and headers of several kernels do not meet.
+What belongs here: how each program is called, how its answers are read, and what a failure means. Which
+packages are asked for is the family's knowledge.
+
+Packages are downloaded and unpacked under a work folder, never installed: the package database of the
+container (and of the image layer) stays as it is, and the headers of several kernels do not meet. `rpm` is no
+package manager: it reads the package files that dnf and zypper fetch.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported
-from driverforge_node.host.ports import Commands, Files, Result
+from driverforge_node.ports import Commands, Files, Result
 
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
-FETCH_TIMEOUT = 900.0  # seconds; a mirror that lets every connection hang holds apt for minutes an address
+# Seconds. Where a mirror lets every connection hang, apt waits minutes for each of its addresses.
+FETCH_TIMEOUT = 900.0
 ASK_TIMEOUT = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
-    """One way to ask the repositories: with `enable` switched on, as the release `releasever`."""
+class RepositoryAttempt:
+    """One way to ask the repositories."""
 
     name: str
+    # repositories that are switched on for it
     enable: tuple[str, ...] = ()
+    # the release to ask as, '' for the image's own
     releasever: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class PackageRequest:
+    """Packages to fetch."""
+
+    names: tuple[str, ...]
+    # dependencies whose names match are fetched as well; None: no dependency is
+    dependencies: re.Pattern[str] | None = None
+    # in order; the first one that has the packages wins
+    attempts: tuple[RepositoryAttempt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageFile:
     """A package file."""
 
     name: str
@@ -37,16 +56,17 @@ class Package:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Access:
+class PackageAccess:
     """How a package manager reaches the system and its mirrors."""
 
     commands: Commands
     files: Files
     environ: Mapping[str, str]
-    ca_bundle: str = ""  # PEM file with the site's own CA as well, '' for the programs' default
+    # PEM file with the site's own CA certificates as well, '' for the programs' default
+    ca_bundle: str = ""
 
     def proxy_environment(self) -> dict[str, str]:
-        """Proxy variables in the lower case that apt and curl read; upper case is what pods are usually given."""
+        """The proxy variables in lower case, as apt and curl read them. Pods are usually given upper case."""
         return {
             name: value
             for name in PROXIES
@@ -54,63 +74,76 @@ class Access:
         }
 
     def fetch(self, argv: Sequence[str], *, env: Mapping[str, str], cwd: str | None = None) -> Result:
-        """Run what waits for mirrors: all that it prints is logged as it comes, and a stop signal ends it. Raises TemporaryFailure."""
+        """Run a program that waits for mirrors. Its output is logged as it comes, and a stop signal ends it.
+
+        Raises TemporaryFailure after FETCH_TIMEOUT.
+        """
         return self.commands.run(argv, check=False, env=env, cwd=cwd, timeout=FETCH_TIMEOUT, stream=True)
 
     def ask(self, argv: Sequence[str], *, env: Mapping[str, str]) -> Result:
-        """Run what answers from the lists that are there. Raises TemporaryFailure."""
+        """Run a program that answers from lists on the disk. Raises TemporaryFailure after ASK_TIMEOUT."""
         return self.commands.run(argv, check=False, env=env, timeout=ASK_TIMEOUT)
 
 
 class PackageManager(Protocol):
+    """A program that fetches and unpacks packages."""
+
     def suffix(self) -> str:
-        """How its package files end: '.deb' or '.rpm'."""
+        """The end of its package files' names: '.deb' or '.rpm'."""
 
-    def download(
-        self, access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]
-    ) -> tuple[str, ...]:
-        """Fetch packages, and the header packages that they depend on, into the folder `into`; the paths of the files.
+    def download(self, access: PackageAccess, request: PackageRequest, into: str) -> tuple[str, ...]:
+        """Fetch packages into the folder `into`; returns the paths of the files.
 
-        Raises Unsupported where the mirror does not have them, Unavailable where the mirror cannot be reached.
+        Raises Unsupported where the mirror does not have them, Unavailable where the mirror cannot be
+        reached.
         """
 
-    def extract(self, access: Access, path: str, into: str) -> Package:
-        """Unpack one package file below the folder `into`. Raises InputError when it is not a package."""
+    def extract(self, access: PackageAccess, path: str, into: str) -> PackageFile:
+        """Unpack the package file `path` below the folder `into`.
+
+        Raises InputError where it is no package.
+        """
 
 
-def evidence(result: Result) -> list[str]:
-    """All that a package manager said, under the command that can be pasted."""
+def command_evidence(result: Result) -> list[str]:
+    """The command, ready to be pasted, and all that it printed."""
     said = [line for line in (result.stdout + "\n" + result.stderr).splitlines() if line.strip()]
     return [f"$ {' '.join(result.argv)}", *said]
 
 
 def headers_missing(names: Sequence[str], results: Sequence[Result]) -> Unsupported:
-    """The mirror answers and does not have the packages: mirrors keep only the newest few kernels of a release."""
+    """The error where the mirror answers without the packages.
+
+    Mirrors keep only the newest few kernels of a release.
+    """
     return Unsupported(
         f"headers missing: the mirror has no {' and no '.join(names)}",
-        details=[line for result in results for line in evidence(result)],
-        resolution="boot a kernel that the mirror still has headers for, use an image with precompiled modules for this kernel,"
-        " or give the header packages with --headers DIR",
+        details=[line for result in results for line in command_evidence(result)],
+        resolution="boot a kernel that the mirror still has headers for, "
+        "use an image with precompiled modules for this kernel, "
+        "or give the header packages with --headers DIR",
     )
 
 
 def mirror_unreachable(results: Sequence[Result]) -> Unavailable:
+    """The error where the mirror gives no answer."""
     return Unavailable(
         "mirror unreachable: header packages cannot be fetched",
-        details=[line for result in results for line in evidence(result)],
-        resolution="check name resolution, HTTP_PROXY/HTTPS_PROXY/NO_PROXY and the site's CA certificates; without a mirror use an image"
-        " with precompiled modules, or give the header packages with --headers DIR",
+        details=[line for result in results for line in command_evidence(result)],
+        resolution="check name resolution, HTTP_PROXY/HTTPS_PROXY/NO_PROXY and the site's CA certificates; "
+        "without a mirror use an image with precompiled modules, "
+        "or give the header packages with --headers DIR",
     )
 
 
-def storage_or(result: Result, otherwise: DriverforgeError) -> DriverforgeError:
-    """`otherwise`, unless the program says that its disk is full."""
+def storage_error_or(result: Result, otherwise: DriverforgeError) -> DriverforgeError:
+    """StorageFailed where the program says that its disk is full, else `otherwise`."""
     from driverforge_core.errors import StorageFailed
 
     if "No space left on device" not in result.stdout + result.stderr:
         return otherwise
     return StorageFailed(
         "no space left for header packages",
-        details=evidence(result),
-        resolution="free space there, or give another place with --work-dir",
+        details=command_evidence(result),
+        resolution="free space there, or name another folder with --work-dir",
     )

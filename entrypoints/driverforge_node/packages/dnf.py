@@ -1,24 +1,25 @@
-"""dnf: header packages of Red Hat's family."""
+"""dnf."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from driverforge_node.host.ports import Result
 from driverforge_node.packages import (
-    Access,
-    Attempt,
-    Package,
+    PackageAccess,
+    PackageFile,
+    PackageRequest,
+    RepositoryAttempt,
     headers_missing,
     mirror_unreachable,
     rpm,
-    storage_or,
+    storage_error_or,
 )
+from driverforge_node.ports import Result
 
 NOT_REACHED = re.compile(
-    r"Failed to download metadata for repo|Cannot download repomd|Curl error|All mirrors were (?:already )?tried"
-    r"|Errors during downloading metadata"
+    r"Failed to download metadata for repo|Cannot download repomd|Curl error"
+    r"|All mirrors were (?:already )?tried|Errors during downloading metadata"
 )
 
 
@@ -26,8 +27,8 @@ def suffix() -> str:
     return ".rpm"
 
 
-def _try(access: Access, names: Sequence[str], into: str, attempt: Attempt) -> Result:
-    # not --quiet: where skip_if_unavailable is set, only the progress says that a repository was not reached
+def _try(access: PackageAccess, names: Sequence[str], into: str, attempt: RepositoryAttempt) -> Result:
+    # Not --quiet: where skip_if_unavailable is set, only the progress says that a repository was not reached.
     options = [f"--enablerepo={name}" for name in attempt.enable]
     if attempt.releasever:
         options.append(f"--releasever={attempt.releasever}")
@@ -37,20 +38,26 @@ def _try(access: Access, names: Sequence[str], into: str, attempt: Attempt) -> R
     return access.fetch(argv, env=access.proxy_environment())
 
 
-def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:
-    """dnf fails as a whole when an enabled repository does not exist (no subscription for it): the next attempt goes without."""
+def download(access: PackageAccess, request: PackageRequest, into: str) -> tuple[str, ...]:
+    """Try one attempt after the other (`PackageManager.download`).
+
+    dnf fails as a whole where a repository that is enabled does not exist (no subscription for it). The next
+    attempt goes without that one.
+    """
     results = []
-    for attempt in attempts:
-        result = _try(access, names, into, attempt)
+    for attempt in request.attempts:
+        result = _try(access, request.names, into, attempt)
         found = tuple(f"{into}/{name}" for name in access.files.list_dir(into) if name.endswith(suffix()))
         if result.ok and found:
             return found
         results.append(result)
     last = results[-1]
-    # the last attempt asks the plainest repositories: what it says is the mirror's answer
+    # The last attempt asks the plainest repositories: its answer is the mirror's.
     unreachable = NOT_REACHED.search(last.stdout + last.stderr)
-    raise storage_or(last, mirror_unreachable(results) if unreachable else headers_missing(names, results))
+    raise storage_error_or(
+        last, mirror_unreachable(results) if unreachable else headers_missing(request.names, results)
+    )
 
 
-def extract(access: Access, path: str, into: str) -> Package:
+def extract(access: PackageAccess, path: str, into: str) -> PackageFile:
     return rpm.extract(access, path, into)

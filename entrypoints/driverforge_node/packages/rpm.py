@@ -1,12 +1,16 @@
-"""What dnf and zypper share: the package file."""
+"""The package file that dnf and zypper fetch. No package manager: they share it."""
 
 from __future__ import annotations
 
 from driverforge_core.errors import CommandFailed, InputError
-from driverforge_node.packages import Access, Package, evidence, storage_or
+from driverforge_node.packages import PackageAccess, PackageFile, command_evidence, storage_error_or
 
-# no pipe: in sh the status of rpm2cpio would be lost in it
-UNPACK = 'rpm2cpio "$1" >"$2/.cpio" && cpio --extract --make-directories --quiet --directory "$2" <"$2/.cpio" && rm "$2/.cpio"'
+# No pipe: sh would lose the status of rpm2cpio in it.
+UNPACK = (
+    'rpm2cpio "$1" >"$2/.cpio"'
+    ' && cpio --extract --make-directories --quiet --directory "$2" <"$2/.cpio"'
+    ' && rm "$2/.cpio"'
+)
 QUERY = (
     "rpm",
     "--query",
@@ -17,12 +21,15 @@ QUERY = (
 )
 
 
-def extract(access: Access, path: str, into: str) -> Package:
+def extract(access: PackageAccess, path: str, into: str) -> PackageFile:
+    """Unpack an RPM (`PackageManager.extract`)."""
     shown = access.commands.run([*QUERY, path], check=False)
     name, _, version = shown.stdout.strip().partition("\n")
     if not shown.ok or not version:
-        raise InputError(f"not an RPM package: {path}", details=evidence(shown))
+        raise InputError(f"not an RPM package: {path}", details=command_evidence(shown))
     unpacked = access.commands.run(["sh", "-c", UNPACK, "sh", path, into], check=False)
     if not unpacked.ok:
-        raise storage_or(unpacked, CommandFailed(f"cannot unpack {path}", details=evidence(unpacked)))
-    return Package(name=name, version=version, path=path)
+        raise storage_error_or(
+            unpacked, CommandFailed(f"cannot unpack {path}", details=command_evidence(unpacked))
+        )
+    return PackageFile(name=name, version=version, path=path)

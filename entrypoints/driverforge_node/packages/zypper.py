@@ -1,33 +1,33 @@
-"""zypper: header packages of SUSE's family."""
+"""zypper."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
 from html import unescape
-from xml.etree import ElementTree as ET  # zypper's own output, not foreign data
+from xml.etree import ElementTree as ET
 
 from driverforge_core import rpmversion
-from driverforge_node.host.ports import Result
 from driverforge_node.packages import (
-    Access,
-    Attempt,
-    Package,
+    PackageAccess,
+    PackageFile,
+    PackageRequest,
     headers_missing,
     mirror_unreachable,
     rpm,
-    storage_or,
+    storage_error_or,
 )
+from driverforge_node.ports import Result
 
-NO_SUCH_PACKAGE = 104  # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8); other codes from 100 on mean that repositories were left out
+# ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8). Other codes from 100 on mean that repositories were left out.
+NO_SUCH_PACKAGE = 104
 
 
 def suffix() -> str:
     return ".rpm"
 
 
-def _get(access: Access, into: str, *arguments: str) -> Result:
+def _get(access: PackageAccess, into: str, *arguments: str) -> Result:
     return access.fetch(["zypper", *_options(into), *arguments], env=_environment(access))
 
 
@@ -35,7 +35,7 @@ def _options(into: str) -> tuple[str, ...]:
     return ("--non-interactive", "--pkg-cache-dir", into)
 
 
-def _environment(access: Access) -> dict[str, str]:
+def _environment(access: PackageAccess) -> dict[str, str]:
     return {
         **access.proxy_environment(),
         **({"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {}),
@@ -43,11 +43,15 @@ def _environment(access: Access) -> dict[str, str]:
 
 
 def newest(search: str, version: str) -> str | None:
-    """The newest edition in the answer of `zypper --xmlout search --details` that is `version` or a rebuild of it ('V.1').
+    """The newest edition of `version` that a search found; None where there is none.
 
-    A rebuild does not show in uname -r.
+    `search` is the answer of `zypper --xmlout search --details`.
+
+    SUSE's build service counts rebuilds of a version: 'VERSION.1', 'VERSION.2'. `uname -r` does not show the
+    count.
     """
     try:
+        # zypper's own output, no foreign data
         tree = ET.fromstring(search)  # noqa: S314
     except ET.ParseError:
         return None
@@ -57,7 +61,7 @@ def newest(search: str, version: str) -> str | None:
 
 
 def readable(result: Result) -> Result:
-    """What zypper says to people, out of its XML, for error messages."""
+    """The same result with the text of zypper's XML alone, for an error's details."""
     lines = [
         line
         for line in result.stdout.splitlines()
@@ -67,10 +71,11 @@ def readable(result: Result) -> Result:
     return replace(result, stdout=text)
 
 
-def download(access: Access, names: Sequence[str], into: str, attempts: Sequence[Attempt]) -> tuple[str, ...]:  # noqa: ARG001
+def download(access: PackageAccess, request: PackageRequest, into: str) -> tuple[str, ...]:
+    """The newest rebuild of each NAME=VERSION (`PackageManager.download`)."""
     refresh = _get(access, into, "refresh")
     exact = []
-    for wanted in names:
+    for wanted in request.names:
         name, _, version = wanted.partition("=")
         question = ("--xmlout", "search", "--details", "--match-exact", "--type", "package", name)
         search = access.ask(["zypper", *_options(into), *question], env=_environment(access))
@@ -87,13 +92,13 @@ def download(access: Access, names: Sequence[str], into: str, attempts: Sequence
     fetched = _get(access, into, "download", *exact)
     found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"]).stdout.splitlines()
     if not fetched.ok or len(found) < len(exact):
-        # status 0 with "Argument resolves to no package" too
-        raise storage_or(
+        # zypper ends with 0 also after "Argument resolves to no package".
+        raise storage_error_or(
             fetched,
             headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched]),
         )
     return tuple(sorted(found))
 
 
-def extract(access: Access, path: str, into: str) -> Package:
+def extract(access: PackageAccess, path: str, into: str) -> PackageFile:
     return rpm.extract(access, path, into)

@@ -1,5 +1,8 @@
-"""Runtime configuration as a transaction: find the daemon, patch its file, validate with its own binary, restart, prove that it
-lives, or put the old bytes back.
+"""The configuration of a node's container runtime, changed as a transaction.
 
-Python 3.11 or newer: this half runs in the toolkit's image.
+Find the daemon, patch its files, have its own program check them, restart it, and prove that it lives; else
+put the old bytes back. The rooms, from below: formats, find, backends, transaction. Between the first two are
+the values that all of them share: model, request, journal.
+
+Needs Python 3.11 or newer: this half runs in the toolkit's image.
 """

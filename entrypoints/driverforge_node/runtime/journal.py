@@ -1,7 +1,8 @@
-"""What cannot be observed again: the bytes of the files before we changed them, and how far the change came.
+"""What cannot be observed again: the bytes of the files before we changed them, and how far a change came.
 
-One entry a daemon, in the node's /var/lib/driverforge/journal, with all files of the change. It is written before the first of them is,
-and removed after they were reverted. Entries of the first release (schema 1: one file, edited in place) are read too.
+There is one entry a daemon, in /var/lib/driverforge/journal of the node, with all files of the change. It is
+written before the first of these files, and removed after they were reverted. Entries of the first release
+are read too (schema 1: one file, edited in place).
 """
 
 from __future__ import annotations
@@ -9,22 +10,35 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from driverforge_core.errors import InputError
-from driverforge_node.host.ports import Host, Metadata
-from driverforge_node.runtime.model import RUNC, Activation, Daemon, Handler, Kind, Supervisor, Wanted
+from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure
+from driverforge_node.ports import Host, Metadata
+from driverforge_node.runtime.model import (
+    RUNC,
+    Activation,
+    DaemonPath,
+    Handler,
+    NodePath,
+    RuntimeDaemon,
+    RuntimeKind,
+    Supervisor,
+    WantedHandlers,
+)
 
 FOLDER = "/var/lib/driverforge/journal"
 SCHEMA = 2
-# prepared: files may or may not be written; written: all are, the daemon may not run with them; in force: it does
-State = Literal["prepared", "written", "in force"]
+# prepared: files may or may not be written; written: all are, the daemon may not run with them; in force: it
+# does
+ChangeState = Literal["prepared", "written", "in force"]
 ACTIVATIONS: tuple[Activation, ...] = ("none", "reload", "restart")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class File:
+class JournalFile:
     """A file of a change. None stands for a file that is not there."""
 
     path: str
@@ -35,85 +49,96 @@ class File:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """A change of a daemon's configuration."""
 
-    kind: Kind
-    socket: str
-    binary: str
-    config: str
-    drop_in: str
+    kind: RuntimeKind
+    socket: NodePath
+    binary: DaemonPath
+    config: NodePath
+    drop_in: NodePath
     supervisor: Supervisor
     handlers: tuple[tuple[str, str], ...]  # (name, program) of ours; () for a revert under way
-    files: tuple[File, ...]
-    state: State
-    pid: int = 0  # of the daemon when the change began; one with another PID has read the files since they were written
+    files: tuple[JournalFile, ...]
+    state: ChangeState
+    # of the daemon when the change began; one with another PID has read the files since they were written
+    pid: int = 0
     default: str = ""  # the handler that we made the default one
-    wanted: Wanted | None = None  # what was asked for; None for a revert, and in what earlier releases wrote
+    # what was asked for; None for a revert, and in what earlier releases wrote
+    wanted: WantedHandlers | None = None
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
     needs: Activation = "none"  # what the daemon needed to run with it when the change began
-    earlier: Entry | None = None  # what was in force before, until this is
+    earlier: JournalEntry | None = None  # what was in force before, until this is
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Handlers that the daemon may have of us, also in the middle of a revert."""
+        """The handlers of ours that the daemon may have, also in the middle of a revert."""
         before = self.earlier.names if self.earlier else ()
         return tuple(dict.fromkeys((*(name for name, _ in self.handlers), *before)))
 
-    def file(self, path: str) -> File | None:
+    def file(self, path: str) -> JournalFile | None:
+        """The file of that path, None where the change has none."""
         return next((file for file in self.files if file.path == path), None)
 
-    def daemon(self) -> Daemon:
-        """The daemon as the entry knows it: it may be down."""
-        return Daemon(
-            kind=self.kind, pid=0, binary=self.binary, version=(), socket=self.socket, config=self.config, drop_in=self.drop_in,
-            supervisor=self.supervisor, evidence=(f"{place(self.kind, self.config)}: the journal's entry",),
-        )  # fmt: skip
+    def daemon(self) -> RuntimeDaemon:
+        """The daemon as the entry knows it. It may be down."""
+        return RuntimeDaemon(
+            kind=self.kind,
+            pid=0,
+            binary=self.binary,
+            version=(),
+            socket=self.socket,
+            config=self.config,
+            drop_in=self.drop_in,
+            supervisor=self.supervisor,
+            evidence=(f"{path_of(self.kind, self.config)}: the journal's entry",),
+        )
 
 
 def slug(path: str) -> str:
     return path.strip("/").replace("/", "-")
 
 
-def place(kind: str, config: str) -> str:
+def path_of(kind: str, config: str) -> str:
+    """Where the entry of a daemon is. The hash keeps two paths apart whose slugs are equal."""
     return f"{FOLDER}/{kind}-{slug(config)}-{hashlib.sha256(config.encode()).hexdigest()[:8]}.json"
 
 
-def old_place(config: str) -> str:
+def first_release_path(config: str) -> str:
     """Where the first release kept the entry of a file."""
     return f"{FOLDER}/{slug(config)}.json"
 
 
-def read(host: Host, kind: Kind, config: str) -> Entry | None:
+def read_entry(host: Host, kind: RuntimeKind, config: str) -> JournalEntry | None:
     """The entry of a daemon, None where we have not changed it. Raises InputError for a damaged one."""
-    found = _read(host, place(kind, config))
+    found = _read(host, path_of(kind, config))
     if found is None and kind == "containerd":
-        found = _read(host, old_place(config))
+        found = _read(host, first_release_path(config))
     if found is not None and found.config != config:
-        raise _damaged(place(kind, config), f"it is the entry of {found.config}", config)
+        raise _damaged(path_of(kind, config), f"it is the entry of {found.config}", config)
     return found
 
 
-def entries(host: Host) -> tuple[Entry, ...]:
-    """All of the node. Raises InputError for a damaged one."""
+def entries(host: Host) -> tuple[JournalEntry, ...]:
+    """All entries of the node. Raises InputError for a damaged one."""
     found = (_read(host, f"{FOLDER}/{name}") for name in host.node.list_dir(FOLDER) if name.endswith(".json"))
     return tuple(entry for entry in found if entry is not None)
 
 
-def write(host: Host, entry: Entry) -> None:
+def write_entry(host: Host, entry: JournalEntry) -> None:
     host.node.make_dirs(FOLDER, mode=0o700)
     data = json.dumps({"schema": SCHEMA, **_plain(entry)}, indent=2) + "\n"
-    host.node.write_atomic(place(entry.kind, entry.config), data.encode(), mode=0o600)
-    host.node.remove(old_place(entry.config))
+    host.node.write_atomic(path_of(entry.kind, entry.config), data.encode(), mode=0o600)
+    host.node.remove(first_release_path(entry.config))
 
 
-def remove(host: Host, kind: Kind, config: str) -> None:
-    host.node.remove(place(kind, config))
-    host.node.remove(old_place(config))
+def remove_entry(host: Host, kind: RuntimeKind, config: str) -> None:
+    host.node.remove(path_of(kind, config))
+    host.node.remove(first_release_path(config))
 
 
-def _read(host: Host, name: str) -> Entry | None:
+def _read(host: Host, name: str) -> JournalEntry | None:
     try:
         text = host.node.read_text(name)
     except FileNotFoundError:
@@ -133,11 +158,12 @@ def _damaged(name: str, why: str, config: str) -> InputError:
     return InputError(
         f"the journal entry {name} is damaged",
         details=[why],
-        resolution=f"take NVIDIA's handlers out of {config} (driverctl runtime revert --strip), or remove the journal entry first",
+        resolution=f"take NVIDIA's handlers out of {config} (driverctl runtime revert --strip), or remove "
+        "the journal entry first",
     )
 
 
-def _plain(entry: Entry) -> dict[str, Any]:
+def _plain(entry: JournalEntry) -> dict[str, Any]:
     data = asdict(replace(entry, earlier=None))
     for file in data["files"]:
         file.update({key: _encoded(file[key]) for key in ("original", "written", "before")})
@@ -145,13 +171,13 @@ def _plain(entry: Entry) -> dict[str, Any]:
     return data
 
 
-def _entry(data: dict[str, Any]) -> Entry:
-    return Entry(
+def _entry(data: dict[str, Any]) -> JournalEntry:
+    return JournalEntry(
         kind=data["kind"],
-        socket=str(data["socket"]),
-        binary=str(data["binary"]),
-        config=str(data["config"]),
-        drop_in=str(data["drop_in"]),
+        socket=NodePath(str(data["socket"])),
+        binary=DaemonPath(str(data["binary"])),
+        config=NodePath(str(data["config"])),
+        drop_in=NodePath(str(data["drop_in"])),
         supervisor=Supervisor(**data["supervisor"]),
         handlers=tuple((str(name), str(program)) for name, program in data["handlers"]),
         files=tuple(_file(file) for file in data["files"]),
@@ -166,8 +192,8 @@ def _entry(data: dict[str, Any]) -> Entry:
     )
 
 
-def _wanted(data: dict[str, Any]) -> Wanted:
-    return Wanted(
+def _wanted(data: dict[str, Any]) -> WantedHandlers:
+    return WantedHandlers(
         handlers=tuple(
             Handler(name=str(handler["name"]), binary=str(handler["binary"])) for handler in data["handlers"]
         ),
@@ -180,8 +206,8 @@ def _wanted(data: dict[str, Any]) -> Wanted:
     )
 
 
-def _file(data: dict[str, Any]) -> File:
-    return File(
+def _file(data: dict[str, Any]) -> JournalFile:
+    return JournalFile(
         path=str(data["path"]),
         original=_decoded(data["original"]),
         written=_decoded(data["written"]),
@@ -190,7 +216,7 @@ def _file(data: dict[str, Any]) -> File:
     )
 
 
-def _state(text: str) -> State:
+def _state(text: str) -> ChangeState:
     for state in ("prepared", "written", "in force"):
         if text == state:
             return state
@@ -212,21 +238,48 @@ def _decoded(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
 
 
-def _first_release(data: dict[str, Any]) -> Entry:
-    """One containerd file with the handlers in it; `owner` is '644 0 0'."""
+def _first_release(data: dict[str, Any]) -> JournalEntry:
+    """An entry of schema 1: one containerd file with the handlers in it. `owner` is '644 0 0'."""
     original, written = _decoded(data["original"]), _decoded(data["written"])
     mode, user, group = data["owner"].split() if data["owner"] else ("", "", "")
     metadata = Metadata(mode=int(mode, 8), user=int(user), group=int(group)) if mode else None
-    return Entry(
+    return JournalEntry(
         kind="containerd",
-        socket="/run/containerd/containerd.sock",
-        binary="containerd",
-        config=data["path"],
-        drop_in="",
+        socket=NodePath("/run/containerd/containerd.sock"),
+        binary=DaemonPath("containerd"),
+        config=NodePath(data["path"]),
+        drop_in=NodePath(""),
         supervisor=Supervisor(kind="systemd" if data["unit"] else "", unit=data["unit"]),
         handlers=(),
         files=(
-            File(path=data["path"], original=original, written=written, before=original, metadata=metadata),
+            JournalFile(
+                path=data["path"], original=original, written=written, before=original, metadata=metadata
+            ),
         ),
         state="in force",
     )
+
+
+@contextmanager
+def exclusive_runtime(host: Host) -> Iterator[None]:
+    """Hold the lock of this node's runtime: one driverctl at a time changes it.
+
+    The others may be in a pod, in a shell of that pod, or on the node itself. Raises TemporaryFailure while
+    another one works on this node's runtime, NotPermitted on a node that cannot be written.
+    """
+    try:
+        host.node.make_dirs(FOLDER, mode=0o700)
+    except NotPermitted as error:
+        raise NotPermitted(
+            f"{FOLDER} of the node cannot be written, and driverctl changes no file without a journal entry",
+            details=[error.brief, *error.details],
+            resolution="where the node's root is read-only (Talos, Bottlerocket), put the handlers into "
+            "its own machine configuration",
+        ) from error
+    with host.node.lock(f"{FOLDER}/lock", text="driverctl runtime\n") as ours:
+        if not ours:
+            raise TemporaryFailure(
+                "another driverctl is changing this node's runtime",
+                resolution="wait for it to end, then run this again",
+            )
+        yield

@@ -1,14 +1,23 @@
-"""What a runtime is, what is wanted of it, and what a backend has to know: the values and the one Protocol of this package."""
+"""The values that all rooms of the runtime share, and the Protocol of a backend."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, NewType, Protocol
 
-from driverforge_node.runtime.document import Path
+from driverforge_node.runtime.formats.values import KeyPath
 
-Kind = Literal["containerd", "crio", "docker"]
+# One file has a name in each mount namespace. Which one a text is, is its type where several kinds meet.
+NodePath = NewType("NodePath", str)  # what the node's own processes call it
+PodPath = NewType("PodPath", str)  # what this process calls it, in its container
+# what the runtime calls it: another name for a snap's, or in a container
+DaemonPath = NewType("DaemonPath", str)
+
+ROOT_FOLDER = NodePath("/")
+
+RuntimeKind = Literal["containerd", "crio", "docker"]
+SupervisorKind = Literal["systemd", "k3s", "rke2", "k0s", "microk8s", "snap", ""]
 # how the running daemon comes to see a changed file
 Activation = Literal["none", "reload", "restart"]
 
@@ -17,105 +26,117 @@ RUNC = "io.containerd.runc.v2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Handler:
-    """A runtime handler: the name that a RuntimeClass uses, and the program that runs containers for it."""
+    """A runtime handler: the name that a RuntimeClass uses, and the program that runs its containers."""
 
     name: str
     binary: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What the runtime's configuration shall have when we are done."""
+class WantedHandlers:
+    """What the runtime's configuration shall have afterwards."""
 
     handlers: tuple[Handler, ...]
     default: str = ""  # the handler that pods get which name none; '' leaves the default as it is
-    release_default: bool = False  # without `default`: a default that is one of `handlers` is given up (upstream's set-as-default=false)
+    # without `default`: a default that is one of `handlers` is given up (upstream's set-as-default=false)
+    release_default: bool = False
     cdi: bool = False  # switch the runtime's own CDI support on; False leaves it as it is
-    annotations: tuple[
-        str, ...
-    ] = ()  # container_annotations patterns that are handed to the program, as 'cdi.k8s.io/*'
+    # container_annotations patterns that are handed to the program, as 'cdi.k8s.io/*'
+    annotations: tuple[str, ...] = ()
     runtime_type: str = RUNC  # containerd: of a handler whose template has none
-    options: Mapping[str, object] = field(
-        default_factory=dict
-    )  # further options of every handler, as {'SystemdCgroup': True}
+    # further options of every handler, as {'SystemdCgroup': True}
+    options: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervisor:
-    """Who starts the daemon again. `kind` is 'systemd', 'k3s', 'rke2', 'k0s', 'microk8s', 'snap' or '' for nobody that we know."""
+    """Who starts the daemon again. `kind` is '' for nobody that we know."""
 
-    kind: str
-    unit: str = (
-        ""  # the systemd unit to restart: the daemon's own, or that of the distribution whose child it is
-    )
+    kind: SupervisorKind
+    # the systemd unit to restart: the daemon's own, or that of the distribution whose child it is
+    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Daemon:
-    """A container runtime of the node. Paths are as the node's own processes see them."""
+class RuntimeDaemon:
+    """A container runtime of the node."""
 
-    kind: Kind
+    kind: RuntimeKind
     pid: int  # 0: it does not run
-    binary: str
+    binary: DaemonPath
     version: tuple[int, ...]  # (1, 6, 20); () when it could not be asked
-    socket: str
-    config: str  # the root file
-    drop_in: str  # the file that is ours; '' for docker, which has none
+    socket: NodePath
+    config: NodePath  # the root file
+    drop_in: NodePath  # the file that is ours; '' for docker, which has none
     supervisor: Supervisor
+    folder: NodePath = ROOT_FOLDER  # its working folder
     evidence: tuple[str, ...] = ()  # how each of these was found, a line each, for people
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Undone:
-    """A file without what we wrote (None: it goes away), and the keys that others changed since, which stay."""
+    """A file without what we wrote.
+
+    `data` is None where the file goes away. `kept` are the keys that others changed since: they stay.
+    """
 
     data: bytes | None
-    kept: tuple[Path, ...] = ()
+    kept: tuple[KeyPath, ...] = ()
 
 
 class Backend(Protocol):
-    """The configuration files of one kind of runtime. Pure: bytes and values in, bytes and values out.
+    """The configuration files of one kind of runtime. Pure: it gets bytes and values, and returns them.
 
-    `files` maps a path to its bytes, None where there is no such file: `paths(daemon)` and whatever these import, in the order in
-    which the daemon reads them. `effective` is what the daemon itself makes of them.
+    `files` maps a path to its bytes, None where there is no such file. It has `paths(daemon)` and whatever
+    these import, in the order in which the daemon reads them. `effective` is what the daemon itself makes of
+    them.
     """
 
-    def paths(self, daemon: Daemon) -> tuple[str, ...]:
+    def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         """The files that a change of ours may write, in the order of writing."""
 
     def patched(
         self,
-        daemon: Daemon,
+        daemon: RuntimeDaemon,
         files: Mapping[str, bytes | None],
         effective: Mapping[str, object],
-        wanted: Wanted,
+        wanted: WantedHandlers,
     ) -> dict[str, bytes | None]:
-        """New bytes of each of `paths(daemon)`; unchanged ones where nothing has to be written.
+        """The new bytes of each of `paths(daemon)`; a file in which nothing has to change keeps its bytes.
 
-        Raises InputError (broken, wrong types), Unsupported (no correct result exists; says what to do). `files` and `effective` are
-        without anything that we wrote before.
+        `files` and `effective` are without anything that we wrote before. Raises InputError for a broken file
+        or a value of the wrong type, Unsupported where there is no correct result; it says what to do.
         """
 
     def undone(
         self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
     ) -> Undone:
-        """Three-way: `current` without the difference of `original` and `written`; the exact original where nobody changed it since."""
+        """The file `current` without the difference between `original` and `written` (a three-way merge).
+
+        Where nobody changed the file since, this is the exact original.
+        """
 
     def stripped(
-        self, daemon: Daemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+        self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
     ) -> dict[str, bytes | None]:
-        """`files` without the handlers `names`, for a change that somebody else made and of which there is no journal."""
+        """`files` without the handlers `names`.
+
+        For a change that somebody else made, and of which there is no journal.
+        """
 
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
-        """Handlers that the daemon sees, with their programs ('' where a handler names none)."""
+        """The handlers that the daemon sees, with their programs; '' where a handler names none."""
 
     def foreign(
-        self, before: Mapping[str, object], after: Mapping[str, object], wanted: Wanted
-    ) -> dict[Path, tuple[object, object]]:
-        """Keys outside ours whose effective value differs, as (before, after)."""
+        self, before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
+    ) -> dict[KeyPath, tuple[object, object]]:
+        """The keys that are not ours and whose effective value differs, as (before, after)."""
 
     def activation(self, before: Mapping[str, object], after: Mapping[str, object]) -> Activation:
-        """What the running daemon needs for going from the effective configuration `before` to `after`."""
+        """What the running daemon needs to go from the effective configuration `before` to `after`."""
 
     def low_level_runtimes(self, config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Programs that run containers for this configuration, the default runtime's first; never NVIDIA's, nor one of the paths `own`."""
+        """The programs that run containers for this configuration, the default runtime's first.
+
+        NVIDIA's own are left out, and so are the paths `own`.
+        """

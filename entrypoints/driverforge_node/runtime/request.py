@@ -1,8 +1,7 @@
-"""What the user asks for: options of the command line, else the environment variables of NVIDIA's toolkit container.
+"""What is asked of a change of the runtime's configuration. All paths are the node's.
 
-An option names paths of the node. A variable names paths of the pod, as the operator sets them
-(RUNTIME_CONFIG=/runtime/config-dir/config.toml); they are translated by the mount tables. Source: the flags of nvidia-ctk-installer
-(docs/compatibility.md).
+`driverctl runtime` and `driverctl toolkit` make a request of their options and of the environment in one
+place: `toolkit/runtime_request.py`.
 """
 
 from __future__ import annotations
@@ -13,36 +12,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from driverforge_core.errors import InputError, Unsupported, UsageError
-from driverforge_node.host.mounts import parse_mountinfo
-from driverforge_node.host.ports import Files, Host
-from driverforge_node.runtime import environment
-from driverforge_node.runtime.model import RUNC, Kind, Wanted
-from driverforge_node.runtime.mountmap import covering, translated
-from driverforge_node.runtime.nvidia import nvidia_handlers
+from driverforge_core.errors import InputError, UsageError
+from driverforge_core.mountinfo import covering, parse_mountinfo, translated
+from driverforge_node.gpu import environment
+from driverforge_node.ports import Files, Host
+from driverforge_node.runtime.model import RUNC, DaemonPath, NodePath, PodPath, RuntimeKind, WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
 
 RestartMode = Literal["", "signal", "systemd", "none"]
-KINDS: tuple[Kind, ...] = ("containerd", "crio", "docker")
+KINDS: tuple[RuntimeKind, ...] = ("containerd", "crio", "docker")
+FOUND, FOUND_PROGRAM = NodePath(""), DaemonPath("")  # what is found on the node is taken
 MODES: tuple[RestartMode, ...] = ("signal", "systemd", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """Paths are the node's; '' leaves the choice to what is found there."""
+class RuntimeRequest:
+    """What the user asks for. '' leaves a choice to what is found on the node."""
 
-    wanted: Wanted
-    runtime: Kind | Literal[""] = ""
-    socket: str = ""
-    config: str = ""
-    drop_in: str = ""
-    binary: str = ""
+    wanted: WantedHandlers
+    runtime: RuntimeKind | Literal[""] = ""
+    socket: NodePath = FOUND
+    config: NodePath = FOUND
+    drop_in: NodePath = FOUND
+    binary: DaemonPath = FOUND_PROGRAM
     restart_mode: RestartMode = ""
     restart_command: str = ""  # for a daemon whose supervisor we do not know
     patience: float = 0.0  # seconds for a restarted daemon to answer; 0: what its supervisor needs
     given: Mapping[str, str] = field(default_factory=dict)  # field -> where its value came from
 
 
-def wanted(
+def wanted_handlers(
     *,
     folder: str = f"{environment.INSTALL_DIR}/toolkit",
     name: str = "nvidia",
@@ -51,16 +50,19 @@ def wanted(
     prefixes: Sequence[str] = (),
     runtime_type: str = RUNC,
     override: str = "",
-) -> Wanted:
-    """The handlers and what goes with them. `default`: whether `name` is the default handler, None to leave that alone.
+) -> WantedHandlers:
+    """The handlers of NVIDIA's toolkit, and what goes with them.
 
-    Raises UsageError for a wrong name, InputError for a wrong `override`.
+    `default` says whether `name` is to be the default handler; None leaves the default alone. Raises
+    UsageError for a name that no handler can have, InputError for an `override` that cannot be applied.
     """
     if not name or "/" in name or not name.isprintable() or name.split() != [name]:
-        raise UsageError(f"{name!a} is no name for a runtime handler", resolution="give a name as 'nvidia'")
+        raise UsageError(
+            f"{name!a} is not a name for a runtime handler", resolution="give a name as 'nvidia'"
+        )
     more = _override(override)
     patterns = (*(f"{prefix}*" for prefix in prefixes), *more.annotations)
-    return Wanted(
+    return WantedHandlers(
         handlers=nvidia_handlers(folder, name),
         default=name if default else "",
         release_default=default is False,
@@ -73,15 +75,21 @@ def wanted(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
+    """What RUNTIME_CONFIG_OVERRIDE says."""
+
     options: Mapping[str, object] = field(default_factory=dict)
     annotations: tuple[str, ...] = ()
     runtime_type: str = ""
 
 
 def _override(text: str) -> Override:
-    """RUNTIME_CONFIG_OVERRIDE: '{"options": {"SystemdCgroup": true}, "container_annotations": ["x/*"], "runtime_type": "…"}'.
+    """Read RUNTIME_CONFIG_OVERRIDE. Raises InputError with everything that is wrong in it.
 
-    Other keys are options too: '{"SystemdCgroup": true}' is how NVIDIA's toolkit has it.
+    An example:
+
+        {"options": {"SystemdCgroup": true}, "container_annotations": ["x/*"], "runtime_type": "…"}
+
+    Other keys are options too: NVIDIA's toolkit has '{"SystemdCgroup": true}'.
     """
     try:
         data = json.loads(text or "{}")
@@ -94,7 +102,7 @@ def _override(text: str) -> Override:
         ) from error
     if not isinstance(data, dict):
         raise InputError(
-            "RUNTIME_CONFIG_OVERRIDE is no JSON object", resolution="write a JSON object as '{}'"
+            "RUNTIME_CONFIG_OVERRIDE is not a JSON object", resolution="write a JSON object as '{}'"
         )
     options, annotations = data.pop("options", {}), data.pop("container_annotations", [])
     runtime_type = data.pop("runtime_type", "")
@@ -117,11 +125,11 @@ def _override(text: str) -> Override:
 
 
 def _unfit(value: object, *, depth: int) -> str:
-    """Why no runtime's file can have a value, '' where it can."""
+    """Why no runtime's file can have this value; '' where it can."""
     if value is None:
         return "null, which TOML does not have; leave the key out"
     if isinstance(value, float) and not math.isfinite(value):
-        return f"{value!r} is no number that a file can have"
+        return f"{value!r} is a number that no file can hold"
     if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
         return "a number of more than 64 bits"
     if isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value):
@@ -132,58 +140,19 @@ def _unfit(value: object, *, depth: int) -> str:
     return next((why for item in inner if (why := _unfit(item, depth=depth + 1))), "")
 
 
-def truth(text: str, name: str) -> bool:
-    """A boolean of NVIDIA's environment, as Go's strconv.ParseBool reads it."""
-    if text in ("1", "t", "T", "true", "TRUE", "True"):
-        return True
-    if text in ("0", "f", "F", "false", "FALSE", "False", ""):
-        return False
-    raise UsageError(f"{name}={text}: neither true nor false", resolution=f"set {name} to true or false")
+def node_path(host: Host, path: PodPath) -> NodePath:
+    """What the node calls a path of our own mount namespace.
 
-
-def from_environment(host: Host) -> dict[str, tuple[str, str]]:
-    """Request field -> (value as a path of the node, variable) of what the environment says. Raises UsageError, Unsupported (NRI)."""
-    environ = host.environ
-    if truth(environ.get("ENABLE_NRI_PLUGIN", ""), "ENABLE_NRI_PLUGIN"):
-        raise Unsupported(
-            "NRI mode is not part of this release",
-            details=["ENABLE_NRI_PLUGIN is set"],
-            resolution="unset ENABLE_NRI_PLUGIN to have the runtime's configuration files changed, or use NVIDIA's image for this node",
-        )
-    runtime = environ.get("RUNTIME", "")
-    found = {"runtime": (runtime, "RUNTIME")} if runtime else {}
-    for name, variables in environment.PATHS.items():
-        variable, value = environment.first(environ, [v for v in variables if _counts(v, runtime)])
-        if value and not (variable == "DOCKER_CONFIG" and host.files.is_dir(value)):
-            found[name] = (node_path(host, value), variable)
-    for name, variables in (
-        ("drop_in", environment.DROP_IN_OUTSIDE),
-        ("binary", environment.BINARY),
-        ("restart_mode", environment.RESTART_MODES),
-        ("restart_command", environment.RESTART_COMMANDS),
-    ):
-        variable, value = environment.first(environ, variables)
-        if value:
-            found[name] = (value, variable)
-    return found
-
-
-def _counts(variable: str, runtime: str) -> bool:
-    kind = {"CONTAINERD": "containerd", "DOCKER": "docker", "CRIO": "crio"}.get(
-        variable.partition("_")[0], runtime
-    )
-    return kind == runtime or (not runtime and kind == "containerd")
-
-
-def node_path(host: Host, path: str) -> str:
-    """A path of our own mount namespace as the node calls it; as it is where we are on the node, or where it lies in our image."""
+    The path itself, where we run on the node, or where it lies in our image and not on a mount. Raises
+    UsageError where it lies on a mount that the node does not have.
+    """
     if host.node.root == "/":
-        return path
+        return NodePath(path)
     inside = parse_mountinfo(host.files.read_text("/proc/self/mountinfo"))
     real = _resolved_here(host.files, path)
     mount = covering(real, inside)
     if mount is None or mount.target == "/":
-        return path
+        return NodePath(path)
     found = translated(real, inside, parse_mountinfo(host.files.read_text("/proc/1/mountinfo")))
     if found is None:
         raise UsageError(
@@ -191,10 +160,13 @@ def node_path(host: Host, path: str) -> str:
             details=[f"it lies on {mount.target}, of {mount.source} ({mount.fs_type})"],
             resolution="mount the node's own folder there (a hostPath volume)",
         )
-    return found
+    return NodePath(found)
 
 
 def _resolved_here(files: Files, path: str) -> str:
-    """Links of our own image are followed (/var/run), those of the node's files are the node's."""
+    """The path with the links of our own image followed (/var/run).
+
+    Links among the node's files are the node's, and stay.
+    """
     folder, _, name = path.rpartition("/")
     return f"{files.resolve(folder or '/').rstrip('/')}/{name}"

@@ -1,4 +1,7 @@
-"""Install a release beside the one in force, then switch to it with one step: until then nothing on the node is different."""
+"""Install a release beside the one in force, then switch to it in one step.
+
+Until then nothing on the node is different.
+"""
 
 from __future__ import annotations
 
@@ -10,33 +13,39 @@ from itertools import count
 
 from driverforge_core.errors import DriverforgeError, StorageFailed, TemporaryFailure
 from driverforge_node import log
-from driverforge_node.host.ports import Files, Host
-from driverforge_node.runtime.document import Path, dotted
-from driverforge_node.toolkit import source
-from driverforge_node.toolkit.config import ToolkitConfig, render
-from driverforge_node.toolkit.layout import Layout
-from driverforge_node.toolkit.merge import merged
+from driverforge_node.ports import Files, Host, bytes_of
+from driverforge_node.runtime.formats.values import KeyPath, dotted
+from driverforge_node.toolkit import artifacts
+from driverforge_node.toolkit.config_toml import ToolkitConfig, laid_over, render_config
+from driverforge_node.toolkit.releases import Layout
 from driverforge_node.toolkit.wrapper import CONFIG
 
-WRITTEN = ".config/nvidia-container-runtime/.written-by-driverforge.toml"  # config.toml as we wrote it, for the next time
+# config.toml as we wrote it, for the next time
+WRITTEN = ".config/nvidia-container-runtime/.written-by-driverforge.toml"
 LOCK = "/run/nvidia/toolkit/install.lock"
 SPARE = 1 << 20  # bytes for folders and links
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What is to be installed: from where, where to, and config.toml with the keys that the settings decide."""
+class WantedRelease:
+    """What is to be installed.
+
+    From where, where to, and config.toml with the keys that the settings decide.
+    """
 
     source: str
     layout: Layout
     default_runtime: str
     config: ToolkitConfig
-    owned: Collection[Path] = ()
+    owned: Collection[KeyPath] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """What came of it. `written` counts files and links; `aside` is where a folder that was not ours went ('': there was none)."""
+class InstalledRelease:
+    """What came of it.
+
+    `written` counts files and links; `aside` is where a folder that was not ours went ('': there was none).
+    """
 
     release: str
     written: int
@@ -46,26 +55,30 @@ class Installed:
 
 
 @contextmanager
-def exclusive(host: Host) -> Iterator[None]:
-    """Raises TemporaryFailure while another instance installs or collects on this node."""
+def exclusive_toolkit(host: Host) -> Iterator[None]:
+    """Hold the lock of this node's toolkit.
+
+    Raises TemporaryFailure while another instance installs or collects on this node.
+    """
     host.node.make_dirs(LOCK.rpartition("/")[0])
     with host.node.lock(LOCK, text="driverctl toolkit\n") as ours:
         if not ours:
             raise TemporaryFailure(
-                "another driverctl works on this toolkit now",
+                "another driverctl is working on this toolkit",
                 resolution="wait for it to end, then run this again",
             )
         yield
 
 
-def install(host: Host, wanted: Wanted) -> Installed:
+def install_release(host: Host, wanted: WantedRelease) -> InstalledRelease:
     """Make the release that `wanted` describes the one in force; the same again writes nothing.
 
-    Raises InputError (missing sources, a broken config.toml), StorageFailed, NotPermitted; what was in force stays so.
+    Raises InputError (missing sources, a broken config.toml), StorageFailed, NotPermitted; what was in force
+    stays so.
     """
     node, layout = host.node, wanted.layout
-    libraries = source.find(host.files, wanted.source)
-    plan = source.plan(
+    libraries = artifacts.find_libraries(host.files, wanted.source)
+    plan = artifacts.copy_plan(
         wanted.source, libraries, folder=layout.toolkit, default_runtime=wanted.default_runtime
     )
     files = {name: host.files.metadata(path) for path, name in plan.copies}
@@ -85,12 +98,12 @@ def install(host: Host, wanted: Wanted) -> Installed:
                 node.remove_tree(folder)
         raise
     aside = _switch(node, layout, release) if before != release else ""
-    return Installed(
+    return InstalledRelease(
         release=release, written=written, switched=before != release, aside=aside, kept=settled.kept
     )
 
 
-def summary(done: Installed) -> str:
+def installed_text(done: InstalledRelease) -> str:
     """What happened, for people."""
     if not done.written and not done.switched:
         return f"nothing to do: {done.release} is installed"
@@ -102,7 +115,7 @@ def summary(done: Installed) -> str:
     return "\n".join([*lines, *(f"kept what somebody wrote into config.toml: {key}" for key in done.kept)])
 
 
-def release_name(files: Files, plan: source.Plan, modes: dict[str, int]) -> str:
+def release_name(files: Files, plan: artifacts.CopyPlan, modes: dict[str, int]) -> str:
     """<version>-<hash over names, modes and contents>: equal for equal programs and wrappers."""
     digest = hashlib.sha256()
     for path, name in plan.copies:
@@ -114,19 +127,20 @@ def release_name(files: Files, plan: source.Plan, modes: dict[str, int]) -> str:
     return "-".join(filter(None, (plan.version, digest.hexdigest()[:12])))
 
 
-def _check_space(host: Host, plan: source.Plan, layout: Layout) -> None:
+def _check_space(host: Host, plan: artifacts.CopyPlan, layout: Layout) -> None:
     needed = sum(host.files.size(path) or 0 for path, _ in plan.copies) + SPARE
     free = host.node.free_bytes(layout.install_dir)
     if free < needed:
         raise StorageFailed(
             f"{layout.install_dir} has too little space for another release of the toolkit",
             details=[f"{needed >> 20} MiB needed, {free >> 20} MiB free"],
-            resolution="free some, e.g. with `driverctl toolkit gc`; what was installed before is still in force",
+            resolution="free some, e.g. with `driverctl toolkit gc`; what was installed before is still in "
+            "force",
         )
 
 
-def _fill(host: Host, plan: source.Plan, folder: str, modes: dict[str, int]) -> int:
-    """Write what of the release is not there yet, or was damaged; how many files that were."""
+def _fill(host: Host, plan: artifacts.CopyPlan, folder: str, modes: dict[str, int]) -> int:
+    """Write what of the release is not there yet, or was damaged. Returns how many files that were."""
     node = host.node
     if not node.is_dir(folder):
         node.make_dirs(folder)
@@ -162,11 +176,13 @@ class _Config:
     kept: tuple[str, ...]
 
 
-def _config(node: Files, wanted: Wanted, folder: str) -> _Config:
-    """From the file in force, whoever wrote it."""
-    current, last = _read(node, f"{folder}/{CONFIG}"), _read(node, f"{folder}/{WRITTEN}")
-    result = merged(current, last, wanted.config, wanted.owned, f"{folder}/{CONFIG}")
-    return _Config(data=result.data, record=render(wanted.config), kept=tuple(map(dotted, result.kept)))
+def _config(node: Files, wanted: WantedRelease, folder: str) -> _Config:
+    """config.toml as it shall be, made of the file in force, whoever wrote that."""
+    current, last = bytes_of(node, f"{folder}/{CONFIG}"), bytes_of(node, f"{folder}/{WRITTEN}")
+    result = laid_over(current, last, wanted.config, wanted.owned, f"{folder}/{CONFIG}")
+    return _Config(
+        data=result.data, record=render_config(wanted.config), kept=tuple(map(dotted, result.kept))
+    )
 
 
 def _put_config(node: Files, folder: str, settled: _Config) -> int:
@@ -174,29 +190,25 @@ def _put_config(node: Files, folder: str, settled: _Config) -> int:
     if not node.is_dir(place):
         node.make_dirs(place)
     mode = found.mode if (found := node.metadata(f"{folder}/{CONFIG}")) else 0o644
-    # the file before our copy of it: after a kill between the two, it is taken for a person's, and nothing is lost
+    # the file before our copy of it: after a kill between the two, it is taken for a person's, and nothing is
+    # lost
     return _put(node, f"{folder}/{CONFIG}", settled.data, mode) + _put(
         node, f"{folder}/{WRITTEN}", settled.record, 0o644
     )
 
 
-def _read(node: Files, path: str) -> bytes | None:
-    try:
-        return node.read_bytes(path)
-    except FileNotFoundError:
-        return None
-
-
 def _switch(node: Files, layout: Layout, release: str) -> str:
-    """Let INSTALL_DIR/toolkit stand for `release`; a folder in its place, as NVIDIA's installer makes, goes among the releases."""
+    """Let INSTALL_DIR/toolkit stand for `release`. Returns where a folder in its place went, '' for none.
+
+    Such a folder, as NVIDIA's installer makes, goes among the releases: containers run from it.
+    """
     target = f"releases/{release}"  # relative: right under whatever path the folder is mounted
     if node.is_link(layout.toolkit) or not node.exists(layout.toolkit):
         node.symlink(target, layout.toolkit)
         return ""
     places = (layout.release(f"before-{release}-{number}") for number in count(1))
-    aside = next(
-        place for place in places if node.is_link(place) or not node.exists(place)
-    )  # a link there is left from a kill
+    # a link there is left from a kill
+    aside = next(place for place in places if node.is_link(place) or not node.exists(place))
     node.symlink(target, aside)
     node.exchange(aside, layout.toolkit)
     log.info("moved a toolkit that was not ours aside; containers that use it keep it", to=aside)

@@ -11,9 +11,10 @@ MANAGEMENT = "management.nvidia.com/gpu"
 def requested_devices(
     annotations: Mapping[str, str], *, container: str, namespace: str, management_namespaces: Collection[str]
 ) -> tuple[str, ...]:
-    """CDI names for a container, from the most particular of its annotations.
+    """The CDI names for a container, from the most particular of its annotations.
 
-    Management devices give access to all GPUs of the node: outside `management_namespaces` an annotation that has one gives nothing at all.
+    Management devices give access to all GPUs of the node. Outside of `management_namespaces`, an annotation
+    that has one gives nothing at all.
     """
     keys = (f"{DOMAIN}/container.{container}", f"{DOMAIN}/pod", DOMAIN)
     value = next((annotations[key] for key in keys if key in annotations), "")

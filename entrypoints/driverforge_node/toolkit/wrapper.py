@@ -1,7 +1,7 @@
 """The sh scripts that start NVIDIA's programs on the node, where there is no Python.
 
-A wrapper names everything by INSTALL_DIR/toolkit, the link to the release in force: what one of an older release starts is whole again,
-and a container that was created then works after that release is gone.
+A wrapper names everything by INSTALL_DIR/toolkit, the link to the release in force: what one of an older
+release starts is whole again, and a container that was created then works after that release is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ MODULES = "/proc/modules"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrapper:
-    """What a wrapper does: `prepend` are folders in front of a search path; `default_runtime` runs while no driver is loaded."""
+    """What a wrapper does.
+
+    `prepend` are folders in front of a search path. `default_runtime` runs while no driver is loaded.
+    """
 
     program: str
     environment: tuple[tuple[str, str], ...] = ()
@@ -40,9 +43,10 @@ def wrapper_of(name: str, folder: str, default_runtime: str) -> Wrapper:
     )
 
 
-def render(wrapper: Wrapper, *, modules: str = MODULES) -> str:
+def render_wrapper(wrapper: Wrapper, *, modules: str = MODULES) -> str:
     """The script. `modules` is the kernel's list of loaded modules."""
-    # containerd's shim runs `delete` and `kill` in the bundle's folder, which may be gone; a valid one stays: --bundle may be relative
+    # containerd's shim runs `delete` and `kill` in the bundle's folder, which may be gone; a valid one stays:
+    # --bundle may be relative
     lines = ["#!/bin/sh", "# written by driverctl toolkit install", '[ -d "$PWD" ] || cd /']
     if wrapper.default_runtime:
         runtime = shlex.quote(wrapper.default_runtime)

@@ -1,5 +1,11 @@
-"""What is in force on a node, compared with what was put there: the runtime's configuration, CDI specs, the toolkit's release.
+"""The watch: what is in force on a node, compared with what was put there, until a stop signal.
 
-`observe` looks, `findings` says what differs and since when, `decide` what is done about it under a policy, `report` tells it
-(log, status file, metrics), `loop` runs the four until a stop signal. Only `decide` may lead to a restart, and only where it was allowed.
+* `look`: look at the node: the runtime's configuration, CDI specs, the toolkit's release;
+* `shadow`: settings of other files that our drop-in hides from containerd;
+* `findings`: what differs, and since when;
+* `decide`: what is done about it under a policy, and `window`: when that is allowed;
+* `report`: tell it, in the log, the status file and metrics;
+* `rounds`: run all of it again and again.
+
+Only `decide` may lead to a restart of the runtime, and only where that was allowed.
 """

@@ -1,29 +1,66 @@
-"""From a look at the node to findings: what differs from the evidence, and since when. Pure."""
+"""From a look at the node to findings: what differs from what was put there, and since when. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from enum import Enum
 
-What = Literal[
-    "config-rewritten", "config-edited", "drop-in-shadows", "handlers-not-in-force", "runtime-silent", "change-unfinished",
-    "programs-missing", "spec-stale", "driver-reinstalled", "release-switched", "cannot-look",
-]  # fmt: skip
-# what would put it right: another `runtime apply`, another CDI spec, only a person; or it is news, and nothing is wrong with it
-Cure = Literal["apply", "cdi", "person", "none"]
-FileState = Literal["as written", "changed", "gone"]
 
-CURES: dict[What, Cure] = {
-    "config-rewritten": "apply", "config-edited": "none", "drop-in-shadows": "apply", "handlers-not-in-force": "apply",
-    "runtime-silent": "person", "change-unfinished": "apply", "programs-missing": "person", "spec-stale": "cdi",
-    "driver-reinstalled": "none", "release-switched": "person", "cannot-look": "person",
-}  # fmt: skip
+class FindingKind(str, Enum):
+    """What may differ; docs/watch.md explains each."""
+
+    CONFIG_REWRITTEN = "config-rewritten"
+    CONFIG_EDITED = "config-edited"
+    DROP_IN_SHADOWS = "drop-in-shadows"
+    HANDLERS_NOT_IN_FORCE = "handlers-not-in-force"
+    RUNTIME_SILENT = "runtime-silent"
+    CHANGE_UNFINISHED = "change-unfinished"
+    PROGRAMS_MISSING = "programs-missing"
+    SPEC_STALE = "spec-stale"
+    DRIVER_REINSTALLED = "driver-reinstalled"
+    RELEASE_SWITCHED = "release-switched"
+    CANNOT_LOOK = "cannot-look"
+
+
+class Cure(str, Enum):
+    """What puts a finding right."""
+
+    APPLY = "apply"  # another `driverctl runtime apply`
+    CDI = "cdi"  # another CDI spec
+    PERSON = "person"
+    NONE = "none"  # it is news, and nothing is wrong with it
+
+
+class FileState(str, Enum):
+    """A file that driverctl wrote, as it is now."""
+
+    AS_WRITTEN = "as written"
+    CHANGED = "changed"
+    GONE = "gone"
+
+
+CURES: dict[FindingKind, Cure] = {
+    FindingKind.CONFIG_REWRITTEN: Cure.APPLY,
+    FindingKind.CONFIG_EDITED: Cure.NONE,
+    FindingKind.DROP_IN_SHADOWS: Cure.APPLY,
+    FindingKind.HANDLERS_NOT_IN_FORCE: Cure.APPLY,
+    FindingKind.RUNTIME_SILENT: Cure.PERSON,
+    FindingKind.CHANGE_UNFINISHED: Cure.APPLY,
+    FindingKind.PROGRAMS_MISSING: Cure.PERSON,
+    FindingKind.SPEC_STALE: Cure.CDI,
+    FindingKind.DRIVER_REINSTALLED: Cure.NONE,
+    FindingKind.RELEASE_SWITCHED: Cure.PERSON,
+    FindingKind.CANNOT_LOOK: Cure.PERSON,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeSeen:
-    """A daemon that driverctl changed. `handlers` are ours by the journal, `stated` those of its files, `reported` those of the process."""
+    """A daemon that driverctl changed.
+
+    `handlers` are ours by the journal, `stated` those of its files, `reported` those of the running process.
+    """
 
     kind: str
     config: str
@@ -39,7 +76,7 @@ class RuntimeSeen:
     unfinished: str = ""  # why the journal's change is not a finished one
 
     def in_force(self, name: str) -> bool:
-        """Whether the running daemon has our handler; one that tells no programs is believed."""
+        """Whether the running daemon has our handler. One that does not tell the program is believed."""
         return (
             self.reported is not None
             and name in self.reported
@@ -49,18 +86,21 @@ class RuntimeSeen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecSeen:
-    """A CDI spec of NVIDIA's. `managed`: the watch can write it anew."""
+    """A CDI spec of NVIDIA's devices. `managed` says that the watch can write it again."""
 
     path: str
     managed: bool
     written: float  # seconds since the epoch, 0 where it is not there
     reasons: tuple[str, ...] = ()  # why it does not describe the node any more
-    remedy: str = "the watch writes it anew once the driver is there"
+    remedy: str = "the watch writes it again once the driver is there"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Installed:
-    """What was in force when somebody last had a look at it: driver version, identity of its root, release of the toolkit."""
+class InstalledState:
+    """What was in force when somebody last looked.
+
+    The driver's version, the identity of its root, and the toolkit's release.
+    """
 
     driver: str = ""
     root: str = ""
@@ -68,10 +108,10 @@ class Installed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Observation:
     """One look at the node. `problems` are parts that could not be looked at, with the reason."""
 
-    installed: Installed
+    installed: InstalledState
     runtimes: tuple[RuntimeSeen, ...] = ()
     specs: tuple[SpecSeen, ...] = ()
     problems: Mapping[str, tuple[str, ...]]
@@ -79,9 +119,12 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """`what` differs at `subject` (a path, a daemon); `since` is when it was first seen, in seconds since the epoch."""
+    """A difference: `what` it is, at which `subject` (a path or a daemon), and since when.
 
-    what: What
+    `since` is when it was first seen, in seconds since the epoch.
+    """
+
+    what: FindingKind
     subject: str
     evidence: tuple[str, ...]
     remedy: str
@@ -89,7 +132,7 @@ class Finding:
 
     @property
     def key(self) -> tuple[str, str]:
-        return self.what, self.subject
+        return self.what.value, self.subject
 
     @property
     def cure(self) -> Cure:
@@ -99,55 +142,65 @@ class Finding:
 Findings = tuple[Finding, ...]
 
 
-def findings(seen: Seen, baseline: Installed, before: Findings, now: float) -> Findings:
-    """All that differs. One that was there `before` keeps its `since`."""
+def findings(seen: Observation, baseline: InstalledState, before: Findings, now: float) -> Findings:
+    """All that differs. A finding that was there `before` keeps its `since`."""
     since = {finding.key: finding.since for finding in before}
     found = [*_runtimes(seen), *_specs(seen), *_installed(seen.installed, baseline), *_problems(seen)]
     return tuple(replace(finding, since=since.get(finding.key, now)) for finding in found)
 
 
-def accepted(seen: Seen, baseline: Installed) -> Installed:
-    """The baseline of the next look: a driver whose specs are right again is the one to compare with from now on."""
+def next_baseline(seen: Observation, baseline: InstalledState) -> InstalledState:
+    """What the next look is compared with.
+
+    Once its specs are right again, a new driver is the one to compare with. The release stays the first one.
+    """
     settled = bool(seen.installed.driver) and not any(spec.reasons for spec in seen.specs if spec.managed)
     return (
         replace(seen.installed, release=baseline.release or seen.installed.release) if settled else baseline
     )
 
 
-def _runtimes(seen: Seen) -> Iterator[Finding]:
+def _runtimes(seen: Observation) -> Iterator[Finding]:
     for runtime in seen.runtimes:
         if runtime.unfinished:
             yield Finding(
-                what="change-unfinished", subject=runtime.config, evidence=(runtime.unfinished,),
+                what=FindingKind.CHANGE_UNFINISHED,
+                subject=runtime.config,
+                evidence=(runtime.unfinished,),
                 remedy="driverctl runtime apply finishes it, driverctl runtime revert undoes it",
-            )  # fmt: skip
+            )
             continue
         yield from _files(runtime)
         yield from _process(runtime)
         if runtime.missing:
             yield Finding(
-                what="programs-missing", subject=runtime.config, evidence=tuple(f"{path} is not there" for path in runtime.missing),
+                what=FindingKind.PROGRAMS_MISSING,
+                subject=runtime.config,
+                evidence=tuple(f"{path} is not there" for path in runtime.missing),
                 remedy="driverctl toolkit install",
-            )  # fmt: skip
+            )
 
 
 def _files(runtime: RuntimeSeen) -> Iterator[Finding]:
-    others = {path: state for path, state in runtime.files.items() if state != "as written"}
+    others = {path: state for path, state in runtime.files.items() if state is not FileState.AS_WRITTEN}
     told = tuple(
-        f"{path} {'is gone' if state == 'gone' else 'was changed by somebody else'}"
+        f"{path} {'is gone' if state is FileState.GONE else 'was changed by somebody else'}"
         for path, state in others.items()
     )
     if runtime.stated is None:
         yield Finding(
-            what="config-rewritten", subject=runtime.config, evidence=(*told, *runtime.refusal),
-            remedy=f"{runtime.kind} would not start with these files: repair them, then driverctl runtime apply",
-        )  # fmt: skip
+            what=FindingKind.CONFIG_REWRITTEN,
+            subject=runtime.config,
+            evidence=(*told, *runtime.refusal),
+            remedy=f"{runtime.kind} would not start with these files: repair them, "
+            "then driverctl runtime apply",
+        )
         return
     lost = [name for name, program in runtime.handlers.items() if runtime.stated.get(name) != program]
     if lost:
         evidence = (*told, f"{runtime.kind} would be without {', '.join(lost)} after its next restart")
         yield Finding(
-            what="config-rewritten",
+            what=FindingKind.CONFIG_REWRITTEN,
             subject=runtime.config,
             evidence=evidence,
             remedy="driverctl runtime apply",
@@ -155,43 +208,48 @@ def _files(runtime: RuntimeSeen) -> Iterator[Finding]:
     elif runtime.stripped:
         evidence = (*told, f"{runtime.kind} is without our handlers when its root file is made again")
         yield Finding(
-            what="config-rewritten",
+            what=FindingKind.CONFIG_REWRITTEN,
             subject=runtime.config,
             evidence=evidence,
             remedy="driverctl runtime apply",
         )
     elif others:
         remedy = "nothing: our handlers are still in it; a revert keeps the edit"
-        yield Finding(what="config-edited", subject=runtime.config, evidence=told, remedy=remedy)
+        yield Finding(what=FindingKind.CONFIG_EDITED, subject=runtime.config, evidence=told, remedy=remedy)
     if runtime.shadowed and not lost:
-        remedy = "driverctl runtime apply, which copies the section anew"
+        remedy = "driverctl runtime apply, which copies the section again"
         yield Finding(
-            what="drop-in-shadows", subject=runtime.config, evidence=runtime.shadowed, remedy=remedy
+            what=FindingKind.DROP_IN_SHADOWS, subject=runtime.config, evidence=runtime.shadowed, remedy=remedy
         )
 
 
 def _process(runtime: RuntimeSeen) -> Iterator[Finding]:
     if runtime.reported is None:
         remedy = f"journalctl -u {runtime.kind}; driverctl doctor"
-        yield Finding(what="runtime-silent", subject=runtime.config, evidence=runtime.silence, remedy=remedy)
+        yield Finding(
+            what=FindingKind.RUNTIME_SILENT, subject=runtime.config, evidence=runtime.silence, remedy=remedy
+        )
         return
     gone = [name for name in runtime.handlers if not runtime.in_force(name)]
     if gone:
         said = ", ".join(sorted(runtime.reported)) or "no handlers"
         yield Finding(
-            what="handlers-not-in-force", subject=runtime.config,
+            what=FindingKind.HANDLERS_NOT_IN_FORCE,
+            subject=runtime.config,
             evidence=(f"the running {runtime.kind} does not have {', '.join(gone)}", f"it reports {said}"),
             remedy="driverctl runtime apply, which restarts it if that is needed",
-        )  # fmt: skip
+        )
 
 
-def _specs(seen: Seen) -> Iterator[Finding]:
+def _specs(seen: Observation) -> Iterator[Finding]:
     for spec in seen.specs:
         if spec.reasons:
-            yield Finding(what="spec-stale", subject=spec.path, evidence=spec.reasons, remedy=spec.remedy)
+            yield Finding(
+                what=FindingKind.SPEC_STALE, subject=spec.path, evidence=spec.reasons, remedy=spec.remedy
+            )
 
 
-def _installed(now: Installed, before: Installed) -> Iterator[Finding]:
+def _installed(now: InstalledState, before: InstalledState) -> Iterator[Finding]:
     evidence: tuple[str, ...] = ()
     if before.driver and now.driver != before.driver:
         evidence = (f"its version was {before.driver}, it is {now.driver or 'gone'}",)
@@ -199,22 +257,24 @@ def _installed(now: Installed, before: Installed) -> Iterator[Finding]:
         evidence = (f"{now.driver} was installed again: its root is another folder or mount",)
     if evidence:
         yield Finding(
-            what="driver-reinstalled",
+            what=FindingKind.DRIVER_REINSTALLED,
             subject="driver",
             evidence=evidence,
-            remedy="nothing: CDI specs are written anew",
+            remedy="nothing: the CDI specs are written again",
         )
     if before.release and now.release != before.release:
         yield Finding(
-            what="release-switched", subject="toolkit", evidence=(f"{before.release} was in force, now {now.release or 'none of ours'}",),
+            what=FindingKind.RELEASE_SWITCHED,
+            subject="toolkit",
+            evidence=(f"{before.release} was in force, now {now.release or 'none of ours'}",),
             remedy="driverctl toolkit status; driverctl toolkit install puts it back",
-        )  # fmt: skip
+        )
 
 
-def _problems(seen: Seen) -> Iterator[Finding]:
+def _problems(seen: Observation) -> Iterator[Finding]:
     for subject, lines in seen.problems.items():
         yield Finding(
-            what="cannot-look",
+            what=FindingKind.CANNOT_LOOK,
             subject=subject,
             evidence=lines,
             remedy="repair what the message names; driverctl doctor",

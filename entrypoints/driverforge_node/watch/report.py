@@ -1,16 +1,16 @@
-"""What the watch tells: a log line for each change, the `watch` part of status.json, and metrics as Prometheus' text format."""
+"""What the watch tells: a log line for each change, its part of status.json, and metrics for Prometheus."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from typing import Any
 
 from driverforge_node import log
-from driverforge_node.cdi.roots import read
-from driverforge_node.host.ports import Files
-from driverforge_node.watch.findings import Findings, Seen
+from driverforge_node.ports import Files, text_of
+from driverforge_node.watch.findings import Findings, Observation
 
 STATUS = "status.json"
 METRICS = "metrics.prom"
@@ -19,57 +19,90 @@ EVENTS = 20  # the last ones stay in the status file
 PREFIX = "driverforge_toolkit"
 
 
+class EventReason(str, Enum):
+    """What happened, in the form of a Kubernetes Event's reason."""
+
+    DRIFT_FOUND = "DriftFound"
+    DRIFT_GONE = "DriftGone"
+    REAPPLY_ANNOUNCED = "ReapplyAnnounced"
+    REAPPLIED = "Reapplied"
+    REAPPLY_FAILED = "ReapplyFailed"
+    SPEC_WRITTEN = "SpecWritten"
+    SPEC_FAILED = "SpecFailed"
+
+
+# events for which somebody may have to do something
+WARNINGS = (
+    EventReason.DRIFT_FOUND,
+    EventReason.REAPPLY_ANNOUNCED,
+    EventReason.REAPPLY_FAILED,
+    EventReason.SPEC_FAILED,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
-    """Something that happened, for whoever shows it elsewhere (a Kubernetes Event). `time` is in seconds since the epoch."""
+class WatchEvent:
+    """Something that happened, as a log line and as a Kubernetes Event show it.
+
+    `time` is seconds since the epoch.
+    """
 
     time: float
-    reason: str  # 'DriftFound', 'DriftGone', 'ReapplyAnnounced', 'Reapplied', 'ReapplyFailed', 'SpecWritten', 'SpecFailed'
+    reason: EventReason
     subject: str
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Account:
+class WatchRecord:
     """Counters since the start, and the last events. `counts` maps (metric, label) to a number."""
 
     counts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    events: tuple[Event, ...] = ()
+    events: tuple[WatchEvent, ...] = ()
 
-    def counted(self, metric: str, label: str) -> Account:
-        return Account(
+    def counted(self, metric: str, label: str) -> WatchRecord:
+        """The record with one more of this."""
+        return WatchRecord(
             counts={**self.counts, (metric, label): self.counts.get((metric, label), 0) + 1},
             events=self.events,
         )
 
-    def labelled(self, metric: str) -> dict[str, int]:
+    def counts_by_label(self, metric: str) -> dict[str, int]:
         return {label: number for (name, label), number in self.counts.items() if name == metric}
 
-    def told(self, event: Event) -> Account:
-        tell = log.warning if event.reason.endswith(("Found", "Failed", "Announced")) else log.info
-        tell(event.reason, subject=event.subject, what=event.text)
-        return Account(counts=self.counts, events=(*self.events, event)[-EVENTS:])
+    def tell(self, event: WatchEvent) -> WatchRecord:
+        """Log the event, and return the record with it."""
+        write = log.warning if event.reason in WARNINGS else log.info
+        write(event.reason.value, subject=event.subject, what=event.text)
+        return WatchRecord(counts=self.counts, events=(*self.events, event)[-EVENTS:])
 
 
-def changes(account: Account, before: Findings, after: Findings, now: float) -> Account:
-    """One line for each finding that is new, has other evidence or is gone: never one a tick."""
+def record_changes(record: WatchRecord, before: Findings, after: Findings, now: float) -> WatchRecord:
+    """Record what changed: a log line for each finding that is new, has other evidence or is gone.
+
+    A finding that stays as it is gets no line.
+    """
     old, new = ({finding.key: finding for finding in each} for each in (before, after))
     for key, finding in new.items():
         if key not in old:
-            account = account.counted("findings_total", finding.what)
+            record = record.counted("findings_total", finding.what.value)
         if key not in old or old[key].evidence != finding.evidence:
-            text = f"{finding.what}: {'; '.join(finding.evidence)}; next: {finding.remedy}"
-            account = account.told(Event(time=now, reason="DriftFound", subject=finding.subject, text=text))
+            text = f"{finding.what.value}: {'; '.join(finding.evidence)}; next: {finding.remedy}"
+            record = record.tell(
+                WatchEvent(time=now, reason=EventReason.DRIFT_FOUND, subject=finding.subject, text=text)
+            )
     for key, finding in old.items():
         if key not in new:
-            account = account.told(
-                Event(time=now, reason="DriftGone", subject=finding.subject, text=finding.what)
+            record = record.tell(
+                WatchEvent(
+                    time=now, reason=EventReason.DRIFT_GONE, subject=finding.subject, text=finding.what.value
+                )
             )
-    return account
+    return record
 
 
 def status(
-    findings: Findings, seen: Seen, account: Account, *, started: float, next_reapply: float | None
+    findings: Findings, seen: Observation, record: WatchRecord, *, started: float, next_reapply: float | None
 ) -> dict[str, Any]:
     """The `watch` part of the status file; nothing in it changes while nothing on the node does."""
     return {
@@ -81,9 +114,12 @@ def status(
             for runtime in seen.runtimes
         },
         "specs": {spec.path: round(spec.written, 3) for spec in seen.specs},
-        "findings": [{**asdict(finding), "cure": finding.cure} for finding in findings],
+        "findings": [
+            {**asdict(finding), "what": finding.what.value, "cure": finding.cure.value}
+            for finding in findings
+        ],
         "reapply_at": next_reapply,
-        "events": [asdict(event) for event in account.events],
+        "events": [{**asdict(event), "reason": event.reason.value} for event in record.events],
     }
 
 
@@ -91,7 +127,7 @@ def write_status(files: Files, folder: str, part: Mapping[str, Any] | None) -> N
     """Put our part into status.json, or take it out (None); a file of which nothing is left goes away."""
     path = f"{folder}/{STATUS}"
     try:
-        whole = json.loads(read(files, path) or "{}")
+        whole = json.loads(text_of(files, path) or "{}")
     except ValueError:
         whole = {}
     whole = {key: value for key, value in whole.items() if key != KEY} if isinstance(whole, dict) else {}
@@ -109,39 +145,80 @@ def write_metrics(files: Files, folder: str, text: str) -> None:
     files.write_atomic(f"{folder}/{METRICS}", text.encode(), mode=0o644)
 
 
-def metrics(findings: Findings, seen: Seen, account: Account, *, looks: Mapping[str, int], now: float) -> str:
-    """Prometheus' text format (prometheus.io, "Exposition formats"), for the node exporter's textfile collector or a sidecar."""
+def metrics(
+    findings: Findings, seen: Observation, record: WatchRecord, *, looks: Mapping[str, int], now: float
+) -> str:
+    """Metrics for the node exporter's textfile collector or a sidecar.
+
+    The text is in Prometheus' format (prometheus.io, "Exposition formats").
+    """
     current: dict[str, int] = {}
     for finding in findings:
-        current[finding.what] = current.get(finding.what, 0) + 1
+        current[finding.what.value] = current.get(finding.what.value, 0) + 1
     parts = [
         *_family("findings", "gauge", "what differs now", "what", current),
-        *_family("findings_total", "counter", "findings since the start of the watch", "what", account.labelled("findings_total")),
-        *_family("reapplies_total", "counter", "re-applies of the runtime's configuration", "result", account.labelled("reapplies_total")),
-        *_family("spec_writes_total", "counter", "CDI specs that the watch wrote anew", "result", account.labelled("spec_writes_total")),
+        *_family(
+            "findings_total",
+            "counter",
+            "findings since the start of the watch",
+            "what",
+            record.counts_by_label("findings_total"),
+        ),
+        *_family(
+            "reapplies_total",
+            "counter",
+            "re-applies of the runtime's configuration",
+            "result",
+            record.counts_by_label("reapplies_total"),
+        ),
+        *_family(
+            "spec_writes_total",
+            "counter",
+            "CDI specs that the watch wrote again",
+            "result",
+            record.counts_by_label("spec_writes_total"),
+        ),
         *_handlers(seen),
-        *_family("cdi_spec_age_seconds", "gauge", "since the CDI spec was written", "path",
-            {spec.path: max(0, round(now - spec.written)) for spec in seen.specs if spec.written}),
-        *_family("cdi_spec_stale", "gauge", "1 for a CDI spec that does not describe the node", "path",
-            {spec.path: int(bool(spec.reasons)) for spec in seen.specs}),
-        *_family("driver_info", "gauge", "the driver's version", "version", {seen.installed.driver or "none": 1}),
-        *_family("release_info", "gauge", "the toolkit's release in force", "release", {seen.installed.release or "none": 1}),
+        *_family(
+            "cdi_spec_age_seconds",
+            "gauge",
+            "since the CDI spec was written",
+            "path",
+            {spec.path: max(0, round(now - spec.written)) for spec in seen.specs if spec.written},
+        ),
+        *_family(
+            "cdi_spec_stale",
+            "gauge",
+            "1 for a CDI spec that does not describe the node",
+            "path",
+            {spec.path: int(bool(spec.reasons)) for spec in seen.specs},
+        ),
+        *_family(
+            "driver_info", "gauge", "the driver's version", "version", {seen.installed.driver or "none": 1}
+        ),
+        *_family(
+            "release_info",
+            "gauge",
+            "the toolkit's release in force",
+            "release",
+            {seen.installed.release or "none": 1},
+        ),
         *_family("looks_total", "counter", "looks at the node: stamps only, or whole", "kind", looks),
-        *_family("last_look_timestamp_seconds", "gauge", "when the watch was alive last", "", {"": round(now)}),
-    ]  # fmt: skip
+        *_family(
+            "last_look_timestamp_seconds", "gauge", "when the watch was alive last", "", {"": round(now)}
+        ),
+    ]
     return "\n".join(parts) + "\n"
 
 
-def _handlers(seen: Seen) -> Iterator[str]:
-    lines = [
-        f"{PREFIX}_handler_in_force{{runtime={_label(runtime.kind)},config={_label(runtime.config)},handler={_label(name)}}} "
-        f"{int(runtime.in_force(name))}"
-        for runtime in seen.runtimes
-        for name in runtime.handlers
-    ]
-    if lines:
+def _handlers(seen: Observation) -> Iterator[str]:
+    handlers = [(runtime, name) for runtime in seen.runtimes for name in runtime.handlers]
+    if handlers:
         yield from _head("handler_in_force", "gauge", "1 where the running daemon reports our handler")
-        yield from lines
+    for runtime, name in handlers:
+        labels = {"runtime": runtime.kind, "config": runtime.config, "handler": name}
+        text = ",".join(f"{label}={_label(value)}" for label, value in labels.items())
+        yield f"{PREFIX}_handler_in_force{{{text}}} {int(runtime.in_force(name))}"
 
 
 def _family(name: str, kind: str, text: str, label: str, values: Mapping[str, int]) -> Iterator[str]:

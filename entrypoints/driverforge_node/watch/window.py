@@ -16,7 +16,10 @@ FORM = re.compile(r"(?:(?P<days>\S+)\s+)?(?P<begin>\d{1,2}:\d\d)-(?P<end>\d{1,2}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """`days` count from Monday, 0; `start` and `length` are seconds; one that goes past midnight belongs to the day of its start."""
+    """A weekly time span. `days` count from Monday, 0; `start` and `length` are in seconds.
+
+    One that goes past midnight belongs to the day on which it starts.
+    """
 
     days: frozenset[int]
     start: int
@@ -24,7 +27,10 @@ class Window:
 
 
 def parse(texts: Iterable[str]) -> tuple[Window, ...]:
-    """Raises UsageError with every problem: forms are 'Sat 02:00-04:00', 'Mon-Fri 22:00-02:00', 'Sat,Sun 01:00-05:00', '02:00-04:00'."""
+    """The windows of these texts. Raises UsageError with every problem.
+
+    Forms are 'Sat 02:00-04:00', 'Mon-Fri 22:00-02:00', 'Sat,Sun 01:00-05:00' and '02:00-04:00'.
+    """
     found: list[Window] = []
     problems: list[str] = []
     for text in texts:
@@ -35,7 +41,8 @@ def parse(texts: Iterable[str]) -> tuple[Window, ...]:
         raise UsageError(
             "a maintenance window cannot be read",
             details=problems,
-            resolution="write it as 'Sat 02:00-04:00', 'Mon-Fri 22:00-02:00', 'Sat,Sun 01:00-05:00' or '02:00-04:00' (every day), in UTC",
+            resolution="write it as 'Sat 02:00-04:00', 'Mon-Fri 22:00-02:00', "
+            "'Sat,Sun 01:00-05:00' or '02:00-04:00' (every day), in UTC",
         )
     return tuple(found)
 
@@ -43,7 +50,7 @@ def parse(texts: Iterable[str]) -> tuple[Window, ...]:
 def _window(text: str, problems: list[str]) -> Window | None:
     match = FORM.fullmatch(text)
     if not match:
-        problems.append(f"{text!r}: neither DAYS HH:MM-HH:MM nor HH:MM-HH:MM")
+        problems.append(f"{text!r}: it is neither DAYS HH:MM-HH:MM nor HH:MM-HH:MM")
         return None
     before = len(problems)
     days = _days(match["days"] or "", text, problems)
@@ -65,7 +72,7 @@ def _days(words: str, text: str, problems: list[str]) -> frozenset[int]:
         first, dash, last = word.partition("-")
         wrong = [name for name in (first, *([last] if dash else [])) if name.capitalize() not in DAYS]
         if wrong:
-            problems += [f"{text!r}: {name!r} is no day; days are {', '.join(DAYS)}" for name in wrong]
+            problems += [f"{text!r}: {name!r} is not a day; days are {', '.join(DAYS)}" for name in wrong]
             continue
         begin = DAYS.index(first.capitalize())
         end = DAYS.index((last or first).capitalize())
@@ -77,7 +84,7 @@ def _seconds(clock: str, text: str, problems: list[str]) -> int:
     hours, minutes = map(int, clock.split(":"))
     seconds = (hours * 60 + minutes) * 60
     if minutes > 59 or seconds > DAY:
-        problems.append(f"{text!r}: {clock} is no time of a day")
+        problems.append(f"{text!r}: {clock} is not a time of day")
     return seconds
 
 
@@ -96,7 +103,7 @@ def is_open(windows: Sequence[Window], now: float) -> bool:
 
 
 def next_open(windows: Sequence[Window], now: float) -> float:
-    """When a window is open next: `now` where one is."""
+    """When a window is next open: `now`, where one is."""
     if is_open(windows, now):
         return now
     return min(start for window in windows for start in _starts(window, now) if start > now)

@@ -2,14 +2,16 @@
 /*
  * fakegpu: a TEST DOUBLE. A PCI root bus (domain 1, bus 0) whose functions exist in software only.
  *
- * The configuration space of each function is an array in memory; its BARs lie in RAM that was kept from the kernel with
- * memmap=SIZE$BASE on the kernel's command line. That is enough for a driver to match its PCI id table, map BAR 0 and read
- * the boot register. There is no GPU behind it: firmware, interrupts and DMA never answer.
+ * The configuration space of each function is an array in memory; its BARs lie in RAM that was kept from
+ * the kernel with memmap=SIZE$BASE on the kernel's command line. That is enough for a driver to match its
+ * PCI id table, map BAR 0 and read the boot register. There is no GPU behind it: firmware, interrupts and
+ * DMA never answer.
  *
  *   modprobe fakegpu base=0x30000000                             one function, an A100: 10de:20b0, class 0302
  *   modprobe fakegpu base=0x30000000 functions=2330:030200:180000a1,20b0:030200:170000a1
  *
- * A function is DEVICE:CLASS[:BOOT0], all hexadecimal; BOOT0 is what a read of the first register (NV_PMC_BOOT_0) gives.
+ * A function is DEVICE:CLASS[:BOOT0], all hexadecimal; BOOT0 is what a read of the first register
+ * (NV_PMC_BOOT_0) gives.
  */
 #include <linux/io.h>
 #include <linux/module.h>
@@ -125,7 +127,8 @@ static void set_registers(unsigned long address, unsigned int boot0)
 	iounmap(bar0);
 }
 
-static void add_function(struct function *f, unsigned long address, unsigned int device, unsigned int class, unsigned int boot0)
+static void add_function(struct function *f, unsigned long address, unsigned int device, unsigned int class,
+			 unsigned int boot0)
 {
 	const u32 prefetchable64 = PCI_BASE_ADDRESS_MEM_PREFETCH | PCI_BASE_ADDRESS_MEM_TYPE_64;
 
@@ -168,7 +171,8 @@ static int parse_functions(void)
 			count = -EINVAL;
 			break;
 		}
-		add_function(&table[count], base + (unsigned long)count * BARS_PER_FUNCTION * BAR_SIZE, device, class, boot0);
+		add_function(&table[count], base + (unsigned long)count * BARS_PER_FUNCTION * BAR_SIZE, device,
+			     class, boot0);
 		count++;
 	}
 	kfree(copy);

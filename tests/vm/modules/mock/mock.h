@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* TEST DOUBLES for NVIDIA's kernel modules: names, versions, parameters, devices and reference counts; nothing else. */
+/*
+ * TEST DOUBLES for NVIDIA's kernel modules: names, versions, parameters, devices and reference counts;
+ * nothing else.
+ */
 #ifndef MOCK_H
 #define MOCK_H
 
 #include <linux/module.h>
 
-int mock_nvidia_symbol(void); /* a use of it makes the module graph: uvm, modeset and peermem depend on nvidia */
+/* a use of it makes the module graph: uvm, modeset and peermem depend on nvidia */
+int mock_nvidia_symbol(void);
 
 #define MOCK_MODULE(text)                                                                         \
 	static int fail;                                                                          \

@@ -27,7 +27,8 @@ static struct proc_dir_entry *proc;
 
 static int show_version(struct seq_file *file, void *unused)
 {
-	seq_puts(file, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " MOCK_VERSION "  Release Build  (test double)\n");
+	seq_puts(file, "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  " MOCK_VERSION
+		       "  Release Build  (test double)\n");
 	return 0;
 }
 

@@ -1,0 +1,65 @@
+"""What a verdict is made from, read once: matrix, lock file, and the registry where one is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from driverforge_build.advice import Given
+from driverforge_build.lock.file import load_lock
+from driverforge_build.lock.pins import Lock
+from driverforge_build.matrix import Cell, Matrix, load_matrix
+from driverforge_build.matrix.select import select_cells
+from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
+from driverforge_build.verdict import Judge
+
+LookupFor = Callable[[Lock], ImageLookup]
+"""Makes the question to a registry, which needs the lock: the tag that is asked for is made from it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which cells, from which inputs: what a user tells `build` and `push` alike."""
+
+    given: Given = field(default_factory=Given)
+    select: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knowledge:
+    """What a verdict is made from. `lookup` is None where no registry is asked."""
+
+    matrix: Matrix
+    lock: Lock
+    judge: Judge
+    lookup: ImageLookup | None
+
+    def cells(self, select: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Cell, ...]:
+        """The selected cells. Raises UsageError where a glob matches none."""
+        return select_cells(all_cells(self.matrix, self.lock), select=select, skip=skip)
+
+    def plan(self, cells: Sequence[Cell]) -> Plan:
+        return make_plan(cells, self.judge, self.lookup)
+
+
+def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) -> Knowledge:
+    """Read matrix and lock. Raises InputError.
+
+    `select` and `skip` stand in the advice where the lock file is missing; they choose nothing here.
+    """
+    given = selection.given
+    matrix = load_matrix(given.matrix)
+    lock = load_lock(given.lock, matrix=given.matrix, select=selection.select, skip=selection.skip)
+    return Knowledge(
+        matrix=matrix,
+        lock=lock,
+        judge=Judge(
+            matrix,
+            lock,
+            today=datetime.now(timezone.utc).date(),
+            given=Given(matrix=given.matrix, lock=given.lock),
+        ),
+        lookup=lookup_for(lock) if lookup_for else None,
+    )

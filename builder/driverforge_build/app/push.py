@@ -1,0 +1,61 @@
+"""The life of `driverforge push`: images that the engine has go to a registry, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from driverforge_build.advice import Given
+from driverforge_build.ports import Engine, StepListener
+from driverforge_build.publish.upload import PushReport, push_image
+from driverforge_build.render.bake import local_reference
+from driverforge_build.render.context import BuildContext
+from driverforge_core.errors import DriverforgeError
+from driverforge_oci.client import RegistryClient
+
+
+def pushable(contexts: Iterable[BuildContext], engine: Engine, *, named: bool) -> tuple[BuildContext, ...]:
+    """What is to be pushed: all of it where the user named cells, else the images that the engine has."""
+    return tuple(context for context in contexts if named or engine.inspect(local_reference(context)))
+
+
+def push_all(
+    contexts: Iterable[BuildContext],
+    registry: str,
+    engine: Engine,
+    client: RegistryClient,
+    *,
+    given: Given,
+    keep_going: bool,
+    progress: StepListener,
+) -> tuple[list[PushReport], dict[str, DriverforgeError]]:
+    """Push images one after the other. Returns what became of each, and the errors by cell.
+
+    Stops at the first error unless `keep_going`. `given` is what this command was told, for the advice about
+    images that are not there.
+    """
+    reports: list[PushReport] = []
+    errors: dict[str, DriverforgeError] = {}
+    for context in contexts:
+        outcome = _attempt(context, registry, engine, client, given=given, progress=progress)
+        if isinstance(outcome, PushReport):
+            reports.append(outcome)
+        else:
+            errors[context.image.id] = outcome
+            if not keep_going:
+                break
+    return reports, errors
+
+
+def _attempt(
+    context: BuildContext,
+    registry: str,
+    engine: Engine,
+    client: RegistryClient,
+    *,
+    given: Given,
+    progress: StepListener,
+) -> PushReport | DriverforgeError:
+    try:
+        return push_image(context, registry, engine, client, given=given, progress=progress)
+    except DriverforgeError as error:
+        return error

@@ -1,0 +1,64 @@
+"""The real engine, mirrors and registry, made here and handed down: no room below makes one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from driverforge_build.app.knowledge import LookupFor
+    from driverforge_build.fetch.fetcher import Fetcher
+    from driverforge_build.ports import Engine
+    from driverforge_oci.client import RegistryClient
+
+
+def engine() -> Engine:
+    """The engine that the docker command talks to."""
+    from driverforge_build.engine.buildx import Buildx
+
+    return Buildx()
+
+
+def registry_client() -> RegistryClient:
+    """A client with the proxies and credentials of this environment."""
+    from driverforge_oci.auth import load_credentials
+    from driverforge_oci.client import RegistryClient
+    from driverforge_oci.http import http_transport
+    from driverforge_oci.session import Session
+
+    return RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
+
+
+def lookup_in(registry: str | None, bases: Mapping[str, str]) -> LookupFor | None:
+    """How a plan asks a registry for its images; None where the user named no registry."""
+    if registry is None:
+        return None
+    # it brings HTTP and templates along
+    from driverforge_build.publish.lookup import image_lookup
+
+    return lambda lock: image_lookup(registry_client(), registry, lock, bases)
+
+
+def default_cache() -> Path:
+    """Where downloads, contexts and logs are kept unless the user says where."""
+    from driverforge_build.fetch.cache import default_folder
+
+    return default_folder()
+
+
+@contextmanager
+def mirrors(cache_dir: Path | None, *, offline: bool) -> Iterator[Fetcher]:
+    """What reads mirrors while the block runs, its progress shown on standard error."""
+    from driverforge_build.commands.progress import shown_downloads
+    from driverforge_build.fetch.cache import Cache
+    from driverforge_build.fetch.fetcher import Fetcher
+
+    with shown_downloads() as progress:
+        fetcher = Fetcher(Cache(cache_dir or default_cache()), offline=offline, progress=progress)
+        try:
+            yield fetcher
+        finally:
+            fetcher.close()

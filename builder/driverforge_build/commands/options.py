@@ -1,0 +1,160 @@
+"""Options that several commands of `driverforge` share, so that they read and behave the same everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from driverforge_build.advice import LOCK_FILE
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def matrix_option(function: F) -> F:
+    return click.option(
+        "--matrix",
+        "matrix_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=None,
+        metavar="FILE",
+        help="Your matrix file (it may say `extends: builtin`). Default: the shipped catalogue.",
+    )(function)
+
+
+def lock_option(function: F) -> F:
+    return click.option(
+        "--lock",
+        "lock_path",
+        type=click.Path(path_type=Path, dir_okay=False),
+        default=LOCK_FILE,
+        show_default=True,
+        metavar="FILE",
+        help="The lock file: every download, pinned by path and sha256.",
+    )(function)
+
+
+def select_options(function: F) -> F:
+    function = click.option(
+        "--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated."
+    )(function)
+    return click.option(
+        "--select",
+        multiple=True,
+        metavar="GLOB",
+        help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated.",
+    )(function)
+
+
+def pairs(name: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
+    """A click callback that turns repeated KEY=VALUE into a dict."""
+
+    def callback(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+        out: dict[str, str] = {}
+        for value in values:
+            key, found, rest = value.partition("=")
+            if not (key and found and rest):
+                raise click.BadParameter(f"{value!r} is not {name}, e.g. {name.replace('OS', 'debian12')}")
+            out[key] = rest
+        return out
+
+    return callback
+
+
+def _bases(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    """OS=REF as a dict, each REF as strict as `base:` in a matrix: it stands in a Dockerfile too."""
+    found = pairs("OS=REF")(context, parameter, values)
+    if found:
+        from pydantic import TypeAdapter, ValidationError
+
+        from driverforge_build.matrix.fields import ImageRef
+
+        try:
+            TypeAdapter(dict[str, ImageRef]).validate_python(found)
+        except ValidationError as error:
+            raise click.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+    return found
+
+
+def base_option(function: F) -> F:
+    return click.option(
+        "--base",
+        "bases",
+        multiple=True,
+        metavar="OS=REF",
+        callback=_bases,
+        help="Base image for an OS, e.g. debian12=registry.site/debian:bookworm.",
+    )(function)
+
+
+def mirror_option(function: F) -> F:
+    return click.option(
+        "--mirror",
+        "mirrors",
+        multiple=True,
+        metavar="OS[/SUITE]=URL",
+        callback=pairs("OS=URL"),
+        help="Package mirror of an OS, or of one suite of it. Default: in `lock` what the matrix or this "
+        "machine's apt says, in `build` "
+        "what the matrix or the base image says.",
+    )(function)
+
+
+def artifacts_option(function: F) -> F:
+    return click.option(
+        "--toolkit-artifacts",
+        "artifacts",
+        multiple=True,
+        metavar="ARCH=DIR",
+        callback=pairs("ARCH=DIR"),
+        help="NVIDIA's files for the image toolkit-*-ARCH: a folder with deb/ and rpm/, as /artifacts of "
+        "NVIDIA's own image.",
+    )(function)
+
+
+def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """A click callback: an address with a scheme is what people paste first."""
+    if value is not None and "://" in value:
+        raise click.BadParameter(
+            f"{value!r} has a scheme; write HOST[:PORT]/PATH without it: {value.partition('://')[2]}"
+        )
+    return value
+
+
+def registry_option(function: F) -> F:
+    return click.option(
+        "--registry",
+        metavar="HOST[:PORT]/PATH",
+        callback=check_registry,
+        help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.",
+    )(function)
+
+
+def cache_option(function: F) -> F:
+    return click.option(
+        "--cache-dir",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=None,
+        metavar="DIR",
+        envvar="DRIVERFORGE_CACHE",
+        help="Where downloads and indexes are kept. Default: $XDG_CACHE_HOME/driverforge.",
+    )(function)
+
+
+def json_option(function: F) -> F:
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text."
+    )(function)
+
+
+def vcs_option(function: F) -> F:
+    return click.option(
+        "--vcs-ref",
+        default="",
+        envvar=["DRIVERFORGE_VCS_REF", "GITHUB_SHA", "CI_COMMIT_SHA"],
+        metavar="COMMIT",
+        help="Commit of your matrix and lock, for the label `vcs-ref`. Default: what GitHub's or GitLab's "
+        "pipeline says.",
+    )(function)

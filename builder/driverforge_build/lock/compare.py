@@ -1,0 +1,84 @@
+"""What changed between two locks of a target, and the guard against losing too much.
+
+A crawl that suddenly finds less than the lock holds is more often a broken mirror than the truth. Crawlers
+that return a shorter list with exit status 0 have lost whole architectures without anybody noticing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from driverforge_build.lock.pins import LockedKernel, TargetLock
+from driverforge_core.errors import TemporaryFailure
+
+
+def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
+    """What a target lost, a sentence each.
+
+    More than half of a suite's kernels of a flavour count as lost, and an index that is older than the
+    lock's.
+    """
+    before, after = _counts(earlier), _counts(found)
+    told = [
+        f"{found.key}: {suite} has {after[suite, flavour]} kernels of flavour {flavour}, the lock has {count}"
+        for (suite, flavour), count in sorted(before.items())
+        if after[suite, flavour] * 2 < count
+    ]
+    for repository in found.repositories:
+        known = earlier.suite(repository.suite)
+        if known is not None and repository.date < known.date:
+            told.append(
+                f"{found.key}: {repository.suite} is of {repository.date}, the lock is of {known.date}"
+            )
+    return told
+
+
+def check_losses(earlier: TargetLock | None, found: TargetLock) -> None:
+    """Raise TemporaryFailure if a target lost too much against an earlier lock."""
+    if earlier is None or earlier.synthetic:
+        return
+    if told := losses(earlier, found):
+        raise TemporaryFailure(
+            f"discovery finds suspiciously less for {found.key} than the lock holds; the lock stays as it is",
+            details=told,
+            resolution="use another mirror, or the same later; if the kernels are really gone: "
+            "--accept-shrink",
+        )
+
+
+def suite_of(kernel: LockedKernel) -> str:
+    """The suite that a kernel's headers come from."""
+    return next(
+        (package.suite for package in kernel.headers if kernel.release in package.name), kernel.image.suite
+    )
+
+
+def _counts(target: TargetLock) -> Counter[tuple[str, str]]:
+    return Counter((suite_of(kernel), kernel.flavour) for kernel in target.kernels.values())
+
+
+def changes(before: TargetLock, after: TargetLock) -> list[str]:
+    """What changed between two locks of a target, a line each: kernels, and packages of drivers."""
+    lines = [f"- kernel {release}" for release in before.kernels if release not in after.kernels]
+    lines += [f"+ kernel {release}" for release in after.kernels if release not in before.kernels]
+    for driver in sorted({*before.drivers, *after.drivers}):
+        old, new = _versions(before, driver), _versions(after, driver)
+        moved = [
+            f"{name} {old[name]} -> {new[name]}"
+            for name in sorted(old.keys() & new.keys())
+            if old[name] != new[name]
+        ]
+        lines += [f"{driver}: {line}" for line in moved]
+        lines += (
+            [f"{driver}: + {name} {new[name]}" for name in sorted(new.keys() - old.keys())] if old else []
+        )
+        lines += [f"{driver}: - {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
+    return lines
+
+
+def _versions(target: TargetLock, driver: str) -> dict[str, str]:
+    return {
+        package.name: package.version
+        for packages in target.drivers.get(driver, {}).values()
+        for package in packages
+    }

@@ -1,0 +1,140 @@
+"""`driverforge.lock.json`: every download of every cell, pinned by pool path and sha256.
+
+It also says where that knowledge comes from.
+
+The file is made by `driverforge lock`, committed beside a site's matrix, and read by `plan`, `generate` and
+`build`, which need no repository then. Its bytes are a function of the repositories' content alone: keys
+sorted, one package a line, no date of the run.
+
+    targets.<os>-<arch>.repositories   suites: date and signers of the InRelease, sha256 of each index
+    targets.<os>-<arch>.packages       "name=version" -> pool path, sha256, size, suite; named below
+    targets.<os>-<arch>.drivers        driver version -> role -> package names (roles: Role)
+    targets.<os>-<arch>.kernels        kernel release -> headers, image, compiler
+    targets.<os>-<arch>.header_facts   header package -> question of a probe -> answer, with its line
+    targets.<os>-<arch>.without_headers   releases whose image is still published and whose headers are not
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Role = Literal["firmware", "source", "tools", "toolchain", "userspace"]
+"""What a driver's packages are for. `source` and `firmware` are extracted and stand alone. `tools` is whole:
+what an image of any kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the
+kernel's build programs link), each are whole together with `tools`.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedPackage:
+    """One .deb.
+
+    `path` is below the archive that serves `suite`: the security suite has an archive of its own. `size` in
+    bytes.
+    """
+
+    name: str
+    version: str
+    arch: str
+    path: str
+    sha256: str
+    size: int
+    suite: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.name}={self.version}"
+
+
+Roles = Mapping[Role, tuple[LockedPackage, ...]]
+"""The packages of a driver, by what they are for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedRepository:
+    """One signed suite.
+
+    `date` and `valid_until` are UTC, ISO 8601; `signed_by` key fingerprints; digests are hex sha256.
+    """
+
+    suite: str
+    components: tuple[str, ...]
+    date: str
+    valid_until: str
+    signed_by: tuple[str, ...]
+    inrelease: str
+    indexes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderFact:
+    """A probe's answer about a header tree.
+
+    `breaks`: whether drivers that the probe concerns fail to compile, None where it cannot say. `found` is
+    the evidence, 'include/linux/pci.h:1460: int pci_resize_resource(...)'.
+    """
+
+    breaks: bool | None
+    found: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedKernel:
+    """What a module build for one kernel release downloads.
+
+    `compiler` is the command (gcc-12) that the headers ask for. `vendor` maps a driver version to the
+    packages with finished modules, where the distribution makes them.
+    """
+
+    release: str
+    flavour: str
+    compiler: str
+    headers: tuple[LockedPackage, ...]
+    image: LockedPackage
+    vendor: Mapping[str, tuple[LockedPackage, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetLock:
+    """All pins of one OS and architecture.
+
+    `synthetic`: made up to render golden files, refused by everything that downloads.
+    """
+
+    os: str
+    arch: str
+    synthetic: bool = False
+    repositories: tuple[LockedRepository, ...] = ()
+    drivers: Mapping[str, Roles] = field(default_factory=dict)
+    kernels: Mapping[str, LockedKernel] = field(default_factory=dict)
+    header_facts: Mapping[str, Mapping[str, HeaderFact]] = field(default_factory=dict)
+    without_headers: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return f"{self.os}-{self.arch}"
+
+    def facts(self, kernel: LockedKernel) -> dict[str, HeaderFact]:
+        """Question to answer, of all header packages of a kernel."""
+        return {
+            question: fact
+            for package in kernel.headers
+            for question, fact in self.header_facts.get(package.key, {}).items()
+        }
+
+    def suite(self, name: str) -> LockedRepository | None:
+        return next((repository for repository in self.repositories if repository.suite == name), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    targets: Mapping[str, TargetLock] = field(default_factory=dict)
+
+    def target(self, os_key: str, arch: str) -> TargetLock | None:
+        return self.targets.get(f"{os_key}-{arch}")
+
+    def with_targets(self, targets: Iterable[TargetLock]) -> Lock:
+        """This lock with some targets replaced or added; the others stay as they are."""
+        return Lock(targets={**self.targets, **{target.key: target for target in targets}})

@@ -1,0 +1,178 @@
+"""Everything that is known about one cell, for a person who asks why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
+from driverforge_build.matrix.expand import Cell, kernel_cells
+from driverforge_build.matrix.load import Matrix
+from driverforge_build.matrix.probes import probe_rule, question
+from driverforge_build.matrix.select import near_ids
+from driverforge_build.plan.rows import all_cells
+from driverforge_build.verdict import Verdict, concerns
+from driverforge_core.cell import CellId
+from driverforge_core.errors import InputError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paragraph:
+    """A heading and its lines."""
+
+    title: str
+    lines: tuple[str, ...]
+
+
+def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
+    """The cell of an id.
+
+    Also one for a kernel whose headers are gone, and any cell where the lock does not have the OS yet. Raises
+    UsageError with near ids where the matrix has none, InputError where the lock of its OS does not have the
+    kernel.
+    """
+    keys = []
+    for cell in all_cells(matrix, lock):
+        if cell.key == key:
+            return cell
+        keys.append(cell.key)
+    try:
+        wanted = CellId.parse(key)
+    except InputError as error:
+        raise UsageError(error.brief, details=_near(key, keys), resolution=error.resolution) from None
+    if wanted.kernel is not None:
+        for cell in kernel_cells(matrix, {(wanted.os.key, wanted.arch): [wanted.kernel]}, excluded=True):
+            if cell.key == key:
+                _check_known(wanted.kernel.text, lock.target(cell.os.id, cell.arch))
+                return cell
+    raise UsageError(
+        f"the matrix has no cell {key}",
+        details=_near(key, keys),
+        resolution="write the id as `driverforge plan` prints it",
+    )
+
+
+def _near(key: str, keys: Sequence[str]) -> list[str]:
+    return [f"near: {near}" for near in near_ids(key, keys)]
+
+
+def _check_known(kernel: str, target: TargetLock | None) -> None:
+    if target is not None and kernel not in target.kernels and kernel not in target.without_headers:
+        raise InputError(
+            f"the lock has no kernel {kernel} for {target.key}",
+            details=_near(kernel, tuple(target.kernels)),
+            resolution="`driverforge lock` finds kernels that are newer than the lock; else explain one of "
+            "the kernels above",
+        )
+
+
+def paragraphs(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iterator[Paragraph]:
+    """The evidence behind a verdict, in the order in which a person asks for it."""
+    warning = (f"warning: {verdict.warning}",) if verdict.warning else ()
+    run = (f"to run: {verdict.run}",) if verdict.run else ()
+    digest = (f"digest: {verdict.digest}",) if verdict.digest else ()
+    yield Paragraph(
+        title=f"{cell.key}: {verdict.state}",
+        lines=(verdict.reason, *digest, *verdict.evidence, *run, *warning),
+    )
+    yield Paragraph(title="matrix", lines=tuple(_matrix_lines(cell, matrix)))
+    target = lock.target(cell.os.id, cell.arch)
+    if target is None:
+        return
+    if cell.kernel is not None:
+        yield Paragraph(title="kernel", lines=tuple(_kernel_lines(cell, target)))
+        yield Paragraph(
+            title="probes", lines=tuple(_probe_lines(cell, target, matrix)) or ("none concerns this cell",)
+        )
+    yield Paragraph(title="driver", lines=tuple(_driver_lines(cell, target)))
+    yield Paragraph(title="repositories", lines=tuple(_repository_lines(target)))
+
+
+def document(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> dict[str, Any]:
+    """The same as one JSON document."""
+    return {
+        "schema": 1,
+        "cell": cell.key,
+        "verdict": {**asdict(verdict), "state": verdict.state.value},
+        "sections": [asdict(paragraph) for paragraph in paragraphs(cell, verdict, matrix, lock)],
+    }
+
+
+def _matrix_lines(cell: Cell, matrix: Matrix) -> Iterator[str]:
+    branch = matrix.branch(cell.driver.branch)
+    system, driver = (
+        matrix.origin("systems", cell.os.id),
+        matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}"),
+    )
+    yield f"{system}: {cell.os.name}"
+    yield (
+        f"{driver or system}: driver {cell.driver.version}, payload {cell.driver.payload}, modules "
+        f"{', '.join(cell.driver.module_types)}"
+    )
+    eol = f"end of life {branch.eol}" if branch.eol else "no end of life is known"
+    yield f"{matrix.origin('branches', branch.id)}: branch {branch.id}, {branch.designation}, {eol}"
+    for exclusion in cell.dropped:
+        gone = ", ".join(exclusion.module_types)
+        yield (
+            f"{matrix.origin('exclusions', exclusion.id)}: exclusion {exclusion.id} takes {gone} modules "
+            f"away: {exclusion.reason}"
+        )
+
+
+def _kernel_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
+    text = cell.kernel.text if cell.kernel else ""
+    kernel = target.kernels.get(text)
+    if kernel is None:
+        gone = text in target.without_headers
+        yield (
+            "its image is still published, its headers are not"
+            if gone
+            else "the lock does not know this kernel"
+        )
+        return
+    yield f"flavour {kernel.flavour or 'default'}, compiler {kernel.compiler}"
+    for package in (*kernel.headers, kernel.image):
+        yield from _package_lines(package)
+
+
+def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str]:
+    kernel = target.kernels.get(cell.kernel.text if cell.kernel else "")
+    facts = target.facts(kernel) if kernel else {}
+    words = {True: "breaks the build", False: "fine", None: "cannot say"}
+    for row in matrix.probes:
+        rule = probe_rule(row)
+        asked = question(rule.probe)
+        if concerns(rule, cell):
+            answer = (
+                f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
+            )
+            yield f"{row.id} ({', '.join(row.module_types)}): {answer}"
+
+
+def _driver_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
+    roles = target.drivers.get(cell.driver.version)
+    if roles is None:
+        yield f"the lock does not pin {cell.driver.version}"
+        return
+    for role, packages in sorted(roles.items()):
+        size = sum(package.size for package in packages)
+        yield f"{role}: {len(packages)} packages, {size / 1e6:.1f} MB"
+        if role in ("firmware", "source"):
+            for package in packages:
+                yield from _package_lines(package)
+
+
+def _repository_lines(target: TargetLock) -> Iterator[str]:
+    for repository in target.repositories:
+        until = f", valid until {repository.valid_until}" if repository.valid_until else ""
+        yield f"{repository.suite} of {repository.date}{until}; InRelease sha256 {repository.inrelease}"
+        yield f"  signed by {', '.join(repository.signed_by)}"
+
+
+def _package_lines(package: LockedPackage) -> Iterator[str]:
+    yield (
+        f"{package.name} {package.version} {package.arch}, {package.size / 1e6:.1f} MB, from {package.suite}"
+    )
+    yield f"  {package.path}"
+    yield f"  sha256 {package.sha256}"

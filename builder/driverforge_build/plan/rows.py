@@ -1,0 +1,86 @@
+"""The plan: each cell of a matrix and lock with its verdict.
+
+Rows are values; text is made when somebody reads it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from driverforge_build.lock.pins import Lock
+from driverforge_build.matrix.expand import Cell, jit_cells, kernel_cells
+from driverforge_build.matrix.load import Matrix
+from driverforge_build.verdict import Judge, State, Verdict, with_presence
+from driverforge_core.kernel import KernelRelease
+from driverforge_oci.presence import Presence
+
+ASKED_AT_ONCE = 8
+
+ImageLookup = Callable[[Cell], tuple[str, Presence]]
+"""Asks a registry whether it has the image of a cell made from the inputs of now: the reference asked for,
+and the answer.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    cell: Cell
+    verdict: Verdict
+
+    @property
+    def key(self) -> str:
+        return self.cell.key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    rows: tuple[Planned, ...]
+
+    def count(self) -> Counter[State]:
+        return Counter(row.verdict.state for row in self.rows)
+
+    def to_build(self) -> tuple[Cell, ...]:
+        return tuple(row.cell for row in self.rows if row.verdict.state is State.BUILD)
+
+    @property
+    def degraded(self) -> bool:
+        """Whether a registry could not be asked: the same run may end differently later."""
+        return any(row.verdict.unanswered for row in self.rows)
+
+
+def all_cells(matrix: Matrix, lock: Lock) -> Iterator[Cell]:
+    """Every cell of a matrix, excluded ones too: JIT ones, and one for each kernel that the lock knows."""
+    kernels = {
+        (target.os, target.arch): sorted(
+            (KernelRelease.parse(text) for text in target.kernels), key=lambda release: release.sort_key
+        )
+        for target in lock.targets.values()
+    }
+    yield from jit_cells(matrix, excluded=True)
+    yield from kernel_cells(matrix, kernels, excluded=True)
+
+
+def make_plan(cells: Iterable[Cell], judge: Judge, published: ImageLookup | None = None) -> Plan:
+    """Verdicts for cells, in their order.
+
+    `published` is asked about cells that would be built, several at a time.
+    """
+    rows = [Planned(cell=cell, verdict=judge.verdict(cell)) for cell in cells]
+    if published is not None:
+        due = [row.cell for row in rows if row.verdict.state is State.BUILD]
+        with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+            answers: Mapping[str, tuple[str, Presence]] = dict(
+                zip((cell.key for cell in due), pool.map(published, due), strict=True)
+            )
+        rows = [_answered(row, answers) for row in rows]
+    return Plan(rows=tuple(rows))
+
+
+def _answered(row: Planned, answers: Mapping[str, tuple[str, Presence]]) -> Planned:
+    if row.key not in answers:
+        return row
+    reference, answer = answers[row.key]
+    return Planned(cell=row.cell, verdict=with_presence(row.verdict, answer, reference))

@@ -1,0 +1,66 @@
+"""A plan as people and programs read it: a table, a summary, JSON. Text is made when somebody reads it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from driverforge_build.plan.rows import Plan, Planned
+from driverforge_build.verdict import State
+
+
+def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: text) -> Iterator[str]:
+    """The lines of a plan's table. `style` decorates a verdict of fixed width."""
+    widest = max((len(row.key) for row in plan.rows), default=0)
+    for row in plan.rows:
+        verdict = row.verdict
+        yield f"{row.key:<{widest}}  {style(f'{verdict.state.value:<12}', verdict.state)}  {verdict.reason}"
+
+
+def summary(plan: Plan) -> list[str]:
+    """The lines below the table: counts, what to run for unknown cells, and warnings, each once."""
+    counts = plan.count()
+    told = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
+    lines = [f"{_cells(len(plan.rows))}: {told or 'none'}"]
+    runs = Counter(row.verdict.run for row in plan.rows if row.verdict.run)
+    lines += [f"unknown ({_cells(count)}), to run: {run}" for run, count in runs.items()]
+    warnings = Counter(row.verdict.warning for row in plan.rows if row.verdict.warning)
+    return lines + [f"warning ({_cells(count)}): {warning}" for warning, count in warnings.items()]
+
+
+def documents(plan: Plan) -> Iterator[dict[str, Any]]:
+    """One JSON object a row."""
+    for row in plan.rows:
+        cell, verdict = row.cell, row.verdict
+        yield {
+            "cell": row.key,
+            "os": cell.os.id,
+            "arch": cell.arch,
+            "driver": cell.driver.version,
+            "branch": cell.driver.branch,
+            "kernel": cell.kernel.text if cell.kernel else None,
+            "module_types": list(cell.module_types),
+            "verdict": verdict.state.value,
+            "reason": verdict.reason,
+            "evidence": list(verdict.evidence),
+            "run": verdict.run,
+            "digest": verdict.digest,
+            "packages": list(verdict.packages),
+            "warning": verdict.warning,
+        }
+
+
+def json_lines(plan: Plan) -> Iterator[str]:
+    """The plan as one JSON document, a row a line, so that it can be written while it is made."""
+    yield '{"schema": 1, "cells": ['
+    rows: Sequence[Planned] = plan.rows
+    for number, document in enumerate(documents(plan), start=1):
+        yield json.dumps(document, ensure_ascii=False) + ("," if number < len(rows) else "")
+    counts = plan.count()
+    yield f'], "summary": {json.dumps({state.value: counts[state] for state in State})}}}'
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"

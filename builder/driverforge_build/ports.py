@@ -1,0 +1,128 @@
+"""What the builder asks of the world: an engine that builds images, and mirrors that hold packages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from driverforge_core.errors import Unavailable
+
+StepListener = Callable[[str], None]
+"""Is told what happens now, one line of text."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildJob:
+    """One target of a bake file.
+
+    `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a
+    site's authorities, and `mirror`, its package mirror; both serve downloads and stay out of the image.
+    `network` is the one in the bake file. Jobs of one `group` share stages: one of them is built before the
+    others begin, so that these find them made.
+    """
+
+    cell: str
+    group: str
+    target: str
+    bake_file: Path
+    reference: str
+    log: Path
+    secrets: Mapping[str, Path] = field(default_factory=dict)
+    network: str = ""
+    no_cache: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer:
+    """One layer of an image.
+
+    `digest` is that of its uncompressed tar, `size` that of its files in bytes, `created_by` the instruction.
+    """
+
+    digest: str
+    size: int
+    created_by: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """An image in the engine's store.
+
+    `id` and `size` (bytes) are the engine's own; `labels` are the image's.
+    """
+
+    reference: str
+    id: str
+    size: int
+    layers: tuple[Layer, ...]
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Builds, keeps and pushes images. Every method raises Unavailable when the engine does not answer."""
+
+    def check(self) -> str:
+        """Name and versions of what will build, in one line; raises Unavailable with what to install."""
+
+    def network(self) -> str:
+        """The network that build steps need to be given.
+
+        '' for the engine's default one, 'host' where it has none.
+        """
+
+    def build(self, job: BuildJob, progress: StepListener) -> None:
+        """Build one target; the image is in the store under the job's reference then.
+
+        Raises CommandFailed with the last lines.
+        """
+
+    def inspect(self, reference: str) -> BuiltImage | None:
+        """The image of that name, None when the store has none."""
+
+    def push(self, reference: str, remote: str, progress: StepListener) -> None:
+        """Push an image under another name. Raises CommandFailed, NotPermitted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blob:
+    """Content that its digest names. `urls` are tried in order where one answers that it has none."""
+
+    urls: tuple[str, ...]
+    sha256: str
+    size: int
+
+    @property
+    def name(self) -> str:
+        return unquote(self.urls[-1].rpartition("/")[2])
+
+
+class NotThere(Unavailable):
+    """The mirror answered that it does not have this (404, 410)."""
+
+
+def without_password(url: str) -> str:
+    """An address for people: without the password that it may carry."""
+    parts = urlsplit(url)
+    return url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1)
+
+
+class Downloads(Protocol):
+    """Reads what mirrors hold.
+
+    Every method raises TemporaryFailure where one does not answer now, Unavailable where none can.
+    """
+
+    def document(self, url: str) -> bytes:
+        """What stands at an address now. Raises NotThere."""
+
+    def blob(self, blob: Blob) -> Path:
+        """A file with that very content. Raises NotThere."""
+
+    def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
+        """Texts of headers out of a package (.deb), by their path below its header tree.
+
+        None for a header that the package does not have.
+        """

@@ -1,0 +1,143 @@
+"""The life of a change of the node's container runtime, from the lock to the proof.
+
+For `driverctl runtime`, for `driverctl toolkit run`, and for the watch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from enum import Enum
+
+from driverforge_core.errors import DriverforgeError
+from driverforge_node import log
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends.effective import effective_configuration
+from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.model import Handler
+from driverforge_node.runtime.request import RuntimeRequest
+from driverforge_node.runtime.transaction import change, plans, summary
+from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_node.runtime.transaction.observed import observe_runtime
+
+
+class RuntimeAction(Enum):
+    """What is done to the runtime's configuration.
+
+    `STRIP` reverts our change; where there is none, it takes out what others wrote of NVIDIA's.
+    """
+
+    APPLY = "apply"
+    REVERT = "revert"
+    STRIP = "strip"
+
+
+def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
+    """What the action would do; None where there is nothing to revert.
+
+    Raises as `plans.apply_plan`.
+    """
+    match action:
+        case RuntimeAction.APPLY:
+            return plans.apply_plan(system)
+        case RuntimeAction.REVERT:
+            return plans.revert_plan(system)
+        case RuntimeAction.STRIP:
+            return plans.revert_plan(system) or plans.strip_plan(system)
+
+
+def change_runtime(
+    system: RuntimeSystem, action: RuntimeAction, announce: Callable[[ChangePlan], None]
+) -> ChangePlan | None:
+    """Plan the action and carry it out, alone on this node. None where there is nothing to revert.
+
+    `announce` hears of the plan before anything is written. Raises as `plan_of` and `change.carry_out`, and
+    TemporaryFailure while another driverctl works on this node's runtime.
+    """
+    if action is RuntimeAction.APPLY:
+        return _apply(system, announce)
+    with journal.exclusive_runtime(system.host):
+        change.take_over(system)
+        plan = plan_of(system, action)
+        if plan is not None:
+            announce(plan)
+            change.carry_out(plan, system)
+    return plan
+
+
+def _apply(system: RuntimeSystem, announce: Callable[[ChangePlan], None]) -> ChangePlan:
+    """`change_runtime` for APPLY, which always has a plan."""
+    with journal.exclusive_runtime(system.host):
+        change.take_over(system)
+        plan = plans.apply_plan(system)
+        summary.warn_missing(system.host, plan)
+        announce(plan)
+        change.carry_out(plan, system)
+    return plan
+
+
+def apply_runtime(system: RuntimeSystem) -> bool:
+    """Apply, and log what was done. Returns whether the runtime was restarted."""
+    plan = _apply(system, _log_notes)
+    log.info(summary.done_text(plan, system))
+    return plan.activation == "restart" and system.request.restart_mode != "none"
+
+
+def revert_runtime(system: RuntimeSystem) -> None:
+    """Revert, and log what was done."""
+    plan = change_runtime(system, RuntimeAction.REVERT, _log_notes)
+    if plan is None:
+        log.info("nothing to revert: driverctl has not changed this node's container runtime")
+    else:
+        log.info(summary.done_text(plan, system))
+
+
+def _log_notes(plan: ChangePlan) -> None:
+    for note in plan.notes:
+        log.warning(note)
+
+
+def reapply_runtime(system: RuntimeSystem) -> None:
+    """Apply again what is in the journal.
+
+    With the runtime, files, handlers and default that it has, whatever the options say.
+    """
+    for entry in journal.entries(system.host):
+        apply_runtime(replace(system, request=request_again(system.request, entry)))
+
+
+def request_again(request: RuntimeRequest, entry: journal.JournalEntry) -> RuntimeRequest:
+    """The request that made `entry`. What an earlier release did not write down comes from `request`."""
+    # the entry of a revert has no handlers: the one before it has
+    made = entry if entry.handlers or entry.earlier is None else entry.earlier
+    handlers = (
+        tuple(Handler(name=name, binary=program) for name, program in made.handlers)
+        or request.wanted.handlers
+    )
+    known = made.wanted or replace(request.wanted, handlers=handlers, release_default=False)
+    wanted = replace(known, default=made.default)
+    return replace(
+        request,
+        wanted=wanted,
+        runtime=entry.kind,
+        socket=entry.socket,
+        config=entry.config,
+        drop_in=entry.drop_in,
+    )
+
+
+def low_level_of(system: RuntimeSystem) -> Sequence[str]:
+    """The low-level runtimes that the runtime's configuration names, without what we wrote into it.
+
+    None where the runtime cannot be asked: the reason is logged.
+    """
+    host = system.host
+    try:
+        daemon = selection.select(host, system.sockets, system.request)
+        seen = observe_runtime(system, daemon)
+        return seen.edit.low_level_runtimes(effective_configuration(host, daemon, seen.base, seen.disk))
+    except DriverforgeError as error:
+        log.warning(
+            "the runtime does not say what runs its containers; runc or crun is assumed", why=error.brief
+        )
+        return ()

@@ -1,0 +1,199 @@
+"""Look at the node: everything that a plan depends on, in one frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from driverforge_core.image import ImageFacts
+from driverforge_core.names import NVIDIA_MODULES
+from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.facts import DriverFacts, RootState, WantedDriver
+from driverforge_node.driver.state.loadtree import tree_folder
+from driverforge_node.driver.state.module_sets import module_sources, read_image
+from driverforge_node.driver.state.network import Network, observe_network
+from driverforge_node.driver.state.records import RunningDaemon, read_journal, running_daemons
+from driverforge_node.gpu import device_files
+from driverforge_node.gpu.detect import is_nvswitch, loaded_type, pci_devices
+from driverforge_node.gpu.device_files import FRONTEND_MAJOR, device_majors
+from driverforge_node.ports import Files, Holder, Host, LoadedModule, text_of
+
+# begin of the paths under which containers and the host have the devices open
+DEVICES = ("/dev/nvidia", "/run/nvidia/driver/dev/nvidia")
+# '[none] integrity confidentiality', the current mode in brackets (kernel_lockdown(7))
+LOCKDOWN = "/sys/kernel/security/lockdown"
+
+
+def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
+    """Facts as of now. Reads only. Raises InputError for a damaged image description or module."""
+    files = host.files
+    release = host.modules.release()
+    loaded = related_modules(host.modules.loaded())
+    majors = device_majors(text_of(files, device_files.PROC_DEVICES))
+    image = read_image(files)
+    base = load_base(host, release)
+    devices = tuple(pci_devices(files))
+    daemons = running_daemons(host)
+    return DriverFacts(
+        user=host.processes.effective_user(),
+        release=release,
+        image=image,
+        modular=files.exists("/proc/modules"),
+        image_kernels=files.list_dir(paths.MODULE_SETS),
+        sources=tuple(module_sources(host, release, wanted.driver)),
+        node_modules=node_modules(host, release),
+        load_base=base,
+        gpus=tuple(device for device in devices if device.is_gpu),
+        nvswitches=tuple(device.address for device in devices if is_nvswitch(device)),
+        network=observe_network(host, release, devices, on_host=wanted.mofed_on_host)
+        if wanted.peermem
+        else Network(),
+        loaded=loaded,
+        loaded_type=loaded_type(text_of(files, "/proc/driver/nvidia/version")),
+        majors=majors,
+        devices_missing=tuple(missing_devices(files, majors)),
+        root=root_state(host),
+        stage_left=any(mount.target == paths.STAGE for mount in host.mounts.table()),
+        root_shared=root_shared(host),
+        daemons_status=text_of(files, paths.DAEMONS_STATUS).strip(),
+        digest=text_of(files, paths.DIGEST).strip(),
+        journal=read_journal(files),
+        stamp=text_of(files, f"{tree_folder(base, release)}/{paths.STAMP}"),
+        parameter_files={
+            name: text_of(files, f"{paths.MODPROBE_D}/{name}") for name in parameter_file_names()
+        },
+        firmware_missing=missing_firmware(files, image, wanted.driver),
+        firmware_path=text_of(files, paths.FIRMWARE_SEARCH).strip(" \n\0")
+        if files.exists(paths.FIRMWARE_SEARCH)
+        else None,
+        holders=device_holders(host, majors, daemons),
+        daemons=daemons,
+        enforced=signature_enforcement(host),
+        state_left=files.exists(paths.STATE) or files.exists(paths.DAEMONS_STATUS),
+        free=files.free_bytes(tree_folder(base, release)),
+    )
+
+
+def parameter_file_names() -> tuple[str, ...]:
+    """Names in /etc/modprobe.d, as upstream has them: nvidia.conf, nvidia-uvm.conf, …"""
+    return tuple(f"{name.replace('_', '-')}.conf" for name in NVIDIA_MODULES)
+
+
+def related_modules(loaded: Mapping[str, LoadedModule]) -> dict[str, LoadedModule]:
+    """NVIDIA's modules, and every module that depends on one of them, directly or not."""
+    found = {name: loaded[name] for name in NVIDIA_MODULES if name in loaded}
+    todo = list(found.values())
+    while todo:
+        for name in todo.pop().holders:
+            if name in loaded and name not in found:
+                found[name] = loaded[name]
+                todo.append(loaded[name])
+    return found
+
+
+def node_modules(host: Host, release: str) -> str:
+    """Folder of the node's own modules for this release, '' for none.
+
+    An explicit mount counts before the node's root.
+    """
+    own = (*paths.NODE_MODULES, f"{host.node.root.rstrip('/')}{paths.MODULES}")
+    return next(
+        (f"{base}/{release}" for base in own if host.files.exists(f"{base}/{release}/modules.dep")), ""
+    )
+
+
+def load_base(host: Host, release: str) -> str:
+    """The root of the load tree: '/' where /lib/modules is the container's own, else a tree of ours.
+
+    /lib/modules is the node's where we run on the host, or where a pod mounts it. depmod and our modules
+    would change it for the host then, beyond the life of this container.
+    """
+    mounted = any(paths.MODULES in (m.target, m.target.removeprefix("/usr")) for m in host.mounts.table())
+    own, nodes = host.files.identity(paths.MODULES), host.node.identity(paths.MODULES)
+    on_the_host = host.node.root == "/" and host.files.exists(f"{paths.MODULES}/{release}/kernel")
+    shared = mounted or on_the_host or (host.node.root != "/" and own is not None and own == nodes)
+    return paths.SEPARATE_TREE if shared else "/"
+
+
+def missing_devices(files: Files, majors: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """Device files that the loaded modules serve and /dev lacks, as (path, major, minor).
+
+    Numbers are as nvidia-modprobe makes them.
+    """
+    expected = []
+    if FRONTEND_MAJOR in majors.values():
+        expected.append((device_files.CONTROL_FILE, FRONTEND_MAJOR, device_files.CONTROL_MINOR))
+    if (uvm := majors.get("nvidia-uvm")) is not None:
+        expected += [
+            (device_files.UVM_FILE, uvm, device_files.UVM_MINOR),
+            (device_files.UVM_TOOLS_FILE, uvm, device_files.UVM_TOOLS_MINOR),
+        ]
+    if "nvidia-modeset" in majors:
+        expected.append((device_files.MODESET_FILE, FRONTEND_MAJOR, device_files.MODESET_MINOR))
+    base = "/proc/driver/nvidia/gpus"
+    for address in files.list_dir(base):
+        for line in text_of(files, f"{base}/{address}/information").splitlines():
+            key, _, value = line.partition(":")
+            if key == "Device Minor" and value.strip().isdigit():
+                expected.append((device_files.gpu_file(int(value)), FRONTEND_MAJOR, int(value)))
+    for path, major, minor in expected:
+        if files.device_number(path) != (major, minor):
+            yield path, major, minor
+
+
+def root_state(host: Host) -> RootState:
+    """What is mounted at /run/nvidia/driver. Ours is the container's own root: the same device and inode."""
+    if not any(mount.target == paths.ROOT for mount in host.mounts.table()):
+        return RootState.ABSENT
+    ours = host.files.identity(paths.ROOT) == host.files.identity("/")
+    return RootState.OURS if ours else RootState.OTHER
+
+
+def root_shared(host: Host) -> bool:
+    """Whether a mount that we make under /run/nvidia reaches the host. On the host itself every mount does.
+
+    In a pod it does where the closest mount above is shared: the pod mounts /run/nvidia with Bidirectional
+    propagation.
+    """
+    if host.node.root == "/":
+        return True
+    above = [m for m in host.mounts.table() if f"{paths.RUN}/".startswith(f"{m.target.rstrip('/')}/")]
+    return bool(above) and "shared" in max(above, key=lambda m: len(m.target)).propagation
+
+
+def missing_firmware(files: Files, image: ImageFacts | None, driver: str) -> tuple[str, ...]:
+    """Firmware files of the image that are not where the driver looks for them, compared by size."""
+    if image is None or not image.firmware:
+        return ()
+    source = f"{image.firmware}/nvidia/{driver}"
+    return tuple(
+        name
+        for name in files.list_dir(source)
+        if files.size(f"{paths.FIRMWARE}/{driver}/{name}") != files.size(f"{source}/{name}")
+    )
+
+
+def device_holders(
+    host: Host, majors: Mapping[str, int], daemons: tuple[RunningDaemon, ...]
+) -> tuple[Holder, ...]:
+    """Processes with an NVIDIA device open, our own daemons left out.
+
+    Containers may have a device under any path.
+    """
+    ours = {daemon.pid for daemon in daemons}
+    found = host.processes.holders(DEVICES, majors=frozenset(majors.values()))
+    return tuple(holder for holder in found if holder.pid not in ours)
+
+
+def signature_enforcement(host: Host) -> str:
+    """Why this kernel refuses unsigned modules; '' where it takes them.
+
+    Either module.sig_enforce is on, or a lockdown mode (kernel_lockdown(7)).
+
+    The lockdown mode is read from the node's files: securityfs is a mount of its own below /sys, and runtimes
+    give it to no container, not even to a privileged one.
+    """
+    if text_of(host.files, "/sys/module/module/parameters/sig_enforce").strip() == "Y":
+        return "module.sig_enforce is on"
+    words = (text_of(host.node, LOCKDOWN) or text_of(host.files, LOCKDOWN)).split()
+    mode = next((word.strip("[]") for word in words if word.startswith("[")), "none")
+    return "" if mode == "none" else f"kernel lockdown is in mode {mode!r}"

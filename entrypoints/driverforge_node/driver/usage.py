@@ -1,0 +1,82 @@
+"""Who uses the driver, and in which order its modules can be removed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_core.errors import InUse
+from driverforge_core.names import NVIDIA_MODULES
+from driverforge_node.driver.state.facts import DriverFacts
+from driverforge_node.ports import Holder, LoadedModule
+
+
+def removal_order(loaded: Mapping[str, LoadedModule]) -> tuple[str, ...]:
+    """The modules in an order in which each one comes after all that depend on it.
+
+    It is the kernel's own dependency graph (/sys/module/*/holders), not a list of names.
+    """
+    order: list[str] = []
+    rest = dict(loaded)
+    while rest:
+        free = sorted(
+            name for name, module in rest.items() if not any(holder in rest for holder in module.holders)
+        )
+        # The kernel has no cycles. A table that was read while modules came and went may show one.
+        if not free:
+            return (*order, *sorted(rest))
+        order += free
+        for name in free:
+            del rest[name]
+    return tuple(order)
+
+
+def unexplained_references(facts: DriverFacts) -> dict[str, int]:
+    """Module -> its references beyond those of the modules that depend on it; NVIDIA's own modules only."""
+    counts = {
+        name: module.refcount - len(module.holders)
+        for name, module in facts.loaded.items()
+        if name in NVIDIA_MODULES
+    }
+    return {name: count for name, count in counts.items() if count > 0}
+
+
+def foreign_modules(facts: DriverFacts) -> tuple[str, ...]:
+    """Loaded modules that depend on the driver and are no part of it (gdrdrv, nvidia_fs)."""
+    return tuple(sorted(name for name in facts.loaded if name not in NVIDIA_MODULES))
+
+
+def describe_use(facts: DriverFacts) -> tuple[str, ...]:
+    """A line for each process or module that uses the driver; empty where nothing does.
+
+    References that no process explains count only while no daemon of ours runs: they may be the daemon's.
+    """
+    if not facts.loaded:
+        return ()
+    lines = [describe_holder(holder) for holder in facts.holders]
+    lines += [f"module {name} depends on the driver" for name in foreign_modules(facts)]
+    if not lines and not facts.daemons:
+        lines += [
+            f"module {name} has {count} references that no visible process explains"
+            for name, count in unexplained_references(facts).items()
+        ]
+    return tuple(lines)
+
+
+def describe_holder(holder: Holder) -> str:
+    """The process, its container and pod, and the file that it holds, for people."""
+    where = f", container {holder.container[:12]}" if holder.container else ", on the host"
+    pod = f", pod {holder.pod}" if holder.pod else ""
+    return f"process {holder.pid} ({holder.command}{where}{pod}) holds {holder.path}"
+
+
+def in_use_error(facts: DriverFacts) -> InUse | None:
+    """The refusal to unload, with everybody who uses the driver; None where the modules can go."""
+    lines = describe_use(facts)
+    if not lines:
+        return None
+    version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "?"
+    return InUse(
+        f"the NVIDIA driver {version} is in use",
+        details=lines,
+        resolution="end these processes (drain the pods), then start again; no module was unloaded",
+    )

@@ -1,0 +1,137 @@
+"""File operations on the kernel's own paths, and the kernel's errors as ours.
+
+`files` adds the root to them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import BinaryIO
+
+from driverforge_core.errors import NotPermitted, StorageFailed
+
+SELINUX = "security.selinux"
+AT_FDCWD = -100  # fcntl.h
+RENAME_EXCHANGE = 2  # linux/fs.h
+KINDS = {
+    stat.S_IFIFO: "a FIFO",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a character device",
+    stat.S_IFBLK: "a block device",
+}
+
+
+def failure(error: OSError, doing: str) -> NotPermitted | StorageFailed:
+    """The kernel's errno as one of our errors, with what to do about it."""
+    details = [f"{error.strerror} (errno {errno.errorcode.get(error.errno or 0, error.errno)})"]
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFailed(
+            f"no space left while {doing}",
+            details=details,
+            resolution="free space on that file system (df -h PATH), then start again",
+        )
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return NotPermitted(
+            f"not permitted: {doing}",
+            details=details,
+            resolution="run as root, privileged, with the path writable",
+        )
+    return StorageFailed(
+        f"failed {doing}",
+        details=details,
+        resolution="look at what is there (ls -ld, dmesg), repair it, then start again",
+    )
+
+
+@contextmanager
+def reporting(doing: str) -> Iterator[None]:
+    """Raise the kernel's errors of this block as ours, with `doing` in their first line.
+
+    FileNotFoundError stays as it is: to many callers it is an answer.
+    """
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise failure(error, doing) from error
+    # a NUL, or half of a surrogate pair: no file can have that name
+    except ValueError as error:
+        raise StorageFailed(f"failed {doing}", details=[str(error)], resolution="correct the name") from error
+
+
+@contextmanager
+def opened(real: str, path: str) -> Iterator[BinaryIO]:
+    """A regular file, open for reading.
+
+    A FIFO would keep us waiting for ever, and a device may have no end.
+    """
+    handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb") as file:
+        _check_mode(os.fstat(handle).st_mode, path)
+        yield file
+
+
+def check_regular(target: str, path: str) -> None:
+    """Raises StorageFailed where a new file would take the place of something else, as /dev/null."""
+    with suppress(FileNotFoundError):
+        _check_mode(os.stat(target).st_mode, path)
+
+
+def _check_mode(mode: int, path: str) -> None:
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(mode):
+        raise StorageFailed(
+            f"{path} is not a regular file",
+            details=[f"it is {KINDS.get(stat.S_IFMT(mode), 'something else')}"],
+            resolution="give a file, or remove it",
+        )
+
+
+def take_over_metadata(handle: int, target: str, mode: int | None) -> None:
+    """Give a new file the mode, owner and SELinux label of the one it replaces."""
+    try:
+        before = os.stat(target)
+    except FileNotFoundError:
+        os.fchmod(handle, 0o644 if mode is None else mode)
+        return
+    os.fchmod(handle, stat.S_IMODE(before.st_mode) if mode is None else mode)
+    if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+        with suppress(PermissionError):
+            os.fchown(handle, before.st_uid, before.st_gid)
+    with suppress(OSError):
+        os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
+
+
+def exchange_names(first: str, second: str) -> None:
+    import ctypes
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.renameat2(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), first)
+
+
+def sync_directory(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_on_device(path: str, device: int) -> None:
+    found = os.lstat(path)
+    if found.st_dev != device or os.path.ismount(path):
+        raise OSError(errno.EBUSY, "a mount point is in the way", path)
+    if not stat.S_ISDIR(found.st_mode):
+        os.unlink(path)
+        return
+    for name in os.listdir(path):
+        remove_on_device(f"{path}/{name}", device)
+    os.rmdir(path)

@@ -1,0 +1,110 @@
+"""The files that a daemon reads, in the order in which it reads them.
+
+The root file, what it imports, the drop-in folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_core.errors import InputError, Unsupported
+from driverforge_node.ports import Files, Host, Metadata
+from driverforge_node.runtime.backends.imports import imported_files
+from driverforge_node.runtime.model import RuntimeDaemon
+
+MAX_BYTES = 8 << 20  # a larger file is no configuration; containerd's own default is 12 kB
+MAX_FILES = 1000
+
+Contents = dict[str, bytes | None]
+
+
+def read_files(host: Host, daemon: RuntimeDaemon, *, to_write: bool = False) -> Contents:
+    """All files that the daemon reads; None for the root file and our drop-in where these are not there.
+
+    Raises InputError for a broken or huge one, and Unsupported for too many. With `to_write`, raises
+    InputError for what a pattern of containerd's imports matches and keeps it from starting: a folder, or a
+    link to nothing. Without, that is left out.
+    """
+    if daemon.kind == "containerd":
+        return _with_imports(host, daemon, to_write=to_write)
+    found: Contents = {daemon.config: contents(host.node, daemon.config)}
+    if daemon.kind == "crio":
+        folder = daemon.drop_in.rpartition("/")[0]
+        names = sorted({*host.node.list_dir(folder), daemon.drop_in.rpartition("/")[2]})
+        found |= {
+            f"{folder}/{name}": contents(host.node, f"{folder}/{name}")
+            for name in names
+            if not host.node.is_dir(f"{folder}/{name}")
+        }
+    return found
+
+
+def contents(node: Files, path: str) -> bytes | None:
+    """The bytes of a configuration file, None where there is none.
+
+    Raises InputError for a folder, and for a file that is too large to be a configuration.
+    """
+    size = node.size(path)
+    if size is not None and size > MAX_BYTES:
+        raise InputError(
+            f"{path} has {size} bytes; no configuration is that large",
+            resolution="see what it is; nothing was changed",
+        )
+    if node.is_dir(path):
+        raise InputError(
+            f"{path} is a folder, not a file", resolution="remove or rename it; nothing was changed"
+        )
+    try:
+        return node.read_bytes(path)
+    except FileNotFoundError:
+        return None
+
+
+def write_or_remove(node: Files, path: str, data: bytes | None, metadata: Metadata | None) -> None:
+    """Write a file of the node, or take it away (None).
+
+    A file that is there keeps its mode and owner; a new one gets `metadata`. Where `path` is a link, the file
+    that it leads to is the one that goes.
+    """
+    if data is None:
+        node.remove(node.resolve(path))
+        return
+    new = not node.exists(path)
+    node.make_dirs(path.rpartition("/")[0])
+    node.write_atomic(path, data)
+    if new and metadata is not None:
+        node.set_metadata(path, metadata)
+
+
+def _with_imports(host: Host, daemon: RuntimeDaemon, *, to_write: bool) -> Contents:
+    found: Contents = {daemon.config: contents(host.node, daemon.config)}
+    todo: list[str] = [daemon.config]
+    while todo:
+        path = todo.pop(0)
+        for name in imported_files(host.node, daemon, path, found, every=to_write):
+            if name not in found:
+                found[name] = (_imported if to_write else contents)(host.node, name)
+                todo.append(name)
+        if len(found) > MAX_FILES:
+            raise Unsupported(
+                f"{daemon.config} imports more than {MAX_FILES} files",
+                resolution="look at its `imports`; nothing was changed",
+            )
+    found.setdefault(daemon.drop_in, contents(host.node, daemon.drop_in))
+    return found
+
+
+def _imported(node: Files, path: str) -> bytes | None:
+    """As `contents`. Raises InputError for a link to nothing too."""
+    data = contents(node, path)
+    if data is None and node.is_link(path):
+        raise InputError(
+            f"{path} is a link to nothing, and containerd does not start with it",
+            resolution="remove it; nothing was changed",
+        )
+    return data
+
+
+def changed_paths(files: Mapping[str, bytes | None], disk: Mapping[str, bytes | None]) -> set[str]:
+    """The paths whose bytes differ."""
+    return {path for path in {*files, *disk} if files.get(path) != disk.get(path)}

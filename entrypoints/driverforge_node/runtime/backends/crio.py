@@ -1,0 +1,162 @@
+"""CRI-O's configuration: a drop-in in crio.conf.d. The root file is never written.
+
+Pure: satisfies `model.Backend`. Facts: crio.conf(5). CRI-O merges its files key by key, reads runtimes again
+on SIGHUP, and always has CDI.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+from driverforge_node.runtime import nvidia_handlers
+from driverforge_node.runtime.backends.threeway import all_of_them, undo
+from driverforge_node.runtime.formats import tomledit
+from driverforge_node.runtime.formats.tomledit import parse, rewritten
+from driverforge_node.runtime.formats.values import (
+    REMOVED,
+    KeyPath,
+    differing,
+    lookup,
+    merged,
+    put,
+    table_at,
+    take,
+    without_zeros,
+)
+from driverforge_node.runtime.model import Activation, Handler, RuntimeDaemon, Undone, WantedHandlers
+
+RUNTIME = ("crio", "runtime")
+RUNTIMES = (*RUNTIME, "runtimes")
+DEFAULT = (*RUNTIME, "default_runtime")
+TYPE = "oci"  # what NVIDIA's program is, whatever the runtime is that it takes after
+
+
+def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
+    """See `Backend.paths`."""
+    return (daemon.drop_in,)
+
+
+def patched(
+    daemon: RuntimeDaemon,
+    files: Mapping[str, bytes | None],
+    effective: Mapping[str, object],
+    wanted: WantedHandlers,
+) -> dict[str, bytes | None]:
+    """See `Backend.patched`. `wanted`'s CDI switch and annotations have no counterpart here."""
+    parsed = {path: parse(data or b"", path) for path, data in files.items()}
+    for path, config in parsed.items():
+        runtimes_of(config, path)
+    meant = copy.deepcopy(parsed.get(daemon.drop_in, {}))
+    template = _template(parsed, effective, wanted)
+    for handler in wanted.handlers:
+        put(meant, (*RUNTIMES, handler.name), _handler(handler, template, wanted))
+    if wanted.default:
+        put(meant, DEFAULT, wanted.default)
+    elif wanted.release_default and lookup(meant, DEFAULT) in {handler.name for handler in wanted.handlers}:
+        take(meant, DEFAULT)
+    return {daemon.drop_in: rewritten(files.get(daemon.drop_in) or b"", meant, daemon.drop_in)}
+
+
+def runtimes_of(config: Mapping[str, object], name: str = "CRI-O's configuration") -> dict[str, object]:
+    """The runtimes of a document, by name. Raises InputError where something else is in their place."""
+    runtimes = table_at(config, RUNTIMES, name)
+    for runtime in runtimes:
+        table_at(config, (*RUNTIMES, runtime), name)
+    return runtimes
+
+
+def _template(
+    parsed: Mapping[str, Mapping[str, object]], effective: Mapping[str, object], wanted: WantedHandlers
+) -> Mapping[str, object] | None:
+    names = {handler.name for handler in wanted.handlers}
+    whole: dict[str, object] = {}
+    for config in parsed.values():
+        whole = merged(whole, config)
+    default = lookup(whole, DEFAULT)
+    default = lookup(effective, DEFAULT) if default is REMOVED else default
+    tables = {name: without_zeros(table) for name, table in runtimes_of(effective).items()} | runtimes_of(
+        whole
+    )
+    others = {name: table for name, table in tables.items() if name not in names}
+    return nvidia_handlers.template(
+        str(default), others, _programs(others), [handler.binary for handler in wanted.handlers]
+    )
+
+
+def _handler(
+    handler: Handler, template: Mapping[str, object] | None, wanted: WantedHandlers
+) -> dict[str, object]:
+    return {
+        **copy.deepcopy(dict(template or {})),
+        **wanted.options,
+        "runtime_path": handler.binary,
+        "runtime_type": TYPE,
+    }
+
+
+def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
+    """See `Backend.undone`."""
+    return undo(path, tomledit, all_of_them, original=original, written=written, current=current)
+
+
+def stripped(
+    daemon: RuntimeDaemon, files: Mapping[str, bytes | None], names: tuple[str, ...]
+) -> dict[str, bytes | None]:
+    """See `Backend.stripped`. None for a drop-in of which nothing is left."""
+    data = files.get(daemon.drop_in)
+    if data is None:
+        return {daemon.drop_in: None}
+    meant = parse(data, daemon.drop_in)
+    before = copy.deepcopy(meant)
+    for name in names:
+        take(meant, (*RUNTIMES, name))
+    if lookup(meant, DEFAULT) in names:
+        take(meant, DEFAULT)
+    if meant == before:
+        return {daemon.drop_in: data}
+    return {daemon.drop_in: rewritten(data, meant, daemon.drop_in) if meant else None}
+
+
+def _programs(runtimes: Mapping[str, object]) -> dict[str, str]:
+    return {
+        name: str(table.get("runtime_path", ""))
+        for name, table in runtimes.items()
+        if isinstance(table, Mapping)
+    }
+
+
+def handlers(effective: Mapping[str, object]) -> dict[str, str]:
+    """See `Backend.handlers`."""
+    return _programs(runtimes_of(effective))
+
+
+def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
+    """See `Backend.low_level_runtimes`: the default runtime, runc and crun, as far as `config` has them."""
+    default = lookup(config, DEFAULT)
+    return nvidia_handlers.low_level("" if default is REMOVED else str(default), handlers(config), own)
+
+
+def foreign(
+    before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
+) -> dict[KeyPath, tuple[object, object]]:
+    """See `Backend.foreign`."""
+    names = {handler.name for handler in wanted.handlers}
+    found = differing(before, after)
+    found = {
+        path: pair
+        for path, pair in found.items()
+        if path[:3] != RUNTIMES or path[3:4] == () or path[3] not in names
+    }
+    pair = found.get(DEFAULT)
+    if pair is not None and (pair[1] == wanted.default or (wanted.release_default and pair[0] in names)):
+        del found[DEFAULT]
+    return found
+
+
+def activation(before: Mapping[str, object], after: Mapping[str, object]) -> Activation:
+    """See `Backend.activation`: runtimes and the default one are read again on SIGHUP."""
+    changed = differing(before, after)
+    if not changed:
+        return "none"
+    return "reload" if all(path[:3] == RUNTIMES or path == DEFAULT for path in changed) else "restart"

@@ -1,0 +1,187 @@
+"""Which of a node's container runtimes is meant.
+
+The one that was asked for, else the one that serves the kubelet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from driverforge_core.errors import DriverforgeError, Unavailable, UsageError
+from driverforge_node.ports import Host, Sockets
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.find import cri, docker_info
+from driverforge_node.runtime.find.daemon import (
+    TEMPLATES,
+    daemon_behind,
+    not_running,
+    option_value,
+    socket_path,
+)
+from driverforge_node.runtime.model import NodePath, RuntimeDaemon
+from driverforge_node.runtime.request import RuntimeRequest
+
+# docker's private containerd (/run/docker/containerd) has no CRI and is not for pods
+KNOWN = tuple(
+    map(
+        NodePath,
+        (
+            "/run/containerd/containerd.sock",
+            "/run/k3s/containerd/containerd.sock",
+            "/run/k0s/containerd.sock",
+            "/var/snap/microk8s/common/run/containerd.sock",
+            "/run/crio/crio.sock",
+            "/run/docker.sock",
+        ),
+    )
+)
+KUBELETS = ("kubelet", "k3s", "rke2", "k0s", "kubelite")
+ENDPOINT = ("--container-runtime-endpoint",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningRuntime:
+    """A runtime that runs. `silent` says why it does not serve pods, '' where it does."""
+
+    daemon: RuntimeDaemon
+    silent: str = ""
+
+
+def status_of(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> cri.RuntimeStatus:
+    """What the running daemon reports. Raises Unavailable."""
+    ask = docker_info.status if daemon.kind == "docker" else cri.status
+    return ask(sockets, socket_path(host.node, daemon.socket))
+
+
+def select(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaemon:
+    """The daemon to work on, with the reason in its evidence.
+
+    Raises Unavailable where none runs, UsageError where several serve pods and nothing tells which one is
+    meant.
+    """
+    if request.socket:
+        try:
+            return daemon_behind(host, sockets, request.socket, request)
+        except Unavailable as error:
+            raise not_running(request.socket, *error.details) from error
+    seen, problems = running_runtimes(host, sockets, request)
+    if not seen:
+        raise not_running(" or ".join(KNOWN), *problems)
+    chosen, why = _one_of(host, seen)
+    return replace(chosen, evidence=(f"chosen: {why}", *chosen.evidence))
+
+
+def running_runtimes(
+    host: Host, sockets: Sockets, request: RuntimeRequest
+) -> tuple[list[RunningRuntime], list[str]]:
+    """The runtimes behind the known sockets, and why the other sockets have none."""
+    seen: dict[int, RunningRuntime] = {}
+    problems = []
+    for socket in KNOWN:
+        if not host.node.exists(socket):
+            continue
+        try:
+            daemon = daemon_behind(host, sockets, socket, request)
+        except DriverforgeError as error:
+            problems += [error.brief, *error.details]
+            continue
+        seen.setdefault(daemon.pid, RunningRuntime(daemon=daemon, silent=_silent(host, sockets, daemon)))
+    return list(seen.values()), problems
+
+
+def fitting_entries(host: Host, request: RuntimeRequest) -> list[journal.JournalEntry]:
+    """Our changes of the runtime that is asked for. Raises InputError for a damaged entry."""
+    return [
+        entry
+        for entry in journal.entries(host)
+        if _names(request.config, entry.config)
+        and request.runtime in ("", entry.kind)
+        and request.socket in ("", entry.socket)
+    ]
+
+
+def _names(asked: str, config: str) -> bool:
+    """Whether what was asked for means this configuration.
+
+    It may be nothing, the file itself, or the template that the file is made of.
+    """
+    folder, _, name = asked.rpartition("/")
+    return asked in ("", config) or (name in TEMPLATES and folder == config.rpartition("/")[0])
+
+
+def entries_of_stopped(host: Host, sockets: Sockets, request: RuntimeRequest) -> list[journal.JournalEntry]:
+    """Our changes of runtimes that do not answer, perhaps because of these changes.
+
+    Raises as `fitting_entries`.
+    """
+    return [
+        entry
+        for entry in fitting_entries(host, request)
+        if entry.socket and not _answers(host, sockets, entry.socket)
+    ]
+
+
+def _answers(host: Host, sockets: Sockets, socket: NodePath) -> bool:
+    try:
+        with sockets.connect(socket_path(host.node, socket), timeout=5.0):
+            return True
+    except Unavailable:
+        return False
+
+
+def _silent(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> str:
+    """Why a runtime does not serve pods, '' where it does."""
+    if daemon.kind == "docker":
+        return "docker does not serve a kubelet"
+    try:
+        status_of(host, sockets, daemon)
+    except DriverforgeError as error:
+        return error.brief
+    return ""
+
+
+def _one_of(host: Host, seen: Sequence[RunningRuntime]) -> tuple[RuntimeDaemon, str]:
+    """The daemon that is meant of several, and why."""
+    if len(seen) == 1:
+        return seen[0].daemon, "the only container runtime that runs here"
+    others = "; ".join(f"{each.daemon.socket}: {each.silent}" for each in seen if each.silent)
+    serving = [each.daemon for each in seen if not each.silent]
+    if len(serving) == 1:
+        return serving[0], f"the only one that serves pods ({others})"
+    if not serving:
+        changed = [
+            each.daemon
+            for each in seen
+            if host.node.exists(journal.path_of(each.daemon.kind, each.daemon.config))
+        ]
+        docker = [each.daemon for each in seen if each.daemon.kind == "docker"]
+        chosen = (changed or docker or [seen[0].daemon])[0]
+        return chosen, f"none serves pods{', and driverctl has changed it' * bool(changed)} ({others})"
+    asked = kubelet_sockets(host)
+    used = [daemon for daemon in serving if host.node.resolve(daemon.socket) in asked]
+    if len(used) == 1:
+        return used[0], "the kubelet names its socket"
+    bundled = [daemon for daemon in serving if daemon.supervisor.kind in ("k3s", "rke2", "k0s", "microk8s")]
+    if len(bundled) == 1:
+        return bundled[0], f"{bundled[0].supervisor.kind} runs it"
+    raise UsageError(
+        "several container runtimes of this node serve pods",
+        details=[f"{daemon.socket}: {daemon.binary}, PID {daemon.pid}" for daemon in serving],
+        resolution="say which one with --socket; nothing was changed",
+    )
+
+
+def kubelet_sockets(host: Host) -> set[str]:
+    """The sockets that the command lines of kubelets name."""
+    found = set()
+    for name in host.node.list_dir("/proc"):
+        if not name.isdigit():
+            continue
+        try:
+            words = [word for word in host.node.read_text(f"/proc/{name}/cmdline").split("\0") if word]
+        except (FileNotFoundError, DriverforgeError):
+            continue  # it ended
+        if words and words[0].rpartition("/")[2] in KUBELETS and (named := option_value(words, ENDPOINT)):
+            found.add(host.node.resolve(named.removeprefix("unix://")))
+    return found

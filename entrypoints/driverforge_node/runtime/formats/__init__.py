@@ -1,0 +1,5 @@
+"""Documents as values, and edits of their text that leave every other byte as it is.
+
+`values` knows keys and differences, `tomledit` TOML, `jsonedit` JSON. Knows nothing of runtimes and imports
+no other room.
+"""

@@ -1,0 +1,128 @@
+"""The transaction: journal, restore on the node, writes, restart, proof; else all of it goes back.
+
+Each step leaves evidence before it changes anything, so that whoever comes after a kill can go on: the
+journal has the old bytes before the first write, and the node's own restore is armed before the daemon can be
+lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from driverforge_core.errors import DriverforgeError, TemporaryFailure
+from driverforge_node import log
+from driverforge_node.ports import Host
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends import config_files
+from driverforge_node.runtime.backends.effective import remove_candidates
+from driverforge_node.runtime.transaction import restore
+from driverforge_node.runtime.transaction.activation import activate, check_activation, prove, restart_shell
+from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_node.runtime.transaction.roll_back import failure_of, roll_back
+
+
+def carry_out(plan: ChangePlan, system: RuntimeSystem) -> None:
+    """Make the change, or leave the node as it was. Needs the lock of `journal.exclusive_runtime`.
+
+    Raises Unsupported before anything is written where nobody could restart the daemon. Raises CommandFailed,
+    with the daemon's own words, where the change failed; it says whether the old configuration is in force
+    again.
+    """
+    check_activation(plan, system)
+    if plan.settled:
+        return
+    host = system.host
+    host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
+    active = plan.activation != "none" and system.request.restart_mode != "none"
+    # a daemon that does not run cannot be lost, and one that is not touched goes on with what it has read
+    guarded = active and bool(plan.writes) and plan.daemon.pid != 0
+    name = restore.new_name(host) if guarded else ""
+    entry = replace(plan.entry, state="prepared", needs=plan.activation, restore=name)
+    journal.write_entry(host, entry)
+    begun: list[journal.JournalFile] = []
+    told = False
+    try:
+        if guarded:
+            _arm(plan, system, entry)
+        _write(plan, host, begun)
+        entry = replace(entry, state="written")
+        journal.write_entry(host, entry)
+        told = active
+        if active:
+            activate(plan, system)
+            prove(plan, system)
+        if guarded:
+            restore.disarm(host, entry.restore)
+    except DriverforgeError as error:
+        back = roll_back(plan, system, entry, begun, active=told)
+        raise failure_of(plan, system, error, back) from error
+    _finish(plan, system, replace(entry, restore=""), active=active)
+
+
+def _write(plan: ChangePlan, host: Host, begun: list[journal.JournalFile]) -> None:
+    """Write the plan's files, and note in `begun` which were.
+
+    Those have to be put back if the next one fails.
+    """
+    for file in plan.writes:
+        check_unchanged(host, file)
+        begun.append(file)
+        config_files.write_or_remove(host.node, file.path, file.written, file.metadata)
+        log.info("wrote" if file.written is not None else "removed", file=file.path)
+
+
+def check_unchanged(host: Host, file: journal.JournalFile) -> None:
+    """Raises TemporaryFailure for a file that is not what the plan was made from."""
+    if config_files.contents(host.node, file.path) != file.before:
+        raise TemporaryFailure(
+            f"{file.path} was changed by somebody else just now",
+            resolution="run this again; it makes a new plan, with that change in it",
+        )
+
+
+def _arm(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry) -> None:
+    """Have the node put the old files back by itself if we do not come to an end."""
+    restore.arm(
+        system.host,
+        entry.restore,
+        plan.writes,
+        folders=entry.folders,
+        daemon=plan.daemon.pid,
+        restart=restart_shell(plan, system),
+        reloads=plan.activation == "reload",
+        patience=system.deadline(plan.daemon),
+    )
+
+
+def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry, *, active: bool) -> None:
+    """Write down what is in force now.
+
+    After a revert: take the journal's entry away, and the folders that we made, where they are empty.
+    """
+    host = system.host
+    pending = plan.activation != "none" and not active
+    if plan.keep:
+        state: journal.ChangeState = "written" if pending else "in force"
+        journal.write_entry(host, replace(entry, state=state, earlier=None))
+    else:
+        for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
+            if host.node.is_dir(folder) and not host.node.list_dir(folder):
+                host.node.remove_tree(folder)
+        journal.remove_entry(host, entry.kind, entry.config)
+    if pending:
+        log.warning(
+            "written, and not in force until the runtime is restarted (restart mode none)",
+            runtime=plan.daemon.kind,
+        )
+
+
+def take_over(system: RuntimeSystem) -> None:
+    """Take over from a driverctl that was killed: its restore on the node is taken back, or waited for.
+
+    Needs the lock of `journal.exclusive_runtime`: with it held, no restore is of a change under way.
+    """
+    host = system.host
+    remove_candidates(host)
+    for name in host.node.list_dir(restore.FOLDER):
+        for line in restore.settle_restore(host, name):
+            log.info("the node's own restore did this before we came", said=line)

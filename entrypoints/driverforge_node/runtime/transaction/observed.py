@@ -1,0 +1,108 @@
+"""A daemon and its files: as they are, and as they would be without anything of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends import config_files, distributions
+from driverforge_node.runtime.backends.config_files import Contents
+from driverforge_node.runtime.find.daemon import check_config_is_read
+from driverforge_node.runtime.formats.values import KeyPath, dotted
+from driverforge_node.runtime.model import Backend, RuntimeDaemon
+from driverforge_node.runtime.nvidia_handlers import is_nvidia
+from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedRuntime:
+    """A daemon, its files, and our earlier change of them."""
+
+    daemon: RuntimeDaemon
+    edit: Backend
+    disk: Contents
+    entry: journal.JournalEntry | None
+    base: Contents  # `disk` without what we wrote
+    clean: Contents  # `base` as the daemon reads it at its next start
+    kept: tuple[str, ...] = ()  # what others changed in what we wrote, which stays
+
+    @property
+    def settled(self) -> bool:
+        """Whether the running daemon has what the journal says.
+
+        It may have, although nobody told us: with restart mode none, somebody else restarts it later.
+        """
+        entry = self.entry
+        return (
+            entry is None
+            or entry.state == "in force"
+            or (entry.state == "written" and entry.pid not in (0, self.daemon.pid))
+        )
+
+    @property
+    def never_read(self) -> bool:
+        """Whether the running daemon has read none of our files.
+
+        That is so where the change was cut off before the daemon was told of them.
+        """
+        entry = self.entry
+        if entry is None or entry.earlier is not None or not entry.pid or entry.pid != self.daemon.pid:
+            return False
+        # one that reloads may have done so with the same PID
+        return entry.state == "prepared" or (entry.state == "written" and self.daemon.kind == "containerd")
+
+
+def observe_runtime(
+    system: RuntimeSystem, daemon: RuntimeDaemon, *, to_write: bool = False
+) -> ObservedRuntime:
+    """Read the daemon's files, and take out of them, in thought, what we wrote earlier.
+
+    Raises InputError for a broken file, and with `to_write` for what keeps containerd from starting
+    (`config_files.read_files`). Raises Unsupported if the daemon reads another file than the one given; but
+    what we once wrote can be taken back there too, so that this is not checked for a revert of ours
+    (`to_write` is False).
+    """
+    host = system.host
+    entry = journal.read_entry(host, daemon.kind, daemon.config)
+    # what we once wrote can be taken back, also where the daemon reads another file by now
+    if to_write or entry is None:
+        check_config_is_read(host, daemon, system.request)
+    disk = config_files.read_files(host, daemon, to_write=to_write)
+    edit = distributions.backend_of(daemon, disk.get(daemon.config), host.node)
+    written = tuple(file.path for file in entry.files) if entry else ()
+    for path in (*edit.paths(daemon), *written):
+        if path not in disk:
+            disk[path] = config_files.contents(host.node, path)
+    base, kept = dict(disk), []
+    for path in written:
+        base[path], keys = without_ours(edit, entry, path, disk[path])
+        kept += [f"{path}: {dotted(key)} was changed by somebody else; it stays" for key in keys]
+    clean = distributions.without_handlers(edit, daemon, base, entry.names if entry else ())
+    return ObservedRuntime(
+        daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, clean=clean, kept=tuple(kept)
+    )
+
+
+def without_ours(
+    edit: Backend, entry: journal.JournalEntry | None, path: str, current: bytes | None
+) -> tuple[bytes | None, tuple[KeyPath, ...]]:
+    """A file without what `entry` says that we wrote, and the keys that others changed since.
+
+    Where the change of `entry` never came to this file, the change before it counts.
+    """
+    file = entry.file(path) if entry else None
+    if entry is None or file is None:
+        return current, ()
+    if current == file.written:
+        return file.original, ()
+    # that change never came to this file, or was taken back
+    if current == file.before and entry.state != "in force":
+        return without_ours(edit, entry.earlier, path, current)
+    undone = edit.undone(path, original=file.original, written=file.written, current=current)
+    return undone.data, undone.kept
+
+
+def nvidia_handlers_of(edit: Backend, view: Mapping[str, object]) -> dict[str, str]:
+    """NVIDIA's handlers that a daemon sees, whoever wrote them."""
+    return {name: program for name, program in edit.handlers(view).items() if is_nvidia(name, program)}

@@ -1,0 +1,343 @@
+"""Plans for `runtime apply`, `revert` and `revert --strip`.
+
+Each observes the daemon, takes our earlier change out in thought, changes the files in thought, and asks the
+daemon's own program what it makes of them. Nothing is written but the copies for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported, UsageError
+from driverforge_node.ports import Host, Metadata
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends import distributions
+from driverforge_node.runtime.backends.effective import effective_configuration
+from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.find.daemon import not_running
+from driverforge_node.runtime.formats.values import describe, differing
+from driverforge_node.runtime.model import Activation, Backend, Handler, RuntimeDaemon, WantedHandlers
+from driverforge_node.runtime.transaction.activation import reports
+from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_node.runtime.transaction.observed import ObservedRuntime, nvidia_handlers_of, observe_runtime
+
+
+def apply_plan(system: RuntimeSystem) -> ChangePlan:
+    """What to do for the daemon to have what is wanted.
+
+    Raises Unavailable where no runtime runs, InputError for broken files, Unsupported where there is no
+    correct result, and CommandFailed.
+    """
+    host = system.host
+    daemon = selection.select(host, system.sockets, system.request)
+    _check_fallback(system, daemon)
+    seen = observe_runtime(system, daemon, to_write=True)
+    wanted = replace(system.request.wanted, default=_default(system, seen))
+    clean = effective_configuration(host, daemon, seen.clean, seen.disk)
+    planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
+    then_read, now_read = distributions.at_next_start(
+        seen.edit, daemon, disk=seen.disk, clean=seen.clean, planned=planned, view=clean, wanted=wanted
+    )
+    now = clean if now_read == seen.clean else effective_configuration(host, daemon, now_read, seen.disk)
+    after = now if then_read == now_read else effective_configuration(host, daemon, then_read, seen.disk)
+    check_effective(seen.edit, daemon, (clean, after), wanted)
+    status = system.status(daemon)  # after the files: they say why it serves no pods
+    activation, why = _activation(seen, now, after, missed=_missed(seen))
+    missing = [
+        handler.name for handler in wanted.handlers if not reports(status, handler.name, handler.binary)
+    ]
+    if activation == "none" and missing:
+        activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
+    ours = [
+        path
+        for path in seen.edit.paths(daemon)
+        if path != daemon.config or not distributions.is_generated(daemon, seen.disk[path])
+    ]
+    files = {path: planned[path] for path in ours}
+    return ChangePlan(
+        daemon=daemon,
+        entry=entry_of(host, seen, files, wanted),
+        effective=effective_lines(now, after),
+        activation=activation,
+        why=why,
+        present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
+        default=wanted.default,
+        notes=seen.kept,
+    )
+
+
+def _check_fallback(system: RuntimeSystem, daemon: RuntimeDaemon) -> None:
+    """Raises Unavailable if docker was chosen only because the runtime that we changed before is down."""
+    down = (
+        []
+        if daemon.kind != "docker" or system.request.socket
+        else selection.entries_of_stopped(system.host, system.sockets, system.request)
+    )
+    if down and journal.read_entry(system.host, daemon.kind, daemon.config) is None:
+        raise Unavailable(
+            f"the {down[0].kind} at {down[0].socket}, which driverctl has changed before, is not running; "
+            "driverctl does not use docker instead",
+            details=[
+                f"{journal.path_of(entry.kind, entry.config)}: {entry.kind} at {entry.socket}, {entry.config}"
+                for entry in down
+            ],
+            resolution="start it, or run `driverctl runtime revert`, which puts its files back and starts "
+            f"it; if docker is meant, say so with --socket {daemon.socket}; nothing was changed",
+        )
+
+
+def _default(system: RuntimeSystem, seen: ObservedRuntime) -> str:
+    """The default handler to write.
+
+    The wanted one. Where nothing is said of it: the one that we made the default before, if it still is that.
+    """
+    wanted, ours = system.request.wanted, seen.entry.default if seen.entry else ""
+    if wanted.default or wanted.release_default or ours not in (handler.name for handler in wanted.handlers):
+        return wanted.default
+    try:
+        return ours if system.status(seen.daemon).default == ours else ""
+    except DriverforgeError:
+        return ""  # the files shall say first why it does not answer
+
+
+def _activation(
+    seen: ObservedRuntime, now: Mapping[str, object], after: Mapping[str, object], *, missed: Activation
+) -> tuple[Activation, str]:
+    """What the daemon needs to go from `now` to `after`, and why; at least what it `missed` earlier."""
+    activation = seen.edit.activation(now, after)
+    if (missed == "restart" and activation != "restart") or (missed == "reload" and activation == "none"):
+        return missed, "an earlier change was not finished, and the daemon may run without it"
+    return (
+        activation,
+        "the effective configuration stays"
+        if activation == "none"
+        else "the effective configuration changes",
+    )
+
+
+def _missed(seen: ObservedRuntime, *, taken_back: bool = False) -> Activation:
+    """What the running daemon needs at least, for an earlier change that it may not have heard of.
+
+    `taken_back`: that change is to be reverted.
+    """
+    entry = seen.entry
+    if entry is None or seen.settled:
+        return "none"
+    # it was not restarted since, and has nothing of it that only a restart takes away
+    if taken_back and entry.earlier is None:
+        return _again(seen.daemon)
+    return "restart" if entry.needs == "restart" else _again(seen.daemon)
+
+
+def _again(daemon: RuntimeDaemon) -> Activation:
+    """What makes the daemon read its files again: as little as its kind allows."""
+    return "reload" if daemon.kind in ("docker", "crio") else "restart"
+
+
+def check_effective(
+    edit: Backend,
+    daemon: RuntimeDaemon,
+    views: tuple[Mapping[str, object], Mapping[str, object]],
+    wanted: WantedHandlers,
+) -> None:
+    """Raises Unsupported if the daemon would see other keys change than ours, or would not see our handlers.
+
+    `views` is its effective configuration before and after.
+    """
+    before, after = views
+    if foreign := edit.foreign(before, after, wanted):
+        raise Unsupported(
+            f"refused: with NVIDIA's handlers, {daemon.kind} would see other settings change too",
+            details=[describe(path, *pair) for path, pair in foreign.items()],
+            resolution="nothing was changed; move these settings into one file, or report this configuration",
+        )
+    seen = edit.handlers(after)
+    gone = [handler for handler in wanted.handlers if seen.get(handler.name) != handler.binary]
+    if gone:
+        raise Unsupported(
+            f"refused: {daemon.kind} would not see the handler {gone[0].name}",
+            details=[
+                f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}"
+                for handler in gone
+            ],
+            resolution="nothing was changed; another file of its configuration wins over ours (put all of "
+            "it into one file), or ours has a higher version than the root file (driverctl doctor says so)",
+        )
+
+
+def effective_lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """The difference of two effective configurations, a key a line."""
+    return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
+
+
+def entry_of(
+    host: Host, seen: ObservedRuntime, files: Mapping[str, bytes | None], wanted: WantedHandlers | None = None
+) -> journal.JournalEntry:
+    """The journal's entry of a change that makes `files`.
+
+    A file that only the earlier change wrote is written back by this one.
+    """
+    daemon, earlier = seen.daemon, seen.entry
+    every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
+    changed = {path: data for path, data in every.items() if not data == seen.disk[path] == seen.base[path]}
+    return journal.JournalEntry(
+        kind=daemon.kind,
+        socket=daemon.socket,
+        binary=daemon.binary,
+        config=daemon.config,
+        drop_in=daemon.drop_in,
+        supervisor=daemon.supervisor,
+        handlers=tuple((handler.name, handler.binary) for handler in (wanted.handlers if wanted else ())),
+        default=wanted.default if wanted else "",
+        wanted=wanted,
+        files=tuple(
+            journal.JournalFile(
+                path=path,
+                original=seen.base[path],
+                written=data,
+                before=seen.disk[path],
+                metadata=_metadata(host, earlier, path),
+            )
+            for path, data in changed.items()
+        ),
+        state="prepared",
+        pid=daemon.pid,
+        folders=_folders(host, earlier, list(changed)),
+        earlier=earlier,
+    )
+
+
+def _metadata(host: Host, earlier: journal.JournalEntry | None, path: str) -> Metadata | None:
+    """Mode, owner and label of the file; of one that is gone, those that it had."""
+    known = earlier.file(path) if earlier else None
+    return host.node.metadata(path) or (known.metadata if known else None)
+
+
+def _folders(host: Host, earlier: journal.JournalEntry | None, paths: Sequence[str]) -> tuple[str, ...]:
+    """The folders that have to be made, outermost first.
+
+    Those that were made for the earlier change come before them.
+    """
+    found = list(earlier.folders) if earlier else []
+    for path in paths:
+        parts = path.split("/")[1:-1]
+        every = ["/" + "/".join(parts[: depth + 1]) for depth in range(len(parts))]
+        found += [folder for folder in every if folder not in found and not host.node.is_dir(folder)]
+    return tuple(found)
+
+
+def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
+    """What to do to undo our change; None where we have made none. Raises as `apply_plan`.
+
+    A daemon that does not run is known by its journal entry: then the plan puts its files back and starts it.
+    """
+    host = system.host
+    try:
+        daemon = selection.select(host, system.sockets, system.request)
+    except Unavailable as error:
+        changed = selection.fitting_entries(host, system.request)
+        if len(changed) != 1:
+            raise not_running(system.request.socket or "the known sockets", *error.details) from error
+        return _rescue_plan(system, changed[0])
+    if journal.read_entry(host, daemon.kind, daemon.config) is None and (
+        down := selection.entries_of_stopped(host, system.sockets, system.request)
+    ):
+        return _rescue_plan(system, _only(down))  # what runs is not what we changed
+    seen = observe_runtime(system, daemon)
+    if seen.entry is None:
+        return None
+    now = effective_configuration(host, daemon, seen.disk, seen.disk)
+    after = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
+    absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
+    activation, why = _activation(seen, now, after, missed=_missed(seen, taken_back=True))
+    if seen.never_read:
+        activation, why = "none", "the running daemon never read our files"
+    there = _reported(system, daemon)
+    if activation == "none" and any(name in there for name in absent):
+        activation, why = _again(daemon), "the running daemon still has our handlers"
+    return ChangePlan(
+        daemon=daemon,
+        entry=entry_of(host, seen, {}),
+        effective=effective_lines(now, after),
+        activation=activation,
+        why=why,
+        absent=absent,
+        keep=False,
+        notes=seen.kept,
+    )
+
+
+def _reported(system: RuntimeSystem, daemon: RuntimeDaemon) -> set[str]:
+    """The handlers that the running daemon reports; none where it does not answer."""
+    try:
+        return set(system.status(daemon).handlers)
+    except DriverforgeError:
+        return set()
+
+
+def _only(down: Sequence[journal.JournalEntry]) -> journal.JournalEntry:
+    """The one of these entries. Raises UsageError for several."""
+    if len(down) > 1:
+        raise UsageError(
+            "several container runtimes that driverctl has changed are not running",
+            details=[f"{entry.socket}: {entry.kind}, {entry.config}" for entry in down],
+            resolution="say which one with --socket; nothing was changed",
+        )
+    return down[0]
+
+
+def _rescue_plan(system: RuntimeSystem, entry: journal.JournalEntry) -> ChangePlan:
+    """The plan for a daemon that does not run, perhaps because of our change.
+
+    The files as they were, and a start.
+    """
+    daemon = entry.daemon()
+    seen = observe_runtime(system, daemon)
+    return ChangePlan(
+        daemon=daemon,
+        entry=entry_of(system.host, seen, {}),
+        effective=(),
+        activation="restart",
+        why="it is not running",
+        keep=False,
+        notes=seen.kept,
+    )
+
+
+def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
+    """What to do to take out NVIDIA's handlers that somebody else wrote; None where there are none.
+
+    Raises as `apply_plan`.
+    """
+    host = system.host
+    daemon = selection.select(host, system.sockets, system.request)
+    seen = observe_runtime(system, daemon)
+    now = effective_configuration(host, daemon, seen.disk, seen.disk)
+    found = nvidia_handlers_of(seen.edit, now)
+    if not found:
+        return None
+    planned = {**seen.disk, **seen.edit.stripped(daemon, seen.disk, tuple(found))}
+    after = effective_configuration(host, daemon, planned, seen.disk)
+    wanted = WantedHandlers(
+        handlers=tuple(Handler(name=name, binary=program) for name, program in found.items())
+    )
+    if foreign := seen.edit.foreign(now, after, wanted):
+        raise Unsupported(
+            f"refused: without NVIDIA's handlers, {daemon.kind} would see other settings change too",
+            details=[describe(path, *pair) for path, pair in foreign.items()],
+            resolution="nothing was changed; take them out by hand",
+        )
+    left = [name for name in found if name in seen.edit.handlers(after)]
+    stripped = replace(seen, base=planned)
+    files = {path: data for path, data in planned.items() if data != seen.disk[path]}
+    return ChangePlan(
+        daemon=daemon,
+        entry=entry_of(host, stripped, files),
+        effective=effective_lines(now, after),
+        activation=seen.edit.activation(now, after),
+        why="the effective configuration changes",
+        keep=False,
+        absent=tuple(name for name in found if name not in left),
+        notes=tuple(f"{name} is still there" for name in left),
+    )

@@ -1,0 +1,167 @@
+"""Plans and states: as text for people, and as values for programs (--json)."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from driverforge_core.errors import DriverforgeError
+from driverforge_node import log
+from driverforge_node.ports import Host
+from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends.effective import effective_configuration
+from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.model import RuntimeDaemon
+from driverforge_node.runtime.transaction.activation import activation_text
+from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_node.runtime.transaction.observed import nvidia_handlers_of, observe_runtime
+
+
+def daemon_object(daemon: RuntimeDaemon) -> dict[str, Any]:
+    return {
+        "kind": daemon.kind,
+        "pid": daemon.pid,
+        "binary": daemon.binary,
+        "version": ".".join(map(str, daemon.version)),
+        "socket": daemon.socket,
+        "config": daemon.config,
+        "drop_in": daemon.drop_in,
+        "supervisor": {"kind": daemon.supervisor.kind, "unit": daemon.supervisor.unit},
+        "evidence": list(daemon.evidence),
+    }
+
+
+def plan_object(plan: ChangePlan, system: RuntimeSystem) -> dict[str, Any]:
+    return {
+        "runtime": daemon_object(plan.daemon),
+        "files": [{"path": file.path, "diff": file_diff(file)} for file in plan.writes],
+        "effective": list(plan.effective),
+        "activation": plan.activation,
+        "why": plan.why,
+        "restart": activation_text(plan, system),
+        "handlers": dict(plan.present),
+        "notes": list(plan.notes),
+    }
+
+
+def file_diff(file: journal.JournalFile) -> list[str]:
+    """A unified diff. Line ends count."""
+    old, new = (
+        (data or b"").decode("utf-8", "replace").splitlines(keepends=True)
+        for data in (file.before, file.written)
+    )
+    names = (
+        "(not there)" if file.before is None else file.path,
+        "(goes away)" if file.written is None else file.path,
+    )
+    return [_visible(line) for line in difflib.unified_diff(old, new, *names, lineterm="")]
+
+
+def _visible(line: str) -> str:
+    body = line.removesuffix("\n")
+    return body.replace("\r", "\\r") if "\r" in body else body
+
+
+def plan_text(plan: ChangePlan, system: RuntimeSystem) -> str:
+    """The plan: what was found, the diffs of the files, the effective difference, the restart."""
+    out = [f"{plan.daemon.kind}:", *(f"  {line}" for line in plan.daemon.evidence)]
+    for file in plan.writes:
+        out += ["", *file_diff(file)]
+    out += ["", "the files stay as they are"] if not plan.writes else [""]
+    out += [f"effective: {line}" for line in plan.effective]
+    out += [f"note: {line}" for line in plan.notes]
+    out.append(
+        f"{plan.activation if plan.activation != 'none' else 'restart'}: {activation_text(plan, system)} "
+        f"({plan.why})"
+    )
+    return "\n".join(out)
+
+
+def done_text(plan: ChangePlan, system: RuntimeSystem) -> str:
+    """What was done, in a line."""
+    if plan.settled:
+        return "nothing to do"
+    done = [
+        f"wrote {file.path}" if file.written is not None else f"removed {file.path}" for file in plan.writes
+    ]
+    if plan.activation == "none":
+        done.append("no restart needed")
+    elif system.request.restart_mode == "none":
+        done.append(f"not in force until {plan.daemon.kind} is restarted")
+    else:
+        done.append(f"{'reloaded' if plan.activation == 'reload' else 'restarted'} {plan.daemon.kind}")
+    return ", ".join(done)
+
+
+def warn_missing(host: Host, plan: ChangePlan) -> None:
+    """Log which programs of the handlers are not on the node."""
+    missing = [program for _, program in plan.present if not host.node.exists(program)]
+    if missing:
+        log.warning(
+            "programs of handlers are not on the node yet; containers with them will not start",
+            missing=",".join(missing),
+        )
+
+
+def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
+    """What `runtime status` shows: the daemon, our change, and whether all of it still holds.
+
+    Raises as `plans.apply_plan`.
+    """
+    daemon = selection.select(system.host, system.sockets, system.request)
+    seen = observe_runtime(system, daemon)
+    try:
+        status = system.status(daemon)
+        reported = {name: status.handlers[name] for name in sorted(status.handlers)}
+        answer = ""
+    except DriverforgeError as error:
+        reported, answer = {}, error.brief
+    entry = seen.entry
+    drift = [file.path for file in (entry.files if entry else ()) if seen.disk[file.path] != file.written]
+    view = effective_configuration(system.host, daemon, seen.disk, seen.disk)
+    ours = dict(entry.handlers) if entry else {}
+    down = [] if entry else selection.entries_of_stopped(system.host, system.sockets, system.request)
+    return {
+        "runtime": daemon_object(daemon),
+        "change": entry.state if entry else "none",
+        "files": [file.path for file in entry.files] if entry else [],
+        "drift": drift,
+        "handlers": ours,
+        "missing": [name for name, program in ours.items() if reported.get(name, "") not in (program, None)],
+        "foreign": {
+            name: program
+            for name, program in nvidia_handlers_of(seen.edit, view).items()
+            if ours.get(name) != program
+        },
+        "reported": reported,
+        "problem": answer,
+        "down": [f"{each.kind} at {each.socket}" for each in down],
+    }
+
+
+def status_text(found: dict[str, Any]) -> str:
+    out = [f"{found['runtime']['kind']}:", *(f"  {line}" for line in found["runtime"]["evidence"])]
+    words = {
+        "none": "none",
+        "in force": "in force",
+        "prepared": "began and was not finished",
+        "written": "written, not in force yet",
+    }
+    out.append(f"our change: {words[found['change']]}")
+    out += [
+        f"  {path}{' (changed by somebody else since)' if path in found['drift'] else ''}"
+        for path in found["files"]
+    ]
+    out += [
+        f"  {name}: {program}{' (the daemon does not have it)' if name in found['missing'] else ''}"
+        for name, program in found["handlers"].items()
+    ]
+    if found["foreign"]:
+        out.append("NVIDIA's handlers that driverctl did not write:")
+        out += [f"  {name}: {program}" for name, program in found["foreign"].items()]
+    out += [
+        f"driverctl has changed {each}, which is not running; `driverctl runtime revert` puts its files back"
+        for each in found["down"]
+    ]
+    out.append(f"the daemon reports: {', '.join(found['reported']) or found['problem'] or 'no handlers'}")
+    return "\n".join(out)

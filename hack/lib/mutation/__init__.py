@@ -1,0 +1,1 @@
+"""The mutation run of `hack/mutants`."""

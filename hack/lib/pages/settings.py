@@ -1,0 +1,31 @@
+"""Write pages of docs/ from the tables that driverctl itself reads.
+
+These are docs/environment.md, docs/toolkit-environment.md and docs/doctor.md.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import own_python
+from pages.files import ROOT, write_or_check
+
+sys.path.insert(0, str(ROOT / "entrypoints"))
+
+
+def main() -> int:
+    from driverforge_node.doctor import presentation
+    from driverforge_node.driver.state import variables
+    from driverforge_node.toolkit import options
+
+    pages = {
+        "docs/environment.md": variables.page(),
+        "docs/toolkit-environment.md": options.page(),
+        "docs/doctor.md": presentation.page(),
+    }
+    return write_or_check(pages, __doc__)
+
+
+if __name__ == "__main__":
+    own_python.use()
+    sys.exit(main())

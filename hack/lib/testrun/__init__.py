@@ -1,0 +1,1 @@
+"""The test tiers as `hack/test` runs them."""

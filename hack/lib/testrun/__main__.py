@@ -1,0 +1,238 @@
+"""Run test tiers one after another, install what they need, and end with one table. `hack/test` starts it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import sh
+
+TOP = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(TOP / "tests"))
+
+from driverforge_core.errors import DriverforgeError  # noqa: E402
+from support import cache, process, tools  # noqa: E402
+from support.machines import accelerator  # noqa: E402
+from support.tiertable import Row, table  # noqa: E402
+
+TIERS = ("lint", "unit", "tree", "ns", "engine", "vm", "cluster")
+# a module's tests share what is dear (an image, a booted node) and stay with one worker; the cluster tier has
+# one API server
+SPREAD = ["-n", "2"]
+BY_MODULE = [*SPREAD, "--dist", "loadfile"]
+WAITS = ["-n", "3"]  # a third of its time it waits for programs that it starts
+WORKERS = {"unit": SPREAD, "tree": WAITS, "ns": SPREAD, "engine": BY_MODULE, "vm": BY_MODULE}
+# tiers whose daemons, kernels and clusters others wrote: what fails there is tried once more, alone, and
+# named if it passes then
+TRIED_AGAIN = ("engine", "vm", "cluster")
+COMPILED_TIERS = ("engine", "cluster")  # use programs that are compiled from Go modules
+FEW = 4  # more failures in one tier are no accident
+OLD_PYTHON = "3.10"  # the oldest that the driver half runs on; Ubuntu 22.04 has it
+OLD_PYTHON_TIERS = ("unit", "tree")
+OLD_PYTHON_NEEDS = ("hypothesis>=6.120", "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
+REPORTS = TOP / ".work" / "test"
+BYTE_CODE = TOP / ".work" / "byte-code"
+UNUSED_DAYS = 30.0
+
+
+def main() -> int:
+    args, extra = _arguments()
+    os.chdir(TOP)
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    if args.full:
+        os.environ["DRIVERFORGE_FULL"] = "1"
+    # a machine that keeps no byte code compiles every test module, and each program that a test starts, again
+    # and again
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = str(BYTE_CODE)
+    chosen = [tier for tier in TIERS if tier in args.tiers] or list(TIERS)
+    _provide(chosen)
+    rows: list[Row] = []
+    # whoever picks tests waits for what these need, and for nothing else
+    with _compiling(() if extra else chosen):
+        for tier in chosen:
+            print(f"\n── {tier} " + "─" * 60, flush=True)
+            rows.append(_lint() if tier == "lint" else _tier(tier, Path(sys.executable), extra))
+            if tier in OLD_PYTHON_TIERS:
+                rows.append(_old_python(tier, extra))
+    for entry in cache.prune(days=UNUSED_DAYS):
+        print(f"removed from the cache, unused for {UNUSED_DAYS:.0f} days: {entry}")
+    print()
+    for line in table(rows):
+        print(line)
+    return int(any(row.failed for row in rows))
+
+
+def _arguments() -> tuple[argparse.Namespace, list[str]]:
+    words = sys.argv[1:]
+    extra = words[words.index("--") + 1 :] if "--" in words else []
+    parser = argparse.ArgumentParser(
+        prog="hack/test", description=__doc__, epilog="after --: arguments for pytest"
+    )
+    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"one of {', '.join(TIERS)}; all without")
+    parser.add_argument("--full", action="store_true", help="the long tests too")
+    args = parser.parse_args(words[: words.index("--")] if "--" in words else words)
+    if unknown := set(args.tiers) - set(TIERS):
+        parser.error(f"no such tier: {', '.join(sorted(unknown))} (there are {', '.join(TIERS)})")
+    return args, extra
+
+
+def _provide(tiers: Sequence[str]) -> None:
+    """Install missing packages; where that cannot be, the tests that need them say so themselves."""
+    if not (gone := tools.missing(tiers)):
+        return
+    packages = sorted(set(gone.values()))
+    print(f"missing here: {', '.join(gone)}")
+    if why := tools.why_not_installable():
+        print(f"not installed ({why}): {' '.join(packages)}")
+        return
+    print(f"installing {' '.join(packages)}", flush=True)
+    try:
+        tools.install(packages)
+    except DriverforgeError as error:
+        print(error.render())
+
+
+@contextmanager
+def _compiling(tiers: Sequence[str]) -> Iterator[None]:
+    """Have the Go programs of these tiers made beside whatever runs, at the lowest priority."""
+    if not set(COMPILED_TIERS) & set(tiers) or process.missing("go", "setpriv", "nice"):
+        yield
+        return
+    words = ["nice", "-n", "19", sys.executable, "-m", "support.upstream.goprograms"]
+    log = REPORTS / "compile.log"
+    log.unlink(missing_ok=True)
+    path = ":".join(str(TOP / folder) for folder in ("tests", "entrypoints"))
+    child = process.start(words, log=log, env={"PYTHONPATH": path})
+    try:
+        yield
+    finally:
+        # the compilers too: the child leads a session of its own
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _tier(tier: str, python: Path, extra: Sequence[str]) -> Row:
+    row = _pytest(tier, python, extra)
+    if tier not in TRIED_AGAIN or not 0 < len(row.failures) <= FEW:
+        return row
+    print(f"{tier}: once more, what failed", flush=True)
+    again = _pytest(
+        tier, python, ["--last-failed", "--last-failed-no-failures=none", *extra], label=f"{tier} again"
+    )
+    row.repeated(again)
+    return row
+
+
+def _pytest(tier: str, python: Path, extra: Sequence[str], *, label: str = "") -> Row:
+    row = Row(tier=label or tier)
+    report = REPORTS / f"{row.tier.replace(' ', '-')}.xml"
+    report.unlink(missing_ok=True)
+    words = [
+        "-m",
+        "pytest",
+        "-q",
+        f"tests/{tier}",
+        f"--junitxml={report}",
+        "-o",
+        "junit_family=xunit2",
+        *WORKERS.get(tier, []),
+        *extra,
+    ]
+    began = time.monotonic()
+    status = _run(str(python), *words)
+    row.seconds = time.monotonic() - began
+    if report.exists():
+        row.read(report)
+    if tier == "vm" and (found := _accelerator()):
+        row.notes.append(f"guests: {found}")
+    if status == 5 and not row.passed:  # pytest: no tests were collected
+        row.skipped["no test here"] += 1
+    elif status != 0 and not row.failed:
+        row.failed = 1
+        print(f"{row.tier}: pytest ended with {status}")
+    return row
+
+
+def _old_python(tier: str, extra: Sequence[str]) -> Row:
+    """The driver half's share of a tier on its oldest interpreter."""
+    folder = TOP / ".venv" / OLD_PYTHON
+    words = " ".join(f"'{name}'" for name in OLD_PYTHON_NEEDS)
+    find = f'. "{TOP}/hack/lib/python.sh"; found=$(exact_python {OLD_PYTHON}) || exit 69'
+    script = f'{find}; environment "$found" "{folder}" "{TOP}/pyproject.toml" {words}'
+    label = f"{tier} {OLD_PYTHON}"
+    status = _run("sh", "-ec", script)
+    if status != 0:
+        why = (
+            f"no Python {OLD_PYTHON} here"
+            if status == 69
+            else f"no environment for Python {OLD_PYTHON} could be made"
+        )
+        return Row(tier=label, skipped=Counter([why]))
+    return _pytest(tier, folder / "bin/python", extra, label=label)
+
+
+def _accelerator() -> str:
+    """What this run's guests ran on; '' where nothing has asked for a guest."""
+    try:
+        return str(accelerator.known() or "")
+    except DriverforgeError:
+        return ""
+
+
+def _lint() -> Row:
+    """Each checker counts as one test."""
+    row = Row(tier="lint")
+    began = time.monotonic()
+    here = Path(sys.executable).parent
+    scripts = [
+        str(path)
+        for path in _tracked()
+        if path.is_file() and path.suffix != ".j2" and path.read_bytes().startswith(b"#!/bin/sh")
+    ]
+    dockerfiles = sorted(str(path) for path in (TOP / "tests/golden").glob("*/Dockerfile"))
+    checks = {
+        "ruff": ["check", "."],
+        "ruff format": ["--check", "."],
+        "mypy": [],
+        "lint-imports": [],
+        "hadolint": ["--config", ".hadolint.yaml", *dockerfiles],
+        "shellcheck": ["--shell=sh", "--severity=warning", *scripts],
+    }
+    for name, words in checks.items():
+        program, *verb = name.split()
+        if not (here / program).exists():
+            row.skipped[f"{program} is not installed"] += 1
+            continue
+        status = _run(str(here / program), *verb, *words)
+        print(f"{name}: {'ok' if status == 0 else f'exit status {status}'}", flush=True)
+        row.passed += status == 0
+        row.failed += status != 0
+    row.seconds = time.monotonic() - began
+    return row
+
+
+def _tracked() -> list[Path]:
+    listed = sh.git("ls-files", _cwd=str(TOP), _tty_out=False)
+    return [TOP / name for name in str(listed).splitlines()]
+
+
+def _run(program: str, *words: str) -> int:
+    """Run a program on this terminal; returns its exit status."""
+    try:
+        sh.Command(program)(*words, _fg=True, _env=dict(os.environ))
+    except sh.ErrorReturnCode as error:
+        return int(error.exit_code)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,55 @@
+"""`hack/bench runtime` where nvidia-ctk cannot be had: ours is measured, theirs comes from a record, and both
+say so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from support.process import missing
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = (str(ROOT / "hack/lib/run.py"), "bench")
+pytestmark = [
+    pytest.mark.skipif(os.geteuid() != 0, reason="containerd needs root"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "unshare", "setsid")),
+        reason="containerd is unpacked from Debian's package",
+    ),
+]
+
+
+@pytest.fixture
+def without_go(tmp_path: Path) -> str:
+    """A PATH with every program of this machine's but go."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for place in os.environ["PATH"].split(":"):
+        for program in Path(place).glob("*"):
+            link = folder / program.name
+            if program.name != "go" and not link.is_symlink():
+                link.symlink_to(program)
+    return str(folder)
+
+
+def test_recorded_figures_are_compared_with_and_named(tmp_path: Path, without_go: str) -> None:
+    told = tmp_path / "samples.json"
+    words = [sys.executable, *PROGRAM, "--work", tmp_path, "runtime", "--runs", "1", "--json", told]
+    found = subprocess.run(
+        words, env={**os.environ, "PATH": without_go}, capture_output=True, text=True, check=False
+    )
+    assert found.returncode == 0, found.stderr
+    assert "nvidia-ctk runtime configure (recorded in another run)" in found.stdout
+    assert "nvidia-ctk cannot be had here, its figures are those of a record" in found.stdout
+    (outcome,) = json.loads(told.read_text())["benchmarks"]
+    assert [measure["what"].partition(",")[0] for measure in outcome["measures"]] == ["plan", "apply"] * 2
+    for measure in outcome["measures"]:
+        assert (measure["ours"]["recorded"], measure["reference"]["recorded"]) == (False, True)
+        assert len(measure["ours"]["samples"]) == 1
+        assert len(measure["reference"]["samples"]) > 1

@@ -1,0 +1,228 @@
+"""A containerd 1.x of a fake node.
+
+It has its process in /proc, its own `config dump`, and its runtime interface over a connection in memory.
+Like the real one it goes by what it read at its start: a file that is rewritten counts from the next
+`restart` on.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import h2.config
+import h2.connection
+import h2.events
+
+from driverforge_core.errors import DriverforgeError, Unavailable
+from driverforge_node.runtime.backends import config_files, containerd, containerd_config, imports
+from driverforge_node.runtime.backends.containerd_config import CRI_V2
+from driverforge_node.runtime.formats.tomledit import parse, rewritten
+from driverforge_node.runtime.formats.values import lookup, merged
+from driverforge_node.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
+from support.fakes.fakehost import FakeNode
+
+SOCKET = NodePath("/run/containerd/containerd.sock")
+CONFIG = NodePath("/etc/containerd/config.toml")
+DROP_IN = NodePath("/etc/containerd/conf.d/99-nvidia.toml")
+BINARY = DaemonPath("/usr/bin/containerd")
+ROOT = b"""version = 2
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+"""
+BUILT_IN: dict[str, object] = {
+    "plugins": {
+        "io.containerd.grpc.v1.cri": {
+            "containerd": {"default_runtime_name": "runc"},
+            "sandbox_image": "pause:3.8",
+        }
+    }
+}
+
+
+def _part(number: int, value: bytes) -> bytes:
+    size, head = len(value), bytes([number << 3 | 2])
+    while size > 0x7F:
+        head, size = head + bytes([size & 0x7F | 0x80]), size >> 7
+    return head + bytes([size]) + value
+
+
+@dataclass
+class FakeContainerd:
+    """`down`: nobody answers. `starts` counts; the process of each has a PID of its own."""
+
+    node: FakeNode
+    version: str = "1.7.24"
+    starts: int = 0
+    down: bool = False
+    running: dict[str, object] = field(default_factory=dict)
+    dumps: int = 0
+    config: NodePath = CONFIG
+
+    def __post_init__(self) -> None:
+        files = self.node.host.node
+        for folder in (
+            "/proc/1",
+            "/proc/self",
+            "/run/containerd",
+            "/etc/containerd",
+            "/usr/bin",
+            "/run/driverforge",
+            "/etc/cdi",
+            "/var/run/cdi",
+        ):
+            files.make_dirs(folder)
+        for path, text in (
+            (BINARY, b""),
+            (self.config, ROOT),
+            ("/proc/uptime", b"100.0 1.0\n"),
+            ("/proc/self/stat", self._stat(1)),
+        ):
+            files.write_atomic(path, text)
+        self.node.commands.programs["nsenter"] = self._enter
+        self.node.commands.programs["sh"] = self._enter
+        self.node.commands.daemons["nsenter"] = lambda: 900  # the restore that the node itself carries out
+        self.restart()
+
+    @property
+    def pid(self) -> int:
+        return 700 + self.starts
+
+    @property
+    def daemon(self) -> RuntimeDaemon:
+        return RuntimeDaemon(
+            kind="containerd",
+            pid=self.pid,
+            binary=BINARY,
+            version=(1, 7, 24),
+            socket=SOCKET,
+            config=self.config,
+            drop_in=DROP_IN,
+            supervisor=Supervisor(kind=""),
+        )
+
+    def restart(self) -> None:
+        files = self.node.host.node
+        files.remove_tree(f"/proc/{self.pid}")
+        self.starts += 1
+        base = f"/proc/{self.pid}"
+        files.make_dirs(f"{base}/ns")
+        for name, text in (
+            ("comm", b"containerd\n"),
+            ("cmdline", f"{BINARY}\0".encode()),
+            ("cgroup", b"0::/\n"),
+            ("stat", self._stat(self.starts)),
+        ):
+            files.write_atomic(f"{base}/{name}", text)
+        files.symlink(BINARY, f"{base}/exe")
+        files.symlink("/", f"{base}/cwd")
+        files.remove(SOCKET)
+        files.write_atomic(SOCKET, b"")
+        self.running = self.reads(self.config)
+
+    def reads(self, config: str) -> dict[str, object]:
+        """What it makes of its files.
+
+        The last file that has any of the CRI section replaces the others' section.
+        """
+        files = (
+            config_files.read_files(self.node.host, self.daemon)
+            if config == self.config
+            else self._copies(config)
+        )
+        documents = imports.read_documents(config, files)
+        seen = BUILT_IN
+        for document in documents.values():
+            section = lookup(document, CRI_V2)
+            if isinstance(section, Mapping):
+                seen = merged(BUILT_IN, {"plugins": {"io.containerd.grpc.v1.cri": section}})
+        return {**seen, "version": 2, "imports": list(documents)}
+
+    def _copies(self, config: str) -> dict[str, bytes | None]:
+        node = self.node.host.node
+        data = node.read_bytes(config)
+        imports = parse(data, config).get("imports", [])
+        assert isinstance(imports, list)
+        return {
+            config: data,
+            **{str(path): node.read_bytes(str(path)) for path in imports if node.exists(str(path))},
+        }
+
+    def _stat(self, start: int) -> bytes:
+        return f"{700 + start} (containerd) S 1 {' '.join(['0'] * 17)} {start} 0\n".encode()
+
+    def _enter(self, words: Sequence[str]) -> tuple[int, str, str]:
+        argv = list(words[words.index("--") + 1 :] if "--" in words else words)
+        if "restart" in argv[-1]:
+            self.restart()
+            return 0, "", ""
+        if argv[-1] == "--version":
+            return 0, f"containerd github.com/containerd/containerd {self.version} x\n", ""
+        if argv[-1] == "dump":
+            self.dumps += 1
+            try:
+                return 0, rewritten(b"", self.reads(argv[argv.index("--config") + 1]), "dump").decode(), ""
+            except DriverforgeError as error:
+                return 1, "", f"containerd: {error.brief}\n"
+        return 1, "", f"{argv}: not known here\n"
+
+    @contextmanager
+    def connect(self, path: str, *, timeout: float) -> Iterator[_Peer]:
+        if self.down:
+            raise Unavailable(f"nothing answers at {path}", details=["connection refused"])
+        programs = containerd.handlers(self.running)
+        tables = {name: {"options": {"BinaryName": program}} for name, program in programs.items()}
+        config = {
+            "containerd": {
+                "runtimes": tables,
+                "defaultRuntimeName": containerd_config.default_of(self.running),
+            }
+        }
+        status = _part(2, _part(1, b"config") + _part(2, json.dumps(config).encode()))
+        yield _Peer(
+            pid=self.pid,
+            answers={"Version": _part(2, b"containerd") + _part(3, self.version.encode()), "Status": status},
+        )
+
+
+@dataclass
+class _Peer:
+    """The other side of one connection: a gRPC server without a socket."""
+
+    pid: int
+    answers: Mapping[str, bytes]
+    pending: bytes = b""
+    method: str = ""
+
+    def __post_init__(self) -> None:
+        self.protocol = h2.connection.H2Connection(
+            h2.config.H2Configuration(client_side=False, header_encoding="utf-8")
+        )
+        self.protocol.initiate_connection()
+
+    def peer_pid(self) -> int:
+        return self.pid
+
+    def sender_pid(self) -> int:
+        return self.pid
+
+    def send(self, data: bytes) -> None:
+        for event in self.protocol.receive_data(data) if data else ():
+            if isinstance(event, h2.events.RequestReceived):
+                headers = {str(name): str(value) for name, value in event.headers}
+                self.method = headers[":path"].rpartition("/")[2]
+            elif isinstance(event, h2.events.StreamEnded):
+                message = self.answers[self.method]
+                self.protocol.send_headers(
+                    event.stream_id, [(":status", "200"), ("content-type", "application/grpc")]
+                )
+                self.protocol.send_data(event.stream_id, struct.pack(">BI", 0, len(message)) + message)
+                self.protocol.send_headers(event.stream_id, [("grpc-status", "0")], end_stream=True)
+        self.pending += self.protocol.data_to_send()
+
+    def receive(self, size: int) -> bytes:
+        data, self.pending = self.pending[:size], self.pending[size:]
+        return data

@@ -1,0 +1,243 @@
+"""Models of what containerd, CRI-O and docker make of their files, for the pure tests.
+
+With them come strategies for configuration files of any shape.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+
+import tomllib
+from hypothesis import strategies as st
+
+from driverforge_node.runtime.backends import imports
+from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3, MERGES_KEYS, cri_section
+from driverforge_node.runtime.formats import jsonedit
+from driverforge_node.runtime.formats.tomledit import parse
+from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, put, take
+from driverforge_node.runtime.model import RUNC, DaemonPath, NodePath, RuntimeDaemon, RuntimeKind, Supervisor
+
+Files = dict[str, bytes | None]
+ROOTS: dict[str, tuple[str, str]] = {
+    "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
+    "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
+    "docker": ("/etc/docker/daemon.json", ""),
+}
+BUILT_IN = {"runtime_type": RUNC, "runtime_engine": "", "options": {"BinaryName": "", "SystemdCgroup": False}}
+
+
+def daemon(
+    kind: RuntimeKind = "containerd", version: tuple[int, ...] = (1, 7, 24), drop_in: str = ""
+) -> RuntimeDaemon:
+    config, usual = ROOTS[kind]
+    return RuntimeDaemon(
+        kind=kind,
+        pid=7,
+        binary=DaemonPath("/usr/bin/x"),
+        version=version,
+        socket=NodePath(""),
+        config=NodePath(config),
+        drop_in=NodePath(drop_in or usual),
+        supervisor=Supervisor(kind="systemd", unit="x.service"),
+    )
+
+
+def effective(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
+    """What the daemon makes of the files."""
+    if where.kind == "docker":
+        return jsonedit.parse(files.get(where.config) or b"", where.config)
+    if where.kind == "crio":
+        whole: dict[str, object] = {
+            "crio": {"runtime": {"runtimes": {"runc": {"runtime_path": "/usr/bin/runc"}}}}
+        }
+        for path in (where.config, where.drop_in):
+            whole = merged(whole, parse(files.get(path) or b"", path))
+        return whole
+    return _containerd(where, files)
+
+
+def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
+    """The CRI section by containerd's version.
+
+    1.x takes the last section whole, with its table of runtimes in place of the built-in one. 2.1 merges key
+    by key.
+    """
+    key = CRI_V3 if where.version >= (2,) else CRI_V2
+    built_in = {
+        "enable_cdi": False,
+        "containerd": {"default_runtime_name": "runc", "runtimes": {"runc": copy.deepcopy(BUILT_IN)}},
+    }
+    whole: dict[str, object] = {}
+    sections: list[Mapping[str, object]] = []
+    documents = imports.read_documents(
+        where.config, {path: data for path, data in files.items() if data is not None}
+    )
+    for document in copy.deepcopy(documents).values():
+        section = lookup(document, cri_section(document))
+        if isinstance(section, dict):
+            sections.append(section)
+            take(document, cri_section(document))
+        whole = merged(whole, document)
+    section = dict(built_in)
+    for each in sections if where.version >= MERGES_KEYS else sections[-1:]:
+        if (
+            where.version < MERGES_KEYS
+            and isinstance(each.get("containerd"), dict)
+            and lookup(each, ("containerd", "runtimes")) is not REMOVED
+        ):
+            take(section, ("containerd", "runtimes"))
+        section = merged(copy.deepcopy(section), each)
+    put(whole, key, section)
+    return {**whole, "version": 3 if where.version >= (2,) else 2, "imports": list(documents)}
+
+
+# -- documents of any shape ----------------------------------------------------------------------
+
+words = st.text("abcdefgh_-", min_size=1, max_size=6)
+scalars = st.one_of(
+    st.booleans(),
+    st.integers(-5, 2**60),
+    st.floats(width=32),
+    st.text("xyz \"'#=[]{}é\\\n\t", max_size=6),
+    st.datetimes(),
+)
+values = st.one_of(
+    scalars,
+    st.lists(st.integers(0, 3), max_size=3),
+    st.lists(st.fixed_dictionaries({"k": scalars}), min_size=1, max_size=2),
+)
+tables = st.dictionaries(words, values, max_size=3)
+runtimes = st.fixed_dictionaries(
+    {},
+    optional={
+        "runc": st.fixed_dictionaries(
+            {"runtime_type": st.just(RUNC)}, optional={"options": tables, "pod_annotations": st.just(["a/*"])}
+        ),
+        "kata": st.fixed_dictionaries({"runtime_type": st.just("io.containerd.kata.v2")}),
+        "nvidia": st.fixed_dictionaries({"runtime_type": st.just(RUNC), "options": tables}),
+    },
+)
+containerds = st.fixed_dictionaries(
+    {},
+    optional={
+        "snapshotter": st.just("overlayfs"),
+        "default_runtime_name": st.sampled_from(["runc", "kata", "nvidia"]),
+        "runtimes": runtimes,
+    },
+)
+sections = st.fixed_dictionaries(
+    {}, optional={"sandbox_image": st.text("ab/:", max_size=8), "cni": tables, "containerd": containerds}
+)
+
+
+def configs(version: int) -> st.SearchStrategy[dict[str, object]]:
+    """Values of a root file of containerd."""
+    plugins = {cri_section({"version": version})[1]: sections, "io.containerd.internal.v1.opt": tables}
+    return st.fixed_dictionaries(
+        {"version": st.just(version)},
+        optional={
+            "oom_score": st.integers(-9, 9),
+            "grpc": tables,
+            "proxy_plugins": st.dictionaries(words, tables, max_size=2),
+            "imports": st.lists(
+                st.sampled_from(["/etc/containerd/conf.d/*.toml", "other.toml", "/x/*.toml"]),
+                max_size=2,
+                unique=True,
+            ),
+            "plugins": st.fixed_dictionaries({}, optional=plugins),
+        },
+    )
+
+
+crio_configs = st.fixed_dictionaries(
+    {},
+    optional={
+        "crio": st.fixed_dictionaries(
+            {},
+            optional={
+                "image": tables,
+                "runtime": st.fixed_dictionaries(
+                    {},
+                    optional={
+                        "default_runtime": st.sampled_from(["runc", "crun", "nvidia"]),
+                        "selinux": st.booleans(),
+                        "runtimes": st.dictionaries(
+                            st.sampled_from(["runc", "crun", "kata", "nvidia"]), tables, max_size=3
+                        ),
+                    },
+                ),
+            },
+        ),
+    },
+)
+
+
+@st.composite
+def toml(draw: st.DrawFn, config: Mapping[str, object]) -> bytes:
+    """The values as a file, in any of the shapes that TOML allows.
+
+    It has headers, dotted keys, inline tables, comments, blank lines, indentation, either line end, and its
+    sections in any order.
+    """
+    head: list[str] = []
+    bodies: list[list[str]] = []
+    _table(draw, config, "", head, bodies)
+    lines = [*head, *(line for body in draw(st.permutations(bodies)) for line in body)]
+    shown: list[str] = []
+    for line in lines:
+        if draw(st.integers(0, 5)) == 0:
+            shown.append(draw(st.sampled_from(["", "# a comment", "   # [not.a.table]", "#x = 1"])))
+        shown.append(
+            draw(st.sampled_from(["", "  ", "\t"])) + line + draw(st.sampled_from(["", "", "", " # why"]))
+        )
+    end = draw(st.sampled_from(["\n", "\r\n"]))
+    text = end.join(shown) + draw(st.sampled_from(["", end, end + end]))
+    assert tomllib.loads(text).keys() == config.keys()
+    return text.encode()
+
+
+def _table(
+    draw: st.DrawFn, table: Mapping[str, object], name: str, here: list[str], bodies: list[list[str]]
+) -> None:
+    """Write a table: its own lines to `here`, tables with headers to `bodies`."""
+    for key, value in table.items():
+        quoted = _key(key)
+        if not isinstance(value, Mapping):
+            here.append(f"{quoted} = {_value(value)}")
+            continue
+        style = draw(st.sampled_from(["header", "header", "header", "inline", "dotted"]))
+        whole = f"{name}.{quoted}" if name else quoted
+        if style == "inline" or not value:
+            here.append(f"{quoted} = {_value(value)}")
+        elif style == "dotted":
+            here.extend(f"{line}" for line in _dotted(value, quoted))
+        else:
+            body: list[str] = []
+            inner: list[list[str]] = []
+            _table(draw, value, whole, body, inner)
+            if body or not inner or draw(st.booleans()):
+                bodies.append([f"[{whole}]", *body])
+            bodies.extend(inner)
+
+
+def _dotted(table: Mapping[str, object], above: str) -> Iterator[str]:
+    for key, value in table.items():
+        if isinstance(value, Mapping) and value:
+            yield from _dotted(value, f"{above}.{_key(key)}")
+        else:
+            yield f"{above}.{_key(key)} = {_value(value)}"
+
+
+def _key(key: str) -> str:
+    return key if key.replace("_", "").replace("-", "").isalnum() else f'"{key}"'
+
+
+def _value(value: object) -> str:
+    import tomlrt
+
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_key(key)} = {_value(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_value, value)) + "]"
+    return tomlrt.dumps({"k": value}).removeprefix("k = ").rstrip("\n")

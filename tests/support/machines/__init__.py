@@ -1,0 +1,1 @@
+"""Real parts: kernels under QEMU, engines, containerd, registries, nodes in a container."""

@@ -1,0 +1,148 @@
+"""A cpio archive for a guest's first root.
+
+It has busybox, kmod with its libraries, and the in-tree modules that are asked for.
+"""
+
+from __future__ import annotations
+
+import lzma
+import re
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from driverforge_core.errors import Unavailable
+from support.machines.kernels import Image
+from support.process import require, run
+
+_DIRECTORY, _FILE, _LINK = 0o040755, 0o100000, 0o120777
+
+
+class CpioArchive:
+    """Collects files in memory and writes them as newc.
+
+    The format is that of Documentation/driver-api/early-userspace/buffer-format.rst.
+    """
+
+    def __init__(self) -> None:
+        self._entries: dict[str, tuple[int, bytes]] = {}
+
+    def directory(self, path: str) -> None:
+        """Add a folder and all above it."""
+        name = path.strip("/")
+        if name and name not in self._entries:
+            self.directory(str(Path(name).parent) if "/" in name else "")
+            self._entries[name] = (_DIRECTORY, b"")
+
+    def file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
+        """Add a file; a later one of the same name wins."""
+        self.directory(str(Path(path.strip("/")).parent) if "/" in path.strip("/") else "")
+        self._entries[path.strip("/")] = (_FILE | mode, data)
+
+    def link(self, path: str, target: str) -> None:
+        """Add a symbolic link."""
+        self.directory(str(Path(path.strip("/")).parent) if "/" in path.strip("/") else "")
+        self._entries[path.strip("/")] = (_LINK, target.encode())
+
+    def program(self, path: Path, target: str = "") -> None:
+        """Add a program of this machine with the shared libraries that it needs."""
+        self.file(target or str(path), path.resolve().read_bytes(), mode=0o755)
+        for library in re.findall(r"(/\S+) \(0x", run("ldd", path.resolve(), check=False).stdout):
+            self.file(library, Path(library).resolve().read_bytes(), mode=0o755)
+
+    def write(self, target: Path) -> None:
+        """Write the archive, uncompressed.
+
+        Making it costs less than unpacking a compressed one in the guest.
+        """
+        with target.open("wb") as out:
+            for number, (name, (mode, data)) in enumerate(
+                [*self._entries.items(), ("TRAILER!!!", (0, b""))], start=1
+            ):
+                encoded = name.encode() + b"\0"
+                fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
+                header = b"070701" + b"".join(b"%08x" % field for field in fields)
+                out.write(_padded(header + encoded) + _padded(data))
+
+
+def _padded(data: bytes) -> bytes:
+    return data + b"\0" * (-len(data) % 4)
+
+
+def module_files(image: Image, names: Iterable[str]) -> dict[str, bytes]:
+    """In-tree modules and what they need: path under lib/modules/RELEASE → content, unpacked, in load order.
+
+    A name that the kernel has built in gives nothing; an unknown one raises Unavailable.
+    """
+    rows = (line.split(":", 1) for line in (image.modules / "modules.dep").read_text().splitlines())
+    depends = {path: rest.split() for path, rest in rows}
+    by_name = {_module_name(path): path for path in depends}
+    builtin = {_module_name(path) for path in (image.modules / "modules.builtin").read_text().splitlines()}
+    files: dict[str, bytes] = {}
+    for wanted in (name.replace("-", "_") for name in names):
+        if wanted in builtin:
+            continue
+        if wanted not in by_name:
+            raise Unavailable(f"kernel {image.release} has no module {wanted}")
+        for path in [*reversed(depends[by_name[wanted]]), by_name[wanted]]:
+            data = (image.modules / path).read_bytes()
+            files.setdefault(
+                path.removesuffix(".xz"), lzma.decompress(data) if path.endswith(".xz") else data
+            )
+    return files
+
+
+def _module_name(path: str) -> str:
+    return Path(path).name.partition(".ko")[0].replace("-", "_")
+
+
+def busybox() -> Path:
+    """This machine's busybox; Debian's package busybox-static has it in /bin.
+
+    Raises Unavailable without one.
+    """
+    require("busybox")
+    return Path(shutil.which("busybox") or "/bin/busybox")
+
+
+def base(image: Image, *, modules: Iterable[str], files: Mapping[str, bytes], scratch: Path) -> CpioArchive:
+    """An archive with busybox, kmod's programs, modules with their indexes, and `files`.
+
+    The indexes are made here: depmod is slow in a guest.
+    """
+    require("depmod", "kmod", "busybox")
+    archive = CpioArchive()
+    for folder in ("proc", "sys", "dev", "tmp", "run", "etc", "root", "new", "sbin", "payload"):
+        archive.directory(folder)
+    archive.program(busybox(), "bin/busybox")
+    archive.program(Path(shutil.which("kmod") or "/bin/kmod"), "bin/kmod")
+    # busybox's have other messages
+    for name in (
+        "modprobe",
+        "insmod",
+        "rmmod",
+        "lsmod",
+        "depmod",
+        "modinfo",
+    ):
+        archive.link(f"sbin/{name}", "/bin/kmod")
+    for path, data in module_tree(image, modules, scratch).items():
+        archive.file(f"lib/modules/{image.release}/{path}", data)
+    for path, data in files.items():
+        archive.file(path, data, mode=0o755)
+    return archive
+
+
+def module_tree(image: Image, modules: Iterable[str], scratch: Path) -> dict[str, bytes]:
+    """Content of lib/modules/RELEASE with only these modules: the files and depmod's indexes."""
+    home = scratch / "lib/modules" / image.release
+    for path, data in module_files(image, modules).items():
+        (home / path).parent.mkdir(parents=True, exist_ok=True)
+        (home / path).write_bytes(data)
+    home.mkdir(parents=True, exist_ok=True)
+    for name in ("modules.order", "modules.builtin", "modules.builtin.modinfo"):
+        shutil.copy(image.modules / name, home)
+    run("depmod", "-b", scratch, image.release)
+    return {
+        str(path.relative_to(home)): path.read_bytes() for path in sorted(home.rglob("*")) if path.is_file()
+    }

@@ -1,0 +1,326 @@
+"""Local apt repositories: real packages and indexes, signed by a throw-away key, on an http server.
+
+Packages are made with dpkg-deb. The indexes are by hash, and the suites have an InRelease.
+
+    key = SigningKey.make(tmp_path / "gnupg")
+    archive = Archive(tmp_path / "debian", key)
+    archive.publish("bookworm", {"main": [Deb(name="make", version="4.3-4.1", depends="libc6")]})
+
+What apt and dpkg refuse, this refuses too: they make and read these files in the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import lzma
+import shutil
+import ssl
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from email.utils import format_datetime
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import BinaryIO
+
+from support.process import require, run
+
+EPOCH = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+"""When suites are signed unless told otherwise; a test passes a time of its own as 'now'."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deb:
+    """A binary package. `files` maps a path inside it to its text; `fields` are further control fields."""
+
+    name: str
+    version: str
+    arch: str = "amd64"
+    depends: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+    def control(self) -> str:
+        known = {
+            "Package": self.name,
+            "Version": self.version,
+            "Architecture": self.arch,
+            "Maintainer": "Nobody <nobody@example.org>",
+            "Depends": self.depends,
+            **self.fields,
+            "Description": "made for a test",
+        }
+        return "".join(f"{name}: {value}\n" for name, value in known.items() if value)
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A throw-away key.
+
+    `keyring` is its public half, binary; `armored` is the same as text. `clock` is what gpg takes for the
+    time.
+    """
+
+    home: Path
+    keyring: Path
+    armored: Path
+    clock: str = ""
+
+    @classmethod
+    def make(
+        cls, folder: Path, *, name: str = "Test Archive", expires: str = "never", clock: str = ""
+    ) -> SigningKey:
+        """Make a key with gpg. Raises Unavailable without gpg.
+
+        `expires` is as gpg writes it ('30d'), and so is `clock` ('20200101T000000').
+        """
+        require("gpg", "gpgconf")
+        folder.mkdir(parents=True)
+        # gpg-agent's socket lies in its home, and a socket's path has 108 bytes at most: tmp_path may be
+        # longer
+        home = Path(tempfile.mkdtemp(prefix="df-gpg-", dir="/tmp"))
+        key = cls(home=home, keyring=folder / "archive.gpg", armored=folder / "archive.asc", clock=clock)
+        try:
+            key._gpg(
+                "--passphrase",
+                "",
+                "--quick-generate-key",
+                f"{name} <archive@example.org>",
+                "ed25519",
+                "sign",
+                expires,
+            )
+            key._export()
+        except BaseException:
+            key.destroy()
+            raise
+        return key
+
+    def clearsign(self, text: str) -> str:
+        return self._gpg("--clearsign", stdin=text)
+
+    def revoke(self) -> None:
+        """Revoke it in both keyrings, with the certificate that gpg made along with the key."""
+        (certificate,) = (self.home / "openpgp-revocs.d").iterdir()
+        self._gpg("--import", stdin=certificate.read_text().replace("\n:-----", "\n-----"))
+        self._export()
+
+    def destroy(self) -> None:
+        """End the agent and remove the secret half."""
+        run("gpgconf", "--homedir", self.home, "--kill", "all", check=False)
+        shutil.rmtree(self.home, ignore_errors=True)
+
+    def _export(self) -> None:
+        self._gpg("--yes", "--output", str(self.keyring), "--export")
+        self._gpg("--yes", "--armor", "--output", str(self.armored), "--export")
+
+    def _gpg(self, *arguments: str, stdin: str | None = None) -> str:
+        clock = ("--faked-system-time", self.clock) if self.clock else ()
+        return run(
+            "gpg",
+            "--homedir",
+            self.home,
+            "--batch",
+            "--pinentry-mode",
+            "loopback",
+            *clock,
+            *arguments,
+            stdin=stdin,
+        ).stdout
+
+
+@contextmanager
+def signing_key(folder: Path) -> Iterator[SigningKey]:
+    key = SigningKey.make(folder)
+    try:
+        yield key
+    finally:
+        key.destroy()
+
+
+@dataclass(frozen=True, slots=True)
+class Archive:
+    """A folder with pool/ and dists/, as an archive of a distribution has them."""
+
+    folder: Path
+    key: SigningKey
+
+    @property
+    def url(self) -> str:
+        return self.folder.as_uri()
+
+    def publish(
+        self,
+        suite: str,
+        components: Mapping[str, Sequence[Deb]],
+        *,
+        archs: Sequence[str] = ("amd64",),
+        date: datetime = EPOCH,
+        valid_for: timedelta | None = None,
+        fields: Mapping[str, str] | None = None,
+        prefix: str = "",
+        by_hash: bool = True,
+    ) -> Path:
+        """Write a suite, replacing what it was, and return its folder.
+
+        `prefix` is put before the component names in Release alone, as Debian's security archive does with
+        'updates/'.
+        """
+        dist = self.folder / "dists" / suite
+        shutil.rmtree(dist, ignore_errors=True)
+        digests: dict[str, tuple[str, int]] = {}
+        for component, debs in components.items():
+            stanzas = [self._add(deb, component) for deb in debs]
+            for arch in archs:
+                index = "\n".join(
+                    text for text, deb in zip(stanzas, debs, strict=True) if deb.arch in (arch, "all")
+                )
+                digests |= self._write_index(
+                    dist, f"{component}/binary-{arch}", index.encode(), by_hash=by_hash
+                )
+        release = {
+            "Origin": "Debian",
+            "Label": "Debian",
+            "Suite": f"test-{suite}",
+            "Codename": suite,
+            "Date": format_datetime(date),
+            "Valid-Until": format_datetime(date + valid_for) if valid_for else "",
+            "Acquire-By-Hash": "yes" if by_hash else "",
+            "Architectures": " ".join(archs),
+            "Components": " ".join(prefix + component for component in components),
+            **(fields or {}),
+        }
+        text = "".join(f"{name}: {value}\n" for name, value in release.items() if value)
+        text += "SHA256:\n" + "".join(
+            f" {sha256} {size:8d} {path}\n" for path, (sha256, size) in sorted(digests.items())
+        )
+        (dist / "InRelease").write_text(self.key.clearsign(text))
+        return dist
+
+    def _add(self, deb: Deb, component: str) -> str:
+        """Build a package into the pool; returns its stanza for an index."""
+        pool = self.folder / "pool" / component / deb.name[0] / deb.name
+        path = pool / f"{deb.name}_{deb.version.replace(':', '%3a')}_{deb.arch}.deb"
+        if not path.exists():
+            build_deb(deb, path)
+        data = path.read_bytes()
+        name = path.relative_to(self.folder).as_posix()
+        return (
+            f"{deb.control()}Filename: {name}\nSize: {len(data)}\n"
+            f"SHA256: {hashlib.sha256(data).hexdigest()}\n"
+        )
+
+    def _write_index(
+        self, dist: Path, folder: str, data: bytes, *, by_hash: bool
+    ) -> dict[str, tuple[str, int]]:
+        found = {}
+        for name, content in (("Packages", data), ("Packages.xz", lzma.compress(data))):
+            sha256 = hashlib.sha256(content).hexdigest()
+            found[f"{folder}/{name}"] = (sha256, len(content))
+            for path in (
+                dist / folder / name,
+                *((dist / folder / "by-hash/SHA256" / sha256,) if by_hash else ()),
+            ):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(content)
+        return found
+
+
+def build_deb(deb: Deb, path: Path) -> None:
+    """Make a real .deb with dpkg-deb."""
+    require("dpkg-deb")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="df-deb-") as name:
+        root = Path(name)
+        for inside, text in {**deb.files, "DEBIAN/control": deb.control()}.items():
+            file = root / inside
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        root.chmod(0o755)
+        run("dpkg-deb", "-Zxz", "-z0", "--root-owner-group", "-b", root, path, env={"SOURCE_DATE_EPOCH": "0"})
+
+
+@dataclass(slots=True)
+class Served:
+    """A folder on http.
+
+    `requests` are 'GET PATH' lines as they came. `broken` maps a path, or '*', to the status that it gets
+    instead. `before` is called with each such line before the answer.
+    """
+
+    url: str
+    requests: list[str] = field(default_factory=list)
+    broken: dict[str, int] = field(default_factory=dict)
+    before: Callable[[str], object] = lambda _: None
+
+
+def self_signed(folder: Path) -> Path:
+    """A certificate for 127.0.0.1 that is its own authority, with its key in the same file."""
+    folder.mkdir(parents=True)
+    path = folder / "server.pem"
+    subject = ("-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1")
+    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1")
+    run(
+        "openssl",
+        "req",
+        "-x509",
+        *curve,
+        "-nodes",
+        "-days",
+        "2",
+        "-keyout",
+        path,
+        "-out",
+        folder / "only.pem",
+        *subject,
+    )
+    path.write_text(path.read_text() + (folder / "only.pem").read_text())
+    return path
+
+
+@contextmanager
+def served(folder: Path, *, certificate: Path | None = None) -> Iterator[Served]:
+    """Serve a folder on a free port of 127.0.0.1 while the block runs.
+
+    If-Modified-Since is answered as servers do. With a certificate (and its key in the same file) it is
+    served over https.
+    """
+    served_folder = Served(url="")
+
+    class Handler(SimpleHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def __init__(self, *args: object) -> None:
+            super().__init__(*args, directory=str(folder))  # type: ignore[arg-type]
+
+        def send_head(self) -> io.BytesIO | BinaryIO | None:
+            served_folder.requests.append(f"{self.command} {self.path}")
+            served_folder.before(f"{self.command} {self.path}")
+            status = served_folder.broken.get(self.path, served_folder.broken.get("*"))
+            if status is None:
+                return super().send_head()
+            self.send_error(status)
+            return None
+
+        def log_request(self, *_: object) -> None: ...
+
+        def log_error(self, *_: object) -> None: ...
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    served_folder.url = f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield served_folder
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

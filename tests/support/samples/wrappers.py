@@ -1,0 +1,51 @@
+"""Running wrappers of the toolkit, ours and upstream's, with programs that tell how they were called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from support.samples.toolkitsource import TELL
+
+CLEAN = {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+_SHELLS_OWN = ("PWD=", "OLDPWD=", "SHLVL=", "_=")
+
+
+def write_telling(folder: Path, *names: str) -> None:
+    """Programs that print their name, words, folder and environment."""
+    for name in names:
+        (folder / name).write_text(TELL)
+        (folder / name).chmod(0o755)
+
+
+def modules(folder: Path, *, loaded: bool) -> str:
+    """Write a file like /proc/modules, with or without NVIDIA's driver; returns its path."""
+    path = folder / "modules"
+    path.write_text(
+        "nvidia_uvm 1 0 - Live 0x0\n"
+        + ("nvidia 1 1 nvidia_uvm, Live 0x0\n" if loaded else "")
+        + "xnvidia 1 0 - Live 0x0\n"
+    )
+    return str(path)
+
+
+def call(
+    shell: list[str],
+    script: str,
+    words: list[str],
+    *,
+    environ: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> list[str]:
+    """Lines that the program prints, without what shells themselves put into the environment."""
+    done = subprocess.run(
+        [*shell, "-c", script, "wrapper", *words],
+        env={**CLEAN, **(environ or {})},
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [line for line in done.stdout.splitlines() if not line.startswith(_SHELLS_OWN)]
