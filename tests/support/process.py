@@ -94,11 +94,11 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start a daemon in a session of its own, with its output appended to `log`.
 
-    The kernel kills it when this process dies (util-linux setpriv).
+    The kernel kills it when this process dies.
     """
     with log.open("ab") as out:
         return subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "--", *argv],
+            tied(argv, os.getpid()),
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -106,6 +106,15 @@ def start(
             start_new_session=True,
             pass_fds=pass_fds,
         )
+
+
+def tied(argv: Sequence[Argument], starter: int) -> list[Argument]:
+    """The words that run `argv` for as long as its parent, the process `starter`, lives (util-linux setpriv).
+
+    A parent that died before the kernel was asked to say so is seen by the parent that took its place.
+    """
+    alive = '[ "$PPID" = "$1" ] || exit 143; shift; exec "$@"'
+    return ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", alive, "sh", str(starter), *argv]
 
 
 def stop(

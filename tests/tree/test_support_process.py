@@ -74,6 +74,15 @@ time.sleep(1000)
     process.until(lambda: not process.running(daemon), "the daemon's end", timeout=10)
 
 
+def test_a_daemon_whose_starter_died_before_it_began_does_not_begin(tmp_path: Path) -> None:
+    """A starter that is killed in the moment between fork and prctl."""
+    words = process.tied(["touch", tmp_path / "ran"], starter=os.getpid() + 1)
+    assert process.run(*words, check=False).status == 143
+    assert not (tmp_path / "ran").exists()
+    process.run(*process.tied(["touch", tmp_path / "ran"], starter=os.getpid()))
+    assert (tmp_path / "ran").exists()
+
+
 def test_a_zombie_does_not_run() -> None:
     pid = os.fork()
     if pid == 0:

@@ -19,6 +19,7 @@ from support.process import until
 
 NODE = 2  # NamespaceMode of the network: the node's own, so that no CNI plugin is needed
 EXITED = 2  # ContainerState
+IMAGES = "/runtime.v1.ImageService"
 
 Message = Mapping[int, "str | int | Message | list[str]"]
 
@@ -93,11 +94,18 @@ class Pods:
         with UnixSockets().connect(self._socket, timeout=60) as connection:
             return call(connection, method, encode(message))
 
+    def _has_image(self) -> bool:
+        with UnixSockets().connect(self._socket, timeout=60) as connection:
+            answer = call(connection, "ImageStatus", encode({1: {1: self._image}}), service=IMAGES)
+        return bool(messages(answer, 1))
+
     def run(self, handler: str, command: list[str]) -> int:
         """Run a pod with one container through a handler ('' for the default).
 
         It waits for the container's end, removes the pod, and returns the exit status.
         """
+        # the runtime interface hears in the background of what ctr imported; until then it would pull
+        until(self._has_image, f"the image {self._image}")
         security = {1: {1: NODE}}
         pod: Message = {1: {1: "pod", 2: uuid.uuid4().hex, 3: "default"}, 8: {2: security}}
         asked: Message = {1: pod, 2: handler} if handler else {1: pod}

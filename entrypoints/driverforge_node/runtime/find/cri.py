@@ -111,7 +111,7 @@ class _Call:
                 self.ended = True
 
 
-def call(connection: Connection, method: str, message: bytes) -> bytes:
+def call(connection: Connection, method: str, message: bytes, *, service: str = SERVICE) -> bytes:
     """One unary call. Returns the message of the response.
 
     Raises Unavailable, with the gRPC status and message, where it is no success.
@@ -125,7 +125,7 @@ def call(connection: Connection, method: str, message: bytes) -> bytes:
         (":method", "POST"),
         (":scheme", "http"),
         (":authority", "localhost"),
-        (":path", f"{SERVICE}/{method}"),
+        (":path", f"{service}/{method}"),
         ("te", "trailers"),
         ("content-type", "application/grpc"),
         ("user-agent", "driverforge"),
