@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from driverforge_core.arch import ARCHITECTURES
 from driverforge_core.driver import DriverVersion
@@ -35,7 +35,8 @@ class ImageFacts:
 
     `module_types` are the kinds that the image can provide, compiled or as source; `kernels` those it has
     compiled modules for; `sources` the source tree of each kind (empty in an image without sources);
-    `firmware` is the directory with nvidia/<driver>/*.bin.
+    `firmware` is the directory with nvidia/<driver>/*.bin; `source_digests` maps a kind to the
+    'sha256:<hex>' of what its sources were made of, which tells the cached modules of two images apart.
     """
 
     os: OsId
@@ -47,6 +48,7 @@ class ImageFacts:
     kernels: tuple[KernelRelease, ...]
     sources: Mapping[str, str]
     firmware: str
+    source_digests: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_json(cls, text: str) -> ImageFacts:
@@ -63,11 +65,20 @@ class ImageFacts:
         }
         module_types = read.texts("module_types", choices=MODULE_TYPES)
         sources = read.mapping("sources", keys=MODULE_TYPES)
+        source_digests = read.mapping("source_digests", keys=MODULE_TYPES, default={})
         read.finish()
         assert os is not None
         assert driver is not None
         found = tuple(kernel for kernel in kernels if kernel is not None)
-        return cls(os=os, driver=driver, module_types=module_types, kernels=found, sources=sources, **values)
+        return cls(
+            os=os,
+            driver=driver,
+            module_types=module_types,
+            kernels=found,
+            sources=sources,
+            source_digests=source_digests,
+            **values,
+        )
 
     def to_json(self) -> str:
         return canonical(
@@ -82,6 +93,7 @@ class ImageFacts:
                 "kernels": [kernel.text for kernel in self.kernels],
                 "sources": dict(self.sources),
                 "firmware": self.firmware,
+                **({"source_digests": dict(self.source_digests)} if self.source_digests else {}),
             }
         )
 

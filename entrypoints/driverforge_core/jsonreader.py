@@ -57,8 +57,10 @@ class JsonReader:
             return self._wrong(name, f"a list out of {', '.join(choices)}, not {unknown[0]!r}", ())
         return tuple(value)
 
-    def mapping(self, name: str, *, keys: Collection[str] = ()) -> dict[str, str]:
-        value = self._take(name)
+    def mapping(
+        self, name: str, *, keys: Collection[str] = (), default: Mapping[str, str] | None = None
+    ) -> dict[str, str]:
+        value = self._take(name, default)
         if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
             return self._wrong(name, "an object of texts", {})
         if keys and (unknown := [key for key in value if key not in keys]):
@@ -90,7 +92,7 @@ class JsonReader:
                 resolution="use a driverforge of the version that wrote it",
             )
 
-    def _take(self, name: str, default: str | None = None) -> object:
+    def _take(self, name: str, default: object = None) -> object:
         self._seen.add(name)
         return self._values.get(name, default)
 

@@ -30,6 +30,7 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
     "unload": ("unload", "unload the driver's kernel modules and unmount its root, then exit"),
     "status": ("status", "show what is loaded, mounted and ready on this node"),
     "probe": ("probe", "startup probe: exit 0 when the driver is ready"),
+    "peermem": ("peermem", "load nvidia-peermem once the network driver is there, and stay: a sidecar"),
     "cdi": ("cdi", "write, list and check the CDI specs by which containers get GPUs"),
     "devices": ("devices", "make the driver's device files, and the links to them in /dev/char"),
     "doctor": (

@@ -10,6 +10,7 @@ import argparse
 import json
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from io import StringIO
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def arguments(**given: object) -> argparse.Namespace:
         **{
             "plan": False,
             "confirm": False,
+            "take_over": False,
+            "kernel": "",
             "no_build": False,
             "jobs": 0,
             "headers": "",
@@ -494,3 +497,80 @@ def test_disk_full_leaves_the_node_as_it_was(node: FakeNode) -> None:
     assert caught.value.details[-1] == "left on this node: nothing that was not there before"
     assert node.kernel.calls == []
     assert left_in_run(node) == []
+
+
+def test_a_fault_of_ours_in_a_step_is_rolled_back_like_any_error(node: FakeNode) -> None:
+    class Broken(FakeFiles):
+        """Files with a bug in them."""
+
+        def make_char_device(self, path: str, major: int, minor: int) -> None:
+            raise KeyError(path)
+
+    node.files = Broken(node.places, node.files.fuse)
+    with pytest.raises(KeyError):
+        init.run(arguments(), node.host)
+    with pytest.raises(KeyError):
+        load.run(arguments(), node.host)
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+    assert left_in_run(node) == []
+
+
+def test_what_another_start_did_before_we_had_the_lock_is_not_taken_back(node: FakeNode) -> None:
+    """The other one ends while we wait for its lock. Our start fails then, and goes back to its state."""
+
+    class Late(FakeFiles):
+        """Between our first look and the lock, the other start comes and goes."""
+
+        def lock(self, path: str, *, text: str) -> AbstractContextManager[bool]:
+            if not self.exists(paths.DIGEST):
+                node.environ["DRIVER_CONFIG_DIGEST"] = "the other's"
+                ready(node)
+                node.environ["DRIVER_CONFIG_DIGEST"] = "ours"
+                node.kernel.stuck["nvidia_uvm"] = "rmmod: ERROR: could not remove 'nvidia_uvm': busy"
+            return super().lock(path, text=text)
+
+    node.environ["DRIVER_CONFIG_DIGEST"] = "ours"
+    node.files = Late(node.places, node.files.fuse)
+    with pytest.raises(CommandFailed, match="could not remove"):
+        init.run(arguments(), node.host)
+    assert node.text(paths.DIGEST) == "the other's\n"
+    assert {"nvidia", "nvidia_uvm"} <= set(node.kernel.loaded_modules)
+
+
+@pytest.mark.parametrize(
+    ("take", "told"),
+    [
+        (lambda node: node.kernel.remove("nvidia_uvm"), "not loaded: nvidia_uvm"),
+        (lambda node: node.mounts.unmount(paths.ROOT), f"{paths.ROOT} is not this container's root"),
+    ],
+)
+def test_what_somebody_takes_away_from_a_ready_driver_ends_its_readiness(
+    node: FakeNode, take: Callable[[FakeNode], None], told: str
+) -> None:
+    node.clock.stop_at = None
+    statuses: list[str] = []
+
+    def when_ready(_: float) -> None:
+        text = node.text(paths.STATUS)
+        if text and probe.field(text, "phase") == "ready" and not statuses:
+            statuses.append(node.text(paths.DAEMONS_STATUS))
+            take(node)
+
+    node.clock.on_wait = when_ready
+    with pytest.raises(CommandFailed, match=told):
+        init.run(arguments(), node.host)
+    assert statuses == ["Ready\n"]
+    assert node.text(paths.DAEMONS_STATUS) != "Ready\n"
+    assert probe.field(node.text(paths.STATUS), "phase") != "ready"
+
+
+def test_a_refused_start_takes_back_the_readiness_of_a_killed_one_and_of_no_other(node: FakeNode) -> None:
+    ready(node)
+    node.environ["DRIVER_CONFIG_DIGEST"] = "another"
+    node.processes.add(trainer())
+    with driver_lock(node.host, 4711), pytest.raises(InUse):
+        init.run(arguments(), node.host)
+    assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
+    with pytest.raises(InUse):
+        init.run(arguments(), node.host)
+    assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
 import pytest
 
-from driverforge_node.commands import init
+from driverforge_node import cli
 from driverforge_node.driver.converge import converge
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import Goal
@@ -43,13 +42,7 @@ def test_a_node_with_nvswitches_is_ready_and_says_that_it_needs_a_fabric_manager
 
     node.clock.stop_at = node.clock.time + 20
     node.clock.on_wait = look
-    assert (
-        init.run(
-            argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""),
-            node.host,
-        )
-        == 0
-    )
+    assert cli.run(["init"], lambda: node.host) == 0
     ((warning,),) = written[:1]
     assert warning.startswith(
         "this node has 2 NVSwitches (0000:00:00.0, 0000:01:00.0) and this image runs no fabric manager"

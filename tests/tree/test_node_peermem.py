@@ -5,17 +5,18 @@ D3 is a defect of NVIDIA's container, by its name in docs/compatibility.md.
 
 from __future__ import annotations
 
-import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from driverforge_core.errors import Unsupported
 from driverforge_core.image import ModuleSet
 from driverforge_core.kernel import KernelRelease
-from driverforge_node.commands import init, unload
+from driverforge_node import cli
+from driverforge_node.app import peermem_sidecar
 from driverforge_node.driver.build import cache
 from driverforge_node.driver.build.publish import stage_modules
 from driverforge_node.driver.choice import choose_modules
@@ -26,6 +27,7 @@ from driverforge_node.driver.state.facts import DriverFacts, Goal, WantedDriver
 from driverforge_node.driver.state.network import NetworkBuildFiles
 from driverforge_node.driver.state.observe import observe
 from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.ports import LoadedModule
 from driverforge_node.reconcile.outcomes import Done
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE
@@ -83,7 +85,7 @@ def test_it_is_loaded_last_and_goes_before_the_module_it_depends_on(node: FakeNo
     assert ready(node).warnings == ()
     assert node.kernel.calls[-1] == "insert nvidia_peermem"
     node.kernel.calls.clear()
-    unload.run(argparse.Namespace(plan=False, confirm=False), node.host)
+    cli.run(["unload"], lambda: node.host)
     assert node.kernel.calls.index("remove nvidia_peermem") < node.kernel.calls.index("remove nvidia")
     assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
 
@@ -119,13 +121,7 @@ def test_a_node_whose_peermem_is_refused_is_ready_and_names_the_cause(node: Fake
 
     node.clock.stop_at = node.clock.time + 20
     node.clock.on_wait = look
-    assert (
-        init.run(
-            argparse.Namespace(plan=False, confirm=False, no_build=False, jobs=0, headers="", work_dir=""),
-            node.host,
-        )
-        == 0
-    )
+    assert cli.run(["init"], lambda: node.host) == 0
     ((warning,),) = [list(found) for found in written[-1:] if isinstance(found, list)]
     assert "compiled without the peer memory functions" in warning
     assert "module compiled without IB peer memory symbols present" in warning
@@ -243,6 +239,7 @@ def test_what_was_compiled_against_one_network_driver_is_not_taken_for_another(n
             driver=DRIVER,
             module_type="open",
             kernel=RELEASE,
+            sources="",
             headers="linux-headers=1",
             compiler="gcc",
             network=identity,
@@ -253,3 +250,100 @@ def test_what_was_compiled_against_one_network_driver_is_not_taken_for_another(n
     assert cache.restore(node.host, key("sha256:" + "1" * 64), "/again")
     assert not cache.restore(node.host, key("sha256:" + "2" * 64), "/again")
     assert not cache.restore(node.host, key(""), "/again")
+
+
+# --- the sidecar
+
+
+def serve(node: FakeNode, *events: Callable[[], None]) -> list[str]:
+    """Run the sidecar with one event at each of its looks, then SIGTERM. Returns what it waited for."""
+    waited: list[str] = []
+    coming = list(events)
+
+    def next_look(_: float) -> None:
+        waited.append(peermem_sidecar.waits_for(node.host, mofed_on_host=node.environ.get(MOFED) == "true"))
+        if coming:
+            coming.pop(0)()
+        else:
+            node.clock.stop_at = 0
+
+    node.clock.on_wait = next_look
+    node.clock.stop_at = None
+    assert cli.run(["peermem", "serve"], lambda: node.host) == 0
+    return waited
+
+
+MOFED = "USE_HOST_MOFED"
+
+
+def test_the_sidecar_waits_for_driver_and_network_driver_and_loads_with_parameters(node: FakeNode) -> None:
+    node.environ["GPU_DIRECT_RDMA_ENABLED"] = "false"
+    node.files.make_dirs("/drivers")
+    node.files.write_atomic("/drivers/nvidia-peermem.conf", b"peerdirect_support=1\n")
+    add_network(node, loaded=False)
+    waited = serve(
+        node,
+        lambda: running(node),
+        lambda: put(node, peermem_sidecar.NETWORK_READY),
+        lambda: node.files.make_dirs(network.INFINIBAND),
+    )
+    assert [text.partition(":")[0] for text in waited] == [
+        "the driver is not ready",
+        "the network driver's container is not ready",
+        "the kernel has no InfiniBand",
+        "",
+    ]
+    assert "insert nvidia_peermem peerdirect_support=1" in node.kernel.calls
+    assert cli.run(["peermem", "probe"], lambda: node.host) == 0
+
+
+def test_the_sidecar_waits_for_a_network_driver_of_the_host(node: FakeNode) -> None:
+    running(node)
+    node.environ[MOFED] = "true"
+
+    def load_network_driver() -> None:
+        add_network(node)
+        node.kernel.loaded_modules["mlx5_core"] = LoadedModule(
+            name="mlx5_core", refcount=0, holders=(), version="", state="Live"
+        )
+        assert cli.run(["peermem", "probe"], lambda: node.host) == 1
+
+    waited = serve(node, load_network_driver)
+    assert waited[0] == "the host has not loaded its network driver: no module mlx5_core"
+    assert "nvidia_peermem" in node.kernel.loaded_modules
+    assert cli.run(["peermem", "probe"], lambda: node.host) == 0
+
+
+def test_the_sidecar_loads_nothing_twice(node: FakeNode) -> None:
+    add_network(node)
+    running(node)
+    assert "nvidia_peermem" in node.kernel.loaded_modules
+    node.kernel.calls.clear()
+    assert serve(node) == [""]
+    assert node.kernel.calls == []
+
+
+def test_the_sidecar_stops_while_it_waits(node: FakeNode) -> None:
+    assert serve(node)[0].startswith("the driver is not ready")
+    assert node.kernel.calls == []
+
+
+def test_the_sidecar_says_what_keeps_the_module_out(node: FakeNode) -> None:
+    running(node)
+    add_network(node)
+    put(node, peermem_sidecar.NETWORK_READY)
+    node.kernel.refuses["nvidia_peermem"] = WITHOUT_SYMBOLS
+    with pytest.raises(Unsupported, match="without the peer memory functions"):
+        serve(node)
+
+
+def running(node: FakeNode) -> None:
+    """A driver that a running `init` serves."""
+    converge(node.host, read_wanted(node.host, Goal.SERVE))
+    put(node, paths.STATUS, '{\n  "phase": "ready",\n  "pid": 7\n}\n')
+    put(node, "/proc/7/stat", "7 (driverctl) S 1\n")
+
+
+def put(node: FakeNode, path: str, text: str = "") -> None:
+    node.files.make_dirs(path.rpartition("/")[0])
+    node.files.write_atomic(path, text.encode())

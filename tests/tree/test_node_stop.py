@@ -33,6 +33,8 @@ def arguments(**given: object) -> argparse.Namespace:
         **{
             "plan": False,
             "confirm": False,
+            "take_over": False,
+            "kernel": "",
             "no_build": False,
             "jobs": 0,
             "headers": "",

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import (
@@ -23,7 +23,7 @@ from driverforge_core.errors import (
 )
 from driverforge_core.pci import PciDevice
 from driverforge_node.driver import steps
-from driverforge_node.driver.converge import leftovers, undo_steps
+from driverforge_node.driver.converge import forget_steps, leftovers, undo_steps
 from driverforge_node.driver.plan import next_steps, parameter_texts
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
 from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
@@ -31,7 +31,7 @@ from driverforge_node.driver.state.network import Network
 from driverforge_node.driver.state.records import KernelJournal, RunningDaemon
 from driverforge_node.driver.state.variables import WantedModuleType
 from driverforge_node.driver.usage import removal_order
-from driverforge_node.ports import Holder
+from driverforge_node.ports import Holder, LoadedModule
 from driverforge_node.reconcile.outcomes import Blocked, Done, Steps
 from support.samples.driverfacts import (
     DIGEST,
@@ -90,12 +90,18 @@ def test_a_fresh_node_is_told_not_ready_before_anything_else_and_ready_is_not_in
     assert steps.SetStatus(text="Ready") not in stretch(facts(), wanted())
 
 
-def test_modules_are_inserted_in_order_and_only_those_the_set_has() -> None:
-    found = facts(sources=(source(names=("nvidia.ko", "nvidia-modeset.ko")),))
-    assert [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)] == [
-        "nvidia",
-        "nvidia_modeset",
-    ]
+def test_modules_are_inserted_in_order() -> None:
+    found = facts(sources=(source(names=("nvidia-modeset.ko", "nvidia-uvm.ko", "nvidia.ko")),))
+    assert [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)] == list(NAMES)
+
+
+def test_a_set_that_lacks_a_wanted_module_is_refused_while_the_old_driver_serves() -> None:
+    lacking = (source(names=("nvidia.ko", "nvidia-modeset.ko")),)
+    for found in (facts(sources=lacking), ready(sources=lacking, loaded=loaded("535.161.08"))):
+        error = refusal(found, wanted())
+        assert isinstance(error, Unsupported)
+        assert error.brief == f"the module set of driver {DRIVER} lacks nvidia_uvm"
+        assert error.details == (f"{lacking[0].path} has nvidia-modeset.ko nvidia.ko",)
 
 
 def test_a_ready_node_needs_nothing() -> None:
@@ -113,7 +119,7 @@ def test_a_new_container_reloads_nothing_but_fills_its_tree_and_publishes_its_ro
         {"digest": "e" * 64},
         # D11: the digest alone is not enough
         {"loaded": loaded("535.161.08")},
-        {"digest": ""},
+        {"digest": "", "journal": KernelJournal(loading="e" * 64)},
         {"loaded": {**loaded(), "nvidia_uvm": module("nvidia_uvm", version="535.161.08")}},
     ],
 )
@@ -227,6 +233,65 @@ def test_modules_inserted_before_a_crash_are_kept_and_the_rest_is_added() -> Non
     assert not [s for s in stretch(found, wanted()) if isinstance(s, steps.BeginLoad)]
 
 
+ALONE = {"nvidia": module("nvidia")}
+
+
+def test_a_kept_driver_that_lacks_modules_is_completed() -> None:
+    """From a set of its own type, also where another type comes first: they have to fit together."""
+    found = ready(loaded=ALONE, sources=(source("proprietary"), source("open")), stamp="")
+    (fill,) = [s for s in stretch(found, wanted()) if isinstance(s, steps.FillTree)]
+    assert fill.source.modules.module_type == "open"
+    names = [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)]
+    assert names == ["nvidia_uvm", "nvidia_modeset"]
+
+
+def test_a_kept_driver_that_lacks_modules_has_them_compiled() -> None:
+    both = image(sources=["proprietary", "open"])
+    to_compile = stretch(ready(loaded=ALONE, sources=(), image=both), wanted(jobs=2))
+    assert to_compile == (
+        steps.SetStatus(text="NotReady"),
+        steps.Compile(release=RELEASE, driver=DRIVER, module_type="open", jobs=2),
+    )
+
+
+def test_a_kept_driver_that_cannot_be_completed_is_not_ready() -> None:
+    error = refusal(ready(loaded=ALONE, sources=()), wanted())
+    assert isinstance(error, Unsupported)
+    assert f"no open modules of driver {DRIVER}" in error.brief
+
+
+def test_a_whole_driver_without_a_module_set_is_kept() -> None:
+    assert next_steps(ready(sources=()), wanted()) == Done()
+
+
+HOSTS = {"digest": "", "root": RootState.ABSENT, "daemons_status": ""}
+
+
+@pytest.mark.parametrize("version", [DRIVER, "535.161.08"])
+@pytest.mark.parametrize("goal", [Goal.SERVE, Goal.LOAD, Goal.ABSENT])
+def test_a_driver_of_the_host_is_left_alone(version: str, goal: Goal) -> None:
+    """Upstream's container unloads it, and installs over a package that does not know."""
+    found = ready(**HOSTS, loaded=loaded(version))
+    error = refusal(found, wanted(goal=goal))
+    assert isinstance(error, Unsupported)
+    assert error.brief == f"the loaded NVIDIA driver {version} is the host's: no driver container loaded it"
+    assert "--take-over" in error.resolution
+    assert "nvidia.com/gpu.deploy.driver=pre-installed" in error.resolution
+    removed = [
+        s for s in stretch(found, wanted(goal=goal, take_over=True)) if isinstance(s, steps.RemoveModule)
+    ]
+    assert len(removed) == 3
+    in_use = refusal(replace(found, holders=(TRAINER,)), wanted(goal=goal, take_over=True))
+    assert isinstance(in_use, InUse)
+
+
+def test_a_stop_leaves_a_driver_of_the_host() -> None:
+    found = ready(**HOSTS)
+    plan = next_steps(found, wanted(goal=Goal.STOPPED))
+    assert isinstance(plan, Done)
+    assert "the host's" in plan.left[0]
+
+
 def test_in_use_is_found_before_anything_is_stopped() -> None:
     found = ready(
         digest="e" * 64, holders=(TRAINER,), daemons=(RunningDaemon(name="nvidia-persistenced", pid=9),)
@@ -308,6 +373,7 @@ def test_load_publishes_nothing_and_leaves_the_status_alone() -> None:
         ({"image": None}, {}, Unsupported, "not a driver image"),
         ({}, {"driver": "550.163.01"}, Unsupported, "the image holds driver 535.261.03"),
         ({"modular": False}, {}, Unsupported, "loads no modules"),
+        ({}, {"kernel": "6.12.0-1"}, Unsupported, f"the kernel {RELEASE} runs, and --kernel names 6.12.0-1"),
         ({"gpus": ()}, {}, Unavailable, "no NVIDIA GPU"),
         (
             {"gpus": (replace(GPU, driver="vfio-pci"),)},
@@ -344,6 +410,20 @@ def test_what_cannot_be_is_refused_before_anything_is_touched(
     found = refusal(facts(**change), wanted(**want))
     assert type(found) is error
     assert says in found.brief
+
+
+def test_space_matters_only_where_modules_have_to_be_written() -> None:
+    full = {"free": 10 << 20}
+    assert next_steps(ready(**full), wanted()) == Done()
+    assert isinstance(next_steps(ready(**full, holders=(TRAINER,)), wanted()), Done)
+    # a new container has an empty load tree
+    assert isinstance(refusal(ready(**full, stamp=""), wanted()), StorageFailed)
+    # the set that is chosen counts, not the largest
+    sources = (source(), source("proprietary", size=4 << 30))
+    open_only = wanted(module_type=WantedModuleType.OPEN)
+    assert isinstance(next_steps(facts(sources=sources, free=50 << 20), open_only), Steps)
+    # before anything is unloaded for it
+    assert isinstance(refusal(ready(**full, stamp="", loaded=loaded("535.161.08")), wanted()), StorageFailed)
 
 
 def test_no_gpu_exits_69() -> None:
@@ -465,35 +545,49 @@ def test_a_loaded_module_without_its_device_is_no_success() -> None:
     assert others.details[1] == "it has: {'nvidia-uvm': 511}"
 
 
-ROOTS = st.sampled_from(RootState)
 DIGESTS = st.sampled_from(["", DIGEST, "e" * 64])
 
 
 @st.composite
-def any_facts(draw: st.DrawFn) -> DriverFacts:
+def any_modules(draw: st.DrawFn) -> dict[str, LoadedModule]:
     names = draw(st.sets(st.sampled_from(NAMES)))
-    versions = draw(st.sampled_from([DRIVER, "535.161.08"]))
-    modules = {name: module(name, version=versions) for name in names | ({"nvidia"} if names else set())}
+    version = draw(st.sampled_from([DRIVER, "535.161.08"]))
+    modules = {name: module(name, version=version) for name in names | ({"nvidia"} if names else set())}
     if "nvidia" in modules:
-        modules["nvidia"] = module(
-            "nvidia", holders=tuple(sorted(n for n in modules if n != "nvidia")), version=versions
-        )
-    return ready(
-        loaded=modules,
-        loaded_type="open" if modules else "",
-        root=draw(ROOTS),
-        stage_left=draw(st.booleans()),
-        digest=draw(DIGESTS),
-        journal=KernelJournal(loading=draw(DIGESTS), firmware_path_before=draw(st.sampled_from([None, ""]))),
-        daemons_status=draw(st.sampled_from(["", "NotReady", "Ready"])),
-        stamp=draw(st.sampled_from(["", ready().stamp])),
-        majors=draw(st.sampled_from([{}, {"nvidia": 195}])),
-        holders=draw(st.sampled_from([(), (TRAINER,)])),
-        daemons=draw(st.sampled_from([(), (RunningDaemon(name="nvidia-persistenced", pid=9),)])),
-    )
+        above = tuple(sorted(n for n in modules if n != "nvidia"))
+        # a reference more than modules explain: a process that we do not see
+        count = len(above) + draw(st.sampled_from([0, 1]))
+        modules["nvidia"] = module("nvidia", refcount=count, holders=above, version=version)
+    return modules
+
+
+ANY: dict[str, st.SearchStrategy[Any]] = {
+    "loaded": any_modules(),
+    "loaded_type": st.sampled_from(["open", ""]),
+    "sources": st.sampled_from([(), (source(),), (source(names=("nvidia.ko",)),)]),
+    "image": st.sampled_from([image(), image(sources=["open"])]),
+    "root": st.sampled_from(RootState),
+    "stage_left": st.booleans(),
+    "digest": DIGESTS,
+    "journal": st.builds(KernelJournal, loading=DIGESTS, firmware_path_before=st.sampled_from([None, ""])),
+    "daemons_status": st.sampled_from(["", "NotReady", "Ready"]),
+    "stamp": st.sampled_from(["", ready().stamp]),
+    "majors": st.sampled_from([{}, {"nvidia": 195}]),
+    "holders": st.sampled_from([(), (TRAINER,)]),
+    "daemons": st.sampled_from([(), (RunningDaemon(name="nvidia-persistenced", pid=9),)]),
+}
+
+
+@st.composite
+def any_facts(draw: st.DrawFn) -> DriverFacts:
+    """A ready node with a few things that are otherwise: what is nearly so is the danger."""
+    changed = draw(st.sets(st.sampled_from(sorted(ANY)), max_size=5))
+    return ready(**{name: draw(ANY[name]) for name in sorted(changed)})
 
 
 @given(found=any_facts(), goal=st.sampled_from(Goal))
+@example(found=ready(loaded=ALONE, sources=()), goal=Goal.SERVE)
+@example(found=ready(loaded=ALONE, sources=(source(names=("nvidia.ko",)),)), goal=Goal.SERVE)
 def test_ready_is_only_ever_said_of_a_driver_that_was_seen_loaded_and_published(
     found: DriverFacts, goal: Goal
 ) -> None:
@@ -524,6 +618,23 @@ def test_nothing_in_use_is_ever_removed_and_no_daemon_is_stopped_to_find_out(
 
 
 @given(found=any_facts(), goal=st.sampled_from(Goal))
+def test_what_no_driver_container_loaded_is_never_removed(found: DriverFacts, goal: Goal) -> None:
+    plan = next_steps(found, wanted(goal=goal))
+    if isinstance(plan, Steps) and not (found.digest or found.journal.loading):
+        assert not [s for s in plan.steps if isinstance(s, steps.RemoveModule)]
+
+
+@given(found=any_facts(), goal=st.sampled_from(Goal))
+def test_references_that_nobody_explains_keep_the_modules(found: DriverFacts, goal: Goal) -> None:
+    plan = next_steps(found, wanted(goal=goal))
+    unexplained = "nvidia" in found.loaded and found.loaded["nvidia"].refcount > len(
+        found.loaded["nvidia"].holders
+    )
+    if isinstance(plan, Steps) and unexplained:
+        assert not [s for s in plan.steps if isinstance(s, steps.RemoveModule)]
+
+
+@given(found=any_facts(), goal=st.sampled_from(Goal))
 def test_every_step_says_what_it_does(found: DriverFacts, goal: Goal) -> None:
     plan = next_steps(found, wanted(goal=goal))
     if isinstance(plan, Steps):
@@ -548,18 +659,36 @@ def test_a_module_goes_after_all_that_depend_on_it(data: st.DataObject) -> None:
 def test_undo_takes_back_what_this_run_did_and_nothing_else() -> None:
     before = facts(daemons_status="", firmware_path="")
     now = ready(journal=KernelJournal(loading=DIGEST, firmware_path_before=""), digest="")
-    assert [type(s).__name__ for s in undo_steps(before, now)] == [
-        *("UnmountRoot", "ForgetLoad"),
-        *["RemoveModule"] * 3,
-        "RestoreFirmwarePath",
-        "RemoveState",
-    ]
+    assert [type(s).__name__ for s in undo_steps(before, now)] == ["UnmountRoot", *["RemoveModule"] * 3]
+    assert forget_steps(before, replace(now, loaded={})) == (
+        steps.ForgetLoad(),
+        steps.RestoreFirmwarePath(value=""),
+        steps.RemoveState(),
+    )
     working = ready(root=RootState.ABSENT)
     assert undo_steps(working, ready()) == (steps.UnmountRoot(),)
+    assert forget_steps(working, ready()) == ()
+
+
+def test_undo_removes_the_modules_of_another_version_that_this_run_loaded() -> None:
+    before = ready(loaded=loaded("535.161.08"))
+    assert undo_steps(before, ready()) == tuple(
+        steps.RemoveModule(name=name) for name in ("nvidia_modeset", "nvidia_uvm", "nvidia")
+    )
+    assert undo_steps(before, before) == ()
+
+
+def test_modules_that_stay_after_a_failed_start_are_still_known_as_ours() -> None:
+    """Somebody opened a GPU meanwhile, and rmmod refused: the next start has to keep them."""
+    now = ready(journal=KernelJournal(loading=DIGEST, firmware_path_before=""), digest="")
+    assert forget_steps(facts(firmware_path=""), now) == ()
 
 
 def test_what_is_left_is_said() -> None:
     assert leftovers(ready(), ready()) == ()
     lines = leftovers(ready(loaded=loaded("535.161.08")), ready(loaded={}, root=RootState.ABSENT))
     assert "module nvidia 535.161.08 was loaded before and is not now" in lines
+    assert f"module nvidia is version {DRIVER} and was 535.161.08" in leftovers(
+        ready(loaded=loaded("535.161.08")), ready()
+    )
     assert "/run/nvidia/driver is absent and was ours" in lines

@@ -89,11 +89,25 @@ def test_a_step_without_effect_ends_the_run_with_what_was_seen(host: Host) -> No
     assert place == [], "the step after it must not run"
 
 
-def test_a_step_that_is_needed_again_ends_the_run(host: Host) -> None:
+def test_a_step_that_loses_its_effect_twice_ends_the_run(host: Host) -> None:
     place: list[str] = []
     with pytest.raises(CommandFailed, match="needed again after it was done: write a"):
         reconcile(host, looks(Steps(steps=(Write(name="a", place=place),))))
-    assert place == ["a"]
+    assert place == ["a", "a"]
+
+
+def test_a_step_whose_effect_somebody_took_back_is_done_again(host: Host) -> None:
+    place: list[str] = []
+
+    def look(_: tuple[str, ...]) -> Outcome:
+        if len(place) == 1:
+            place.clear()
+            place.append("somebody else's")
+        done = len(place) == 2
+        return Done() if done else Steps(steps=(Write(name="a", place=place),))
+
+    assert reconcile(host, look) == Done()
+    assert place == ["somebody else's", "a"]
 
 
 def test_a_skipped_step_is_a_warning_and_told_to_the_next_look(host: Host) -> None:

@@ -5,6 +5,7 @@ the last layer.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -177,6 +178,31 @@ def test_image_facts_say_what_is_inside() -> None:
     )
     assert (precompiled.variant, precompiled.sources) == ("precompiled", {})
     assert precompiled.kernels == (KernelRelease.parse("6.1.0-50-cloud-amd64"),)
+
+
+def source_digests(cell: Cell, lock: Lock = LOCK) -> Mapping[str, str]:
+    name = "image.precompiled.json" if cell.kernel else "image.jit.json"
+    return ImageFacts.from_json(context(cell, lock).entries[name].content.decode()).source_digests
+
+
+def test_image_facts_tell_apart_what_the_sources_were_made_of() -> None:
+    """A node keeps what it compiled: modules of other sources must not be taken for an image's own."""
+    found = source_digests(JIT)
+    assert set(found) == {"open", "proprietary"}
+    assert found["open"] != found["proprietary"]
+    assert source_digests(PRECOMPILED) == found
+    roles = LOCK.targets["debian12-amd64"].drivers["535.261.03"]
+    patched = tuple(replace(package, sha256="0" * 64) for package in roles["source"])
+    other = without(LOCK, JIT, drivers={"535.261.03": {**roles, "source": patched}})
+    assert source_digests(JIT, other)["open"] != found["open"]
+    assert source_digests(VENDOR) == {}
+
+
+def test_the_sources_of_a_runfile_are_its_archive() -> None:
+    other = replace(RUNFILE, driver=RUNFILE.driver.model_copy(update={"sha256": {"amd64": "1" * 64}}))
+    first, second = source_digests(RUNFILE), source_digests(other)
+    assert set(first) == set(second)
+    assert all(first[kind] != second[kind] for kind in first)
 
 
 def test_a_module_type_that_one_kernel_excludes_stays_in_the_shared_stage() -> None:

@@ -54,6 +54,8 @@ hold() {{
     until [ -e /proc/$holder/fd/0 ] && readlink /proc/$holder/fd/0 | grep -q nvidia; do sleep 0.2; done
 }}
 """
+# each load of a module gives its folder another inode
+LOADED = "stat -c %i /sys/module/nvidia"
 NOTHING = "modules: \nfiles: \nmounts: 0 0\nfirmware path: \n"
 
 
@@ -130,12 +132,11 @@ def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(
         assert "status: NotReady\n" in out
 
         # again: nothing is reloaded
-        loads = "dmesg | grep -c 'test double'"
-        before = run(guest, f"{loads}; true")
+        before = run(guest, LOADED)
         out = run(guest, "start; until_ready; cat /tmp/log")
         assert "nothing is reloaded" in out
         assert "load the module" not in out
-        assert run(guest, f"{loads}; true") == before
+        assert run(guest, LOADED) == before
         status, message, _ = refused(guest, "driverctl unload")
         assert status == 75
         assert (
@@ -153,6 +154,79 @@ def test_a_driver_loads_stays_while_used_is_kept_and_goes_without_a_trace(
             )
             == "3\n"
         )
+
+
+def test_a_driver_with_one_module_is_no_driver(node: Start, kernel: Kernel) -> None:
+    """The rest of it is gone, and so are the modules that the image had: it was Ready once."""
+    with node() as guest:
+        sets = f"{drivernode.CONTAINER}/opt/lib/modules"
+        lost = f"mv {sets} /tmp/sets; rm -rf {drivernode.CONTAINER}/lib/modules/*"
+        run(guest, f"start; until_ready; kill -9 $(cat /tmp/pid); rmmod nvidia_uvm nvidia_modeset; {lost}")
+        status, message, _ = refused(guest)
+        assert status == 78
+        assert f"this image has no open modules of driver {kmods.MOCK_VERSION}" in message
+        assert run(guest, "nvidia_modules") == "nvidia "
+        assert run(guest, "driverctl probe 2>/dev/null; echo $?; cat $status") == "1\nNotReady\n"
+        out = run(guest, f"mv /tmp/sets {sets}; start; until_ready; nvidia_modules; cat /tmp/log")
+        assert out.startswith("nvidia nvidia_modeset nvidia_uvm ")
+        assert "load the module nvidia_uvm" in out
+        assert "load the module nvidia\n" not in out
+        assert run(guest, "driverctl probe; echo $?") == "0\n"
+
+
+def test_a_driver_that_the_host_loaded_stays_until_it_is_to_be_taken_over(node: Start) -> None:
+    with node() as guest:
+        sets = f"{drivernode.CONTAINER}/opt/lib/modules/$(uname -r)/open"
+        run(guest, f"for name in nvidia nvidia-uvm nvidia-modeset; do insmod {sets}/$name.ko; done")
+        for command in ("init", "load", "unload"):
+            status, message, _ = refused(guest, f"driverctl {command}")
+            assert status == 78, message
+            assert "is the host's: no driver container loaded it" in message
+            assert "TAKE_OVER_HOST_DRIVER=true" in message
+        assert run(guest, "nvidia_modules") == "nvidia nvidia_modeset nvidia_uvm "
+        before = run(guest, LOADED)
+        out = run(guest, "export TAKE_OVER_HOST_DRIVER=true; start; until_ready; cat /tmp/log")
+        assert "unload the module nvidia_uvm" in out
+        assert run(guest, LOADED) != before
+        assert run(guest, "stop; left").endswith(NOTHING)
+
+
+def test_the_sidecar_loads_peermem_once_the_network_driver_is_there(node: Start) -> None:
+    network = f"{drivernode.CONTAINER}/run/mellanox/drivers"
+    with node() as guest:
+        out = run(
+            guest,
+            f"""start; until_ready
+            (driverctl peermem serve >/tmp/side 2>&1; echo "the sidecar ended with $?") >/tmp/side-ended &
+            until grep -q 'network driver' /tmp/side; do sleep 0.2; done
+            nvidia_modules
+            modprobe ib_core; mkdir -p {network}; touch {network}/.driver-ready
+            until grep -q ^nvidia_peermem /proc/modules; do sleep 0.2; done
+            driverctl peermem probe; echo "probe $?"
+            pkill -TERM -f 'peermem serve'
+            until [ -s /tmp/side-ended ]; do sleep 0.2; done
+            cat /tmp/side /tmp/side-ended""",
+            timeout=120,
+        )
+        assert out.startswith("nvidia nvidia_modeset nvidia_uvm ")
+        assert "probe 0\n" in out
+        assert "the sidecar ended with 0" in out
+        assert run(guest, "stop; left").endswith(NOTHING)
+
+
+def test_a_root_that_somebody_unmounts_ends_readiness_and_comes_back_with_the_next_start(node: Start) -> None:
+    with node() as guest:
+        out = run(
+            guest,
+            """start; until_ready; umount -l /run/nvidia/driver
+            until [ -s /tmp/ended ]; do sleep 0.2; done; cat /tmp/ended /tmp/log
+            driverctl probe; echo "probe $?"; start; until_ready; driverctl probe; echo "probe $?" """,
+            timeout=120,
+        )
+        assert out.startswith("70\n")
+        assert "/run/nvidia/driver is not this container's root" in out
+        assert out.index("probe 1\n") < out.index("probe 0\n")
+        assert run(guest, "stop; left").endswith(NOTHING)
 
 
 # Every wait is a read from a pipe: polling takes the guest's one processor from what it waits for.

@@ -5,6 +5,7 @@ Without a pin for every download there is none.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -169,7 +170,8 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
         )
     kernel = target.kernels.get(str(cell.kernel))
     sources = _sources(cell)
-    jit_facts = _facts(cell, sources)
+    pins = pins_of(cell, target.drivers[cell.driver.version], kernel)
+    jit_facts = _facts(cell, sources, pins)
     facts = jit_facts
     if cell.kernel:
         facts = replace(
@@ -201,7 +203,7 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
         runfile=Runfile(url=filled_for(cell.driver.url or "", cell), sha256=cell.driver.sha256[cell.arch])
         if runs_file
         else None,
-        pins=pins_of(cell, target.drivers[cell.driver.version], kernel),
+        pins=pins,
         labels=_labels(cell, base),
         jit_facts=jit_facts,
         facts=facts,
@@ -223,7 +225,9 @@ def _sources(cell: Cell) -> tuple[Source, ...]:
     )
 
 
-def _facts(cell: Cell, sources: tuple[Source, ...]) -> ImageFacts:
+def _facts(
+    cell: Cell, sources: tuple[Source, ...], pins: Mapping[str, tuple[LockedPackage, ...]]
+) -> ImageFacts:
     return ImageFacts(
         os=cell.id.os,
         arch=cell.arch,
@@ -234,7 +238,20 @@ def _facts(cell: Cell, sources: tuple[Source, ...]) -> ImageFacts:
         kernels=(),
         sources={source.module_type: source.path for source in sources},
         firmware=FIRMWARE,
+        source_digests={
+            source.module_type: digest for source in sources if (digest := _source_digest(cell, source, pins))
+        },
     )
+
+
+def _source_digest(cell: Cell, source: Source, pins: Mapping[str, tuple[LockedPackage, ...]]) -> str:
+    """What the sources are made of: the archive or the packages that hold them, '' where none is pinned."""
+    if cell.driver.payload == "runfile":
+        made_of = [cell.driver.sha256.get(cell.arch, "")]
+    else:
+        made_of = sorted(package.sha256 for package in pins.get(f"source-{source.module_type}", ()))
+    digest = hashlib.sha256(" ".join(made_of).encode()).hexdigest()
+    return f"sha256:{digest}" if any(made_of) else ""
 
 
 def epoch_of(target: TargetLock) -> int:

@@ -7,18 +7,19 @@ here.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from driverforge_core.errors import DriverforgeError, InUse, TemporaryFailure
+from driverforge_core.errors import CommandFailed, DriverforgeError, InUse, TemporaryFailure
 from driverforge_node import log
 from driverforge_node.driver import statusfile
-from driverforge_node.driver.converge import converge, roll_back
+from driverforge_node.driver.converge import converge, lost, roll_back
 from driverforge_node.driver.plan import next_steps
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts, Goal, WantedDriver
 from driverforge_node.driver.state.observe import observe
 from driverforge_node.driver.statusfile import Phase
+from driverforge_node.driver.steps import SetStatus
 from driverforge_node.driver.supervise import SupervisedDaemon, supervise
 from driverforge_node.driver.usage import describe_use
 from driverforge_node.ports import Host, text_of
@@ -28,11 +29,7 @@ from driverforge_node.reconcile.outcomes import Blocked, Done, Steps
 
 def plan(host: Host, wanted: WantedDriver) -> Steps | Done:
     """The stretch that can be decided now. Changes nothing. Raises what blocks it."""
-    return _next_steps_or_raise(observe(host, wanted), wanted)
-
-
-def _next_steps_or_raise(facts: DriverFacts, wanted: WantedDriver) -> Steps | Done:
-    outcome = next_steps(facts, wanted)
+    outcome = next_steps(observe(host, wanted), wanted)
     if isinstance(outcome, Blocked):
         raise outcome.error
     return outcome
@@ -44,18 +41,23 @@ def init(host: Host, wanted: WantedDriver, *, pid: int, ask: Ask | None = None) 
     Also returns normally where the driver stays loaded because it is in use: the holders are logged. A
     failure before the driver is ready is rolled back, and its error says what is left.
     """
-    before = observe(host, wanted)
-    _next_steps_or_raise(before, wanted)
+    try:
+        # What cannot be is refused before the first file, the lock's too, is written.
+        plan(host, wanted)
+    except DriverforgeError:
+        _no_longer_ready(host, pid)
+        raise
     # From here on a stop signal is noted, and ends the run in an orderly way.
     host.clock.wait(0)
     with driver_lock(host, pid):
+        before = observe(host, wanted)
         statusfile.write(host, phase=Phase.STARTING, pid=pid, facts=before, wanted=wanted)
         try:
             done = converge(host, wanted, gate=gate_for(host, ask=ask))
-        except DriverforgeError as error:
+        except Exception as error:
             # The error may be a stop signal's: between two steps, or within a compilation, where it reads as
             # a failure of the compiler. That is no failed start.
-            if host.clock.wait(0):
+            if isinstance(error, DriverforgeError) and host.clock.wait(0):
                 log.warning(error.brief)
                 leave(host, wanted, pid)
                 return
@@ -70,17 +72,25 @@ def init(host: Host, wanted: WantedDriver, *, pid: int, ask: Ask | None = None) 
         leave(host, wanted, pid)
 
 
+def _no_longer_ready(host: Host, pid: int) -> None:
+    """Take back the readiness that a killed instance left. One that runs has the lock, and keeps its own."""
+    if text_of(host.files, paths.DAEMONS_STATUS).strip() != "Ready":
+        return
+    with suppress(DriverforgeError), driver_lock(host, pid):
+        SetStatus(text="NotReady").apply(host)
+
+
 def load(host: Host, wanted: WantedDriver, *, pid: int, ask: Ask | None = None) -> None:
     """Load the modules and make their device files; the driver's root is not published.
 
     A failure is rolled back as in `init`.
     """
-    before = observe(host, wanted)
-    _next_steps_or_raise(before, wanted)
+    plan(host, wanted)
     with driver_lock(host, pid):
+        before = observe(host, wanted)
         try:
             converge(host, wanted, gate=gate_for(host, ask=ask))
-        except DriverforgeError as error:
+        except Exception as error:
             _roll_back(host, wanted, before, error)
             raise
     log.info("loaded", driver=wanted.driver)
@@ -97,14 +107,26 @@ def unload(host: Host, wanted: WantedDriver, *, pid: int, ask: Ask | None = None
     log.info("unloaded")
 
 
-def _roll_back(host: Host, wanted: WantedDriver, before: DriverFacts, error: DriverforgeError) -> None:
-    """Roll back to `before`, and let `error` say what is left."""
+def _roll_back(host: Host, wanted: WantedDriver, before: DriverFacts, error: Exception) -> None:
+    """Roll back to `before`, and let `error` say what is left.
+
+    Any error: also after a fault of ours no half of a driver may stay. The log says then what is left.
+    """
     left = roll_back(host, wanted, before) or ("nothing that was not there before",)
-    error.details = (*error.details, *(f"left on this node: {line}" for line in left))
+    lines = tuple(f"left on this node: {line}" for line in left)
+    if isinstance(error, DriverforgeError):
+        error.details = (*error.details, *lines)
+        return
+    for line in lines:
+        log.warning(line)
 
 
 def serve(host: Host, wanted: WantedDriver, pid: int, done: Done) -> None:
-    """Keep our daemons running and the status file true, from ready to the stop signal."""
+    """Keep our daemons running and the status file true, from ready to the stop signal.
+
+    Raises CommandFailed where somebody else takes the modules or the root away: the pod is not ready then,
+    and its next start puts them back.
+    """
     facts = observe(host, wanted)
     log.info("ready", driver=wanted.driver, type=facts.loaded_type, kernel=facts.release, root=paths.ROOT)
     if not facts.root_shared:
@@ -117,7 +139,14 @@ def serve(host: Host, wanted: WantedDriver, pid: int, done: Done) -> None:
             host, phase=Phase.READY, pid=pid, facts=facts, wanted=wanted, done=done, daemons=daemons
         )
 
-    signal = supervise(host, changed)
+    def watch() -> None:
+        if line := lost(host, wanted):
+            raise CommandFailed(
+                f"the driver that was ready is not whole any more: {line}",
+                resolution="see who changes this node beside this container; a new start makes it whole",
+            )
+
+    signal = supervise(host, changed, watch=watch)
     log.info("stopping", signal=signal)
 
 

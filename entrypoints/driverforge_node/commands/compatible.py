@@ -12,15 +12,27 @@ from collections.abc import Mapping, Sequence
 from driverforge_core.errors import UsageError
 
 USAGE = (
-    "usage: nvidia-driver init|load [-a|--accept-license] [-m|--max-threads N] [--headers DIR] [--work-dir "
-    "DIR]"
+    "usage: nvidia-driver init|load [-a|--accept-license] [-m|--max-threads N] [-k|--kernel RELEASE] "
+    "[-t|--tag TAG] [--headers DIR] [--work-dir DIR] | reload_nvidia_peermem | probe_nvidia_peermem"
 )
-FOLDERS = ("--headers", "--work-dir")  # not upstream's: a pod that has to be told where, keeps its command
+# options with a value -> ours; '' where upstream's has nothing to say to us
+VALUES = {
+    # not upstream's: a pod that has to be told where, keeps its command
+    "--headers": "--headers",
+    "--work-dir": "--work-dir",
+    "-k": "--kernel",
+    "--kernel": "--kernel",
+    # the folder of packages that upstream's image was built with
+    "-t": "",
+    "--tag": "",
+}
 ELSEWHERE = {
     "update": "use `driverctl build --kernel RELEASE` to prepare modules for another kernel",
-    "reload_nvidia_peermem": "not part of this release: run it from NVIDIA's image",
-    "probe_nvidia_peermem": "not part of this release: run it from NVIDIA's image",
     "build": "use `driverctl build --kernel RELEASE`",
+}
+SIDECAR = {
+    "reload_nvidia_peermem": ["peermem", "serve"],
+    "probe_nvidia_peermem": ["peermem", "probe"],
 }
 DRIVER_COMMANDS = ("status", "probe", "unload", "runtime", "--version", "--help", "-h")
 TOOLKIT_COMMANDS = ("toolkit", "runtime", "cdi", "devices", "doctor", "--version", "--help", "-h")
@@ -33,6 +45,9 @@ def driver_arguments(argv: Sequence[str]) -> list[str]:
     command, *rest = argv
     if command in DRIVER_COMMANDS:
         return list(argv)
+    if command in SIDECAR:
+        # upstream takes no options here, and ignores what comes
+        return list(SIDECAR[command])
     if command in ELSEWHERE:
         raise UsageError(
             f"nvidia-driver {command} is not available in this image",
@@ -68,10 +83,10 @@ def _options(words: Sequence[str]) -> list[str]:
                     f"nvidia-driver: {name} needs a number of threads, not {number!r}", details=[USAGE]
                 )
             out += ["--jobs", number]
-        elif name in FOLDERS:
-            if not (folder := value if joined else rest.pop(0) if rest else ""):
-                raise UsageError(f"nvidia-driver: {name} needs a folder", details=[USAGE])
-            out += [name, folder]
+        elif name in VALUES:
+            if not (given := value if joined else rest.pop(0) if rest else ""):
+                raise UsageError(f"nvidia-driver: {name} needs a value", details=[USAGE])
+            out += [VALUES[name], given] if VALUES[name] else []
         elif word in ("--plan", "--confirm"):
             out.append(word)
         else:

@@ -22,6 +22,11 @@ def add_plan_arguments(parser: argparse.ArgumentParser) -> None:
         help="print what would be done now, and what is not known yet; change nothing",
     )
     parser.add_argument("--confirm", action="store_true", help="ask on the terminal before each step")
+    parser.add_argument(
+        "--take-over",
+        action="store_true",
+        help="unload a driver, too, that the host loaded from a package of its own",
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=0,
         metavar="N",
         help="compilers to run at once; default: one per processor",
+    )
+    parser.add_argument(
+        "--kernel",
+        metavar="RELEASE",
+        default="",
+        help="refuse to start where another kernel runs; default: the running one, whatever it is",
     )
     parser.add_argument(
         "--headers",
@@ -59,6 +70,8 @@ def wanted(args: argparse.Namespace, host: Host, goal: Goal) -> WantedDriver:
     return read_wanted(
         host,
         goal,
+        take_over=args.take_over,
+        kernel=args.kernel,
         may_build=not args.no_build,
         jobs=args.jobs,
         headers=absolute(args.headers),

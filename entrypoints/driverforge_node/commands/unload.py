@@ -18,7 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace, host: Host) -> int:
     """Exit status 75 where the driver is in use. Its holders are named, and nothing is touched."""
-    wanted = read_wanted(host, Goal.ABSENT)
+    wanted = read_wanted(host, Goal.ABSENT, take_over=args.take_over)
     if args.plan:
         driver_options.print_plan(driver_life.plan(host, wanted))
     else:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import Unsupported
+from driverforge_core.names import normalise
 from driverforge_core.pci import PciDevice
 from driverforge_node.catalogue import GPUS
 from driverforge_node.driver.preflight import signed_only_error
@@ -35,8 +36,9 @@ class ModuleChoice:
 def choose_modules(facts: DriverFacts, wanted: WantedDriver) -> ModuleChoice:
     """The first source that fits: by module type, then image, node cache, compilation.
 
-    Raises Unsupported, with what the image has, where there is none. Raises NotPermitted where modules would
-    have to be compiled for a kernel that takes signed ones only: what is compiled here has no signature.
+    Raises Unsupported, with what the image has, where there is none, or where the set lacks a wanted module.
+    Raises NotPermitted where modules would have to be compiled for a kernel that takes signed ones only: what
+    is compiled here has no signature.
     """
     order = type_order(wanted, facts.gpus)
     buildable = [kind for kind in order if wanted.may_build and facts.image and kind in facts.image.sources]
@@ -50,12 +52,15 @@ def choose_modules(facts: DriverFacts, wanted: WantedDriver) -> ModuleChoice:
         if fitting := [s for s in of_type if fits_network(facts, s)] or ([] if can_build else of_type):
             where = "the image has" if fitting[0].place is SourcePlace.IMAGE else "the node's cache has"
             reason = f"{where} {module_type} modules {wanted.driver} for {facts.release}"
+            if error := incomplete_error(fitting[0], wanted):
+                raise error
             return ModuleChoice(module_type=module_type, source=fitting[0], reason=reason)
         if can_build:
             against = " compiled against this node's network driver" if of_type else ""
+            unusable = "".join(f" (not taken: {line})" for line in facts.unusable_sets)
             reason = (
                 f"neither the image nor the node's cache has {module_type} modules {wanted.driver} "
-                f"for {facts.release}{against}"
+                f"for {facts.release}{against}{unusable}"
             )
             return ModuleChoice(
                 module_type=module_type,
@@ -104,6 +109,19 @@ def type_order(wanted: WantedDriver, gpus: Sequence[PciDevice] = ()) -> tuple[st
     )
 
 
+def incomplete_error(source: ModuleSource, wanted: WantedDriver) -> Unsupported | None:
+    """The error where the set lacks wanted modules: without nvidia-uvm, no CUDA program finds a GPU."""
+    have = {normalise(name) for name in source.modules.modules}
+    lacking = [name for name in wanted.names if name not in have]
+    if not lacking:
+        return None
+    return Unsupported(
+        f"the module set of driver {wanted.driver} lacks {', '.join(lacking)}",
+        details=[f"{source.path} has {' '.join(sorted(source.modules.modules))}"],
+        resolution="use an image with all of them; in the node's cache, remove that folder: it is made again",
+    )
+
+
 def no_modules_error(facts: DriverFacts, wanted: WantedDriver) -> Unsupported:
     """The error where nothing fits, with all that was looked at."""
     types = " or ".join(type_order(wanted, facts.gpus))
@@ -114,7 +132,7 @@ def no_modules_error(facts: DriverFacts, wanted: WantedDriver) -> Unsupported:
         f"this image has no {types} modules of driver {wanted.driver} for the running kernel {facts.release}",
         details=[
             f"modules in the image: for {kernels}",
-            "modules in the node's cache: none that fit",
+            f"modules in the node's cache: {'; '.join(facts.unusable_sets) or 'none that fit'}",
             f"sources in the image: {sources}{kept}",
         ],
         resolution=f"use an image with modules for {facts.release}, "

@@ -1,4 +1,6 @@
-"""Bring the driver of a node to a wanted state, warn of what it lacks, take a failed start back."""
+"""Bring the driver of a node to a wanted state, warn of what it lacks, notice what it loses, take a failed
+start back.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from driverforge_node.driver import steps
 from driverforge_node.driver.plan import next_steps, restore_firmware
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
-from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.observe import observe, root_state
 from driverforge_node.driver.usage import removal_order
 from driverforge_node.ports import Host
 from driverforge_node.reconcile.loop import Gate, no_gate, reconcile, undo
@@ -85,14 +87,23 @@ def _peermem(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
     return (f"nvidia-peermem is not loaded: {reason}; next: {step}",)
 
 
+def lost(host: Host, wanted: WantedDriver) -> str:
+    """What a ready driver has lost since, '' where it is whole. Asked often: it reads little."""
+    loaded = host.modules.loaded()
+    if missing := [name for name in wanted.names if name not in loaded]:
+        return f"not loaded: {', '.join(missing)}"
+    return "" if root_state(host) is RootState.OURS else f"{paths.ROOT} is not this container's root"
+
+
 def roll_back(host: Host, wanted: WantedDriver, before: DriverFacts) -> tuple[str, ...]:
     """Undo what can be undone after a failure. Returns a line for each thing that is not as it was before."""
     failed = undo(host, undo_steps(before, observe(host, wanted)))
-    return (*failed, *leftovers(before, observe(host, wanted)))
+    forgotten = undo(host, forget_steps(before, observe(host, wanted)))
+    return (*failed, *forgotten, *leftovers(before, observe(host, wanted)))
 
 
 def undo_steps(before: DriverFacts, now: DriverFacts) -> tuple[Step, ...]:
-    """The steps from a failure back towards `before`. Pure.
+    """The steps from a failure back towards `before`, as far as the modules. Pure.
 
     What was loaded before stays loaded. What was unloaded cannot be put back.
     """
@@ -101,15 +112,23 @@ def undo_steps(before: DriverFacts, now: DriverFacts) -> tuple[Step, ...]:
         found.append(steps.UnmountRoot())
     if now.stage_left and not before.stage_left:
         found.append(steps.ClearStage())
-    new = {name: module for name, module in now.loaded.items() if name not in before.loaded}
-    if not before.loaded and (now.digest or now.journal.loading):
-        found.append(steps.ForgetLoad())
+    old = {name: module.version for name, module in before.loaded.items()}
+    new = {name: module for name, module in now.loaded.items() if old.get(name) != module.version}
     found += [steps.RemoveModule(name=name) for name in removal_order(new)]
-    if not before.loaded:
-        found += restore_firmware(now.journal)
-    if not before.state_left:
-        found.append(steps.RemoveState())
     return tuple(found)
+
+
+def forget_steps(before: DriverFacts, now: DriverFacts) -> tuple[Step, ...]:
+    """The steps that take back our records once no module is left, `now` being after `undo_steps`. Pure.
+
+    Where somebody opened a GPU meanwhile, modules stay. The records say then that they are ours, and the next
+    start keeps them.
+    """
+    if now.loaded:
+        return ()
+    forget = (steps.ForgetLoad(),) if now.digest or now.journal.loading else ()
+    state = () if before.state_left else (steps.RemoveState(),)
+    return (*forget, *restore_firmware(now.journal), *state)
 
 
 def leftovers(before: DriverFacts, now: DriverFacts) -> tuple[str, ...]:
@@ -121,6 +140,11 @@ def leftovers(before: DriverFacts, now: DriverFacts) -> tuple[str, ...]:
         f"module {name} {module.version} was loaded before and is not now"
         for name, module in before.loaded.items()
         if name not in now.loaded
+    ]
+    lines += [
+        f"module {name} is version {module.version} and was {before.loaded[name].version}"
+        for name, module in now.loaded.items()
+        if name in before.loaded and before.loaded[name].version != module.version
     ]
     if before.root is not now.root:
         lines.append(f"{paths.ROOT} is {now.root.value} and was {before.root.value}")

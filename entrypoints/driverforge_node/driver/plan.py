@@ -9,15 +9,18 @@ crash, at any point, goes on from there.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from driverforge_core.errors import CommandFailed, DriverforgeError
-from driverforge_core.names import NVIDIA_MODULES, PEERMEM, normalise
+from driverforge_core.names import NVIDIA_MODULES, PEERMEM
 from driverforge_node.driver import steps, usage
 from driverforge_node.driver.choice import ModuleChoice, choose_modules, type_order
-from driverforge_node.driver.preflight import not_root_error, preflight, signature_problem
+from driverforge_node.driver.preflight import not_root_error, preflight, signature_problem, space_problem
 from driverforge_node.driver.state import loadtree
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
-from driverforge_node.driver.state.module_sets import ModuleSource
+from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
 from driverforge_node.driver.state.records import KernelJournal
+from driverforge_node.driver.state.variables import WantedModuleType
 from driverforge_node.gpu.device_files import FRONTEND_MAJOR
 from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Step, Steps
 
@@ -29,17 +32,17 @@ NO_FIRMWARE = "NVreg_EnableGpuFirmware=0"
 def next_steps(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
     """The next stretch towards `wanted`: Steps, Done, or Blocked with the error to raise.
 
-    Going away needs root only. Coming, in this order: preflight; keep what is loaded as wanted; refuse where
-    modules could not be loaded or the loaded driver is in use; compile where no module set is there; unload
-    what is in the way; load and publish.
+    Going away needs root only. Coming, in this order: preflight; keep what is loaded as wanted, and complete
+    it; refuse where modules could not be loaded, the loaded driver is not ours or in use; compile where no
+    module set is there; unload what is in the way; load and publish.
     """
     if wanted.goal in (Goal.ABSENT, Goal.STOPPED):
         return Blocked(error=not_root_error(facts.user)) if facts.user != 0 else _go_away(facts, wanted)
     if error := preflight(facts, wanted):
         return Blocked(error=error)
     if facts.loaded and stays_loaded(facts, wanted):
-        return _load_and_publish(facts, wanted, _choice_for_loaded(facts, wanted))
-    if error := signature_problem(facts, wanted) or usage.in_use_error(facts):
+        return _keep(facts, wanted)
+    if error := _host_driver(facts, wanted) or signature_problem(facts, wanted) or usage.in_use_error(facts):
         return Blocked(error=error)
     try:
         choice = choose_modules(facts, wanted)
@@ -48,6 +51,18 @@ def next_steps(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
     if choice.source is None:
         return _compile_first(facts, wanted, choice)
     return _make_room(facts, wanted, choice) if facts.loaded else _load_and_publish(facts, wanted, choice)
+
+
+def _to_fill(facts: DriverFacts, source: ModuleSource | None) -> bool:
+    return source is not None and facts.stamp != loadtree.stamp(source, facts.node_modules)
+
+
+def _no_space(facts: DriverFacts, choice: ModuleChoice) -> DriverforgeError | None:
+    return space_problem(facts, choice.source) if choice.source and _to_fill(facts, choice.source) else None
+
+
+def _host_driver(facts: DriverFacts, wanted: WantedDriver) -> DriverforgeError | None:
+    return None if wanted.take_over else usage.host_driver_error(facts)
 
 
 def stays_loaded(facts: DriverFacts, wanted: WantedDriver) -> bool:
@@ -63,6 +78,21 @@ def stays_loaded(facts: DriverFacts, wanted: WantedDriver) -> bool:
 
 
 # --- on the way: nothing that is loaded is touched
+
+
+def _keep(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
+    """Go on with the loaded driver.
+
+    Where it lacks modules, they come from a set of its own type, which may have to be compiled.
+    """
+    if all(name in facts.loaded for name in wanted.names):
+        return _load_and_publish(facts, wanted, _choice_for_loaded(facts, wanted))
+    loaded_type = WantedModuleType(facts.loaded_type) if facts.loaded_type else wanted.module_type
+    try:
+        choice = choose_modules(facts, replace(wanted, module_type=loaded_type))
+    except DriverforgeError as error:
+        return Blocked(error=error)
+    return (_load_and_publish if choice.source else _compile_first)(facts, wanted, choice)
 
 
 def _compile_first(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -> Outcome:
@@ -91,6 +121,8 @@ def _make_room(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -
     All that can fail while it is still loaded is done before. Our daemons use it as well, so who else does is
     only seen once they have stopped: the stretch ends there.
     """
+    if error := _no_space(facts, choice):
+        return Blocked(error=error)
     before = (*_status_steps(facts, wanted, "NotReady"), *_file_steps(facts, wanted, choice.source))
     version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "parts of a driver"
     reason = f"loaded: {version}, under another configuration; wanted: {wanted.driver}; {choice.reason}"
@@ -109,9 +141,10 @@ def _make_room(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -
 def _go_away(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
     """Take the driver away.
 
-    One in use stays: that is an error for `unload`, and how it should be at the end of `init`.
+    One in use stays, and so does one of the host's: that is an error for `unload`, and how it should be at
+    the end of `init`.
     """
-    error = usage.in_use_error(facts)
+    error = _host_driver(facts, wanted) or usage.in_use_error(facts)
     if error and wanted.goal is Goal.ABSENT:
         return Blocked(error=error)
     not_ready = (steps.SetStatus(text="NotReady"),) if facts.daemons_status not in ("", "NotReady") else ()
@@ -120,7 +153,7 @@ def _go_away(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
         return Steps(steps=(*not_ready, steps.StopDaemons(daemons=facts.daemons)), unknown=(still,))
     if error:
         away = (*not_ready, *_unmount_steps(facts))
-        return Steps(steps=away) if away else Done(left=usage.describe_use(facts))
+        return Steps(steps=away) if away else Done(left=usage.describe_use(facts) or (error.brief,))
     away = (*not_ready, *_unmount_steps(facts), *_unload_steps(facts), *restore_firmware(facts.journal))
     if away:
         return Steps(steps=away, unknown=("whether these steps had their effect",))
@@ -162,14 +195,14 @@ def _load_and_publish(facts: DriverFacts, wanted: WantedDriver, choice: ModuleCh
 
     Ready is written last, in a stretch of its own: after devices, root and digest were seen to hold.
     """
+    if error := _no_space(facts, choice):
+        return Blocked(error=error)
     not_ready = _status_steps(facts, wanted, "NotReady")
-    names = _module_names(wanted, choice.source)
     prepare = (*_unmount_other_root(facts), *_file_steps(facts, wanted, choice.source))
-    missing = tuple(
-        name for name in (*names, *_peermem_names(facts, wanted, choice.source)) if name not in facts.loaded
-    )
+    peermem = _peermem_names(facts, wanted, choice.source)
+    missing = tuple(name for name in (*wanted.names, *peermem) if name not in facts.loaded)
     if missing:
-        load = (*not_ready, *prepare, *_insert_steps(facts, wanted, missing, names))
+        load = (*not_ready, *prepare, *_insert_steps(facts, wanted, missing, choice.source))
         return Steps(
             steps=load, unknown=("device numbers", "the steps to publish the driver"), reason=choice.reason
         )
@@ -197,12 +230,6 @@ def _choice_for_loaded(facts: DriverFacts, wanted: WantedDriver) -> ModuleChoice
     return ModuleChoice(module_type=module_type, source=source, reason=reason)
 
 
-def _module_names(wanted: WantedDriver, source: ModuleSource | None) -> tuple[str, ...]:
-    """The wanted modules that the set has. Some kernels and branches give no nvidia-uvm."""
-    have = {normalise(name) for name in source.modules.modules} if source else set()
-    return tuple(name for name in wanted.names if name in have)
-
-
 def _peermem_names(facts: DriverFacts, wanted: WantedDriver, source: ModuleSource | None) -> tuple[str, ...]:
     """nvidia-peermem, where it is wanted, the set has it, and the network driver's modules are loaded.
 
@@ -226,7 +253,7 @@ def _unmount_other_root(facts: DriverFacts) -> tuple[Step, ...]:
 def _file_steps(facts: DriverFacts, wanted: WantedDriver, source: ModuleSource | None) -> tuple[Step, ...]:
     """Write what modprobe and the driver read from files: load tree, parameters, firmware."""
     found: list[Step] = []
-    if source and facts.stamp != loadtree.stamp(source, facts.node_modules):
+    if source and _to_fill(facts, source):
         found.append(
             steps.FillTree(
                 base=facts.load_base, release=facts.release, source=source, node_modules=facts.node_modules
@@ -263,11 +290,16 @@ def parameter_texts(wanted: WantedDriver, source: ModuleSource | None) -> dict[s
 
 
 def _insert_steps(
-    facts: DriverFacts, wanted: WantedDriver, missing: tuple[str, ...], names: tuple[str, ...]
+    facts: DriverFacts, wanted: WantedDriver, missing: tuple[str, ...], source: ModuleSource | None
 ) -> tuple[Step, ...]:
+    entry = source.path if source and source.place is SourcePlace.CACHE else ""
     begin = () if facts.loaded else (steps.BeginLoad(digest=wanted.digest),)
-    insert = (steps.InsertModule(name=name, base=facts.load_base) for name in missing if name != PEERMEM)
-    verify = steps.VerifyModules(names=names, version=wanted.driver)
+    insert = (
+        steps.InsertModule(name=name, base=facts.load_base, entry=entry)
+        for name in missing
+        if name != PEERMEM
+    )
+    verify = steps.VerifyModules(names=wanted.names, version=wanted.driver)
     # Last, after all that the node needs holds: this one may fail.
     peermem = (
         (steps.InsertModule(name=PEERMEM, base=facts.load_base, needed=False),) if PEERMEM in missing else ()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, StorageFailed, Unavailable, Unsupported
 from driverforge_node.driver.state.facts import DriverFacts, WantedDriver
+from driverforge_node.driver.state.module_sets import ModuleSource
 
 # bytes beside the modules themselves: indexes, in-tree modules, status files
 RESERVE = 16 << 20
@@ -14,9 +15,10 @@ OURS = ("", "nvidia")
 
 
 def preflight(facts: DriverFacts, wanted: WantedDriver) -> DriverforgeError | None:
-    """The first reason not to start; None where there is none.
+    """The first reason not to start, whatever has to be done; None where there is none.
 
-    Whether there are modules is judged later, in `choice`.
+    Whether there are modules is judged later, in `choice`, and whether they fit on the disk once it is known
+    that they have to be written.
     """
     if facts.user != 0:
         return not_root_error(facts.user)
@@ -31,13 +33,19 @@ def preflight(facts: DriverFacts, wanted: WantedDriver) -> DriverforgeError | No
             f"DRIVER_VERSION={wanted.driver}, but the image holds driver {facts.image.driver}",
             resolution="leave DRIVER_VERSION as the image sets it, or use the image of that version",
         )
+    if wanted.kernel not in ("", facts.release):
+        return Unsupported(
+            f"the kernel {facts.release} runs, and --kernel names {wanted.kernel}",
+            resolution="leave --kernel out, or boot that kernel; "
+            f"`driverctl build --kernel {wanted.kernel}` compiles modules for it ahead",
+        )
     if not facts.modular:
         return Unsupported(
             f"the kernel {facts.release} loads no modules",
             details=["/proc/modules is missing: CONFIG_MODULES is off"],
             resolution="boot a distribution's kernel",
         )
-    return gpu_problem(facts) or space_problem(facts)
+    return gpu_problem(facts)
 
 
 def not_root_error(user: int) -> NotPermitted:
@@ -110,9 +118,9 @@ def signed_only_error(facts: DriverFacts, problem: str, evidence: Sequence[str])
     )
 
 
-def space_problem(facts: DriverFacts) -> StorageFailed | None:
-    """The error where the largest module set would not fit beside what is there; None where it would."""
-    need = RESERVE + max((source.size for source in facts.sources), default=0)
+def space_problem(facts: DriverFacts, source: ModuleSource) -> StorageFailed | None:
+    """The error where the load tree has no room for a module set; None where it has."""
+    need = RESERVE + source.size
     if facts.free >= need:
         return None
     return StorageFailed(

@@ -133,10 +133,13 @@ def last_output(host: Host, program: DaemonProgram) -> str:
     )
 
 
-def supervise(host: Host, changed: Callable[[tuple[SupervisedDaemon, ...]], None]) -> str:
+def supervise(
+    host: Host, changed: Callable[[tuple[SupervisedDaemon, ...]], None], *, watch: Callable[[], None]
+) -> str:
     """Keep the daemons running until a stop signal comes. Returns the signal's name.
 
-    `changed` gets all daemons, at the start and whenever one of them changed.
+    `changed` gets all daemons, at the start and whenever one of them changed. `watch` is called before each
+    round, and raises where there is nothing to go on with.
     """
     host.processes.become_subreaper()
     daemons = daemons_of_image(host)
@@ -144,6 +147,7 @@ def supervise(host: Host, changed: Callable[[tuple[SupervisedDaemon, ...]], None
     # After a signal that came before we were ready, nothing is started any more.
     signal = host.clock.wait(0)
     while signal is None:
+        watch()
         host.processes.reap()
         daemons = tuple(check_daemon(host, daemon) for daemon in daemons)
         if daemons != reported:

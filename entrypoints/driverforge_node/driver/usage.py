@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from driverforge_core.errors import InUse
+from driverforge_core.errors import InUse, Unsupported
 from driverforge_core.names import NVIDIA_MODULES
+from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts
 from driverforge_node.ports import Holder, LoadedModule
 
@@ -79,4 +80,26 @@ def in_use_error(facts: DriverFacts) -> InUse | None:
         f"the NVIDIA driver {version} is in use",
         details=lines,
         resolution="end these processes (drain the pods), then start again; no module was unloaded",
+    )
+
+
+def host_driver_error(facts: DriverFacts) -> Unsupported | None:
+    """The refusal to replace or to unload a driver that somebody else loaded; None where there is none.
+
+    A driver container, ours and NVIDIA's, leaves the digest of its configuration. A driver without one came
+    from a package of the host, which would not know that it is gone.
+    """
+    if not facts.loaded or facts.digest or facts.journal.loading:
+        return None
+    version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "of unknown version"
+    return Unsupported(
+        f"the loaded NVIDIA driver {version} is the host's: no driver container loaded it",
+        details=[
+            f"loaded: {' '.join(sorted(facts.loaded))}",
+            f"neither {paths.DIGEST} nor {paths.JOURNAL} names a configuration",
+        ],
+        resolution="keep it, and leave this node out "
+        "(kubectl label node NAME nvidia.com/gpu.deploy.driver=pre-installed); "
+        "or remove its package from the host, and have it replaced "
+        "with --take-over (TAKE_OVER_HOST_DRIVER=true)",
     )

@@ -15,6 +15,8 @@ from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Skipped,
 
 # The longest way that we know has seven: another driver that only our daemons use, compile, load, publish.
 MAX_STRETCHES = 12
+# Somebody may take back what we did, as a start of udev does with device files. Once is chance.
+MAX_TIMES = 2
 
 # called before each step, with its number from 1; raises to keep the step from running
 Gate = Callable[[int, Step], None]
@@ -66,7 +68,7 @@ def reconcile(host: Host, look: Look, *, gate: Gate = no_gate) -> Done:
     """Take steps until `look` says Done.
 
     Raises the error of a Blocked outcome, of a step, or of the gate. Raises CommandFailed where a step has no
-    effect, or where the node is not as wanted after MAX_STRETCHES rounds.
+    effect or loses it twice, or where the node is not as wanted after MAX_STRETCHES rounds.
     """
     applied: list[Step] = []
     reasons: list[str] = []
@@ -92,12 +94,14 @@ def _apply_stretch(host: Host, stretch: Steps, applied: list[Step], gate: Gate) 
     """Apply and prove the steps of one stretch. Returns the warnings of those that were skipped."""
     skipped = []
     for step in stretch.steps:
-        if step in applied:
+        if applied.count(step) >= MAX_TIMES:
             raise CommandFailed(
                 f"needed again after it was done: {step.describe()}",
-                details=["it had its effect at first, and has lost it since"],
+                details=[f"it had its effect {MAX_TIMES} times, and has lost it each time"],
                 resolution="see whether something else changes this node at the same time",
             )
+        if step in applied:
+            log.warning("done again: something else took its effect back", step=step.describe())
         gate(len(applied) + 1, step)
         try:
             with log.step(step.describe()):

@@ -62,7 +62,7 @@ class FakeKernel:
         if name in self.loaded_modules:
             return
         self.files.fuse.burn()
-        self.calls.append(f"insert {name}")
+        self.calls.append(" ".join(["insert", name, *parameters]))
         if name in self.ignores:
             return
         if name in self.refuses:

@@ -70,6 +70,7 @@ def write_image(
     release: str = RELEASE,
     module_types: Sequence[str] = ("open",),
     sources: Mapping[str, str] | None = None,
+    source_digests: Mapping[str, str] | None = None,
     modules: bool = True,
     firmware: bool = True,
 ) -> None:
@@ -83,6 +84,7 @@ def write_image(
         variant="jit" if sources else "precompiled",
         kernels=(KernelRelease.parse(release),) if modules else (),
         sources=dict(sources or {}),
+        source_digests=dict(source_digests or {}),
         firmware="/opt/driverforge/firmware" if firmware else "",
     )
     files.make_dirs("/opt/driverforge")

@@ -190,6 +190,7 @@ def build(host: Host, request: BuildRequest) -> tuple[BuiltSet, ...]:
                 driver=str(request.image.driver),
                 module_type=kind,
                 kernel=str(request.kernel),
+                sources=request.image.source_digests.get(kind, ""),
                 headers=headers.version,
                 compiler=compiler,
                 network=request.built_against,

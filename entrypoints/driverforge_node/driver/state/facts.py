@@ -54,6 +54,8 @@ class DriverFacts:
     image_kernels: tuple[str, ...] = ()
     # module sets for this release and the wanted driver, the image's before the cache's
     sources: tuple[ModuleSource, ...] = ()
+    # entries of the node's cache that cannot be taken: '<path>: <why>'
+    unusable_sets: tuple[str, ...] = ()
     # folder of this release's in-tree modules, '' where the node has none that we can see
     node_modules: str = ""
     # the root of the load tree, as `modprobe -d` takes it
@@ -116,6 +118,10 @@ class WantedDriver:
     parameters: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     # configuration digest: the operator's, else our own
     digest: str = ""
+    # whether a driver that the host loaded may be unloaded
+    take_over: bool = False
+    # the kernel release that has to run, '' for any
+    kernel: str = ""
     # whether modules may be compiled here
     may_build: bool = True
     # compilers to run at once; 0: as many as there are processors

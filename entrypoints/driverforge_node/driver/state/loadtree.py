@@ -7,15 +7,13 @@ then, and the sidecar crashes in a loop (D9 in docs/compatibility.md).
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable, Mapping
 
-from driverforge_core.errors import InputError
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.names import normalise
 from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.module_sets import ModuleSource
+from driverforge_node.driver.state.module_sets import ModuleSource, check_digest
 from driverforge_node.ports import Host, text_of
 
 # depmod prefers modules in updates/ to those of the kernel's package, in every distribution's configuration
@@ -63,18 +61,6 @@ def fill(host: Host, *, base: str, release: str, source: ModuleSource, node_modu
         copy_in_tree(host, node_modules, target, wanted)
     host.modules.index(base, release)
     files.write_atomic(f"{target}/{paths.STAMP}", stamp(source, node_modules).encode())
-
-
-def check_digest(path: str, data: bytes, digest: str) -> None:
-    """Raises InputError where `data`, read from `path`, has another digest ('sha256:<hex>')."""
-    found = f"sha256:{hashlib.sha256(data).hexdigest()}"
-    if found != digest:
-        raise InputError(
-            f"{path} is damaged",
-            details=[f"{found} is there, {digest} is written in {paths.MODULE_SET}"],
-            resolution="in the image: pull it again; "
-            "in the node's cache: remove that folder, it is made again",
-        )
 
 
 def copy_in_tree(host: Host, node_modules: str, target: str, wanted: Iterable[str]) -> None:

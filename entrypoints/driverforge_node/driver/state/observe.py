@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from driverforge_core.image import ImageFacts
 from driverforge_core.names import NVIDIA_MODULES
-from driverforge_node.driver.state import paths
+from driverforge_node.driver.state import loadtree, paths
 from driverforge_node.driver.state.facts import DriverFacts, RootState, WantedDriver
 from driverforge_node.driver.state.loadtree import tree_folder
-from driverforge_node.driver.state.module_sets import module_sources, read_image
+from driverforge_node.driver.state.module_sets import ModuleSource, module_sets, read_image
 from driverforge_node.driver.state.network import Network, observe_network
 from driverforge_node.driver.state.records import RunningDaemon, read_journal, running_daemons
 from driverforge_node.gpu import device_files
@@ -33,14 +33,22 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
     base = load_base(host, release)
     devices = tuple(pci_devices(files))
     daemons = running_daemons(host)
+    in_tree = node_modules(host, release)
+    stamp = text_of(files, f"{tree_folder(base, release)}/{paths.STAMP}")
+
+    def filled(source: ModuleSource) -> bool:
+        return stamp == loadtree.stamp(source, in_tree)
+
+    sets = module_sets(host, release, image, wanted.driver, filled=filled)
     return DriverFacts(
         user=host.processes.effective_user(),
         release=release,
         image=image,
         modular=files.exists("/proc/modules"),
         image_kernels=files.list_dir(paths.MODULE_SETS),
-        sources=tuple(module_sources(host, release, wanted.driver)),
-        node_modules=node_modules(host, release),
+        sources=sets.sources,
+        unusable_sets=sets.unusable,
+        node_modules=in_tree,
         load_base=base,
         gpus=tuple(device for device in devices if device.is_gpu),
         nvswitches=tuple(device.address for device in devices if is_nvswitch(device)),
@@ -57,7 +65,7 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
         daemons_status=text_of(files, paths.DAEMONS_STATUS).strip(),
         digest=text_of(files, paths.DIGEST).strip(),
         journal=read_journal(files),
-        stamp=text_of(files, f"{tree_folder(base, release)}/{paths.STAMP}"),
+        stamp=stamp,
         parameter_files={
             name: text_of(files, f"{paths.MODPROBE_D}/{name}") for name in parameter_file_names()
         },

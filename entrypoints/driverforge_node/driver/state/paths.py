@@ -26,6 +26,8 @@ DAEMONS = f"{STATE}/daemons.json"
 
 # ours, on the node: what outlives a reboot
 CACHE = "/var/lib/driverforge/modules"
+# what the modules of an entry were compiled from and with
+BUILT_WITH = "built-with.json"
 
 # in the image
 IMAGE = "/opt/driverforge/image.json"

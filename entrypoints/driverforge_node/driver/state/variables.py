@@ -108,6 +108,16 @@ VARIABLES: tuple[Variable, ...] = (
         allowed=BOOLEAN,
     ),
     Variable(
+        name="TAKE_OVER_HOST_DRIVER",
+        meaning=(
+            "Unload and replace a driver that the host loaded, from a package of its own (as `--take-over`). "
+            "Without it, such a node is refused and its driver left alone."
+        ),
+        default="false",
+        allowed=BOOLEAN,
+        set_by="manifest",
+    ),
+    Variable(
         name="HTTP_PROXY",
         meaning=(
             "Proxy for downloads of kernel headers (`http_proxy` as well). Passed to the package manager."
@@ -168,6 +178,7 @@ class DriverSettings:
     config_digest: str
     gpu_direct_rdma: bool
     mofed_on_host: bool
+    take_over: bool
 
 
 def parse(environ: Mapping[str, str]) -> DriverSettings:
@@ -193,6 +204,7 @@ def parse(environ: Mapping[str, str]) -> DriverSettings:
         config_digest=values["DRIVER_CONFIG_DIGEST"],
         gpu_direct_rdma=values["GPU_DIRECT_RDMA_ENABLED"] == "true",
         mofed_on_host=values["USE_HOST_MOFED"] == "true",
+        take_over=values["TAKE_OVER_HOST_DRIVER"] == "true",
     )
 
 

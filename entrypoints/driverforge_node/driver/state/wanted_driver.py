@@ -17,9 +17,17 @@ BASE_MODULES = ("nvidia", "nvidia_uvm", "nvidia_modeset")
 
 
 def read_wanted(
-    host: Host, goal: Goal, *, may_build: bool = True, jobs: int = 0, headers: str = "", work: str = ""
+    host: Host,
+    goal: Goal,
+    *,
+    take_over: bool = False,
+    kernel: str = "",
+    may_build: bool = True,
+    jobs: int = 0,
+    headers: str = "",
+    work: str = "",
 ) -> WantedDriver:
-    """The wanted state for a command's `goal`. The other arguments are for a compilation, as in WantedDriver.
+    """The wanted state for a command's `goal`. The other arguments are as in WantedDriver.
 
     Raises InputError for bad values in the environment, Unsupported where nothing says the driver's version.
     """
@@ -44,6 +52,8 @@ def read_wanted(
         mofed_on_host=settings.mofed_on_host,
         parameters=parameters,
         digest=digest,
+        take_over=take_over or settings.take_over,
+        kernel=kernel,
         may_build=may_build,
         jobs=jobs,
         headers=headers,

@@ -17,6 +17,20 @@ from driverforge_core.errors import (
     Unsupported,
 )
 
+OTHER_KERNEL = (
+    "disagrees about version of symbol",
+    "version magic",
+    "Invalid module format",
+    "Exec format error",
+)
+UNKNOWN_SYMBOL = "Unknown symbol"
+
+
+def misfits(error: CommandFailed) -> bool:
+    """Whether the kernel refused the module itself: another compilation may give one that it takes."""
+    text = "\n".join(error.details)
+    return any(word in text for word in (*OTHER_KERNEL, UNKNOWN_SYMBOL))
+
 
 def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
     """The error for a module that could not be inserted, with a heading and a next step that fit.
@@ -37,9 +51,7 @@ def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
             "(mokutil --list-enrolled; mokutil --import KEY.der), "
             "or boot without module.sig_enforce and Secure Boot",
         )
-    if says(
-        "disagrees about version of symbol", "version magic", "Invalid module format", "Exec format error"
-    ):
+    if says(*OTHER_KERNEL):
         return Unsupported(
             f"{brief}: it was built for another kernel than {release}",
             details=error.details,
@@ -67,7 +79,7 @@ def explain_insert(error: CommandFailed, *, release: str) -> DriverforgeError:
             "and use an image that compiles on the node (tag <driver>-<os>); "
             "or let applications use DMA-BUF, which needs no nvidia-peermem",
         )
-    if says("Unknown symbol"):
+    if says(UNKNOWN_SYMBOL):
         return Unsupported(
             f"{brief}: the kernel lacks symbols that it needs",
             details=error.details,

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_node import log
 from driverforge_node.driver.state import loadtree, paths, records
-from driverforge_node.driver.state.module_sets import ModuleSource, module_sources
+from driverforge_node.driver.state.module_sets import ModuleSource, module_sets, read_image
 from driverforge_node.driver.state.network import NetworkBuildFiles
-from driverforge_node.driver.steps.diagnose import explain_insert, not_loaded_warning
+from driverforge_node.driver.steps.diagnose import explain_insert, misfits, not_loaded_warning
 from driverforge_node.ports import Host, text_of
 from driverforge_node.reconcile.outcomes import Skipped
 
@@ -84,7 +84,7 @@ class Compile:
     def problem(self, host: Host) -> str:
         fitting = [
             source.path
-            for source in module_sources(host, self.release, self.driver)
+            for source in module_sets(host, self.release, read_image(host.files), self.driver).sources
             if source.modules.module_type == self.module_type
         ]
         return (
@@ -279,6 +279,8 @@ class InsertModule:
 
     name: str
     base: str
+    # the entry of the node's cache that it comes from, '' for the image
+    entry: str = ""
     # False: a failure is a warning, since the driver is whole without this module
     needed: bool = True
 
@@ -297,13 +299,23 @@ class InsertModule:
         try:
             host.modules.insert(self.name, base=self.base)
         except CommandFailed as error:
-            raise explain_insert(error, release=host.modules.release()) from error
+            explained = explain_insert(error, release=host.modules.release())
+            if self.entry and misfits(error):
+                self._drop(host, explained)
+            raise explained from error
         # An `install` line of modprobe.d makes modprobe run that command instead, and end with 0.
         if self.name not in host.modules.loaded():
             raise CommandFailed(
                 f"modprobe {self.name} succeeded, but the module is not in /proc/modules",
                 resolution=f"look for lines about {self.name} in /etc/modprobe.d",
             )
+
+    def _drop(self, host: Host, error: DriverforgeError) -> None:
+        """Remove the entry that the kernel does not take: the next start has to make it anew."""
+        host.files.remove_tree(self.entry)
+        log.warning("removed modules from the node's cache: the kernel refuses them", entry=self.entry)
+        error.details = (*error.details, f"removed from the node's cache: {self.entry}")
+        error.resolution = f"start again: they are compiled anew; if that fails as well, {error.resolution}"
 
     def problem(self, host: Host) -> str:
         missing = self.needed and self.name not in host.modules.loaded()
