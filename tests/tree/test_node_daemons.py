@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import CommandFailed
+from driverforge_core.errors import CommandFailed, StorageFailed
 from driverforge_node import probe
 from driverforge_node.commands import init
 from driverforge_node.driver.converge import converge
 from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.daemons import PERSISTENCED
 from driverforge_node.driver.state.facts import Goal, WantedDriver
 from driverforge_node.driver.state.observe import observe
 from driverforge_node.driver.state.records import RunningDaemon, record_daemons
 from driverforge_node.driver.state.wanted_driver import read_wanted
-from driverforge_node.driver.supervise import PERSISTENCED
+from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
 
 
@@ -176,11 +177,11 @@ def test_a_stop_signal_while_a_daemon_forks_away_does_not_make_it_a_user(node: F
 def test_no_daemon_is_started_after_a_stop_signal(node: FakeNode) -> None:
     daemon = Persistenced(node)
 
-    def stop_when_ready(now: float) -> None:
-        if node.text(paths.DAEMONS_STATUS) == "Ready\n":
+    def stop_when_published(now: float) -> None:
+        if paths.ROOT in node.places:
             node.clock.stop_at = now
 
-    node.clock.on_wait = stop_when_ready
+    node.clock.on_wait = stop_when_published
     assert init.run(arguments(), node.host) == 0
     assert daemon.starts == 0
 
@@ -200,3 +201,47 @@ def test_a_daemon_that_cannot_be_started_is_reported_and_not_fatal(node: FakeNod
     assert init.run(arguments(), node.host) == 0
     assert problems[-1] == "cannot start nvidia-persistenced: Read-only file system"
     assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+
+
+def test_ready_comes_after_the_daemon_runs(node: FakeNode) -> None:
+    daemon = Persistenced(node)
+    ready(node)
+    assert daemon.starts == 1
+    assert observe(node.host, read_wanted(node.host, Goal.SERVE)).daemons == (
+        RunningDaemon(name="nvidia-persistenced", pid=9003),
+    )
+    ready(node)
+    assert daemon.starts == 1
+
+
+def test_a_daemon_that_fails_is_a_warning_and_the_driver_ready(node: FakeNode) -> None:
+    daemon = Persistenced(node, fails=True)
+    done = converge(node.host, read_wanted(node.host, Goal.SERVE))
+    said = "exit status 1: nvidia-persistenced failed to initialize. Check syslog for more details."
+    assert done.warnings == (f"nvidia-persistenced does not run: {said}",)
+    assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
+    assert daemon.starts == 1
+
+
+def test_a_failed_start_stops_the_daemon_that_it_started(node: FakeNode) -> None:
+    Persistenced(node)
+
+    class Failing(FakeFiles):
+        """A node whose /run/nvidia cannot be written any more when the driver is to be ready."""
+
+        def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
+            if data == b"Ready\n":
+                raise StorageFailed(f"no space left while writing {path}")
+            super().write_atomic(path, data, mode=mode)
+
+    node.files = Failing(node.places, node.files.fuse)
+    with pytest.raises(StorageFailed):
+        init.run(arguments(), node.host)
+    assert node.processes.terminated == [9003]
+    assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
+
+
+def test_load_starts_no_daemon(node: FakeNode) -> None:
+    daemon = Persistenced(node)
+    converge(node.host, read_wanted(node.host, Goal.LOAD))
+    assert daemon.starts == 0

@@ -141,7 +141,7 @@ def test_a_restart_in_a_new_container_reloads_nothing_and_fills_the_new_tree(nod
 # applied for its effect on a kernel that may lack it; a check itself
 WITHOUT_A_CHECK = {"InsertHelpers", "VerifyModules"}
 # not a part of every life: their checks are looked at one by one
-LOOKED_AT_ALONE = {"Compile", "StopDaemons", "ClearStage", "MakeDevices"}
+LOOKED_AT_ALONE = {"Compile", "StartDaemon", "StopDaemons", "ClearStage", "MakeDevices"}
 
 
 def test_every_step_of_a_life_fails_its_check_before_and_passes_after(node: FakeNode) -> None:

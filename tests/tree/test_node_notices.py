@@ -59,3 +59,43 @@ def test_going_away_warns_of_nothing(node: FakeNode) -> None:
     add_bridge(node, "0000:00:00.0", "0x22a3")
     assert len(converge(node.host, read_wanted(node.host, Goal.LOAD)).warnings) == 1
     assert converge(node.host, read_wanted(node.host, Goal.ABSENT)).warnings == ()
+
+
+def add_driven(node: FakeNode, *addresses: str) -> None:
+    for address in addresses:
+        node.files.make_dirs(f"/proc/driver/nvidia/gpus/{address}")
+
+
+def serve_warnings(node: FakeNode) -> tuple[str, ...]:
+    return converge(node.host, read_wanted(node.host, Goal.SERVE)).warnings
+
+
+def test_a_gpu_that_the_driver_did_not_take_is_named(node: FakeNode) -> None:
+    node.add_gpu("0000:5e:00.0")
+    node.add_gpu("0000:86:00.0", driver="vfio-pci")
+    add_driven(node, "0000:3b:00.0")
+    (warning,) = serve_warnings(node)
+    assert warning.startswith("the driver drives 1 of 2 GPUs, not 0000:5e:00.0; next: ")
+    add_driven(node, "0000:5e:00.0")
+    assert serve_warnings(node) == ()
+
+
+def test_a_firmware_path_of_somebody_else_is_named_where_firmware_matters(node: FakeNode) -> None:
+    node.files.write_atomic(paths.FIRMWARE_SEARCH, b"/srv/firmware\n")
+    (warning,) = serve_warnings(node)
+    assert warning.startswith("the kernel searches for firmware in /srv/firmware, which somebody else set")
+    assert f"next: copy nvidia/{DRIVER} there, or empty {paths.FIRMWARE_SEARCH}" in warning
+    node.files.make_dirs("/drivers")
+    node.files.write_atomic("/drivers/nvidia.conf", b"NVreg_EnableGpuFirmware=0\n")
+    assert serve_warnings(node) == ()
+
+
+def test_nvlink_5_without_a_subnet_manager_is_named(node: FakeNode) -> None:
+    for name, product in (("mlx5_0", b"\x82ConnectX"), ("mlx5_1", b"\x82B200 \0SW_MNG\0")):
+        node.files.make_dirs(f"/sys/class/infiniband/{name}/device")
+        node.files.write_atomic(f"/sys/class/infiniband/{name}/device/vpd", product)
+    (warning,) = serve_warnings(node)
+    assert "NVLink 5 switches" in warning
+    assert "nvlsm" in warning
+    node.files.remove("/sys/class/infiniband/mlx5_1/device/vpd")
+    assert serve_warnings(node) == ()

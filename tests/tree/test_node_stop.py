@@ -15,9 +15,9 @@ from driverforge_node import probe
 from driverforge_node.commands import init, load, unload
 from driverforge_node.driver.converge import converge
 from driverforge_node.driver.state import paths
+from driverforge_node.driver.state.daemons import PERSISTENCED
 from driverforge_node.driver.state.facts import Goal
 from driverforge_node.driver.state.wanted_driver import read_wanted
-from driverforge_node.driver.supervise import PERSISTENCED
 from driverforge_node.reconcile.loop import Declined
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
@@ -149,7 +149,7 @@ def test_an_error_while_it_serves_ends_in_a_stop(node: FakeNode) -> None:
         """A container whose disk fails once the driver is there."""
 
         def read_text(self, path: str) -> str:
-            if path == PERSISTENCED.pid_file:
+            if path == PERSISTENCED.pid_file and node.text(paths.DAEMONS_STATUS) == "Ready\n":
                 raise StorageFailed(f"failed reading {path}", details=["Input/output error (errno EIO)"])
             return super().read_text(path)
 

@@ -1,14 +1,11 @@
-"""Bring the driver of a node to a wanted state, warn of what it lacks, notice what it loses, take a failed
-start back.
-"""
+"""Bring the driver of a node to a wanted state, notice what it loses, take a failed start back."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from driverforge_core.names import PEERMEM
 from driverforge_node import log
-from driverforge_node.driver import steps
+from driverforge_node.driver import notices, steps
 from driverforge_node.driver.plan import next_steps, restore_firmware
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
@@ -25,10 +22,14 @@ def converge(host: Host, wanted: WantedDriver, *, gate: Gate = no_gate) -> Done:
     The result's warnings tell what is missing on a node that is ready nevertheless.
     """
 
-    def look(skipped: tuple[str, ...]) -> Outcome:
-        # nvidia-peermem is the one module that a driver is whole without. Once skipped, it is neither tried
+    def look(skipped: tuple[Step, ...]) -> Outcome:
+        # A driver is whole without nvidia-peermem and without daemons. What was skipped is neither tried
         # again nor missed.
-        asked = replace(wanted, peermem=False) if skipped else wanted
+        asked = replace(
+            wanted,
+            peermem=wanted.peermem and not any(isinstance(step, steps.InsertModule) for step in skipped),
+            without=tuple(step.program.name for step in skipped if isinstance(step, steps.StartDaemon)),
+        )
         facts = observe(host, asked)
         outcome = next_steps(facts, asked)
         return replace(outcome, warnings=_notice(facts, asked)) if isinstance(outcome, Done) else outcome
@@ -38,53 +39,12 @@ def converge(host: Host, wanted: WantedDriver, *, gate: Gate = no_gate) -> Done:
 
 def _notice(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
     """Log what is not as somebody may expect. Returns the warnings among it."""
-    if text := left_out(facts, wanted):
+    if text := notices.left_out(facts, wanted):
         log.info(text)
-    found = warnings(facts, wanted)
+    found = notices.warnings(facts, wanted)
     for line in found:
         log.warning(line)
     return found
-
-
-def warnings(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
-    """What a ready node lacks: for log and status file, a line each, with the next step. Pure."""
-    return (*_nvswitches(facts), *_peermem(facts, wanted)) if wanted.goal in (Goal.SERVE, Goal.LOAD) else ()
-
-
-def left_out(facts: DriverFacts, wanted: WantedDriver) -> str:
-    """What was asked for and has nothing to do on this node; '' where there is no such thing. Pure."""
-    asked = wanted.goal in (Goal.SERVE, Goal.LOAD) and wanted.peermem and not facts.network.devices
-    return "nvidia-peermem is left out: no network device of PCI vendor 15b3 on this node" if asked else ""
-
-
-def _nvswitches(facts: DriverFacts) -> tuple[str, ...]:
-    if not facts.nvswitches:
-        return ()
-    version = facts.loaded["nvidia"].version if "nvidia" in facts.loaded else "the driver's version"
-    there = (
-        f"this node has {len(facts.nvswitches)} NVSwitches ({', '.join(facts.nvswitches)}) "
-        "and this image runs no fabric manager"
-    )
-    effect = "without one, CUDA programs end with error 802 (system not yet initialized)"
-    return (
-        f"{there}: {effect}; next: run nvidia-fabricmanager {version} on the node, unless it does already",
-    )
-
-
-def _peermem(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
-    if not wanted.peermem or PEERMEM in facts.loaded or not facts.network.devices:
-        return ()
-    if not facts.network.ready:
-        reason, step = (
-            "the kernel has no InfiniBand yet (no /sys/class/infiniband)",
-            "load the network driver (mlx5_ib), then start again",
-        )
-    else:
-        reason, step = (
-            f"the module set of driver {wanted.driver} has none",
-            "use an image that was built with it",
-        )
-    return (f"nvidia-peermem is not loaded: {reason}; next: {step}",)
 
 
 def lost(host: Host, wanted: WantedDriver) -> str:
@@ -97,9 +57,11 @@ def lost(host: Host, wanted: WantedDriver) -> str:
 
 def roll_back(host: Host, wanted: WantedDriver, before: DriverFacts) -> tuple[str, ...]:
     """Undo what can be undone after a failure. Returns a line for each thing that is not as it was before."""
-    failed = undo(host, undo_steps(before, observe(host, wanted)))
-    forgotten = undo(host, forget_steps(before, observe(host, wanted)))
-    return (*failed, *forgotten, *leftovers(before, observe(host, wanted)))
+    # what goes away needs to know less, and the error may be in what it need not know
+    away = replace(wanted, goal=Goal.STOPPED)
+    failed = undo(host, undo_steps(before, observe(host, away)))
+    forgotten = undo(host, forget_steps(before, observe(host, away)))
+    return (*failed, *forgotten, *leftovers(before, observe(host, away)))
 
 
 def undo_steps(before: DriverFacts, now: DriverFacts) -> tuple[Step, ...]:
@@ -108,6 +70,8 @@ def undo_steps(before: DriverFacts, now: DriverFacts) -> tuple[Step, ...]:
     What was loaded before stays loaded. What was unloaded cannot be put back.
     """
     found: list[Step] = []
+    if started := tuple(daemon for daemon in now.daemons if daemon not in before.daemons):
+        found.append(steps.StopDaemons(daemons=started))
     if now.root is RootState.OURS and before.root is not RootState.OURS:
         found.append(steps.UnmountRoot())
     if now.stage_left and not before.stage_left:

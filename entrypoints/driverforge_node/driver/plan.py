@@ -193,7 +193,8 @@ def _status_steps(facts: DriverFacts, wanted: WantedDriver, text: str) -> tuple[
 def _load_and_publish(facts: DriverFacts, wanted: WantedDriver, choice: ModuleChoice) -> Outcome:
     """Insert what is missing, then publish.
 
-    Ready is written last, in a stretch of its own: after devices, root and digest were seen to hold.
+    Ready is written last, in a stretch of its own: after devices, root and digest were seen to hold, and the
+    daemons were started.
     """
     if error := _no_space(facts, choice):
         return Blocked(error=error)
@@ -214,7 +215,14 @@ def _load_and_publish(facts: DriverFacts, wanted: WantedDriver, choice: ModuleCh
             steps=(*not_ready, *rest), unknown=("whether these steps had their effect",), reason=choice.reason
         )
     ready = _status_steps(facts, wanted, "Ready")
-    return Steps(steps=ready) if ready else Done()
+    if not ready:
+        return Done()
+    starts = tuple(
+        steps.StartDaemon(program=program)
+        for program in facts.daemons_down
+        if program.name not in wanted.without
+    )
+    return Steps(steps=starts, unknown=("whether they run",)) if starts else Steps(steps=ready)
 
 
 def _choice_for_loaded(facts: DriverFacts, wanted: WantedDriver) -> ModuleChoice:
@@ -268,9 +276,14 @@ def _file_steps(facts: DriverFacts, wanted: WantedDriver, source: ModuleSource |
     if facts.image and facts.firmware_missing:
         folder = f"{facts.image.firmware}/nvidia/{wanted.driver}"
         found.append(steps.WriteFirmware(source=folder, driver=wanted.driver, names=facts.firmware_missing))
-    if facts.firmware_path == "" and NO_FIRMWARE not in wanted.parameters.get("nvidia", ()):
+    if facts.firmware_path == "" and not disables_firmware(wanted):
         found.append(steps.SetFirmwarePath())
     return tuple(found)
+
+
+def disables_firmware(wanted: WantedDriver) -> bool:
+    """Whether a parameter keeps the driver from loading GSP firmware."""
+    return NO_FIRMWARE in wanted.parameters.get("nvidia", ())
 
 
 def parameter_texts(wanted: WantedDriver, source: ModuleSource | None) -> dict[str, str]:

@@ -22,8 +22,8 @@ MAX_TIMES = 2
 Gate = Callable[[int, Step], None]
 # asks a person about a step; False means no
 Ask = Callable[[int, Step], bool]
-# observes and plans; gets the warnings of the steps that were skipped, which it must not plan again
-Look = Callable[[tuple[str, ...]], Outcome]
+# observes and plans; gets the steps that were skipped, which it must not plan again
+Look = Callable[[tuple[Step, ...]], Outcome]
 
 
 class Stopped(TemporaryFailure):
@@ -72,17 +72,17 @@ def reconcile(host: Host, look: Look, *, gate: Gate = no_gate) -> Done:
     """
     applied: list[Step] = []
     reasons: list[str] = []
-    skipped: list[str] = []
+    skipped: dict[Step, str] = {}
     for _ in range(MAX_STRETCHES):
         outcome = look(tuple(skipped))
         if isinstance(outcome, Done):
-            return replace(outcome, reasons=tuple(reasons), warnings=(*skipped, *outcome.warnings))
+            return replace(outcome, reasons=tuple(reasons), warnings=(*skipped.values(), *outcome.warnings))
         if isinstance(outcome, Blocked):
             raise outcome.error
         if outcome.reason and outcome.reason not in reasons:
             reasons.append(outcome.reason)
             log.info("plan", reason=outcome.reason)
-        skipped += _apply_stretch(host, outcome, applied, gate)
+        skipped |= _apply_stretch(host, outcome, applied, gate)
     raise CommandFailed(
         f"the node is not as wanted after {MAX_STRETCHES} rounds",
         details=[step.describe() for step in applied],
@@ -90,9 +90,9 @@ def reconcile(host: Host, look: Look, *, gate: Gate = no_gate) -> Done:
     )
 
 
-def _apply_stretch(host: Host, stretch: Steps, applied: list[Step], gate: Gate) -> list[str]:
-    """Apply and prove the steps of one stretch. Returns the warnings of those that were skipped."""
-    skipped = []
+def _apply_stretch(host: Host, stretch: Steps, applied: list[Step], gate: Gate) -> dict[Step, str]:
+    """Apply and prove the steps of one stretch. Returns those that were skipped, each with its warning."""
+    skipped = {}
     for step in stretch.steps:
         if applied.count(step) >= MAX_TIMES:
             raise CommandFailed(
@@ -107,7 +107,7 @@ def _apply_stretch(host: Host, stretch: Steps, applied: list[Step], gate: Gate) 
             with log.step(step.describe()):
                 step.apply(host)
         except Skipped as why:
-            skipped.append(why.brief)
+            skipped[step] = why.brief
             log.warning(why.brief)
         else:
             _prove(host, step)

@@ -25,6 +25,10 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_node_stop.py",
         "tests/tree/test_node_daemons.py",
     ),
+    f"{_NODE}/driver/notices.py": (
+        "tests/tree/test_node_notices.py",
+        "tests/tree/test_node_peermem.py",
+    ),
     f"{_NODE}/driver/choice.py": (
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_init.py",

@@ -11,6 +11,7 @@ from enum import Enum
 
 from driverforge_core.image import ImageFacts
 from driverforge_core.pci import PciDevice
+from driverforge_node.driver.state.daemons import DaemonProgram
 from driverforge_node.driver.state.module_sets import ModuleSource
 from driverforge_node.driver.state.network import Network
 from driverforge_node.driver.state.records import KernelJournal, RunningDaemon
@@ -93,6 +94,12 @@ class DriverFacts:
     # processes with an NVIDIA device open, our own daemons left out
     holders: tuple[Holder, ...] = ()
     daemons: tuple[RunningDaemon, ...] = ()
+    # daemons that the image has and that do not run
+    daemons_down: tuple[DaemonProgram, ...] = ()
+    # PCI addresses of the GPUs that the loaded driver drives
+    driven: tuple[str, ...] = ()
+    # whether a network device manages NVLink 5 switches
+    nvlink5: bool = False
     # why the kernel takes only signed modules, '' when it takes any
     enforced: str = ""
     # whether files of ours are left in /run/nvidia
@@ -120,6 +127,8 @@ class WantedDriver:
     digest: str = ""
     # whether a driver that the host loaded may be unloaded
     take_over: bool = False
+    # names of daemons that could not be started: the driver goes without them
+    without: tuple[str, ...] = ()
     # the kernel release that has to run, '' for any
     kernel: str = ""
     # whether modules may be compiled here

@@ -7,18 +7,23 @@ from collections.abc import Iterator, Mapping
 from driverforge_core.image import ImageFacts
 from driverforge_core.names import NVIDIA_MODULES
 from driverforge_node.driver.state import loadtree, paths
-from driverforge_node.driver.state.facts import DriverFacts, RootState, WantedDriver
+from driverforge_node.driver.state.daemons import programs_down
+from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
 from driverforge_node.driver.state.loadtree import tree_folder
 from driverforge_node.driver.state.module_sets import ModuleSource, module_sets, read_image
-from driverforge_node.driver.state.network import Network, observe_network
+from driverforge_node.driver.state.network import INFINIBAND, Network, observe_network
 from driverforge_node.driver.state.records import RunningDaemon, read_journal, running_daemons
 from driverforge_node.gpu import device_files
 from driverforge_node.gpu.detect import is_nvswitch, loaded_type, pci_devices
 from driverforge_node.gpu.device_files import FRONTEND_MAJOR, device_majors
-from driverforge_node.ports import Files, Holder, Host, LoadedModule, text_of
+from driverforge_node.ports import Files, Holder, Host, LoadedModule, bytes_of, text_of
 
 # begin of the paths under which containers and the host have the devices open
 DEVICES = ("/dev/nvidia", "/run/nvidia/driver/dev/nvidia")
+# a folder for each GPU of the loaded driver
+DRIVEN = "/proc/driver/nvidia/gpus"
+# In the product data of a network device that manages the switches of NVLink 5. NVIDIA's image looks for it.
+SWITCH_MANAGER = b"SW_MNG"
 # '[none] integrity confidentiality', the current mode in brackets (kernel_lockdown(7))
 LOCKDOWN = "/sys/kernel/security/lockdown"
 
@@ -75,6 +80,9 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
         else None,
         holders=device_holders(host, majors, daemons),
         daemons=daemons,
+        daemons_down=programs_down(host, daemons) if wanted.goal is Goal.SERVE else (),
+        driven=files.list_dir(DRIVEN),
+        nvlink5=manages_nvlink5(files),
         enforced=signature_enforcement(host),
         state_left=files.exists(paths.STATE) or files.exists(paths.DAEMONS_STATUS),
         free=files.free_bytes(tree_folder(base, release)),
@@ -137,15 +145,22 @@ def missing_devices(files: Files, majors: Mapping[str, int]) -> Iterator[tuple[s
         ]
     if "nvidia-modeset" in majors:
         expected.append((device_files.MODESET_FILE, FRONTEND_MAJOR, device_files.MODESET_MINOR))
-    base = "/proc/driver/nvidia/gpus"
-    for address in files.list_dir(base):
-        for line in text_of(files, f"{base}/{address}/information").splitlines():
+    for address in files.list_dir(DRIVEN):
+        for line in text_of(files, f"{DRIVEN}/{address}/information").splitlines():
             key, _, value = line.partition(":")
             if key == "Device Minor" and value.strip().isdigit():
                 expected.append((device_files.gpu_file(int(value)), FRONTEND_MAJOR, int(value)))
     for path, major, minor in expected:
         if files.device_number(path) != (major, minor):
             yield path, major, minor
+
+
+def manages_nvlink5(files: Files) -> bool:
+    """Whether a network device of this node manages the NVLink switches of Blackwell GPUs."""
+    return any(
+        SWITCH_MANAGER in (bytes_of(files, f"{INFINIBAND}/{name}/device/vpd") or b"")
+        for name in files.list_dir(INFINIBAND)
+    )
 
 
 def root_state(host: Host) -> RootState:

@@ -26,6 +26,7 @@ from driverforge_node.driver.steps.serving import (
     PublishRoot,
     RemoveState,
     SetStatus,
+    StartDaemon,
     StopDaemons,
     UnmountRoot,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "RestoreFirmwarePath",
     "SetFirmwarePath",
     "SetStatus",
+    "StartDaemon",
     "StopDaemons",
     "UnmountRoot",
     "VerifyModules",

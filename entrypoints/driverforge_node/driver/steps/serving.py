@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from driverforge_core.errors import CommandFailed
-from driverforge_node.driver.state import paths
+from driverforge_core.errors import CommandFailed, DriverforgeError
+from driverforge_node.driver.state import daemons, paths
+from driverforge_node.driver.state.daemons import DaemonProgram
 from driverforge_node.driver.state.facts import RootState
 from driverforge_node.driver.state.observe import root_state
-from driverforge_node.driver.state.records import RunningDaemon
+from driverforge_node.driver.state.records import RunningDaemon, record_daemons, running_daemons
 from driverforge_node.ports import Host, text_of
+from driverforge_node.reconcile.outcomes import Skipped
 
 STAGED = f"{paths.STAGE}/root"
 # seconds for a daemon to end
@@ -32,6 +34,28 @@ class SetStatus:
     def problem(self, host: Host) -> str:
         found = text_of(host.files, paths.DAEMONS_STATUS).strip()
         return "" if found == self.text else f"{paths.DAEMONS_STATUS} says {found!r}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartDaemon:
+    """Start a daemon that goes with the driver. The driver works without it: a failure is a warning."""
+
+    program: DaemonProgram
+
+    def describe(self) -> str:
+        return f"start {self.program.name} if possible"
+
+    def apply(self, host: Host) -> None:
+        host.processes.become_subreaper()
+        try:
+            pid = daemons.start(host, self.program)
+        except DriverforgeError as error:
+            raise Skipped(f"{self.program.name} does not run: {error.brief}") from error
+        record_daemons(host, (*running_daemons(host), RunningDaemon(name=self.program.name, pid=pid)))
+
+    def problem(self, host: Host) -> str:
+        running = any(daemon.name == self.program.name for daemon in running_daemons(host))
+        return "" if running else f"no process of {self.program.name} has the PID that it wrote"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
