@@ -269,10 +269,10 @@ class Holder:
 class Processes(Protocol):
     """Processes, as far as we see them: all of them only with the host's PID namespace (hostPID)."""
 
-    def holders(self, prefixes: Sequence[str], *, majors: Collection[int] = ()) -> tuple[Holder, ...]:
-        """Processes with an open file or mapping whose path starts with one of `prefixes`, as '/dev/nvidia'.
+    def holders(self, majors: Collection[int]) -> tuple[Holder, ...]:
+        """Processes that have a character device of one of these majors open or mapped.
 
-        `majors` finds character devices by number as well: in a container they have any path.
+        The path says nothing: in a container a device has any, and any process may have a file of any name.
         """
 
     def users(self, part: str) -> tuple[Holder, ...]:
