@@ -146,6 +146,12 @@ class Files(Protocol):
 
     def copy(self, source: str, target: str) -> None: ...
     def make_dirs(self, path: str, *, mode: int = 0o755) -> None: ...
+    def make_private_dir(self, path: str) -> None:
+        """Make a folder that nobody else may enter (0700), or take the one that is there if it is our own.
+
+        Raises NotPermitted where there is a link, another kind of file, or somebody else's folder.
+        """
+
     def symlink(self, target: str, link: str) -> None:
         """Make `link` point to `target`, replacing an existing link atomically."""
 
@@ -177,7 +183,8 @@ class Files(Protocol):
         """Hold an exclusive lock on `path` for as long as the context lasts.
 
         Yields False, with the file untouched, when another process has it. `text` is written only after the
-        lock was won: upstream truncates the file first, and its second start wipes the first one's PID.
+        lock was won: upstream truncates the file first, and its second start wipes the first one's PID. A
+        link at `path` is not followed.
         """
 
 

@@ -496,6 +496,22 @@ def test_a_second_build_of_the_same_waits_for_nobody(bench: Bench) -> None:
         assert "another build" in bench.refused(TemporaryFailure).brief
 
 
+def test_nobody_else_may_enter_the_work_folder(bench: Bench) -> None:
+    bench.tools.add("make", f"stat -c %a ../.. .. >>{bench.folder}/modes; exit 2")
+    bench.refused(CommandFailed)
+    assert (bench.folder / "modes").read_text() == "700\n700\n"
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(bench: Bench) -> None:
+    """A folder that was given may be open to all, as a pod's volume is."""
+    victim = bench.folder / "victim"
+    victim.write_text("precious")
+    bench.work.parent.mkdir()
+    Path(f"{bench.work}.lock").symlink_to(victim)
+    assert ".lock" in bench.refused(StorageFailed).brief
+    assert victim.read_text() == "precious"
+
+
 def test_what_a_node_compiled_once_it_does_not_compile_again(bench: Bench) -> None:
     cache = bench.folder / "node/var/lib/driverforge/modules"
     cache.mkdir(parents=True)

@@ -275,9 +275,14 @@ def require_space(host: Host, source: str, folder: str) -> None:
 
 @contextmanager
 def _work_folder(host: Host, folder: str) -> Iterator[None]:
-    """An empty folder that is ours alone, by a lock beside it, and that is removed whatever happens."""
+    """An empty folder that is ours alone, by a lock beside it, and that is removed whatever happens.
+
+    On a host anybody may write to /var/tmp, and what lies in this folder becomes part of the kernel. A folder
+    that was given is taken as it is: a pod's volume may be open to all.
+    """
     parent = folder.rpartition("/")[0]
-    host.files.make_dirs(parent)
+    if parent == WORK or not host.files.exists(parent):
+        host.files.make_private_dir(parent)
     with host.files.lock(f"{folder}.lock", text="driverctl build\n") as ours:
         if not ours:
             raise TemporaryFailure(
@@ -285,7 +290,7 @@ def _work_folder(host: Host, folder: str) -> Iterator[None]:
                 resolution="wait for it to end, or name another folder with --work-dir",
             )
         host.files.remove_tree(folder)
-        host.files.make_dirs(folder)
+        host.files.make_private_dir(folder)
         try:
             yield
         finally:
