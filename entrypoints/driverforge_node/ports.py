@@ -246,11 +246,16 @@ class Modules(Protocol):
     def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
         """`modprobe -d base name parameters`.
 
-        Raises CommandFailed with the tool's own message and the kernel's log lines of the attempt as details.
+        Raises CommandFailed with the tool's own message and the kernel's log lines of the attempt as details,
+        TemporaryFailure where the kernel does not get done with it.
         """
 
     def remove(self, name: str) -> None:
-        """`rmmod name`. Raises InUse or CommandFailed with the tool's own message."""
+        """`rmmod name`.
+
+        Raises InUse or CommandFailed with the tool's own message, TemporaryFailure where the kernel does not
+        get done with it.
+        """
 
     def index(self, base: str, release: str) -> None:
         """`depmod -b base release`."""

@@ -21,6 +21,7 @@ from driverforge_node.host.processes import KernelProcesses
 from driverforge_node.host.real import node_root, real_host
 from driverforge_node.host.services import SystemdServices
 from driverforge_node.host.subprocesses import SystemCommands, pasteable
+from support.fakes.answers import Answers
 from support.fakes.fakehost import FakeCommands
 
 PACKAGES = Path(__file__).resolve().parents[2] / "entrypoints"
@@ -329,6 +330,29 @@ def test_modprobes_own_words_come_along(tmp_path: Path) -> None:
         "$ modprobe -d /tree nvidia",
         "modprobe: ERROR: could not insert 'nvidia': No such device",
     )
+
+
+@pytest.mark.parametrize(("word", "program_of"), [("insert", "modprobe"), ("remove", "rmmod")])
+def test_a_module_that_the_kernel_does_not_get_done_with(tmp_path: Path, word: str, program_of: str) -> None:
+    program(tmp_path, program_of, "exec sleep 600")
+    commands = SystemCommands({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    modules = KernelModules(commands, RootedFiles(), limit=0.2)
+    with pytest.raises(TemporaryFailure) as caught:
+        modules.insert("nvidia") if word == "insert" else modules.remove("nvidia")
+    assert caught.value.brief == (
+        f"could not {word} the module nvidia: {program_of} has not ended after 0.2 s"
+    )
+    assert caught.value.details[0].startswith(f"$ {program_of} ")
+    assert "dmesg" in caught.value.resolution
+
+
+def test_no_module_is_waited_for_for_ever() -> None:
+    commands = Answers({})
+    modules = KernelModules(commands, RootedFiles())
+    modules.insert("nvidia")
+    modules.remove("nvidia")
+    assert [line.split()[0] for line in commands.asked] == ["modprobe", "rmmod"]
+    assert commands.endless == []
 
 
 def test_a_failing_rmmod_raises(tmp_path: Path) -> None:
