@@ -119,6 +119,12 @@ def test_version_1(node: Node, quota: str, compilers: int) -> None:
     assert node.compilers(V1, cgroup, limits) == compilers
 
 
+def test_a_mount_that_begins_in_the_middle_of_our_path(node: Node) -> None:
+    mounts = V2.replace(" / /sys", f" {POD} /sys")
+    limits = {"/sys/fs/cgroup/c1/cpu.max": "100000 100000\n", "/sys/fs/cgroup/cpu.max": "200000 100000\n"}
+    assert node.compilers(mounts, f"0::{POD}/c1\n", limits) == 1
+
+
 def test_a_machine_without_cgroups(node: Node) -> None:
     assert node.compilers("1 0 0:1 / / rw - ext4 /dev/vda rw\n", "", {}) == 8
 

@@ -86,8 +86,6 @@ class KernelProcesses:
         self._proc = proc
 
     def holders(self, majors: Collection[int]) -> tuple[Holder, ...]:
-        if not majors:
-            return ()
         known: dict[tuple[str, str, str], int | None] = {}
         found = []
         for name in self._pids():
