@@ -146,6 +146,12 @@ class Files(Protocol):
 
     def copy(self, source: str, target: str) -> None: ...
     def make_dirs(self, path: str, *, mode: int = 0o755) -> None: ...
+    def make_private_dir(self, path: str) -> None:
+        """Make a folder that nobody else may enter (0700), or take the one that is there if it is our own.
+
+        Raises NotPermitted where there is a link, another kind of file, or somebody else's folder.
+        """
+
     def symlink(self, target: str, link: str) -> None:
         """Make `link` point to `target`, replacing an existing link atomically."""
 
@@ -177,7 +183,8 @@ class Files(Protocol):
         """Hold an exclusive lock on `path` for as long as the context lasts.
 
         Yields False, with the file untouched, when another process has it. `text` is written only after the
-        lock was won: upstream truncates the file first, and its second start wipes the first one's PID.
+        lock was won: upstream truncates the file first, and its second start wipes the first one's PID. A
+        link at `path` is not followed.
         """
 
 
@@ -239,11 +246,16 @@ class Modules(Protocol):
     def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
         """`modprobe -d base name parameters`.
 
-        Raises CommandFailed with the tool's own message and the kernel's log lines of the attempt as details.
+        Raises CommandFailed with the tool's own message and the kernel's log lines of the attempt as details,
+        TemporaryFailure where the kernel does not get done with it.
         """
 
     def remove(self, name: str) -> None:
-        """`rmmod name`. Raises InUse or CommandFailed with the tool's own message."""
+        """`rmmod name`.
+
+        Raises InUse or CommandFailed with the tool's own message, TemporaryFailure where the kernel does not
+        get done with it.
+        """
 
     def index(self, base: str, release: str) -> None:
         """`depmod -b base release`."""
@@ -269,10 +281,10 @@ class Holder:
 class Processes(Protocol):
     """Processes, as far as we see them: all of them only with the host's PID namespace (hostPID)."""
 
-    def holders(self, prefixes: Sequence[str], *, majors: Collection[int] = ()) -> tuple[Holder, ...]:
-        """Processes with an open file or mapping whose path starts with one of `prefixes`, as '/dev/nvidia'.
+    def holders(self, majors: Collection[int]) -> tuple[Holder, ...]:
+        """Processes that have a character device of one of these majors open or mapped.
 
-        `majors` finds character devices by number as well: in a container they have any path.
+        The path says nothing: in a container a device has any, and any process may have a file of any name.
         """
 
     def users(self, part: str) -> tuple[Holder, ...]:

@@ -262,3 +262,17 @@ def test_a_read_only_mount_is_not_permitted() -> None:
             print(error.details[0])
     """)
     assert out == "Read-only file system (errno EROFS)\n"
+
+
+def test_a_file_with_a_devices_name_holds_no_driver() -> None:
+    """Any pod can have one."""
+    out = in_namespace("""
+        from driverforge_node.driver.state.observe import device_holders
+        mine = open("/dev/nvidia-mine", "w")
+        open("/dev/nvidia0", "w").close()
+        mount("--bind", "/dev/null", "/dev/nvidia0")
+        device = open("/dev/nvidia0", "w")
+        for majors in ({"nvidia-frontend": 1}, {}):
+            print([holder.path for holder in device_holders(host, majors, ()) if "nvidia" in holder.path])
+    """)
+    assert out == "['/dev/nvidia0']\n[]\n"

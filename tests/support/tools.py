@@ -18,6 +18,15 @@ _ARCHIVE = {
     "openssl": "openssl",
     "modinfo": "kmod",
 }
+_RPM = {
+    "rpmkeys": "rpm",
+    "rpmbuild": "rpm",
+    "rpmsign": "rpm",
+    "rpm2cpio": "rpm2cpio",
+    "cpio": "cpio",
+}
+# without dnf-plugins-core, which breaks zypper in Debian
+_MANAGERS = {"createrepo_c": "createrepo-c", "dnf": "dnf", "zypper": "zypper"}
 _SERVERS = {"docker-registry": "docker-registry", "setpriv": "util-linux", "unshare": "util-linux"}
 _BOOTSTRAP = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
 _COMPILE = {"gcc-12": "gcc-12", "make": "make", "strip": "binutils", "openssl": "openssl"}
@@ -31,9 +40,9 @@ _GUEST = {
 
 TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
-    "tree": {**_ARCHIVE, **_SERVERS},
+    "tree": {**_ARCHIVE, **_RPM, **_SERVERS},
     "ns": {"unshare": "util-linux"},
-    "engine": {**_SERVERS, **_BOOTSTRAP, "skopeo": "skopeo"},
+    "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {**_GUEST, **_BOOTSTRAP, **_COMPILE, "setpriv": "util-linux"},
     "cluster": {
         "openssl": "openssl",

@@ -30,6 +30,7 @@ from driverforge_node.driver.build.job import BuildRequest, build
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
 from driverforge_node.host.subprocesses import SystemCommands
+from driverforge_node.log import LOGGER
 from driverforge_node.ports import Host
 from support.fakes.mockpath import MockPath
 from support.process import missing
@@ -270,6 +271,119 @@ def test_a_mirror_that_fails_in_the_middle(bench: Bench, mirror: Archive) -> Non
     assert any("503" in line for line in error.details)
 
 
+def own_archive(bench: Bench, mirror: Archive) -> Archive:
+    """A mirror that a test may change, in this bench's sources."""
+    archive = Archive(bench.folder / "debian", mirror.key)
+    archive.publish("bookworm", {"main": PACKAGES})
+    use(bench, f"deb [signed-by={mirror.key.keyring}] {archive.url} bookworm main")
+    return archive
+
+
+def use(bench: Bench, line: str) -> None:
+    (bench.folder / "apt/sources.list").write_text(f"{line}\n")
+
+
+def drop_signature(archive: Archive) -> None:
+    """Leave the suite as a mirror has it whose index nobody signed."""
+    dist = archive.folder / "dists/bookworm"
+    text = (dist / "InRelease").read_text().partition("\n\n")[2].partition("-----BEGIN")[0]
+    (dist / "Release").write_text(text)
+    (dist / "InRelease").unlink()
+
+
+def test_a_package_changed_behind_its_index_is_no_problem_of_the_network(
+    bench: Bench, mirror: Archive
+) -> None:
+    archive = own_archive(bench, mirror)
+    (pool,) = archive.folder.rglob("linux-kbuild-*.deb")
+    with pool.open("r+b") as package:
+        package.seek(-1, 2)
+        package.write(b"!")
+    error = bench.refused(InputError)
+    assert error.brief == "the mirror gives a file that differs from its index"
+    assert any("Hash Sum mismatch" in line for line in error.details)
+    assert "HTTP_PROXY" not in error.resolution
+
+
+def test_another_package_in_the_place_of_one_is_refused(bench: Bench, mirror: Archive) -> None:
+    archive = own_archive(bench, mirror)
+    (pool,) = archive.folder.rglob("linux-kbuild-*.deb")
+    build_deb(replace(PACKAGES[2], files={"usr/bin/theirs": "x" * 9999}), pool)
+    with served(archive.folder) as server:
+        use(bench, f"deb [signed-by={mirror.key.keyring}] {server.url} bookworm main")
+        error = bench.refused(InputError)
+    assert error.brief == "the mirror gives a file that differs from its index"
+
+
+def test_an_index_that_was_changed_is_refused(bench: Bench, mirror: Archive) -> None:
+    archive = own_archive(bench, mirror)
+    signed = archive.folder / "dists/bookworm/InRelease"
+    signed.write_text(signed.read_text().replace("Label: Debian", "Label: debian"))
+    error = bench.refused(InputError)
+    assert error.brief.startswith("header packages cannot be verified")
+    assert any("BADSIG" in line for line in error.details)
+
+
+def test_an_index_signed_with_an_unknown_key_names_the_key(
+    bench: Bench, mirror: Archive, tmp_path: Path
+) -> None:
+    archive = own_archive(bench, mirror)
+    with signing_key(tmp_path / "stranger") as stranger:
+        Archive(archive.folder, stranger).publish("bookworm", {"main": PACKAGES})
+        error = bench.refused(InputError)
+        assert any(f"NO_PUBKEY {stranger.fingerprint[-16:]}" in line for line in error.details)
+    assert "signed-by=" in error.resolution
+
+
+UNSAFE = """APT::Get::AllowUnauthenticated "true";
+Acquire::AllowInsecureRepositories "true";
+Acquire::AllowDowngradeToInsecureRepositories "true";
+"""
+
+
+@pytest.mark.parametrize("options", ["", "[allow-insecure=yes] "])
+def test_an_unsigned_index_is_refused_whatever_the_image_allows(
+    bench: Bench, mirror: Archive, options: str
+) -> None:
+    archive = own_archive(bench, mirror)
+    drop_signature(archive)
+    use(bench, f"deb {options}{archive.url} bookworm main")
+    with (bench.folder / "apt/apt.conf").open("a") as configuration:
+        configuration.write(UNSAFE)
+    error = bench.refused(InputError)
+    assert error.brief.startswith("header packages cannot be verified")
+    assert "--headers DIR" in error.resolution
+
+
+SOURCES = """Types: deb
+URIs: {url}
+Suites: bookworm
+Components: main
+Trusted: yes
+"""
+
+
+def test_a_source_that_a_site_calls_trusted_is_named(
+    bench: Bench, mirror: Archive, caplog: pytest.LogCaptureFixture
+) -> None:
+    """NVIDIA's instructions for sites without the internet say trusted=yes."""
+    LOGGER.propagate = True  # a command line that ran before has its own handler
+    archive = own_archive(bench, mirror)
+    drop_signature(archive)
+    use(bench, f"# a mirror\ndeb [arch=amd64 trusted=yes] {archive.url} bookworm main")
+    (bench.folder / "apt/none/site.sources").write_text(SOURCES.format(url=mirror.url))
+    assert bench.build() == ["compiled"]
+    sources = [getattr(record, "fields", {}).get("source") for record in caplog.records]
+    apt = bench.folder / "apt"
+    assert list(filter(None, sources)) == [f"{apt}/sources.list:2", f"{apt}/none/site.sources:5"]
+
+
+def test_a_signed_mirror_gives_no_warning(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    LOGGER.propagate = True
+    assert bench.build() == ["compiled"]
+    assert "not verified" not in caplog.text
+
+
 def test_compiler_missing(bench: Bench, tmp_path: Path) -> None:
     for package in PACKAGES:
         build_deb(package, tmp_path / "debs" / f"{package.name}.deb")
@@ -380,6 +494,22 @@ def test_a_second_build_of_the_same_waits_for_nobody(bench: Bench) -> None:
     with bench.host.files.lock(f"{bench.work}.lock", text="other\n") as ours:
         assert ours
         assert "another build" in bench.refused(TemporaryFailure).brief
+
+
+def test_nobody_else_may_enter_the_work_folder(bench: Bench) -> None:
+    bench.tools.add("make", f"stat -c %a ../.. .. >>{bench.folder}/modes; exit 2")
+    bench.refused(CommandFailed)
+    assert (bench.folder / "modes").read_text() == "700\n700\n"
+
+
+def test_a_link_in_the_place_of_the_lock_is_not_followed(bench: Bench) -> None:
+    """A folder that was given may be open to all, as a pod's volume is."""
+    victim = bench.folder / "victim"
+    victim.write_text("precious")
+    bench.work.parent.mkdir()
+    Path(f"{bench.work}.lock").symlink_to(victim)
+    assert ".lock" in bench.refused(StorageFailed).brief
+    assert victim.read_text() == "precious"
 
 
 def test_what_a_node_compiled_once_it_does_not_compile_again(bench: Bench) -> None:

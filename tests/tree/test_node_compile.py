@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import InputError
+from driverforge_core.errors import InputError, NotPermitted
 from driverforge_node.cli import run
 from driverforge_node.driver.build.job import WORK
 from support.fakes.fakehost import FakeNode, fake_node
@@ -32,3 +32,18 @@ def test_given_headers_and_work_folder_reach_the_compilation(node: FakeNode, com
     assert node.files.exists("/scratch")
     assert not node.files.exists(WORK)
     assert node.kernel.calls == []
+
+
+@pytest.mark.parametrize("planted", ["link", "file"])
+def test_a_work_folder_that_somebody_else_put_there_is_not_used(node: FakeNode, planted: str) -> None:
+    """On a host anybody may write to /var/tmp."""
+    place = Path(node.files.real(WORK))
+    place.parent.mkdir(parents=True)
+    if planted == "link":
+        place.symlink_to(place.parent)
+    else:
+        place.write_text("theirs")
+    with pytest.raises(NotPermitted, match=f"not a folder of ours: {WORK}") as caught:
+        run(["load", "--headers", "/headers"], lambda: node.host)
+    assert "link" in caught.value.details[0]
+    assert [path.name for path in place.parent.iterdir()] == ["driverforge"]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import StorageFailed
+from driverforge_core.errors import NotPermitted, StorageFailed
 from driverforge_node.host.files import RootedFiles
 
 
@@ -79,3 +80,30 @@ def test_trees_go_and_copies_come_whole(tmp_path: Path) -> None:
     assert files.list_dir("/a") == ()
     assert files.size("/a") is None
     assert files.free_bytes("/not/yet/there") > 0  # of the parent; how many changes while others write
+
+
+def test_a_private_folder_is_made_or_taken_over_for_us_alone(tmp_path: Path) -> None:
+    files = RootedFiles(str(tmp_path))
+    files.make_private_dir("/new/work")
+    assert (tmp_path / "new/work").stat().st_mode & 0o7777 == 0o700
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o1777)
+    files.make_private_dir("/open")
+    assert (tmp_path / "open").stat().st_mode & 0o7777 == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_somebody_elses_folder_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir(mode=0o755)
+    os.chown(tmp_path / "theirs", 65534, 65534)
+    with pytest.raises(NotPermitted, match="not a folder of ours: /theirs") as caught:
+        RootedFiles(str(tmp_path)).make_private_dir("/theirs")
+    assert caught.value.details == ("it belongs to user 65534, and we are user 0",)
+    assert (tmp_path / "theirs").stat().st_mode & 0o7777 == 0o755
+
+
+def test_a_dangling_link_is_no_folder_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "work").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(NotPermitted, match="not a folder of ours: /work"):
+        RootedFiles(str(tmp_path)).make_private_dir("/work")
+    assert not (tmp_path / "elsewhere").exists()

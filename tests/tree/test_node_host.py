@@ -14,12 +14,14 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
+from driverforge_node.driver.usage import describe_holder
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.modules import KernelModules
 from driverforge_node.host.processes import KernelProcesses
 from driverforge_node.host.real import node_root, real_host
 from driverforge_node.host.services import SystemdServices
 from driverforge_node.host.subprocesses import SystemCommands, pasteable
+from support.fakes.answers import Answers
 from support.fakes.fakehost import FakeCommands
 
 PACKAGES = Path(__file__).resolve().parents[2] / "entrypoints"
@@ -175,29 +177,38 @@ def test_a_spawned_daemon_outlives_the_call_and_logs_to_its_file(tmp_path: Path)
 
 # --- processes
 
+# /dev/full and /dev/zero are of one major; a mapping keeps a file open without a descriptor
 HOLDER = """
-import mmap
+import ctypes, mmap
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
 opened = open(sys.argv[1], "r+b")
-with open(sys.argv[2], "r+b") as mapped:
-    mapping = mmap.mmap(mapped.fileno(), 4096)
+mapped = mmap.mmap(opened.fileno(), 4096)
 device = open("/dev/full", "wb")
+with open("/dev/zero", "r+b") as zero:
+    libc.mmap(None, 4096, mmap.PROT_READ, mmap.MAP_PRIVATE, zero.fileno(), 0)
+libc.prctl(15, b"x\\nerror: y", 0, 0, 0)
 print("ready", flush=True)
 sys.stdin.readline()
 """
 
 
-def test_holders_by_path_by_mapping_and_by_device_number(tmp_path: Path) -> None:
-    for name in ("opened", "mapped"):
-        (tmp_path / name).write_bytes(bytes(4096))
+def test_a_holder_has_a_character_device_of_the_majors_open_or_mapped(tmp_path: Path) -> None:
+    (tmp_path / "nvidia0").write_bytes(bytes(4096))
     processes = KernelProcesses()
-    with child(HOLDER, str(tmp_path / "opened"), str(tmp_path / "mapped")) as holder:
-        found = [h for h in processes.holders([f"{tmp_path}/"]) if h.pid == holder.pid]
-        assert [h.path for h in found] == [f"{tmp_path}/mapped", f"{tmp_path}/opened"]
-        assert found[0].command.startswith("python")
-        major = os.major(Path("/dev/full").stat().st_rdev)
-        by_number = [h.path for h in processes.holders(["/nothing"], majors={major}) if h.pid == holder.pid]
-        assert "/dev/full" in by_number
-    assert not [h for h in processes.holders([f"{tmp_path}/"]) if h.pid == holder.pid]
+    major = os.major(Path("/dev/full").stat().st_rdev)
+    with child(HOLDER, str(tmp_path / "nvidia0")) as holder:
+        held = {h.path: h for h in processes.holders({major}) if h.pid == holder.pid}
+        assert "/dev/full" in held
+        assert f"{tmp_path}/nvidia0" not in held
+        if os.geteuid() == 0:  # only then can /proc/PID/map_files be followed
+            assert "/dev/zero" in held
+        shown = describe_holder(held["/dev/full"])
+        assert shown.startswith(f"process {holder.pid} (x\\nerror: y")
+        assert [h for h in processes.holders({major + 300}) if h.pid == holder.pid] == []
+        assert processes.holders(()) == ()
+    assert [h for h in processes.holders({major}) if h.pid == holder.pid] == []
 
 
 def test_a_zombie_and_a_reused_pid_are_not_alive() -> None:
@@ -319,6 +330,29 @@ def test_modprobes_own_words_come_along(tmp_path: Path) -> None:
         "$ modprobe -d /tree nvidia",
         "modprobe: ERROR: could not insert 'nvidia': No such device",
     )
+
+
+@pytest.mark.parametrize(("word", "program_of"), [("insert", "modprobe"), ("remove", "rmmod")])
+def test_a_module_that_the_kernel_does_not_get_done_with(tmp_path: Path, word: str, program_of: str) -> None:
+    program(tmp_path, program_of, "exec sleep 600")
+    commands = SystemCommands({"PATH": f"{tmp_path}:/usr/bin:/bin"})
+    modules = KernelModules(commands, RootedFiles(), limit=0.2)
+    with pytest.raises(TemporaryFailure) as caught:
+        modules.insert("nvidia") if word == "insert" else modules.remove("nvidia")
+    assert caught.value.brief == (
+        f"could not {word} the module nvidia: {program_of} has not ended after 0.2 s"
+    )
+    assert caught.value.details[0].startswith(f"$ {program_of} ")
+    assert "dmesg" in caught.value.resolution
+
+
+def test_no_module_is_waited_for_for_ever() -> None:
+    commands = Answers({})
+    modules = KernelModules(commands, RootedFiles())
+    modules.insert("nvidia")
+    modules.remove("nvidia")
+    assert [line.split()[0] for line in commands.asked] == ["modprobe", "rmmod"]
+    assert commands.endless == []
 
 
 def test_a_failing_rmmod_raises(tmp_path: Path) -> None:

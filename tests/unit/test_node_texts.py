@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,10 +21,12 @@ from driverforge_core.mountinfo import parse_mountinfo, unescape
 from driverforge_node.driver.state.loadtree import closure, parse_dep
 from driverforge_node.driver.state.observe import related_modules
 from driverforge_node.driver.steps.diagnose import explain_insert
+from driverforge_node.driver.usage import describe_holder
 from driverforge_node.gpu.detect import loaded_type
 from driverforge_node.gpu.device_files import device_majors
 from driverforge_node.host.modules import in_use, kmsg_sequence, kmsg_text, parse_proc_modules
-from driverforge_node.host.processes import mapped_paths, parse_cgroup
+from driverforge_node.host.processes import MappedFile, mapped_files, parse_cgroup
+from driverforge_node.ports import Holder
 
 ID = "3f" * 32
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
@@ -178,10 +182,33 @@ def test_kmsg_records() -> None:
 
 def test_mapped_files() -> None:
     maps = (
-        "7f0000000000-7f0000001000 rw-s 00000000 00:05 395 /dev/nvidia-uvm\n7f00-7f01 r-xp 0 00:00 0\n"
+        "00400000-00401000 rw-s 00000000 00:05 395        /dev/nvidia-uvm\n7f00-7f01 r-xp 0 00:00 0\n"
         "7ffc-7ffd rw-p 0 00:00 0 [stack]\n"
     )
-    assert mapped_paths(maps) == ["/dev/nvidia-uvm"]
+    # as the kernel names it in map_files
+    assert mapped_files(maps) == [
+        MappedFile(area="400000-401000", identity=("00:05", "395"), path="/dev/nvidia-uvm")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("python3", "python3"),
+        ("Größe", "Größe"),
+        ("x\nerror: forged", "x\\nerror: forged"),
+        ("\x1b[2Jx\r", "\\x1b[2Jx\\r"),
+        # turns the rest of the line round
+        ("x\u202ey", "x\\u202ey"),
+        # a byte that is no text
+        ("x\udcff", "x\\udcff"),
+    ],
+)
+def test_the_name_of_a_process_stays_on_its_line(name: str, shown: str) -> None:
+    holder = Holder(pid=812, command=name, path="/dev/nvidia0", container="", pod="")
+    assert describe_holder(holder) == f"process 812 ({shown}, on the host) holds /dev/nvidia0"
+    elsewhere = replace(holder, command="python3", path=f"/dev/{name}")
+    assert describe_holder(elsewhere) == f"process 812 (python3, on the host) holds /dev/{shown}"
 
 
 @pytest.mark.parametrize(

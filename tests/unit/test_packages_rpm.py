@@ -61,6 +61,23 @@ Skipping repository 'u' because of the above error.
 Could not refresh the repositories because of errors.
 """
 SUSE = PackageRequest(names=("kernel-default-devel=6.4.0-150700.53.19",))
+SUSE_FILE = "/work/t/kernel-default-devel-6.4.0-150700.53.19.10.x86_64.rpm"
+
+
+def checked(path: str, *lines: str) -> str:
+    """What `rpmkeys --checksig --verbose` says of a package."""
+    return "\n    ".join([f"{path}:", *lines]) + "\n"
+
+
+# rpm 4.14 of RHEL 8
+SIGNED = (
+    "Header V4 RSA/SHA256 Signature, key ID fd431d51: OK",
+    "Header SHA256 digest: OK",
+    "Header SHA1 digest: OK",
+    "Payload SHA256 digest: OK",
+    "V4 RSA/SHA256 Signature, key ID fd431d51: OK",
+    "MD5 digest: OK",
+)
 
 
 @dataclass
@@ -84,20 +101,23 @@ def access(
 
 
 def test_dnf_downloads_into_the_work_folder() -> None:
-    commands = Answers({})
+    file = f"/work/{DEVEL}.rpm"
+    commands = Answers({"--checksig": (0, checked(file, *SIGNED), "")})
     found = dnf.download(access(commands, f"{DEVEL}.rpm", "x.txt", ca="/ca.pem"), asked(EUS, PLAIN), "/work")
-    assert found == (f"/work/{DEVEL}.rpm",)
+    assert found == (file,)
     options = "--enablerepo=rhel-9-for-x86_64-baseos-eus-rpms --releasever=9.4 --setopt=sslcacert=/ca.pem"
-    assert (
-        commands.asked == commands.followed == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
-    )
+    assert commands.followed == [f"dnf --assumeyes {options} download --destdir /work {DEVEL}"]
+    assert commands.asked[:-1] == commands.followed
+    assert commands.asked[-1].startswith("rpmkeys ")
+    assert commands.asked[-1].endswith(f" --checksig --verbose {file}")
     assert commands.endless == []
 
 
 def test_dnf_goes_on_without_a_repository_that_this_subscription_has_not() -> None:
-    commands = Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "": (0, "", "")})
+    signed = (0, checked(f"/work/{DEVEL}.rpm", *SIGNED), "")
+    commands = Answers({"--enablerepo": (1, "", UNKNOWN_REPO), "--checksig": signed})
     assert dnf.download(access(commands, f"{DEVEL}.rpm"), asked(EUS, PLAIN), "/work")
-    assert len(commands.asked) == 2
+    assert len(commands.followed) == 2
 
 
 def test_dnf_names_every_attempt_when_the_package_is_nowhere() -> None:
@@ -123,13 +143,13 @@ def test_zypper_takes_the_newest_rebuild_of_exactly_this_release() -> None:
 
 
 def test_zypper_downloads_into_the_work_folder() -> None:
-    file = "/work/t/kernel-default-devel-6.4.0-150700.53.19.10.x86_64.rpm"
-    commands = Answers({"search": (0, SEARCH, ""), "find": (0, f"{file}\n", "")})
+    signed = (0, checked(SUSE_FILE, *SIGNED), "")
+    commands = Answers({"search": (0, SEARCH, ""), "find": (0, f"{SUSE_FILE}\n", ""), "--checksig": signed})
     assert zypper.download(
         access(commands, environ={"HTTP_PROXY": "http://proxy.example"}, ca="/ca.pem"),
         SUSE,
         "/work",
-    ) == (file,)
+    ) == (SUSE_FILE,)
     assert commands.asked[2].endswith(
         "--pkg-cache-dir /work download kernel-default-devel=6.4.0-150700.53.19.10"
     )
@@ -184,3 +204,37 @@ def test_a_file_that_is_no_package_is_refused() -> None:
             "/work/k.rpm",
             "/x",
         )
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *SIGNED[:1],
+        "V4 RSA/SHA256 Signature, key ID fd431d51: OK",
+        # rpm 4.19 of RHEL 10
+        "Header V4 RSA/SHA256 Signature, key ID 199e2f91fd431d51: OK",
+        # rpm 6
+        f"Header OpenPGP V4 RSA/SHA512 signature, key fingerprint: {'fd431d51' * 5}: OK",
+    ],
+)
+def test_every_rpms_words_for_a_signature_of_a_known_key(line: str) -> None:
+    commands = Answers({"--checksig": (0, checked("/work/k.rpm", line, "Payload SHA256 digest: OK"), "")})
+    rpm.verify(access(commands), ["/work/k.rpm"], places=dnf.KEYS, scratch="/work/keys")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "lines"),
+    [
+        # the status alone says nothing: rpm 4.14 is content with digests
+        ("/work/k.rpm", 0, SIGNED[1:4]),
+        ("/work/k.rpm", 1, SIGNED),
+        ("/work/k.rpm", 0, ("Header V4 RSA/SHA256 Signature, key ID fd431d51: NOKEY",)),
+        # a mirror chooses the names of its files
+        (f"/work/k\n    {SIGNED[0]}\n.rpm", 0, SIGNED[1:4]),
+    ],
+)
+def test_nothing_else_counts_as_a_signature(path: str, status: int, lines: tuple[str, ...]) -> None:
+    commands = Answers({"--checksig": (status, checked(path, *lines), "")})
+    with pytest.raises(InputError, match="header package") as caught:
+        rpm.verify(access(commands), [path], places=dnf.KEYS, scratch="/work/keys")
+    assert "\n" not in caught.value.brief

@@ -26,9 +26,9 @@ def make_request(
 ) -> BuildRequest:
     """The request of a command line.
 
-    Empty values stand for the running kernel, every module type that the image has sources of, one compiler a
-    processor, and the image's own description. Paths are absolute. Raises UsageError, InputError, and
-    Unsupported outside an image of ours.
+    Empty values stand for the running kernel, every module type that the image has sources of, as many
+    compilers as we have processors, and the image's own description. Paths are absolute. Raises UsageError,
+    InputError, and Unsupported outside an image of ours.
     """
     if jobs < 0:
         raise UsageError(f"-j {jobs}: give the number of compilers to run at once")

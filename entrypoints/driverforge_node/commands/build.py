@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=int,
         default=0,
-        help="compilers to run at once; default: one per processor",
+        help="compilers to run at once; default: one per processor that the cgroup's limit pays for",
     )
     parser.add_argument(
         "--work-dir",

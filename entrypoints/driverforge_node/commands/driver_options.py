@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="compilers to run at once; default: one per processor",
+        help="compilers to run at once; default: one per processor that the cgroup's limit pays for",
     )
     parser.add_argument(
         "--kernel",

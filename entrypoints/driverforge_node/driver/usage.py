@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from driverforge_core.errors import InUse, Unsupported
 from driverforge_core.names import NVIDIA_MODULES
+from driverforge_core.texts import printable
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts
 from driverforge_node.ports import Holder, LoadedModule
@@ -64,10 +65,13 @@ def describe_use(facts: DriverFacts) -> tuple[str, ...]:
 
 
 def describe_holder(holder: Holder) -> str:
-    """The process, its container and pod, and the file that it holds, for people."""
+    """The process, its container and pod, and the file that it holds, for people.
+
+    The process chooses its name and its paths.
+    """
     where = f", container {holder.container[:12]}" if holder.container else ", on the host"
     pod = f", pod {holder.pod}" if holder.pod else ""
-    return f"process {holder.pid} ({holder.command}{where}{pod}) holds {holder.path}"
+    return printable(f"process {holder.pid} ({holder.command}{where}{pod}) holds {holder.path}")
 
 
 def in_use_error(facts: DriverFacts) -> InUse | None:

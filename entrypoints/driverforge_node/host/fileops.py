@@ -108,6 +108,33 @@ def take_over_metadata(handle: int, target: str, mode: int | None) -> None:
         os.setxattr(handle, SELINUX, os.getxattr(target, SELINUX))
 
 
+def claim_folder(real: str, path: str) -> None:
+    """Shut everybody else out of a folder of ours. Raises NotPermitted where it is not ours."""
+    resolution = "remove it, or name another folder, then start again"
+    try:
+        handle = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise NotPermitted(
+            f"not a folder of ours: {path}",
+            details=["it is a link, or no folder at all"],
+            resolution=resolution,
+        ) from error
+    try:
+        found = os.fstat(handle)
+        if found.st_uid != os.geteuid():
+            raise NotPermitted(
+                f"not a folder of ours: {path}",
+                details=[f"it belongs to user {found.st_uid}, and we are user {os.geteuid()}"],
+                resolution=resolution,
+            )
+        if stat.S_IMODE(found.st_mode) != stat.S_IRWXU:
+            os.fchmod(handle, stat.S_IRWXU)
+    finally:
+        os.close(handle)
+
+
 def exchange_names(first: str, second: str) -> None:
     import ctypes
 

@@ -15,6 +15,7 @@ from driverforge_core.errors import StorageFailed
 from driverforge_node.host.fileops import (
     SELINUX,
     check_regular,
+    claim_folder,
     exchange_names,
     failure,
     opened,
@@ -177,6 +178,14 @@ class RootedFiles:
         with reporting(f"making the folder {path}"):
             os.makedirs(self.real(path), mode=mode, exist_ok=True)
 
+    def make_private_dir(self, path: str) -> None:
+        leaf = self._unresolved_leaf(path)
+        with reporting(f"making the folder {path}"):
+            os.makedirs(os.path.dirname(leaf), exist_ok=True)
+            with suppress(FileExistsError):
+                os.mkdir(leaf, 0o700)
+            claim_folder(leaf, path)
+
     def copy(self, source: str, target: str) -> None:
         """Contents and mode; the copy is complete or not there."""
         from_ = self.real(source)
@@ -305,7 +314,7 @@ class RootedFiles:
         finally:
             # unlinked while we still hold it: who waits for it sees that the name leads elsewhere
             with suppress(OSError):
-                os.unlink(self.real(path))
+                os.unlink(self._unresolved_leaf(path))
             os.close(handle)
 
     def _open_locked(self, path: str) -> int | None:
@@ -313,10 +322,11 @@ class RootedFiles:
 
         Never truncates (O_TRUNC would wipe their PID).
         """
+        leaf = self._unresolved_leaf(path)
         # the one that had the lock may unlink the file between our open and our lock; then we start again
         while True:
             with reporting(f"opening {path}"):
-                handle = os.open(self.real(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                handle = os.open(leaf, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -6,10 +6,12 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from driverforge_core.errors import CommandFailed, InUse
-from driverforge_node.ports import Commands, Files, LoadedModule
+from driverforge_core.errors import CommandFailed, InUse, TemporaryFailure
+from driverforge_node.ports import Commands, Files, LoadedModule, Result
 
 KMSG = "/dev/kmsg"
+# Seconds for one modprobe or rmmod: many times what a node full of GPUs needs.
+LIMIT = 600.0
 KMSG_RECORD = 8192  # a read returns one record; the kernel's limit (Documentation/ABI/testing/dev-kmsg)
 
 
@@ -45,9 +47,10 @@ def in_use(message: str) -> bool:
 class KernelModules:
     """The `Modules` port of the running kernel."""
 
-    def __init__(self, commands: Commands, files: Files) -> None:
+    def __init__(self, commands: Commands, files: Files, *, limit: float = LIMIT) -> None:
         self._commands = commands
         self._files = files
+        self._limit = limit
 
     def release(self) -> str:
         return os.uname().release
@@ -65,23 +68,40 @@ class KernelModules:
     def insert(self, name: str, *, base: str = "/", parameters: Sequence[str] = ()) -> None:
         # only the kernel's lines of this attempt explain it
         before = self._last_sequence()
-        result = self._commands.run(["modprobe", "-d", base, name, *parameters], check=False)
+        failure = f"could not insert the module {name}"
+        result = self._run(["modprobe", "-d", base, name, *parameters], failure, before)
         if not result.ok:
-            lines = [f"kernel: {line}" for line in self._log_after(before)]
             raise CommandFailed(
-                f"could not insert the module {name}",
-                details=[f"$ modprobe -d {base} {name}", *result.stderr.splitlines(), *lines],
+                failure,
+                details=[
+                    f"$ modprobe -d {base} {name}",
+                    *result.stderr.splitlines(),
+                    *self._log_after(before),
+                ],
                 resolution="look at the kernel's lines above, or at `dmesg`",
             )
 
     def remove(self, name: str) -> None:
-        result = self._commands.run(["rmmod", name], check=False)
+        failure = f"could not remove the module {name}"
+        result = self._run(["rmmod", name], failure, self._last_sequence())
         if not result.ok:
             kind = InUse if in_use(result.stderr) else CommandFailed
-            raise kind(
-                f"could not remove the module {name}",
-                details=[f"$ rmmod {name}", *result.stderr.splitlines()],
-            )
+            raise kind(failure, details=[f"$ rmmod {name}", *result.stderr.splitlines()])
+
+    def _run(self, argv: Sequence[str], failure: str, before: int) -> Result:
+        """Run one of kmod's programs. Raises TemporaryFailure with the kernel's lines after the limit.
+
+        The kernel may go on with what it was asked for: a program that waits in it cannot be ended.
+        """
+        try:
+            return self._commands.run(argv, check=False, timeout=self._limit)
+        except TemporaryFailure as error:
+            raise TemporaryFailure(
+                f"{failure}: {argv[0]} has not ended after {self._limit:g} s",
+                details=[*error.details, *self._log_after(before)],
+                resolution="look at the kernel's lines above, or at `dmesg`, for what it waits for; "
+                "where the kernel never gets out of it, reboot the node",
+            ) from error
 
     def index(self, base: str, release: str) -> None:
         self._commands.run(["depmod", "-b", base, release])
@@ -118,4 +138,5 @@ class KernelModules:
         return kmsg_sequence(records[-1]) if records else -1
 
     def _log_after(self, sequence: int) -> list[str]:
-        return [kmsg_text(record) for record in self._records() if kmsg_sequence(record) > sequence]
+        later = (record for record in self._records() if kmsg_sequence(record) > sequence)
+        return [f"kernel: {kmsg_text(record)}" for record in later]

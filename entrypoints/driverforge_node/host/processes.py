@@ -8,8 +8,9 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 
 from driverforge_core.mountinfo import unescape
 from driverforge_node.ports import Holder
@@ -43,13 +44,39 @@ def parse_cgroup(text: str) -> tuple[str, str]:
     return container, pod
 
 
-def mapped_paths(maps: str) -> list[str]:
-    """Path of every file mapping in /proc/PID/maps."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappedFile:
+    """A file mapping of /proc/PID/maps."""
+
+    # its name in /proc/PID/map_files: '7f0000-7f1000'
+    area: str
+    # (device, inode) of the file itself, as maps writes them
+    identity: tuple[str, str]
+    path: str
+
+
+def mapped_files(maps: str) -> list[MappedFile]:
+    """The file mappings of a /proc/PID/maps (proc(5)): area, permissions, offset, device, inode, path."""
+    lines = (line.split(maxsplit=5) for line in maps.splitlines())
     return [
-        fields[5]
-        for line in maps.splitlines()
-        if len(fields := line.split(maxsplit=5)) == 6 and fields[5].startswith("/")
+        MappedFile(area=_area(fields[0]), identity=(fields[3], fields[4]), path=fields[5])
+        for fields in lines
+        if len(fields) == 6 and fields[5].startswith("/")
     ]
+
+
+def _area(text: str) -> str:
+    """maps fills addresses up to eight digits, map_files does not."""
+    return "-".join(f"{int(address, 16):x}" for address in text.split("-"))
+
+
+def _major(path: str) -> int | None:
+    """The major of the character device that `path` leads to; None where that is nothing of the kind."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return os.major(found.st_rdev) if stat.S_ISCHR(found.st_mode) else None
 
 
 class KernelProcesses:
@@ -58,65 +85,63 @@ class KernelProcesses:
     def __init__(self, proc: str = "/proc") -> None:
         self._proc = proc
 
-    def holders(self, prefixes: Sequence[str], *, majors: Collection[int] = ()) -> tuple[Holder, ...]:
-        wanted = tuple(prefixes)
+    def holders(self, majors: Collection[int]) -> tuple[Holder, ...]:
+        known: dict[tuple[str, str, str], int | None] = {}
         found = []
-        for name in sorted((n for n in os.listdir(self._proc) if n.isdigit()), key=int):
-            paths = sorted(self._held(name, wanted, majors))
-            if paths:
-                container, pod = parse_cgroup(self._text(name, "cgroup"))
-                command = self._text(name, "comm").strip()
-                found += [
-                    Holder(pid=int(name), command=command, path=path, container=container, pod=pod)
-                    for path in paths
-                ]
+        for name in self._pids():
+            held = {path for path, major in self._open_devices(name) if major in majors}
+            held |= {path for path, major in self._mapped_devices(name, known) if major in majors}
+            found += [self._holder(name, path) for path in sorted(held)]
         return tuple(found)
 
-    def _held(self, pid: str, prefixes: tuple[str, ...], majors: Collection[int]) -> set[str]:
-        base = f"{self._proc}/{pid}"
-        held = {path for path in mapped_paths(self._text(pid, "maps")) if path.startswith(prefixes)}
-        try:
-            descriptors = os.listdir(f"{base}/fd")
-        except OSError:
-            return held  # gone, or not ours to read
-        for number in descriptors:
-            with suppress(OSError):
-                path = os.readlink(f"{base}/fd/{number}")
-                if path.startswith(prefixes):
-                    held.add(path)
-                elif majors and path.startswith("/"):
-                    found = os.stat(f"{base}/fd/{number}")
-                    if stat.S_ISCHR(found.st_mode) and os.major(found.st_rdev) in majors:
-                        held.add(path)
-        return held
+    def _pids(self) -> list[str]:
+        return sorted((name for name in os.listdir(self._proc) if name.isdigit()), key=int)
+
+    def _holder(self, pid: str, path: str) -> Holder:
+        container, pod = parse_cgroup(self._text(pid, "cgroup"))
+        command = self._text(pid, "comm").strip()
+        return Holder(pid=int(pid), command=command, path=path, container=container, pod=pod)
+
+    def _open_devices(self, pid: str) -> Iterator[tuple[str, int | None]]:
+        """Each open file with a path, and the major of the character device that it is."""
+        folder = f"{self._proc}/{pid}/fd"
+        with suppress(OSError):  # gone, or not ours to read
+            for number in os.listdir(folder):
+                path = self._link(f"{pid}/fd/{number}")
+                if path.startswith("/"):
+                    yield path, _major(f"{folder}/{number}")
+
+    def _mapped_devices(
+        self, pid: str, known: dict[tuple[str, str, str], int | None]
+    ) -> Iterator[tuple[str, int | None]]:
+        """Each mapped file, and the major of the character device that it is.
+
+        A mapping keeps the device open after its descriptor was closed. `known` has what was found before:
+        all processes map the same libraries.
+        """
+        for mapped in mapped_files(self._text(pid, "maps")):
+            key = (*mapped.identity, mapped.path)
+            if key not in known:
+                # Not the path: its owner may have put something else there by now.
+                known[key] = _major(f"{self._proc}/{pid}/map_files/{mapped.area}")
+            yield mapped.path, known[key]
 
     def users(self, part: str) -> tuple[Holder, ...]:
         found = []
         mounted: dict[str, str] = {}  # mount namespace -> a path in it that has `part`
-        for name in sorted((n for n in os.listdir(self._proc) if n.isdigit()), key=int):
+        for name in self._pids():
             namespace = self._link(f"{name}/ns/mnt")
             if namespace not in mounted:
                 roots = (line.split(" ")[3] for line in self._text(name, "mountinfo").splitlines())
                 mounted[namespace] = next((unescape(root) for root in roots if part in unescape(root)), "")
             held = sorted(path for path in self._paths(name) if part in path)
-            for path in held or filter(None, (mounted[namespace],)):
-                container, pod = parse_cgroup(self._text(name, "cgroup"))
-                found.append(
-                    Holder(
-                        pid=int(name),
-                        command=self._text(name, "comm").strip(),
-                        path=path,
-                        container=container,
-                        pod=pod,
-                    )
-                )
+            found += [self._holder(name, path) for path in held or filter(None, (mounted[namespace],))]
         return tuple(found)
 
     def _paths(self, pid: str) -> set[str]:
         """Paths that a process uses: its program, folders, mappings and open files."""
-        paths = {self._link(f"{pid}/{name}") for name in ("exe", "cwd", "root")} | set(
-            mapped_paths(self._text(pid, "maps"))
-        )
+        paths = {self._link(f"{pid}/{name}") for name in ("exe", "cwd", "root")}
+        paths |= {mapped.path for mapped in mapped_files(self._text(pid, "maps"))}
         with suppress(OSError):
             paths |= {self._link(f"{pid}/fd/{number}") for number in os.listdir(f"{self._proc}/{pid}/fd")}
         return paths

@@ -129,11 +129,12 @@ class SystemCommands:
             try:
                 child.wait(timeout)
             except subprocess.TimeoutExpired as error:
-                child.kill()
-                child.wait()
+                stuck = (
+                    () if _killed(child) else (f"process {child.pid} is still in the kernel, after SIGKILL",)
+                )
                 raise TemporaryFailure(
                     f"{child.args[0]!r} took longer than {timeout:g} s",  # type: ignore[index]
-                    details=[f"$ {shown}"],
+                    details=[f"$ {shown}", *stuck],
                 ) from error
             return
         try:
@@ -212,6 +213,14 @@ class Follower:
 
 def _output(result: Result) -> list[str]:
     return [line for line in (*result.stdout.splitlines(), *result.stderr.splitlines()) if line.strip()]
+
+
+def _killed(child: subprocess.Popen[bytes]) -> bool:
+    """Kill a child. False where it has not ended after five seconds: modprobe may wait within the kernel."""
+    child.kill()
+    with suppress(subprocess.TimeoutExpired):
+        child.wait(5)
+    return child.returncode is not None
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:

@@ -5,7 +5,10 @@ packages are asked for is the family's knowledge.
 
 Packages are downloaded and unpacked under a work folder, never installed: the package database of the
 container (and of the image layer) stays as it is, and the headers of several kernels do not meet. `rpm` is no
-package manager: it reads the package files that dnf and zypper fetch.
+package manager: it verifies and reads the package files that dnf and zypper fetch.
+
+What comes from a mirror is verified before any program reads it: apt does that itself, by the signed index,
+and `rpm` does it for the files of dnf and zypper.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from driverforge_core.errors import DriverforgeError, Unavailable, Unsupported
+from driverforge_core.errors import DriverforgeError, InputError, Unavailable, Unsupported
 from driverforge_node.ports import Commands, Files, Result
 
 PROXIES = ("http_proxy", "https_proxy", "no_proxy")
@@ -92,10 +95,10 @@ class PackageManager(Protocol):
         """The end of its package files' names: '.deb' or '.rpm'."""
 
     def download(self, access: PackageAccess, request: PackageRequest, into: str) -> tuple[str, ...]:
-        """Fetch packages into the folder `into`; returns the paths of the files.
+        """Fetch packages into the folder `into` and verify who signed them; returns the paths of the files.
 
         Raises Unsupported where the mirror does not have them, Unavailable where the mirror cannot be
-        reached.
+        reached, InputError where they are not signed with a key that this image knows.
         """
 
     def extract(self, access: PackageAccess, path: str, into: str) -> PackageFile:
@@ -133,6 +136,27 @@ def mirror_unreachable(results: Sequence[Result]) -> Unavailable:
         resolution="check name resolution, HTTP_PROXY/HTTPS_PROXY/NO_PROXY and the site's CA certificates; "
         "without a mirror use an image with precompiled modules, "
         "or give the header packages with --headers DIR",
+    )
+
+
+def changed_on_mirror(results: Sequence[Result]) -> InputError:
+    """The error where the mirror gives another file than its own index names."""
+    return InputError(
+        "the mirror gives a file that differs from its index",
+        details=[line for result in results for line in command_evidence(result)],
+        resolution="nothing of it was used; the file is damaged, changed, or of a mirror that was half "
+        "through an update: copy the repository again and empty the caches of proxies, then start again",
+    )
+
+
+def not_verified(results: Sequence[Result], *, keys: str) -> InputError:
+    """The error where the program accepts no signature. `keys` says how it learns a key of the site's own."""
+    return InputError(
+        f"header packages cannot be verified: {results[-1].argv[0]} accepts no signature of them or of their "
+        "index",
+        details=[line for result in results for line in command_evidence(result)],
+        resolution=f"where a key of the site's own is missing, {keys}; sign what has no signature; "
+        "or give packages that you have checked yourself with --headers DIR",
     )
 
 

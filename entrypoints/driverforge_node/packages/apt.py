@@ -3,6 +3,10 @@
 `apt-get download` takes no dependencies along, and `apt-get install --download-only` takes too many: the
 headers of Debian's backports depend on the kernel image. So we follow the dependencies ourselves, those that
 the request names.
+
+apt verifies what it fetches: a signature on the index, and in the index the digest of each package. What lets
+it go without is switched off here, whatever apt.conf says. A source with `trusted=yes` cannot be: it is named
+in a warning.
 """
 
 from __future__ import annotations
@@ -10,17 +14,20 @@ from __future__ import annotations
 import re
 
 from driverforge_core import deb822
-from driverforge_core.errors import CommandFailed, InputError
+from driverforge_core.errors import CommandFailed, DriverforgeError, InputError
+from driverforge_node import log
 from driverforge_node.packages import (
     PackageAccess,
     PackageFile,
     PackageRequest,
+    changed_on_mirror,
     command_evidence,
     headers_missing,
     mirror_unreachable,
+    not_verified,
     storage_error_or,
 )
-from driverforge_node.ports import Result
+from driverforge_node.ports import Files, Result, text_of
 
 # one alternative of a Depends field: 'linux-headers-6.1.0-50-common:amd64 (= 6.1.176-1)'
 RELATION = re.compile(
@@ -35,9 +42,22 @@ FETCH_FAILED = re.compile(
 NOT_REACHED = re.compile(
     r"Could not resolve|Temporary failure resolving|Could not connect|Cannot initiate|Unable to connect"
     r"|Connection failed|Connection timed out|Connection refused|certificate|Failed to fetch"
-    r"|Could not handshake|Hash Sum mismatch"
+    r"|Could not handshake"
+)
+CHANGED = re.compile(r"Hash Sum mismatch|File has unexpected size|Size mismatch")
+UNVERIFIED = re.compile(
+    r"GPG error|is not signed|is no longer signed|could not be authenticated|Clearsigned file isn't valid"
+)
+KEYS = "put its public half into /etc/apt/trusted.gpg.d, or name it in the source with signed-by=FILE"
+# sources.list(5): an option of a line, or a field of a .sources file
+TRUSTED = re.compile(
+    r"^\s*(?:deb(?:-src)?\s+\[[^\]]*\btrusted=|trusted:\s*)(?:yes|true|with|on|enable|1)\b", re.IGNORECASE
 )
 SETTINGS = (
+    "APT::Get::AllowUnauthenticated=false",
+    "Acquire::AllowInsecureRepositories=false",
+    "Acquire::AllowWeakRepositories=false",
+    "Acquire::AllowDowngradeToInsecureRepositories=false",
     "APT::Sandbox::User=root",
     "Acquire::Retries=2",
     "Acquire::http::Timeout=30",
@@ -94,20 +114,48 @@ def download(access: PackageAccess, request: PackageRequest, into: str) -> tuple
         stanza = next(deb822.parse(shown.stdout), None) if shown.ok else None
         if stanza is None:
             # Only now a failed update matters: old lists may know all packages.
-            raise mirror_unreachable([update]) if stale else headers_missing([name], [shown])
+            raise _verification_error(update) or (
+                mirror_unreachable([update]) if stale else headers_missing([name], [shown])
+            )
         wanted[name] = version or stanza["Version"]
         if request.dependencies:
             todo.extend(relations(stanza.get("Depends", ""), request.dependencies))
+    for place in trusted_sources(access):
+        log.warning("packages of this source are not verified: it says trusted=yes", source=place)
     fetched = _get(access, "download", *(f"{name}={version}" for name, version in wanted.items()), cwd=into)
     if not fetched.ok:
         said = fetched.stdout + fetched.stderr
-        problem = (
+        problem = _verification_error(fetched) or (
             mirror_unreachable([fetched])
             if NOT_REACHED.search(said) or stale
             else headers_missing(list(wanted), [fetched])
         )
         raise storage_error_or(fetched, problem)
     return tuple(f"{into}/{name}" for name in access.files.list_dir(into) if name.endswith(suffix()))
+
+
+def _verification_error(result: Result) -> DriverforgeError | None:
+    """The error where apt could not verify an index or a package; None where it says nothing of the kind."""
+    said = result.stdout + result.stderr
+    if CHANGED.search(said):
+        return changed_on_mirror([result])
+    return not_verified([result], keys=KEYS) if UNVERIFIED.search(said) else None
+
+
+def trusted_sources(access: PackageAccess) -> tuple[str, ...]:
+    """FILE:LINE of each place that tells apt to trust a source without a signature."""
+    asked = access.ask(
+        ["apt-get", *_options(access), "indextargets", "--no-release-info", "--format", "$(SOURCESENTRY)"],
+        env=_environment(access),
+    )
+    # 'FILE:LINE', in .sources files 'FILE:STANZA'
+    files = dict.fromkeys(line.rpartition(":")[0] for line in asked.stdout.splitlines())
+    return tuple(place for path in files for place in _trusted_lines(access.files, path))
+
+
+def _trusted_lines(files: Files, path: str) -> list[str]:
+    lines = text_of(files, path).splitlines()
+    return [f"{path}:{number}" for number, line in enumerate(lines, 1) if TRUSTED.match(line)]
 
 
 def extract(access: PackageAccess, path: str, into: str) -> PackageFile:

@@ -10,13 +10,18 @@ from driverforge_node.packages import (
     PackageFile,
     PackageRequest,
     RepositoryAttempt,
+    changed_on_mirror,
     headers_missing,
     mirror_unreachable,
+    not_verified,
     rpm,
     storage_error_or,
 )
 from driverforge_node.ports import Result
 
+KEYS = rpm.KeyPlaces(folder="/etc/pki/rpm-gpg", repositories="/etc/yum.repos.d")
+CHANGED = re.compile(r"checksum doesn't match|have incorrect checksum")
+UNVERIFIED = re.compile(r"signature verification error|GPG verification is enabled, but")
 NOT_REACHED = re.compile(
     r"Failed to download metadata for repo|Cannot download repomd|Curl error"
     r"|All mirrors were (?:already )?tried|Errors during downloading metadata"
@@ -49,14 +54,23 @@ def download(access: PackageAccess, request: PackageRequest, into: str) -> tuple
         result = _try(access, request.names, into, attempt)
         found = tuple(f"{into}/{name}" for name in access.files.list_dir(into) if name.endswith(suffix()))
         if result.ok and found:
+            rpm.verify(access, found, places=KEYS, scratch=f"{into}/keys")
             return found
         results.append(result)
+    if changed := _that_say(CHANGED, results):
+        raise changed_on_mirror(changed)
+    if unverified := _that_say(UNVERIFIED, results):
+        raise not_verified(unverified, keys=KEYS.advice)
     last = results[-1]
     # The last attempt asks the plainest repositories: its answer is the mirror's.
     unreachable = NOT_REACHED.search(last.stdout + last.stderr)
     raise storage_error_or(
         last, mirror_unreachable(results) if unreachable else headers_missing(request.names, results)
     )
+
+
+def _that_say(words: re.Pattern[str], results: Sequence[Result]) -> list[Result]:
+    return [result for result in results if words.search(result.stdout + result.stderr)]
 
 
 def extract(access: PackageAccess, path: str, into: str) -> PackageFile:

@@ -8,12 +8,15 @@ from html import unescape
 from xml.etree import ElementTree as ET
 
 from driverforge_core import rpmversion
+from driverforge_core.errors import DriverforgeError
 from driverforge_node.packages import (
     PackageAccess,
     PackageFile,
     PackageRequest,
+    changed_on_mirror,
     headers_missing,
     mirror_unreachable,
+    not_verified,
     rpm,
     storage_error_or,
 )
@@ -21,6 +24,9 @@ from driverforge_node.ports import Result
 
 # ZYPPER_EXIT_INF_CAP_NOT_FOUND, zypper(8). Other codes from 100 on mean that repositories were left out.
 NO_SUCH_PACKAGE = 104
+KEYS = rpm.KeyPlaces(folder="/usr/lib/rpm/gnupg/keys", repositories="/etc/zypp/repos.d")
+CHANGED = re.compile(r"Digest verification failed")
+UNVERIFIED = re.compile(r"Signature verification failed")
 
 
 def suffix() -> str:
@@ -86,18 +92,27 @@ def download(access: PackageAccess, request: PackageRequest, into: str) -> tuple
             raise (
                 headers_missing([f"{name} {version}"], answers[1:])
                 if reached
-                else mirror_unreachable(answers)
+                else _verification_error(refresh) or mirror_unreachable(answers)
             )
         exact.append(f"{name}={edition}")
     fetched = _get(access, into, "download", *exact)
     found = access.commands.run(["find", into, "-name", f"*{suffix()}", "-type", "f"]).stdout.splitlines()
     if not fetched.ok or len(found) < len(exact):
         # zypper ends with 0 also after "Argument resolves to no package".
-        raise storage_error_or(
-            fetched,
-            headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched]),
+        problem = _verification_error(fetched) or (
+            headers_missing(exact, [fetched]) if fetched.ok else mirror_unreachable([refresh, fetched])
         )
+        raise storage_error_or(fetched, problem)
+    rpm.verify(access, found, places=KEYS, scratch=f"{into}/keys")
     return tuple(sorted(found))
+
+
+def _verification_error(result: Result) -> DriverforgeError | None:
+    """The error where zypper itself refused what it got; None where it says nothing of the kind."""
+    said = result.stdout + result.stderr
+    if CHANGED.search(said):
+        return changed_on_mirror([result])
+    return not_verified([result], keys=KEYS.advice) if UNVERIFIED.search(said) else None
 
 
 def extract(access: PackageAccess, path: str, into: str) -> PackageFile:

@@ -70,6 +70,10 @@ class FakeFiles(RootedFiles):
         self.fuse.burn()
         super().make_dirs(path, mode=mode)
 
+    def make_private_dir(self, path: str) -> None:
+        self.fuse.burn()
+        super().make_private_dir(path)
+
     def copy(self, source: str, target: str) -> None:
         self.fuse.burn()
         super().copy(source, target)

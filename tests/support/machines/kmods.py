@@ -20,7 +20,7 @@ from support.machines.engine import Engine, debian_base
 from support.machines.kernels import Kernel
 from support.process import require, run
 
-_SOURCES = Path(__file__).resolve().parents[2] / "vm" / "modules"
+SOURCES = Path(__file__).resolve().parents[2] / "vm" / "modules"
 MOCK_VERSION = "535.261.03"
 GPU_MEMORY = "memmap=256M$0x30000000"  # on the kernel command line of a guest with at least 1024 MiB
 GPU_PARAMETERS = "base=0x30000000"
@@ -113,7 +113,7 @@ def fakegpu(kernel: Kernel, engine: Engine | None = None) -> Path:
 
     Guests need GPU_MEMORY on their command line and pass GPU_PARAMETERS to modprobe.
     """
-    return build(_SOURCES / "fakegpu", kernel, engine=engine)
+    return build(SOURCES / "fakegpu", kernel, engine=engine)
 
 
 def mock(kernel: Kernel, version: str = MOCK_VERSION) -> Path:
@@ -121,7 +121,7 @@ def mock(kernel: Kernel, version: str = MOCK_VERSION) -> Path:
 
     They are nvidia.ko, nvidia-uvm.ko, nvidia-modeset.ko and nvidia-peermem.ko.
     """
-    return build(_SOURCES / "mock", kernel, variables={"MOCK_VERSION": version})
+    return build(SOURCES / "mock", kernel, variables={"MOCK_VERSION": version})
 
 
 def signing_key(folder: Path, *, name: str = "driverforge test") -> ModuleSigningKey:

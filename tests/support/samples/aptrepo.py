@@ -72,11 +72,18 @@ class SigningKey:
 
     @classmethod
     def make(
-        cls, folder: Path, *, name: str = "Test Archive", expires: str = "never", clock: str = ""
+        cls,
+        folder: Path,
+        *,
+        name: str = "Test Archive",
+        expires: str = "never",
+        clock: str = "",
+        algorithm: str = "ed25519",
     ) -> SigningKey:
         """Make a key with gpg. Raises Unavailable without gpg.
 
-        `expires` is as gpg writes it ('30d'), and so is `clock` ('20200101T000000').
+        `expires` is as gpg writes it ('30d'), and so are `clock` ('20200101T000000') and `algorithm`
+        ('rsa2048').
         """
         require("gpg", "gpgconf")
         folder.mkdir(parents=True)
@@ -90,7 +97,7 @@ class SigningKey:
                 "",
                 "--quick-generate-key",
                 f"{name} <archive@example.org>",
-                "ed25519",
+                algorithm,
                 "sign",
                 expires,
             )
@@ -99,6 +106,11 @@ class SigningKey:
             key.destroy()
             raise
         return key
+
+    @property
+    def fingerprint(self) -> str:
+        listed = self._gpg("--with-colons", "--list-keys").splitlines()
+        return next(line for line in listed if line.startswith("fpr:")).split(":")[9]
 
     def clearsign(self, text: str) -> str:
         return self._gpg("--clearsign", stdin=text)
@@ -134,8 +146,8 @@ class SigningKey:
 
 
 @contextmanager
-def signing_key(folder: Path) -> Iterator[SigningKey]:
-    key = SigningKey.make(folder)
+def signing_key(folder: Path, *, algorithm: str = "ed25519") -> Iterator[SigningKey]:
+    key = SigningKey.make(folder, algorithm=algorithm)
     try:
         yield key
     finally:

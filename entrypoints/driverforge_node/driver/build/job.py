@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
-from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
+from driverforge_core.errors import TemporaryFailure, Unsupported
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease, parse_os_release
@@ -27,6 +27,7 @@ from driverforge_node import log
 from driverforge_node.driver.build import cache, publish
 from driverforge_node.driver.build.compiler import check_compiler, compile_modules
 from driverforge_node.driver.build.headers import KernelHeaders, check_header_probes, unpack_headers
+from driverforge_node.driver.build.processors import processors
 from driverforge_node.driver.state import network
 from driverforge_node.driver.state.network import NetworkBuildFiles
 from driverforge_node.ports import Host
@@ -276,9 +277,14 @@ def require_space(host: Host, source: str, folder: str) -> None:
 
 @contextmanager
 def _work_folder(host: Host, folder: str) -> Iterator[None]:
-    """An empty folder that is ours alone, by a lock beside it, and that is removed whatever happens."""
+    """An empty folder that is ours alone, by a lock beside it, and that is removed whatever happens.
+
+    On a host anybody may write to /var/tmp, and what lies in this folder becomes part of the kernel. A folder
+    that was given is taken as it is: a pod's volume may be open to all.
+    """
     parent = folder.rpartition("/")[0]
-    host.files.make_dirs(parent)
+    if parent == WORK or not host.files.exists(parent):
+        host.files.make_private_dir(parent)
     with host.files.lock(f"{folder}.lock", text="driverctl build\n") as ours:
         if not ours:
             raise TemporaryFailure(
@@ -286,16 +292,8 @@ def _work_folder(host: Host, folder: str) -> Iterator[None]:
                 resolution="wait for it to end, or name another folder with --work-dir",
             )
         host.files.remove_tree(folder)
-        host.files.make_dirs(folder)
+        host.files.make_private_dir(folder)
         try:
             yield
         finally:
             host.files.remove_tree(folder)
-
-
-def processors(host: Host) -> int:
-    """How many compilers to run at once: as many as there are processors that this process may use."""
-    result = host.commands.run(["nproc"], check=False)
-    if not result.ok:
-        raise Unavailable("nproc failed", details=[result.stderr.strip()], resolution="give -j")
-    return int(result.stdout)

@@ -18,8 +18,6 @@ from driverforge_node.gpu.detect import is_nvswitch, loaded_type, pci_devices
 from driverforge_node.gpu.device_files import FRONTEND_MAJOR, device_majors
 from driverforge_node.ports import Files, Holder, Host, LoadedModule, bytes_of, text_of
 
-# begin of the paths under which containers and the host have the devices open
-DEVICES = ("/dev/nvidia", "/run/nvidia/driver/dev/nvidia")
 # a folder for each GPU of the loaded driver
 DRIVEN = "/proc/driver/nvidia/gpus"
 # In the product data of a network device that manages the switches of NVLink 5. NVIDIA's image looks for it.
@@ -198,12 +196,12 @@ def missing_firmware(files: Files, image: ImageFacts | None, driver: str) -> tup
 def device_holders(
     host: Host, majors: Mapping[str, int], daemons: tuple[RunningDaemon, ...]
 ) -> tuple[Holder, ...]:
-    """Processes with an NVIDIA device open, our own daemons left out.
+    """Processes with an NVIDIA device open or mapped, our own daemons left out.
 
-    Containers may have a device under any path.
+    Without a major the modules are gone, and nobody holds them.
     """
     ours = {daemon.pid for daemon in daemons}
-    found = host.processes.holders(DEVICES, majors=frozenset(majors.values()))
+    found = host.processes.holders(frozenset(majors.values()))
     return tuple(holder for holder in found if holder.pid not in ours)
 
 
