@@ -375,7 +375,11 @@ def test_a_source_that_a_site_calls_trusted_is_named(
     assert bench.build() == ["compiled"]
     sources = [getattr(record, "fields", {}).get("source") for record in caplog.records]
     apt = bench.folder / "apt"
-    assert list(filter(None, sources)) == [f"{apt}/sources.list:2", f"{apt}/none/site.sources:5"]
+    # a command line that ran before may have left a handler that hears it, too
+    assert list(dict.fromkeys(filter(None, sources))) == [
+        f"{apt}/sources.list:2",
+        f"{apt}/none/site.sources:5",
+    ]
 
 
 def test_a_signed_mirror_gives_no_warning(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:

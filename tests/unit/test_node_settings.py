@@ -15,10 +15,10 @@ from driverforge_node import probe
 from driverforge_node.cli import build_parser
 from driverforge_node.commands.compatible import driver_arguments
 from driverforge_node.driver.state import variables
+from driverforge_node.driver.state.daemons import PERSISTENCED
 from driverforge_node.driver.state.wanted_driver import own_digest
 from driverforge_node.driver.supervise import (
     MAX_DELAY,
-    PERSISTENCED,
     STEADY,
     SupervisedDaemon,
     after_end,
