@@ -23,6 +23,23 @@ COMMANDS: dict[str, str] = {
 }
 
 
+STATUSES: dict[int, str] = {
+    0: "done, or nothing to do",
+    1: "a cell failed or cannot be had; `lock --check`: the lock file would change",
+    64: "usage: the command line asks for something that cannot be",
+    65: "input: a matrix, a lock file, a keyring or another file is wrong, or a download has no pin",
+    69: "not there: an engine, a mirror, a registry, a program; or a signature that is not trusted",
+    70: "a program that was run failed: docker, buildx",
+    74: "reading or writing failed: disk full, standard output closed",
+    75: "not now: no answer, a busy server, another build in the same folder; try again later",
+    77: "not permitted: a registry does not accept the login",
+    78: "the parts do not fit: repositories that this version cannot read, no builder installed",
+    130: "interrupted",
+    141: "whoever read the output has gone",
+}
+"""Every exit status of every command; `docs/failures.md` has the same."""
+
+
 class LazyGroup(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -36,6 +53,10 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(status), what) for status, what in STATUSES.items()])
 
 
 @click.group(

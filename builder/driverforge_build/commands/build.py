@@ -11,7 +11,7 @@ import click
 from driverforge_build.commands import adapters, options
 
 if TYPE_CHECKING:
-    from driverforge_build.app.prepare import Prepared
+    from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
 
 
@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
 )
+@options.fail_on_option
 @options.json_option
 def command(
     *,
@@ -72,6 +73,7 @@ def command(
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str | None,
+    fail_on: frozenset[FailOn],
     **how: Any,
 ) -> int:
     """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the
@@ -81,13 +83,14 @@ def command(
     engine; `driverforge push` publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build
     and kept out of the image.
 
-    Exit status: 0; 1 where a build failed, or a cell that --select names in full cannot be had; 69 without an
-    engine; 75 where the registry did not say what it has.
+    Exit status: 0; 1 where a build failed, or a verdict did (--fail-on); 69 without an engine; 75 where the
+    registry did not say what it has, or another build works in the same folder; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.build import BuildRequest, build
     from driverforge_build.app.knowledge import Selection
-    from driverforge_build.app.prepare import exit_status, prepare
+    from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.commands.progress import shown_builds
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
@@ -104,7 +107,7 @@ def command(
         click.echo(json.dumps(_document(prepared, reports, named), indent=1))
     else:
         _print(prepared, reports, plan_only=plan_only)
-    return exit_status(prepared.plan, reports, select)
+    return exit_status(prepared.plan, reports, failing(prepared, select, fail_on))
 
 
 def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) -> dict[str, Any]:

@@ -30,6 +30,9 @@ def command(
 
     Packages with version, suite and sha256; who signed the suites and when; what the headers say to each
     probe; the rows of the matrix with file and line. With --registry also whether the registry has the image.
+
+    Exit status: 0 whatever the verdict, 64 where there is no such cell, 75 where the registry did not say
+    whether it has the image; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge

@@ -68,6 +68,10 @@ def command(
 
     Only the OSes and architectures of the selected cells are looked at; the pins of all others stay as they
     are in the lock file.
+
+    Exit status: 0; 1 where a driver could not be pinned, or --check finds a change; 69 without gpgv or a
+    mirror, or where a signature is not trusted; 75 where a suite cannot be read now; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection

@@ -33,8 +33,10 @@ def command(
     """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
 
     Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked
-    for each image that would be built. Exit status: 0, or 75 where the registry did not say whether it has an
-    image.
+    for each image that would be built.
+
+    Exit status: 0 whatever the verdicts, 75 where the registry did not say whether it has an image; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge

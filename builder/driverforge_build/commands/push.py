@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from driverforge_build.commands import adapters, options
+
+if TYPE_CHECKING:
+    from driverforge_build.app.prepare import FailOn
 
 
 @click.command("push")
@@ -26,6 +30,7 @@ from driverforge_build.commands import adapters, options
 )
 @click.option("--plan", "plan_only", is_flag=True, help="Push nothing; show the tags.")
 @click.option("--keep-going", is_flag=True, help="Go on with other images after one failed.")
+@options.fail_on_option
 @options.json_option
 def command(
     *,
@@ -38,6 +43,7 @@ def command(
     registry: str,
     plan_only: bool,
     keep_going: bool,
+    fail_on: frozenset[FailOn],
     as_json: bool,
 ) -> int:
     """Push the selected cells' images: an immutable tag, and the moving tag of NVIDIA's grammar, which then
@@ -47,12 +53,13 @@ def command(
     that the engine has. The tag is made from all that went in: give the --matrix, --lock, --base and
     --toolkit-artifacts that `build` was given.
 
-    Exit status: 0; 1 where a cell that --select names in full cannot be had, or an image failed under
-    --keep-going.
+    Exit status: 0; 1 where a verdict fails the run (--fail-on), or an image failed under --keep-going; 75
+    where the registry does not answer, 77 where it refuses the login; others as `driverforge --help` has
+    them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
-    from driverforge_build.app.prepare import exit_status, prepare
+    from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.push import push_all, pushable
     from driverforge_build.publish.upload import SAME_AS_BUILD
     from driverforge_build.render.bake import immutable_tag_of, repository_of
@@ -60,10 +67,12 @@ def command(
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     prepared = prepare(Selection(given=given, select=select, skip=skip))
     contexts = prepared.contexts
-    for row in prepared.unbuildable:
-        if row.key in select:
-            click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
-    impossible = exit_status(prepared.plan, (), select)
+    unwanted = failing(prepared, select, fail_on)
+    for row in unwanted:
+        click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
+    for run in dict.fromkeys(row.verdict.run for row in unwanted if row.verdict.run):
+        click.echo(f"to run: {run}", err=True)
+    impossible = exit_status(prepared.plan, (), unwanted)
     if plan_only:
         named = {
             context.image.id: (immutable_tag_of(context), context.image.alias_tag) for context in contexts
