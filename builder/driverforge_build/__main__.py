@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from driverforge_build.commands.output import say
 from driverforge_core.errors import Unsupported
 
 PACKAGES = ("click", "jinja2", "yaml")
@@ -28,7 +29,7 @@ def missing_packages() -> Unsupported | None:
 
 def main() -> None:
     if lacking := missing_packages():
-        print(lacking.render(), file=sys.stderr)
+        say(lacking.render(), err=True)
         sys.exit(lacking.exit_code)
     from driverforge_build import cli
 

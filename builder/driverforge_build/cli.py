@@ -6,9 +6,11 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from io import StringIO
 
 import click
 
+from driverforge_build.commands.output import say
 from driverforge_core import __version__
 from driverforge_core.errors import DriverforgeError, StorageFailed
 
@@ -79,10 +81,12 @@ def run(argv: list[str]) -> int:
     except click.exceptions.Abort:
         return 130
     except click.ClickException as error:
-        error.show()
+        shown = StringIO()
+        error.show(file=shown)
+        say(shown.getvalue().rstrip("\n"), err=True)
         return 64
     except DriverforgeError as error:
-        print(error.render(), file=sys.stderr)
+        say(error.render(), err=True)
         return error.exit_code
     except BrokenPipeError:
         _drop_stdout()
@@ -98,7 +102,7 @@ def run(argv: list[str]) -> int:
             f"{what}: {error.strerror}",
             resolution="free some space, or give another place; then run this again",
         )
-        print(failed.render(), file=sys.stderr)
+        say(failed.render(), err=True)
         return failed.exit_code
     return status if isinstance(status, int) else 0
 

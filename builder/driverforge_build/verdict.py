@@ -274,7 +274,8 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         verdict,
         state=State.UNKNOWN,
         reason=f"the registry does not say whether it has the image: {answer.reason}",
-        run="log in to the registry if it asks for that, then run the same command again",
+        run=answer.resolution
+        or "log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
 

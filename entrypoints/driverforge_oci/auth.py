@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
@@ -16,8 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable
+from driverforge_oci import jsontext
 from driverforge_oci.reference import DOCKER_HUB
-from driverforge_oci.transport import Request, Response, Transport
+from driverforge_oci.transport import Request, Response, Transport, asked_to_wait, is_web_address
 
 _HUB_KEYS = ("index.docker.io", "registry-1.docker.io", DOCKER_HUB)
 _PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
@@ -90,7 +90,7 @@ def parse_credentials(text: str, *, where: str) -> Credentials:
     InputError names the entry, never its content.
     """
     try:
-        auths = json.loads(text).get("auths")
+        auths = jsontext.parse(text).get("auths")
         entries = [] if auths is None else [(str(key), dict(value)) for key, value in auths.items()]
     except (ValueError, AttributeError, TypeError) as error:
         raise InputError(
@@ -148,7 +148,7 @@ def fetch_token(
     has trouble, Unavailable for an answer without a token.
     """
     realm = challenge.parameters.get("realm", "")
-    if not realm.startswith(("https://", "http://")):
+    if not is_web_address(realm):
         raise Unavailable(
             f"the registry names no token service: realm {realm!r}",
             resolution="a proxy may answer in its place; else tell who runs it",
@@ -164,7 +164,7 @@ def fetch_token(
         response.body.close()
         kind = NotPermitted if response.status in (400, 401, 403) else TemporaryFailure
         raise kind(
-            f"the token service {where} answers {response.status}",
+            f"the token service {where} answers {response.status}{asked_to_wait(response.headers)}",
             resolution="" if login else "log in: docker login HOST",
         )
     return _token(response, where)
@@ -191,11 +191,11 @@ def _token_request(realm: str, service: str, scopes: tuple[str, ...], login: Log
 
 def _token(response: Response, where: str) -> str:
     try:
-        answer = json.loads(response.read(_TOKEN_LIMIT))
+        answer = jsontext.parse(response.read(_TOKEN_LIMIT))
         token = answer.get("token") or answer.get("access_token")
     except (ValueError, AttributeError):
         token = None
-    if not isinstance(token, str) or not token or not token.isprintable():
+    if not isinstance(token, str) or not token or not (token.isascii() and token.isprintable()):
         raise Unavailable(
             f"the token service {where} answers without a token",
             resolution="check the registry's address; log in again",

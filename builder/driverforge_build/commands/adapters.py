@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
@@ -29,7 +31,20 @@ def registry_client() -> RegistryClient:
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    return RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
+    transport = http_transport(os.environ, told=_each_once())
+    return RegistryClient(Session(transport, load_credentials(os.environ)))
+
+
+def _each_once() -> Callable[[str], None]:
+    """Says each line once: a plan asks for several images at a time, and all of them wait."""
+    told: set[str] = set()
+
+    def tell(line: str) -> None:
+        if line not in told:
+            told.add(line)
+            say(line, err=True)
+
+    return tell
 
 
 def lookup_in(registry: str | None, bases: Mapping[str, str]) -> LookupFor | None:

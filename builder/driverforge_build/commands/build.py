@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
@@ -104,7 +105,7 @@ def command(
         named = engine.check()
         reports = build(request, prepared, engine, shown_builds)
     if as_json:
-        click.echo(json.dumps(_document(prepared, reports, named), indent=1))
+        say(json.dumps(_document(prepared, reports, named), indent=1))
     else:
         _print(prepared, reports, plan_only=plan_only)
     return exit_status(prepared.plan, reports, failing(prepared, select, fail_on))
@@ -137,11 +138,11 @@ def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bo
 
     if plan_only or not reports:
         for line in (*table(prepared.plan), "", *summary(prepared.plan)) if prepared.plan.rows else ():
-            click.echo(line)
+            say(line)
         for context in prepared.contexts:
-            click.echo(f"would build {local_reference(context)}")
+            say(f"would build {local_reference(context)}")
         if not prepared.contexts:
-            click.echo("nothing to build")
+            say("nothing to build")
         return
     for report in reports:
         image = report.image
@@ -150,10 +151,10 @@ def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bo
             if image
             else f"log: {report.log}"
         )
-        click.echo(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
+        say(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
         if image:
-            click.echo(f"  {report.reference}")
+            say(f"  {report.reference}")
         if report.error:
-            click.echo(report.error.render(), err=True)
+            say(report.error.render(), err=True)
     for row in prepared.unbuildable:
-        click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")
+        say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")

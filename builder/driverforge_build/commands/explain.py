@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
 
 
 @click.command("explain")
@@ -45,10 +46,10 @@ def command(
     verdict = planned.rows[0].verdict
     if as_json:
         told = document(found, verdict, known.matrix, known.lock)
-        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
+        say(json.dumps(told, indent=1))
     else:
         for paragraph in paragraphs(found, verdict, known.matrix, known.lock):
-            click.echo("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
+            say("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
         if registry is None:
-            click.echo("registry\n  not asked; give --registry")
+            say("registry\n  not asked; give --registry")
     return 75 if planned.degraded else 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from driverforge_build.commands import options
+from driverforge_build.commands.output import say
 
 
 @click.command("generate")
@@ -62,7 +63,7 @@ def command(
     selection = Selection(given=given, select=select, skip=skip)
     done = generate(selection, output, vcs_ref=vcs_ref, writing=not plan_only)
     for key, reasons in done.left_out.items():
-        click.echo(f"left out {key}: {'; '.join(reasons)}", err=True)
+        say(f"left out {key}: {'; '.join(reasons)}", err=True)
     status = int(any(key in select for key in done.left_out))
     if as_json:
         made = [
@@ -81,10 +82,10 @@ def command(
             "images": made,
             "left_out": done.left_out,
         }
-        click.echo(json.dumps(document, indent=1))
+        say(json.dumps(document, indent=1))
         return status
     for context in done.contexts:
-        click.echo(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
+        say(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
     if not plan_only:
-        click.echo(f"to build them: cd {shlex.quote(str(output))} && docker buildx bake")
+        say(f"to build them: cd {shlex.quote(str(output))} && docker buildx bake")
     return status

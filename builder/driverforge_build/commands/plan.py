@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say, write_lines
 
 _COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked": "red", "unknown": "yellow"}
 
@@ -46,9 +46,9 @@ def command(
     known = read_knowledge(selection, adapters.lookup_in(registry, bases))
     plan = known.plan(known.cells(select, skip))
     if as_json:
-        _write(json_lines(plan))
+        write_lines(json_lines(plan))
         return 75 if plan.degraded else 0
-    _write(
+    write_lines(
         table(
             plan,
             style=lambda text, state: (
@@ -56,9 +56,5 @@ def command(
             ),
         )
     )
-    _write(["", *summary(plan)])
+    say("\n".join(["", *summary(plan)]))
     return 75 if plan.degraded else 0
-
-
-def _write(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)

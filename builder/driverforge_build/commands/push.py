@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
@@ -69,9 +70,9 @@ def command(
     contexts = prepared.contexts
     unwanted = failing(prepared, select, fail_on)
     for row in unwanted:
-        click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
+        say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
     for run in dict.fromkeys(row.verdict.run for row in unwanted if row.verdict.run):
-        click.echo(f"to run: {run}", err=True)
+        say(f"to run: {run}", err=True)
     impossible = exit_status(prepared.plan, (), unwanted)
     if plan_only:
         named = {
@@ -81,7 +82,7 @@ def command(
             repositories = {
                 context.image.id: repository_of(registry, context.image.repository) for context in contexts
             }
-            click.echo(
+            say(
                 json.dumps(
                     {
                         "schema": 1,
@@ -95,7 +96,7 @@ def command(
         else:
             for context in contexts:
                 tag, alias = named[context.image.id]
-                click.echo(
+                say(
                     f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias "
                     f"{alias}"
                 )
@@ -109,21 +110,21 @@ def command(
         adapters.registry_client(),
         given=given,
         keep_going=keep_going,
-        progress=lambda text: click.echo(text, err=True),
+        progress=lambda text: say(text, err=True),
     )
     if as_json:
         failed = {cell: error.document() for cell, error in errors.items()}
-        click.echo(
+        say(
             json.dumps(
                 {"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1
             )
         )
     else:
         for report in reports:
-            click.echo(f"{report.cell}  {'pushed' if report.sent else 'was there'}  {report.digest}")
-            click.echo(f"  {report.reference}\n  {report.alias}")
+            say(f"{report.cell}  {'pushed' if report.sent else 'was there'}  {report.digest}")
+            say(f"  {report.reference}\n  {report.alias}")
         for error in errors.values():
-            click.echo(error.render(), err=True)
+            say(error.render(), err=True)
         if not (reports or errors):
-            click.echo(f"nothing to push: the engine has none of these images; {SAME_AS_BUILD}")
+            say(f"nothing to push: the engine has none of these images; {SAME_AS_BUILD}")
     return max((1 if keep_going else error.exit_code for error in errors.values()), default=impossible)
