@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_build.advice import Given
 from driverforge_build.app.build import BuildRequest, jobs, mirror_lines
 from driverforge_build.app.prepare import (
     FailOn,
@@ -22,6 +23,7 @@ from driverforge_build.app.prepare import (
 from driverforge_build.app.runner import CellReport, Result, build_all
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
@@ -135,12 +137,12 @@ def planned(state: State, key: str = "debian12-amd64-535.261.03-jit", *, unanswe
     ],
 )
 def test_exit_status(plan: Plan, select: tuple[str, ...], status: int) -> None:
-    assert exit_status(plan, (), failing(Prepared(plan=plan, contexts=(), mirrors={}), select)) == status
+    assert exit_status(plan, (), failing(Prepared(plan=plan, lock=Lock(), given=Given()), select)) == status
 
 
 def test_an_unknown_cell_beside_one_that_can_be_had_is_no_failure_unless_told() -> None:
     rows = (*planned(State.EXISTS).rows, *planned(State.UNKNOWN).rows, *planned(State.BLOCKED).rows)
-    prepared = Prepared(plan=Plan(rows=rows), contexts=(), mirrors={})
+    prepared = Prepared(plan=Plan(rows=rows), lock=Lock(), given=Given())
     assert failing(prepared, ("debian12-*",)) == ()
     assert failing(prepared, ("debian12-*",), {FailOn.UNKNOWN}) == rows[1:2]
     assert failing(prepared, ("debian12-*",), {FailOn.UNKNOWN, FailOn.BLOCKED}) == rows[1:]

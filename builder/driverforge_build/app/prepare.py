@@ -1,14 +1,16 @@
-"""What build and push begin with: cells chosen and judged, and the contexts of those that are to be built."""
+"""What build and push begin with: cells chosen and judged, and what the images of some are made from."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
+from driverforge_build.advice import Given
 from driverforge_build.app.choice import choose
 from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
 from driverforge_build.app.runner import CellReport
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
@@ -19,15 +21,24 @@ from driverforge_core.errors import UsageError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be done: the plan of the selected cells, and the contexts of those that are to be built.
+    """What is to be done: the plan of the selected cells, and the images that are to be built.
 
-    `mirrors` are those of the user and of the matrix. A toolkit image has no verdict, so it is a context
-    without a row in the plan.
+    A toolkit image has no verdict, so `toolkits` are contexts without a row in the plan. `mirrors` are those
+    of the user and of the matrix.
     """
 
     plan: Plan
-    contexts: tuple[BuildContext, ...]
-    mirrors: Mapping[str, str]
+    lock: Lock
+    given: Given
+    toolkits: tuple[BuildContext, ...] = ()
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+
+    def contexts(self) -> tuple[BuildContext, ...]:
+        """The contexts of all images that are to be built.
+
+        They are rendered now, a millisecond each: who only tells the plan of 100,000 cells must not ask.
+        """
+        return (*driver_contexts(self.plan.to_build(), self.lock, given=self.given), *self.toolkits)
 
     @property
     def unbuildable(self) -> tuple[Planned, ...]:
@@ -38,7 +49,7 @@ class Prepared:
 def prepare(
     selection: Selection, *, mirrors: Mapping[str, str] | None = None, lookup_for: LookupFor | None = None
 ) -> Prepared:
-    """Plan and render, writing nothing. Raises UsageError, InputError.
+    """Plan, and render the toolkit's images, writing nothing. Raises UsageError, InputError.
 
     `mirrors` maps OS or OS/SUITE to an address. They serve the downloads of a build, and do not change what
     is built.
@@ -49,14 +60,12 @@ def prepare(
     systems = chosen.systems
     check_named("--mirror", named, systems)
     plan = known.plan(chosen.cells)
-    due = plan.to_build()
-    check_mirrors(named, due)
+    check_mirrors(named, plan.to_build())
     return Prepared(
         plan=plan,
-        contexts=(
-            *driver_contexts(due, known.lock, given=given),
-            *toolkit_contexts(chosen.toolkits, known.matrix, known.lock, given=given),
-        ),
+        lock=known.lock,
+        given=given,
+        toolkits=toolkit_contexts(chosen.toolkits, known.matrix, known.lock, given=given),
         mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
     )
 
@@ -101,7 +110,7 @@ def failing(
         words = {word.value for word in fail_on}
         return tuple(row for row in rows if row.verdict.state.value in words)
     named = tuple(row for row in rows if row.key in select)
-    if named or prepared.contexts or len(rows) < len(prepared.plan.rows):
+    if named or prepared.toolkits or len(rows) < len(prepared.plan.rows):
         return named
     return tuple(row for row in rows if row.verdict.state is State.UNKNOWN)
 

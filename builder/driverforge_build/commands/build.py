@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from driverforge_build.commands import adapters, options
-from driverforge_build.commands.output import say
+from driverforge_build.commands.output import say, write_lines
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
+    from driverforge_build.render.context import BuildContext
 
 
 @click.command("build")
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     "--plan",
     "plan_only",
     is_flag=True,
-    help="Build and write nothing; show the plan and what would be built.",
+    help="Build and write nothing; show the plan and how many images would be built.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on with the other cells after one failed.")
 @click.option(
@@ -99,51 +101,60 @@ def command(
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=adapters.lookup_in(registry, bases))
     engine = adapters.engine()
+    contexts = prepared.toolkits if plan_only else prepared.contexts()
     reports: tuple[CellReport, ...] = ()
     named = ""
-    if prepared.contexts and not plan_only:
+    if contexts and not plan_only:
         named = engine.check()
-        reports = build(request, prepared, engine, shown_builds)
+        reports = build(request, contexts, prepared.mirrors, engine, shown_builds)
     if as_json:
-        say(json.dumps(_document(prepared, reports, named), indent=1))
+        write_lines(_json_lines(prepared, contexts, reports, named))
+    elif plan_only or not reports:
+        _print_plan(prepared)
     else:
-        _print(prepared, reports, plan_only=plan_only)
+        _print_reports(prepared, reports)
     return exit_status(prepared.plan, reports, failing(prepared, select, fail_on))
 
 
-def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) -> dict[str, Any]:
+def _json_lines(
+    prepared: Prepared, contexts: Sequence[BuildContext], reports: Sequence[CellReport], engine: str
+) -> Iterator[str]:
+    """One JSON document, a cell a line."""
     from driverforge_build.render.bake import local_reference
 
-    inputs = {context.image.id: context.inputs for context in prepared.contexts}
+    made = {
+        context.image.id: {"inputs": context.inputs, "reference": local_reference(context)}
+        for context in contexts
+    }
     built = {report.cell: report.document() for report in reports}
-    planned = {context.image.id: {"reference": local_reference(context)} for context in prepared.contexts}
     verdicts = {row.key: (row.verdict.state.value, row.verdict.reason) for row in prepared.plan.rows}
-    cells = [
-        {
-            "cell": key,
-            "verdict": verdicts[key][0] if key in verdicts else "build",
-            "reason": verdicts[key][1] if key in verdicts else "",
-            "inputs": inputs.get(key),
-            **planned.get(key, {}),
-            **built.get(key, {}),
-        }
-        for key in dict.fromkeys((*verdicts, *inputs))
-    ]
-    return {"schema": 1, "engine": engine, "cells": cells}
+    yield f'{{"schema": 1, "engine": {json.dumps(engine)}, "cells": ['
+    before = ""
+    for key in dict.fromkeys((*verdicts, *made)):
+        verdict, reason = verdicts.get(key, ("build", ""))
+        told = {"cell": key, "verdict": verdict, "reason": reason, "inputs": None}
+        yield before + json.dumps(told | made.get(key, {}) | built.get(key, {}))
+        before = ","
+    yield "]}"
 
 
-def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bool) -> None:
+def _print_plan(prepared: Prepared) -> None:
     from driverforge_build.plan.text import summary, table
     from driverforge_build.render.bake import local_reference
 
-    if plan_only or not reports:
-        for line in (*table(prepared.plan), "", *summary(prepared.plan)) if prepared.plan.rows else ():
-            say(line)
-        for context in prepared.contexts:
-            say(f"would build {local_reference(context)}")
-        if not prepared.contexts:
-            say("nothing to build")
-        return
+    if prepared.plan.rows:
+        write_lines(table(prepared.plan))
+        say("\n".join(["", *summary(prepared.plan)]))
+    for context in prepared.toolkits:
+        say(f"would build {local_reference(context)}")
+    due = len(prepared.plan.to_build())
+    if due:
+        say(f"would build {due} images" if due > 1 else "would build 1 image")
+    elif not prepared.toolkits:
+        say("nothing to build")
+
+
+def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
     for report in reports:
         image = report.image
         what = (

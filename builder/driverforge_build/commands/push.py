@@ -67,7 +67,7 @@ def command(
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     prepared = prepare(Selection(given=given, select=select, skip=skip))
-    contexts = prepared.contexts
+    contexts = prepared.contexts()
     unwanted = failing(prepared, select, fail_on)
     for row in unwanted:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
