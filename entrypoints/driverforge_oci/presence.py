@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound
@@ -35,12 +35,18 @@ Presence = Present | Absent | Unknown
 
 
 def presence(client: RegistryClient, reference: Reference) -> Presence:
-    """Whether the registry has this tag or digest. Raises InputError only, for a reference without either."""
+    """Whether the registry has this tag or digest.
+
+    Raises InputError for a reference without either, CommandFailed where a credential helper fails.
+    """
     _ = reference.target
     try:
         return Present(client.head_manifest(reference).digest)
     except NotFound:
         return Absent()
+    # this machine's own: the registry was not asked
+    except CommandFailed:
+        raise
     except DriverforgeError as error:
         return Unknown(error.brief, error.resolution)
 

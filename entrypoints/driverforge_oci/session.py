@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, TemporaryFailure, Unavailable
 from driverforge_oci import jsontext
-from driverforge_oci.auth import Challenge, Credentials, fetch_token, find_login, parse_challenge
+from driverforge_oci.auth import Challenge, LoginFor, fetch_token, nobody, parse_challenge
 from driverforge_oci.http import is_loopback
 from driverforge_oci.reference import DOCKER_HUB, Reference
 from driverforge_oci.transport import Body, Request, Response, Transport, asked_to_wait, is_web_address
@@ -26,15 +26,15 @@ class NotFound(Unavailable):
 class Session:
     """Sends requests below /v2/<repository>/, with the login that the registry asks for.
 
-    Tokens are kept for the session's life. `plain_http` names further hosts (host[:port]) without TLS;
-    localhost, 127.0.0.0/8 and ::1 never have it.
+    `login_for` is asked when a registry wants a login. Tokens are kept for the session's life. `plain_http`
+    names further hosts (host[:port]) without TLS; localhost, 127.0.0.0/8 and ::1 never have it.
     """
 
     def __init__(
-        self, transport: Transport, credentials: Credentials, *, plain_http: Collection[str] = ()
+        self, transport: Transport, login_for: LoginFor = nobody, *, plain_http: Collection[str] = ()
     ) -> None:
         self._transport = transport
-        self._credentials = credentials
+        self._login_for = login_for
         self._plain_http = frozenset(plain_http)
         self._challenges: dict[str, Challenge] = {}
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -119,7 +119,7 @@ class Session:
         challenge = self._challenges.get(reference.host)
         if challenge is None:
             return ""
-        login = find_login(self._credentials, reference.host, reference.repository)
+        login = self._login_for(reference.host, reference.repository)
         if challenge.scheme == "basic":
             return login.basic if login else ""
         key = (reference.host, scopes)
@@ -181,8 +181,7 @@ def _failure(request: Request, response: Response, reference: Reference) -> Driv
         return NotPermitted(
             f"{reference.host} refuses {request.method} on {reference.repository} ({response.status})",
             details=details,
-            resolution=f"{known}: docker login {reference.host}; credential helpers are not used, the login "
-            f"has to be in config.json",
+            resolution=f"{known}: docker login {reference.host}",
         )
     if response.status == 429 or response.status >= 500:
         return TemporaryFailure(

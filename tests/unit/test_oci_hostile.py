@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 
 from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, Unavailable
-from driverforge_oci.auth import Login, parse_credentials
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
+from driverforge_oci.configuration import parse_configuration
 from driverforge_oci.presence import Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
@@ -23,8 +23,8 @@ IMAGE = Reference.parse(f"{HOST}/driver:1")
 DEEP = b"[" * 60_000
 
 
-def client(registry: MemoryRegistry, login: Login | None = None) -> RegistryClient:
-    return RegistryClient(Session(registry, {HOST: login} if login else {}))
+def client(registry: MemoryRegistry) -> RegistryClient:
+    return RegistryClient(Session(registry))
 
 
 def image(registry: MemoryRegistry, config: bytes) -> str:
@@ -81,7 +81,7 @@ def test_labels_that_are_none_are_no_labels(config: bytes) -> None:
 
 def test_a_docker_configuration_that_is_nested_too_deep() -> None:
     with pytest.raises(InputError, match="is no docker configuration"):
-        parse_credentials(DEEP.decode(), where="config.json")
+        parse_configuration(DEEP.decode(), where="config.json")
 
 
 class Endless(io.RawIOBase):

@@ -61,7 +61,7 @@ def built(
 
 
 def client(engine: FakeEngine) -> RegistryClient:
-    return RegistryClient(Session(engine.registry, {}))
+    return RegistryClient(Session(engine.registry))
 
 
 def push(engine: FakeEngine, made: BuildContext = JIT) -> object:

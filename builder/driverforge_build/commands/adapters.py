@@ -15,24 +15,33 @@ if TYPE_CHECKING:
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.ports import Engine
     from driverforge_oci.client import RegistryClient
+    from driverforge_oci.helpers import Logins
 
 
 def engine() -> Engine:
     """The engine that the docker command talks to."""
     from driverforge_build.engine.buildx import Buildx
 
-    return Buildx()
+    return Buildx(_logins())
 
 
 def registry_client() -> RegistryClient:
     """A client with the proxies and credentials of this environment."""
-    from driverforge_oci.auth import load_credentials
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
     transport = http_transport(os.environ, told=_each_once())
-    return RegistryClient(Session(transport, load_credentials(os.environ)))
+    return RegistryClient(Session(transport, _logins()))
+
+
+def _logins() -> Logins:
+    """Logins of docker's configuration, and of the helpers that it names."""
+    from driverforge_build.engine.process import answer
+    from driverforge_oci.configuration import load_configuration
+    from driverforge_oci.helpers import Logins
+
+    return Logins(lambda: load_configuration(os.environ), answer)
 
 
 def _each_once() -> Callable[[str], None]:

@@ -50,6 +50,25 @@ def output(
     return done.returncode, done.stdout.decode(errors="replace")
 
 
+def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -> tuple[int, bytes]:
+    """Exit status and standard output of a short program that reads `given`; its errors go nowhere.
+
+    Raises OSError where it cannot be started, TimeoutError where it does not end in `patience` seconds.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=patience,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError from error
+    return done.returncode, done.stdout
+
+
 def run_logged(
     argv: Sequence[str],
     *,
