@@ -10,9 +10,9 @@ from io import StringIO
 
 import click
 
-from driverforge_build.commands.output import say
+from driverforge_build.commands.output import report, say, say_failure, wants_json
 from driverforge_core import __version__
-from driverforge_core.errors import DriverforgeError, StorageFailed
+from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 
 COMMANDS: dict[str, str] = {
     "matrix": "check and show the catalogue of what can be built",
@@ -70,7 +70,10 @@ def cli() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run one command line; prints expected errors on stderr and returns the exit status."""
+    """Run one command line; prints expected errors on stderr, with --json on stdout too, and returns the exit
+    status.
+    """
+    as_json = wants_json(argv)
     try:
         if sys.stdout is None:
             raise StorageFailed(
@@ -79,15 +82,13 @@ def run(argv: list[str]) -> int:
         status = cli.main(args=argv, prog_name="driverforge", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort:
+        if as_json:
+            say_failure({"brief": "interrupted", "details": [], "resolution": "", "exit_status": 130})
         return 130
     except click.ClickException as error:
-        shown = StringIO()
-        error.show(file=shown)
-        say(shown.getvalue().rstrip("\n"), err=True)
-        return 64
+        return _report_usage(error, as_json=as_json)
     except DriverforgeError as error:
-        say(error.render(), err=True)
-        return error.exit_code
+        return report(error, as_json=as_json)
     except BrokenPipeError:
         _drop_stdout()
         # as a program that SIGPIPE ended: whoever read our output has gone
@@ -96,15 +97,26 @@ def run(argv: list[str]) -> int:
         # a library's own error that is an OSError by descent: no file of ours
         if error.errno is None:
             raise
-        _drop_stdout()
-        what = error.filename or "standard output"
+        if error.filename is None:
+            _drop_stdout()
         failed = StorageFailed(
-            f"{what}: {error.strerror}",
+            f"{error.filename or 'standard output'}: {error.strerror}",
             resolution="free some space, or give another place; then run this again",
         )
-        say(failed.render(), err=True)
-        return failed.exit_code
+        return report(failed, as_json=as_json)
     return status if isinstance(status, int) else 0
+
+
+def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
+    """click's own message, which has the usage line above it."""
+    shown = StringIO()
+    error.show(file=shown)
+    say(shown.getvalue().rstrip("\n"), err=True)
+    if as_json:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "driverforge"
+        say_failure(UsageError(error.format_message(), resolution=f"{path} --help").document())
+    return 64
 
 
 def _drop_stdout() -> None:

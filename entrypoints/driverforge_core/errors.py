@@ -29,7 +29,12 @@ class DriverforgeError(Exception):
 
     def document(self) -> dict[str, object]:
         """The message as programs read it in a `--json` answer."""
-        return {"brief": self.brief, "details": list(self.details), "next": self.resolution}
+        return {
+            "brief": self.brief,
+            "details": list(self.details),
+            "resolution": self.resolution,
+            "exit_status": self.exit_code,
+        }
 
     def render(self) -> str:
         """The whole message as a person sees it on stderr, without a trailing newline.

@@ -78,7 +78,8 @@ def test_report_has_image_or_error_and_the_log() -> None:
     assert bad["error"] == {
         "brief": "docker buildx exited 1",
         "details": ["whole output: /logs/b.log"],
-        "next": "read it",
+        "resolution": "read it",
+        "exit_status": 70,
     }
     assert {good["log"], bad["log"]} == {"/logs/a.log"}
 

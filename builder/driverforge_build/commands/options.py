@@ -169,7 +169,11 @@ def cache_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text."
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one JSON document on standard output instead of text; where the command fails, it has an "
+        "`error`.",
     )(function)
 
 
