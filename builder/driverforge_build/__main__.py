@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
+from driverforge_build.commands.output import report, wants_json
 from driverforge_core.errors import Unsupported
 
 PACKAGES = ("click", "jinja2", "yaml")
@@ -28,8 +29,7 @@ def missing_packages() -> Unsupported | None:
 
 def main() -> None:
     if lacking := missing_packages():
-        print(lacking.render(), file=sys.stderr)
-        sys.exit(lacking.exit_code)
+        sys.exit(report(lacking, as_json=wants_json(sys.argv[1:])))
     from driverforge_build import cli
 
     cli.main()

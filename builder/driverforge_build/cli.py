@@ -6,11 +6,13 @@ import os
 import sys
 from contextlib import suppress
 from importlib import import_module
+from io import StringIO
 
 import click
 
+from driverforge_build.commands.output import report, say, say_failure, wants_json
 from driverforge_core import __version__
-from driverforge_core.errors import DriverforgeError, StorageFailed
+from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 
 COMMANDS: dict[str, str] = {
     "matrix": "check and show the catalogue of what can be built",
@@ -21,6 +23,23 @@ COMMANDS: dict[str, str] = {
     "build": "build the planned images",
     "push": "push built images to a registry",
 }
+
+
+STATUSES: dict[int, str] = {
+    0: "done, or nothing to do",
+    1: "a cell failed or cannot be had; `lock --check`: the lock file would change",
+    64: "usage: the command line asks for something that cannot be",
+    65: "input: a matrix, a lock file, a keyring or another file is wrong, or a download has no pin",
+    69: "not there: an engine, a mirror, a registry, a program; or a signature that is not trusted",
+    70: "a program that was run failed: docker, buildx, a credential helper",
+    74: "reading or writing failed: disk full, standard output closed",
+    75: "not now: no answer, a busy server, another build in the same folder; try again later",
+    77: "not permitted: a registry does not accept the login",
+    78: "the parts do not fit: repositories that this version cannot read, no builder installed",
+    130: "interrupted",
+    141: "whoever read the output has gone",
+}
+"""Every exit status of every command; `docs/failures.md` has the same."""
 
 
 class LazyGroup(click.Group):
@@ -37,6 +56,10 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Exit status"):
+            formatter.write_dl([(str(status), what) for status, what in STATUSES.items()])
+
 
 @click.group(
     cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120}
@@ -47,7 +70,10 @@ def cli() -> None:
 
 
 def run(argv: list[str]) -> int:
-    """Run one command line; prints expected errors on stderr and returns the exit status."""
+    """Run one command line; prints expected errors on stderr, with --json on stdout too, and returns the exit
+    status.
+    """
+    as_json = wants_json(argv)
     try:
         if sys.stdout is None:
             raise StorageFailed(
@@ -56,13 +82,13 @@ def run(argv: list[str]) -> int:
         status = cli.main(args=argv, prog_name="driverforge", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Abort:
+        if as_json:
+            say_failure({"brief": "interrupted", "details": [], "resolution": "", "exit_status": 130})
         return 130
     except click.ClickException as error:
-        error.show()
-        return 64
+        return _report_usage(error, as_json=as_json)
     except DriverforgeError as error:
-        print(error.render(), file=sys.stderr)
-        return error.exit_code
+        return report(error, as_json=as_json)
     except BrokenPipeError:
         _drop_stdout()
         # as a program that SIGPIPE ended: whoever read our output has gone
@@ -71,15 +97,26 @@ def run(argv: list[str]) -> int:
         # a library's own error that is an OSError by descent: no file of ours
         if error.errno is None:
             raise
-        _drop_stdout()
-        what = error.filename or "standard output"
+        if error.filename is None:
+            _drop_stdout()
         failed = StorageFailed(
-            f"{what}: {error.strerror}",
+            f"{error.filename or 'standard output'}: {error.strerror}",
             resolution="free some space, or give another place; then run this again",
         )
-        print(failed.render(), file=sys.stderr)
-        return failed.exit_code
+        return report(failed, as_json=as_json)
     return status if isinstance(status, int) else 0
+
+
+def _report_usage(error: click.ClickException, *, as_json: bool) -> int:
+    """click's own message, which has the usage line above it."""
+    shown = StringIO()
+    error.show(file=shown)
+    say(shown.getvalue().rstrip("\n"), err=True)
+    if as_json:
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context else "driverforge"
+        say_failure(UsageError(error.format_message(), resolution=f"{path} --help").document())
+    return 64
 
 
 def _drop_stdout() -> None:

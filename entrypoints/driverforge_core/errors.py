@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from driverforge_core.printable import printable
+
 
 class DriverforgeError(Exception):
     """Base of all expected failures.
@@ -27,17 +29,25 @@ class DriverforgeError(Exception):
 
     def document(self) -> dict[str, object]:
         """The message as programs read it in a `--json` answer."""
-        return {"brief": self.brief, "details": list(self.details), "next": self.resolution}
+        return {
+            "brief": self.brief,
+            "details": list(self.details),
+            "resolution": self.resolution,
+            "exit_status": self.exit_code,
+        }
 
     def render(self) -> str:
-        """The whole message as a person sees it on stderr, without a trailing newline."""
+        """The whole message as a person sees it on stderr, without a trailing newline.
+
+        Nothing in it is a terminal's command, whoever wrote the evidence.
+        """
         lines = [
             f"error: {self.brief}",
             *(f"  | {line}" for detail in self.details for line in detail.splitlines() or [""]),
         ]
         if self.resolution:
             lines.append(f"  next: {self.resolution}")
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 class UsageError(DriverforgeError):

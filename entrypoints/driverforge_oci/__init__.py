@@ -2,7 +2,8 @@
 
 It imports core and the standard library only.
 
-    client = RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
+    logins = Logins(lambda: load_configuration(os.environ), ask)
+    client = RegistryClient(Session(http_transport(os.environ), logins))
     match presence(client, Reference.parse("registry.site/driver:535.261.03-debian12")):
         case Present(digest): ...
         case Absent(): ...

@@ -1,25 +1,20 @@
-"""Credentials from docker's configuration, and the Bearer and Basic schemes of registries.
+"""Logins, and the Bearer and Basic schemes of registries.
 
-Sources: distribution's "Token Authentication Specification" and "OAuth2 Token Authentication"; docker's
-config.json; containers-auth.json(5).
+Sources: distribution's "Token Authentication Specification" and "OAuth2 Token Authentication".
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable
-from driverforge_oci.reference import DOCKER_HUB
-from driverforge_oci.transport import Request, Response, Transport
+from driverforge_core.errors import NotPermitted, TemporaryFailure, Unavailable
+from driverforge_oci import jsontext
+from driverforge_oci.transport import Request, Response, Transport, asked_to_wait, is_web_address
 
-_HUB_KEYS = ("index.docker.io", "registry-1.docker.io", DOCKER_HUB)
 _PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _TOKEN_LIMIT = 1 << 20
 
@@ -44,6 +39,15 @@ class Login:
 Credentials = Mapping[str, Login]
 """Logins by 'host[:port]' or 'host[:port]/path/prefix'."""
 
+LoginFor = Callable[[str, str], "Login | None"]
+"""The login for a host and a repository on it; None where nobody has one. Raises CommandFailed, InputError.
+"""
+
+
+def nobody(_host: str, _repository: str) -> Login | None:
+    """For registries that let everybody in."""
+    return None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Challenge:
@@ -51,57 +55,6 @@ class Challenge:
 
     scheme: str
     parameters: Mapping[str, str]
-
-
-def load_credentials(
-    environ: Mapping[str, str], *, read: Callable[[Path], str] = lambda path: path.read_text("utf-8")
-) -> Credentials:
-    """Logins from the first file there is.
-
-    $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, ~/.docker/config.json, then auth.json of podman and its
-    like. A Kubernetes pull secret (.dockerconfigjson) has the same format. Credential helpers are programs
-    and are not run: where a file names only them, requests go out without a login. InputError for a file that
-    is no such JSON.
-    """
-    home, runtime = environ.get("HOME", ""), environ.get("XDG_RUNTIME_DIR", "")
-    candidates = [
-        environ.get("REGISTRY_AUTH_FILE", ""),
-        f"{environ['DOCKER_CONFIG']}/config.json" if environ.get("DOCKER_CONFIG") else "",
-        f"{home}/.docker/config.json" if home else "",
-        f"{runtime}/containers/auth.json" if runtime else "",
-    ]
-    for path in map(Path, filter(None, candidates)):
-        try:
-            text = read(path)
-        except (FileNotFoundError, NotADirectoryError):
-            continue
-        except OSError as error:
-            raise InputError(
-                f"{path} cannot be read: {error.strerror}",
-                resolution="give yourself the right to read it, or log in again",
-            ) from error
-        return parse_credentials(text, where=str(path))
-    return {}
-
-
-def parse_credentials(text: str, *, where: str) -> Credentials:
-    """Logins of a config.json; entries without a login (a helper keeps it) are left out.
-
-    InputError names the entry, never its content.
-    """
-    try:
-        auths = json.loads(text).get("auths")
-        entries = [] if auths is None else [(str(key), dict(value)) for key, value in auths.items()]
-    except (ValueError, AttributeError, TypeError) as error:
-        raise InputError(
-            f"{where} is no docker configuration", resolution="it is JSON with an object 'auths'"
-        ) from error
-    found: dict[str, Login] = {}
-    for key, value in entries:
-        login = _login(value, where=f"{where}: auths: {key}")
-        if login is not None:
-            found[_normal_key(key)] = login
-    return found
 
 
 def find_login(credentials: Credentials, host: str, repository: str) -> Login | None:
@@ -148,7 +101,7 @@ def fetch_token(
     has trouble, Unavailable for an answer without a token.
     """
     realm = challenge.parameters.get("realm", "")
-    if not realm.startswith(("https://", "http://")):
+    if not is_web_address(realm):
         raise Unavailable(
             f"the registry names no token service: realm {realm!r}",
             resolution="a proxy may answer in its place; else tell who runs it",
@@ -164,7 +117,7 @@ def fetch_token(
         response.body.close()
         kind = NotPermitted if response.status in (400, 401, 403) else TemporaryFailure
         raise kind(
-            f"the token service {where} answers {response.status}",
+            f"the token service {where} answers {response.status}{asked_to_wait(response.headers)}",
             resolution="" if login else "log in: docker login HOST",
         )
     return _token(response, where)
@@ -191,40 +144,13 @@ def _token_request(realm: str, service: str, scopes: tuple[str, ...], login: Log
 
 def _token(response: Response, where: str) -> str:
     try:
-        answer = json.loads(response.read(_TOKEN_LIMIT))
+        answer = jsontext.parse(response.read(_TOKEN_LIMIT))
         token = answer.get("token") or answer.get("access_token")
     except (ValueError, AttributeError):
         token = None
-    if not isinstance(token, str) or not token or not token.isprintable():
+    if not isinstance(token, str) or not token or not (token.isascii() and token.isprintable()):
         raise Unavailable(
             f"the token service {where} answers without a token",
             resolution="check the registry's address; log in again",
         )
     return token
-
-
-def _login(value: Mapping[str, object], *, where: str) -> Login | None:
-    token = value.get("identitytoken")
-    if isinstance(token, str) and token:
-        return Login(identity_token=token)
-    if not (encoded := value.get("auth")):
-        user, password = value.get("username"), value.get("password")
-        return (
-            Login(user=user, password=password)
-            if isinstance(user, str) and isinstance(password, str) and user
-            else None
-        )
-    try:
-        user, colon, password = base64.b64decode(str(encoded), validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        user, colon, password = "", "", ""
-    if not colon:
-        raise InputError(f"{where}: 'auth' is not base64 of user:password", resolution="log in again")
-    return Login(user=user, password=password.rstrip("\0"))
-
-
-def _normal_key(key: str) -> str:
-    """'https://index.docker.io/v1/' and 'host/v2/' as older docker wrote them, and plain hosts and paths."""
-    bare = re.sub(r"^https?://", "", key).rstrip("/")
-    host, _, path = re.sub(r"/v[12]$", "", bare).partition("/")
-    return (DOCKER_HUB if host in _HUB_KEYS else host) + (f"/{path}" if path else "")

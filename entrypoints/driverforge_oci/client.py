@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import io
+import reprlib
 import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, Unsupported
+from driverforge_oci import jsontext
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session, scope
 from driverforge_oci.transport import Body, Response
@@ -21,8 +23,12 @@ INDEXES = (OCI_INDEX, DOCKER_LIST)
 ACCEPT = f"{OCI_INDEX}, {OCI_MANIFEST}, {DOCKER_LIST}, {DOCKER_MANIFEST}"
 
 _CHUNK = 1 << 20
-# what registries take at most, by the specification's recommendation
-_MANIFEST_LIMIT = 4 << 20
+_SIZE_DIGITS = 20
+# what registries take at most, by the specification's recommendation; more than any configuration has
+_DOCUMENT_LIMIT = 4 << 20
+# an index of indexes is rare, a deeper one is somebody's joke
+_INDEX_DEPTH = 4
+_NO_IMAGE = "no container engine would take it: push the image anew, or ask who runs the registry"
 _NO_REGISTRY = "check the address: a portal or a proxy may answer in the registry's place"
 
 
@@ -54,7 +60,7 @@ class Manifest:
 
     @property
     def document(self) -> dict[str, Any]:
-        document = json.loads(self.data)
+        document = jsontext.parse(self.data)
         # `_manifest` has checked it
         assert isinstance(document, dict)
         return document
@@ -62,9 +68,7 @@ class Manifest:
     @property
     def children(self) -> tuple[Descriptor, ...]:
         """An index's manifests, in its order; empty for an image."""
-        return (
-            tuple(descriptor(item) for item in self.document.get("manifests") or ()) if self.is_index else ()
-        )
+        return _descriptors(self.document.get("manifests")) if self.is_index else ()
 
     @property
     def config(self) -> Descriptor:
@@ -73,7 +77,7 @@ class Manifest:
 
     @property
     def layers(self) -> tuple[Descriptor, ...]:
-        return tuple(descriptor(item) for item in self.document.get("layers") or ())
+        return _descriptors(self.document.get("layers"))
 
 
 class RegistryClient:
@@ -97,7 +101,7 @@ class RegistryClient:
         response.body.close()
         digest = reference.digest or response.headers.get("docker-content-digest", "")
         size = response.headers.get("content-length", "")
-        if not digest or not size.isdigit():
+        if not digest or not size.isdecimal() or len(size) > _SIZE_DIGITS:
             manifest = self.get_manifest(reference)
             return Descriptor(media_type=manifest.media_type, digest=manifest.digest, size=len(manifest.data))
         return Descriptor(media_type=_media_type(response), digest=digest, size=int(size))
@@ -108,9 +112,9 @@ class RegistryClient:
         response = self._session.call(
             "GET", reference, f"manifests/{reference.target}", expected=(200,), headers=headers
         )
-        data = response.read(_MANIFEST_LIMIT + 1)
-        if len(data) > _MANIFEST_LIMIT:
-            raise Unavailable(f"the manifest of {reference} is larger than {_MANIFEST_LIMIT} bytes")
+        data = response.read(_DOCUMENT_LIMIT + 1)
+        if len(data) > _DOCUMENT_LIMIT:
+            raise _too_large(f"the manifest of {reference}")
         stated = reference.digest or response.headers.get("docker-content-digest", "")
         digest = digest_of(data, like=stated)
         if stated and digest != stated:
@@ -124,7 +128,9 @@ class RegistryClient:
         the platforms there are, where the index has none of this kind.
         """
         manifest = self.get_manifest(reference)
-        while manifest.is_index:
+        for _ in range(_INDEX_DEPTH + 1):
+            if not manifest.is_index:
+                return manifest
             matching = [child for child in manifest.children if _same_platform(child.platform, platform)]
             if not matching:
                 offered = sorted({child.platform or "(none stated)" for child in manifest.children})
@@ -133,20 +139,38 @@ class RegistryClient:
                     details=[f"it has: {', '.join(offered) or 'nothing'}"],
                 )
             manifest = self.get_manifest(reference.with_digest(matching[0].digest))
-        return manifest
+        raise Unavailable(
+            f"{reference} is an index of indexes, more than {_INDEX_DEPTH} deep", resolution=_NO_IMAGE
+        )
 
-    def get_blob(self, reference: Reference, digest: str, sink: BinaryIO) -> int:
+    def image_configuration(self, reference: Reference, image: Manifest) -> dict[str, Any]:
+        """An image's configuration (image spec 1.1, config.md). Unavailable where it cannot be one."""
+        sink = io.BytesIO()
+        self.get_blob(reference, image.config.digest, sink, limit=_DOCUMENT_LIMIT)
+        what = f"the configuration of {reference}"
+        try:
+            document = jsontext.parse(sink.getvalue())
+        except ValueError as error:
+            raise Unavailable(f"{what} cannot be read", details=[str(error)], resolution=_NO_IMAGE) from error
+        if not isinstance(document, dict):
+            raise Unavailable(f"{what} cannot be read: it is no JSON object", resolution=_NO_IMAGE)
+        return document
+
+    def get_blob(self, reference: Reference, digest: str, sink: BinaryIO, *, limit: int | None = None) -> int:
         """Stream a blob into `sink` and return its size; what was written counts only once this returns.
 
-        TemporaryFailure where the bytes are not those of the digest, or end early.
+        TemporaryFailure where the bytes are not those of the digest, or end early; Unavailable where there
+        are more than `limit`.
         """
         hasher, size = hashlib.new(_algorithm(digest)), 0
         response = self._session.call("GET", reference, f"blobs/{digest}", expected=(200,))
         try:
             while chunk := response.body.read(_CHUNK):
+                size += len(chunk)
+                if limit is not None and size > limit:
+                    raise _too_large(f"{digest} of {reference}")
                 hasher.update(chunk)
                 sink.write(chunk)
-                size += len(chunk)
         finally:
             response.body.close()
         found = f"{_algorithm(digest)}:{hasher.hexdigest()}"
@@ -223,16 +247,26 @@ class RegistryClient:
 def descriptor(value: object) -> Descriptor:
     """Read an OCI descriptor from JSON; Unavailable for anything that has no media type, digest and size."""
     if not isinstance(value, dict) or not isinstance(value.get("size"), int):
-        raise Unavailable("a manifest holds something that is no descriptor", details=[repr(value)])
-    platform, annotations = value.get("platform") or {}, value.get("annotations") or {}
+        raise Unavailable("a manifest holds something that is no descriptor", details=[reprlib.repr(value)])
+    platform, annotations = _object(value.get("platform")), _object(value.get("annotations"))
     parts = (str(platform.get(name, "")) for name in ("os", "architecture", "variant"))
     return Descriptor(
         media_type=str(value.get("mediaType", "")),
         digest=str(value.get("digest", "")),
         size=value["size"],
         platform="/".join(filter(None, parts)),
-        annotations=tuple(sorted((str(key), str(text)) for key, text in annotations.items())),
+        annotations=tuple(sorted((key, str(text)) for key, text in annotations.items())),
     )
+
+
+def _descriptors(value: object) -> tuple[Descriptor, ...]:
+    if value is not None and not isinstance(value, list):
+        raise Unavailable("a manifest's list of parts is no list", details=[reprlib.repr(value)])
+    return tuple(descriptor(item) for item in value or ())
+
+
+def _object(value: object) -> dict[str, object]:
+    return value if isinstance(value, dict) else {}
 
 
 def digest_of(data: bytes, *, like: str = "") -> str:
@@ -243,7 +277,7 @@ def digest_of(data: bytes, *, like: str = "") -> str:
 
 def _manifest(reference: Reference, media_type: str, digest: str, data: bytes) -> Manifest:
     try:
-        document = json.loads(data)
+        document = jsontext.parse(data)
     except ValueError as error:
         raise Unavailable(
             f"the manifest of {reference} is not JSON", details=[str(error)], resolution=_NO_REGISTRY
@@ -270,6 +304,12 @@ def _same_platform(offered: str, wanted: str) -> bool:
         offered == wanted
         or offered.startswith(wanted + "/")
         or (bool(offered) and wanted.startswith(offered + "/"))
+    )
+
+
+def _too_large(what: str) -> Unavailable:
+    return Unavailable(
+        f"{what} is larger than {_DOCUMENT_LIMIT >> 20} MiB, the most that is read", resolution=_NO_IMAGE
     )
 
 

@@ -14,7 +14,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import IO
 
 from driverforge_core import __version__
@@ -25,14 +25,20 @@ TIMEOUT = 30.0
 """Seconds for a connection, and between two pieces of an answer."""
 
 
-def http_transport(environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> Transport:
-    """A transport with retries.
+def http_transport(
+    environ: Mapping[str, str],
+    *,
+    timeout: float = TIMEOUT,
+    told: Callable[[str], object] = lambda _: None,
+) -> Transport:
+    """A transport with retries, of which `told` hears.
 
     Environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY (names, suffixes, addresses, CIDR blocks, *) in either
     case, as curl has them; SSL_CERT_FILE: a PEM file with the authorities to trust instead of the system's.
     InputError where that file cannot be used.
     """
-    return Retrying(inner=UrllibTransport(environ, timeout=timeout), wait=time.sleep, now=time.time)
+    inner = UrllibTransport(environ, timeout=timeout)
+    return Retrying(inner=inner, wait=time.sleep, now=time.time, told=told)
 
 
 class UrllibTransport:
@@ -65,7 +71,8 @@ class UrllibTransport:
             answer = opener.open(wire, timeout=self._timeout)
         except urllib.error.HTTPError as error:
             answer = error
-        except (OSError, http.client.HTTPException) as error:
+        # a host name that cannot be encoded is a UnicodeError
+        except (OSError, http.client.HTTPException, UnicodeError) as error:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             if isinstance(reason, socket.gaierror):
                 raise TemporaryFailure(
@@ -75,8 +82,12 @@ class UrllibTransport:
                     resolution="check the spelling of the host, this machine's DNS (/etc/resolv.conf, VPN), "
                     "HTTPS_PROXY and NO_PROXY",
                 ) from error
+            # a connection that cannot be made in time is an URLError
+            why: object = reason or type(error).__name__
+            if isinstance(error, TimeoutError):
+                why = f"connected, but nothing came for {self._timeout:g} s (timed out)"
             raise TemporaryFailure(
-                f"no answer from {parts.netloc}: {reason or type(error).__name__}",
+                f"no answer from {parts.netloc}: {why}",
                 details=[f"{request.method} {_without_query(request.url)}"],
                 resolution="check the name, the network, HTTPS_PROXY and NO_PROXY, and SSL_CERT_FILE for a "
                 "private authority",

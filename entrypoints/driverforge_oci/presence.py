@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import json
 from dataclasses import dataclass, field
 
-from driverforge_core.errors import DriverforgeError, Unavailable
+from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound
@@ -37,12 +35,18 @@ Presence = Present | Absent | Unknown
 
 
 def presence(client: RegistryClient, reference: Reference) -> Presence:
-    """Whether the registry has this tag or digest. Raises InputError only, for a reference without either."""
+    """Whether the registry has this tag or digest.
+
+    Raises InputError for a reference without either, CommandFailed where a credential helper fails.
+    """
     _ = reference.target
     try:
         return Present(client.head_manifest(reference).digest)
     except NotFound:
         return Absent()
+    # this machine's own: the registry was not asked
+    except CommandFailed:
+        raise
     except DriverforgeError as error:
         return Unknown(error.brief, error.resolution)
 
@@ -52,10 +56,9 @@ def labels(client: RegistryClient, reference: Reference, platform: str) -> dict[
 
     Raises as RegistryClient does, and Unavailable where the configuration cannot be read.
     """
-    sink = io.BytesIO()
-    client.get_blob(reference, client.resolve(reference, platform).config.digest, sink)
-    try:
-        found = (json.loads(sink.getvalue()).get("config") or {}).get("Labels") or {}
-        return {str(name): str(value) for name, value in found.items()}
-    except (ValueError, AttributeError) as error:
-        raise Unavailable(f"the configuration of {reference} cannot be read", details=[str(error)]) from error
+    document = client.image_configuration(reference, client.resolve(reference, platform))
+    container = document.get("config")
+    found = container.get("Labels") if isinstance(container, dict) else None
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, str)}

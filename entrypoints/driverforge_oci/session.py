@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from collections.abc import Collection, Mapping
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, TemporaryFailure, Unavailable
-from driverforge_oci.auth import Challenge, Credentials, fetch_token, find_login, parse_challenge
+from driverforge_oci import jsontext
+from driverforge_oci.auth import Challenge, LoginFor, fetch_token, nobody, parse_challenge
 from driverforge_oci.http import is_loopback
 from driverforge_oci.reference import DOCKER_HUB, Reference
-from driverforge_oci.transport import Body, Request, Response, Transport
+from driverforge_oci.transport import Body, Request, Response, Transport, asked_to_wait, is_web_address
 
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
 _ERROR_LIMIT = 64 << 10
+# of a text that is no error of the specification: a proxy's page, or noise
+_TEXT_LIMIT = 2000
 
 
 class NotFound(Unavailable):
@@ -24,15 +26,15 @@ class NotFound(Unavailable):
 class Session:
     """Sends requests below /v2/<repository>/, with the login that the registry asks for.
 
-    Tokens are kept for the session's life. `plain_http` names further hosts (host[:port]) without TLS;
-    localhost, 127.0.0.0/8 and ::1 never have it.
+    `login_for` is asked when a registry wants a login. Tokens are kept for the session's life. `plain_http`
+    names further hosts (host[:port]) without TLS; localhost, 127.0.0.0/8 and ::1 never have it.
     """
 
     def __init__(
-        self, transport: Transport, credentials: Credentials, *, plain_http: Collection[str] = ()
+        self, transport: Transport, login_for: LoginFor = nobody, *, plain_http: Collection[str] = ()
     ) -> None:
         self._transport = transport
-        self._credentials = credentials
+        self._login_for = login_for
         self._plain_http = frozenset(plain_http)
         self._challenges: dict[str, Challenge] = {}
         self._tokens: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -54,7 +56,7 @@ class Session:
         response when its status is in `expected`. Raises NotFound for 404, NotPermitted for 401 and 403,
         TemporaryFailure for 429, 5xx and where no answer came, Unavailable for anything else.
         """
-        url = urllib.parse.urljoin(f"{self.base(reference.host)}/v2/{reference.repository}/", path)
+        url = _joined(f"{self.base(reference.host)}/v2/{reference.repository}/", path, reference)
         wanted = scopes or (scope(reference, "pull"),)
         request = Request(method=method, url=url, headers=headers or {}, body=body)
         known = self._challenges.get(reference.host)
@@ -103,7 +105,7 @@ class Session:
             ):
                 return response
             response.body.close()
-            url = urllib.parse.urljoin(url, response.headers["location"])
+            url = _joined(url, response.headers["location"], reference)
         raise Unavailable(f"{reference.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _is_home(self, url: str, host: str) -> bool:
@@ -117,7 +119,7 @@ class Session:
         challenge = self._challenges.get(reference.host)
         if challenge is None:
             return ""
-        login = find_login(self._credentials, reference.host, reference.repository)
+        login = self._login_for(reference.host, reference.repository)
         if challenge.scheme == "basic":
             return login.basic if login else ""
         key = (reference.host, scopes)
@@ -147,6 +149,17 @@ def scope(reference: Reference, actions: str) -> str:
     return f"repository:{reference.repository}:{actions}"
 
 
+def _joined(base: str, location: str, reference: Reference) -> str:
+    """A path or a Location, as an absolute URL. Unavailable where the registry sent one that is none."""
+    try:
+        url = urllib.parse.urljoin(base, location)
+    except ValueError:
+        url = ""
+    if not is_web_address(url):
+        raise Unavailable(f"{reference.host} sends us to an address that is none", details=[location[:200]])
+    return url
+
+
 def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
@@ -168,14 +181,13 @@ def _failure(request: Request, response: Response, reference: Reference) -> Driv
         return NotPermitted(
             f"{reference.host} refuses {request.method} on {reference.repository} ({response.status})",
             details=details,
-            resolution=f"{known}: docker login {reference.host}; credential helpers are not used, the login "
-            f"has to be in config.json",
+            resolution=f"{known}: docker login {reference.host}",
         )
     if response.status == 429 or response.status >= 500:
-        later = response.headers.get("retry-after", "")
-        resolution = f"try again later (Retry-After: {later})" if later else "try again later"
         return TemporaryFailure(
-            f"{reference.host} answers {response.status}", details=details, resolution=resolution
+            f"{reference.host} answers {response.status}{asked_to_wait(response.headers)}",
+            details=details,
+            resolution="try again later",
         )
     return Unavailable(f"{reference.host} answers {response.status}, which was not expected", details=details)
 
@@ -189,7 +201,8 @@ def _registry_errors(response: Response) -> list[str]:
     try:
         return [
             f"{error['code']}: {error.get('message', '')} {error.get('detail') or ''}".rstrip()
-            for error in json.loads(text)["errors"]
+            for error in jsontext.parse(text)["errors"]
         ]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return text.splitlines()
+    # what was just not too deep to be read may be too deep to be shown
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return text[:_TEXT_LIMIT].splitlines()

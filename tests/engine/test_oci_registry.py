@@ -9,12 +9,13 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from driverforge_core.errors import NotPermitted
-from driverforge_oci.auth import Login
+from driverforge_oci.auth import Login, find_login
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.http import UrllibTransport
 from driverforge_oci.presence import Absent, Present, Unknown, labels, presence
@@ -66,7 +67,7 @@ def closed_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 def _client(logins: Mapping[str, Login] | None = None) -> RegistryClient:
-    return RegistryClient(Session(UrllibTransport(os.environ), logins or {}))
+    return RegistryClient(Session(UrllibTransport(os.environ), partial(find_login, logins or {})))
 
 
 def _push(client: RegistryClient, reference: Reference, *, arch: str) -> tuple[str, int]:

@@ -91,7 +91,7 @@ def make_image(engine: Engine, folder: Path, made: BuildContext, *, inputs: str 
 
 
 def client() -> RegistryClient:
-    return RegistryClient(Session(http_transport(os.environ), {}))
+    return RegistryClient(Session(http_transport(os.environ)))
 
 
 def push(made: BuildContext, registry: str, buildx: Buildx) -> PushReport:

@@ -56,12 +56,18 @@ def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: P
     }
     assert outcomes["init"]["why"] == "not installed: qemu-system-x86_64"
     measures = outcomes["plan"]["measures"]
-    assert [measure["what"] for measure in measures] == ["CPU a cell", "whole process", "start"]
+    assert [measure["what"] for measure in measures] == [
+        "CPU a cell",
+        "whole process",
+        "build --plan",
+        "build --plan, memory",
+        "start",
+    ]
     assert {f"plan: {measure['what']}" for measure in measures} <= {row[0] for row in rows}
     for measure in measures:
         assert len(measure["ours"]["samples"]) == len(measure["reference"]["samples"]) == 1
         assert measure["ratio"] > 0
-        assert measure["unit"] == "s CPU"
+        assert measure["unit"] == ("bytes" if "memory" in measure["what"] else "s CPU")
     assert [measure["ours"]["of"] for measure in measures[:2]] == [
         "a cell of 64",
         "driverforge plan, 64 cells",

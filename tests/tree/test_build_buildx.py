@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.engine.buildx import Buildx
-from driverforge_build.engine.process import run_logged
+from driverforge_build.engine.process import answer, run_logged
 from driverforge_build.ports import BuildJob
 from driverforge_core.errors import CommandFailed, StorageFailed, Unavailable
 from support.fakes.mockpath import MockPath
@@ -170,3 +170,20 @@ def test_a_log_that_cannot_be_written_stops_before_the_command(docker: MockPath,
     with pytest.raises(StorageFailed, match="cannot be written"):
         run_logged(["docker", "x"], log=tmp_path / "logs/a.log", cwd=tmp_path)
     assert docker.calls("docker") == []
+
+
+def test_a_program_answers_what_it_is_given_and_its_errors_go_nowhere(
+    docker: MockPath, capfd: pytest.CaptureFixture[str]
+) -> None:
+    docker.add("helper", 'echo "secret" >&2; echo "got $(cat)"; exit 3')
+    assert answer(["helper", "get"], b"registry.site") == (3, b"got registry.site\n")
+    assert docker.calls("helper") == ["get"]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_program_that_does_not_answer_is_left(docker: MockPath) -> None:
+    docker.add("helper", "exec tail -f /dev/null")
+    with pytest.raises(TimeoutError):
+        answer(["helper", "get"], b"", patience=0.2)
+    with pytest.raises(FileNotFoundError):
+        answer(["no-such-helper", "get"], b"")

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -21,6 +22,45 @@ ENVIRONMENT = {
     "TERM": "xterm",
     "COLUMNS": "120",
 }
+
+
+OWNED = "\x1b]0;owned\x07"
+HOSTILE = f"""\
+from driverforge_build.commands.progress import shown_builds, shown_downloads
+with shown_builds(["a-cell"]) as told:
+    told("a-cell", "jit 1/4 RUN [/red] {OWNED}")
+with shown_downloads() as progress:
+    progress.started("[/red]{OWNED}.deb", 2_000_000)
+    progress.advanced("[/red]{OWNED}.deb", 1)
+    progress.finished("[/red]{OWNED}.deb")
+"""
+
+
+def test_a_compilers_or_a_mirrors_words_are_no_commands_to_the_terminal() -> None:
+    """Neither the terminal's own, nor those of the library that draws on it."""
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", HOSTILE], env=ENVIRONMENT, stderr=theirs, check=True)
+    os.close(theirs)
+    seen = drained(ours)
+    assert "[/red]" in seen
+    assert OWNED not in seen
+    told = subprocess.run(
+        [sys.executable, "-c", HOSTILE], env=ENVIRONMENT, capture_output=True, text=True, check=True
+    ).stderr
+    assert told == (
+        "a-cell: jit 1/4 RUN [/red] \\x1b]0;owned\\x07\ndownload [/red]\\x1b]0;owned\\x07.deb 2.0 MB\n"
+    )
+
+
+def drained(terminal: int) -> str:
+    """All that was written to a terminal whose other end is closed."""
+    seen = b""
+    # Linux says EIO when there is nothing more
+    with suppress(OSError):
+        while piece := os.read(terminal, 65536):
+            seen += piece
+    os.close(terminal)
+    return seen.decode()
 
 
 def test_without_a_terminal_each_step_is_a_line_on_standard_error() -> None:

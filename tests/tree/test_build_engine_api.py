@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.app.runner import Result, build_all
+from driverforge_build.commands import adapters
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.ports import BuildJob
 from driverforge_core.errors import CommandFailed, Unavailable
@@ -101,12 +102,12 @@ def test_a_credential_helper_that_is_not_installed_is_named(
     empty_configuration.write_text(json.dumps({"credsStore": "not-installed"}))
     with engine_api(lambda path: (201, {}) if "/tag" in path else (200, IMAGE)) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
-        with (
-            pytest.warns(UserWarning, match="not installed"),
-            pytest.raises(CommandFailed, match="credentials") as caught,
-        ):
-            Buildx().push("localhost/driver:1", "registry.site/driver:1", lambda _: None)
-    assert "docker-credential-not-installed" in caught.value.details[0]
+        monkeypatch.delenv("REGISTRY_AUTH_FILE", raising=False)
+        with pytest.raises(
+            CommandFailed, match="docker-credential-not-installed cannot be started"
+        ) as caught:
+            adapters.engine().push("localhost/driver:1", "registry.site/driver:1", lambda _: None)
+    assert caught.value.brief.startswith(f"{empty_configuration}: credsStore: ")
 
 
 def test_an_engine_that_hangs_up_is_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -145,8 +145,14 @@ def test_a_host_that_does_not_resolve_is_said_in_words() -> None:
 
 
 def test_a_server_that_never_answers() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TemporaryFailure, match="timed out"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(TemporaryFailure) as caught:
         UrllibTransport({}, timeout=0.2).send(_get(f"http://127.0.0.1:{silent.getsockname()[1]}/"))
+    assert caught.value.brief.endswith("connected, but nothing came for 0.2 s (timed out)")
+
+
+def test_a_host_name_that_no_resolver_takes() -> None:
+    with pytest.raises(TemporaryFailure, match="no answer from"):
+        UrllibTransport({}).send(_get(f"http://{'a' * 64}.invalid/"))
 
 
 @pytest.mark.parametrize("size", [-1, 100, 999])

@@ -10,11 +10,20 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_build.advice import Given
 from driverforge_build.app.build import BuildRequest, jobs, mirror_lines
-from driverforge_build.app.prepare import check_mirrors, exit_status, row_mirrors
+from driverforge_build.app.prepare import (
+    FailOn,
+    Prepared,
+    check_mirrors,
+    exit_status,
+    failing,
+    row_mirrors,
+)
 from driverforge_build.app.runner import CellReport, Result, build_all
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
@@ -69,7 +78,8 @@ def test_report_has_image_or_error_and_the_log() -> None:
     assert bad["error"] == {
         "brief": "docker buildx exited 1",
         "details": ["whole output: /logs/b.log"],
-        "next": "read it",
+        "resolution": "read it",
+        "exit_status": 70,
     }
     assert {good["log"], bad["log"]} == {"/logs/a.log"}
 
@@ -123,17 +133,27 @@ def planned(state: State, key: str = "debian12-amd64-535.261.03-jit", *, unanswe
         (planned(State.BLOCKED), ("debian12-*",), 0),  # a glob takes what there is
         (planned(State.BLOCKED), (JIT.key,), 1),  # a name wants that one
         (planned(State.UNKNOWN), (JIT.key,), 1),
+        (planned(State.UNKNOWN), ("debian12-*",), 1),  # there is nothing that it could take
         (planned(State.UNKNOWN, unanswered=True), ("debian12-*",), 75),
     ],
 )
 def test_exit_status(plan: Plan, select: tuple[str, ...], status: int) -> None:
-    assert exit_status(plan, (), select) == status
+    assert exit_status(plan, (), failing(Prepared(plan=plan, lock=Lock(), given=Given()), select)) == status
+
+
+def test_an_unknown_cell_beside_one_that_can_be_had_is_no_failure_unless_told() -> None:
+    rows = (*planned(State.EXISTS).rows, *planned(State.UNKNOWN).rows, *planned(State.BLOCKED).rows)
+    prepared = Prepared(plan=Plan(rows=rows), lock=Lock(), given=Given())
+    assert failing(prepared, ("debian12-*",)) == ()
+    assert failing(prepared, ("debian12-*",), {FailOn.UNKNOWN}) == rows[1:2]
+    assert failing(prepared, ("debian12-*",), {FailOn.UNKNOWN, FailOn.BLOCKED}) == rows[1:]
+    assert failing(prepared, (JIT.key,), {FailOn.NEVER}) == ()
 
 
 def test_exit_status_of_a_failed_build_is_1() -> None:
     reports = tuple(run(FakeEngine(failures={"b": BROKEN}), "a", "b", keep_going=True).values())
-    assert exit_status(planned(State.BUILD), reports, ()) == 1
-    assert exit_status(planned(State.BUILD), reports[:1], ()) == 0
+    assert exit_status(planned(State.BUILD), reports) == 1
+    assert exit_status(planned(State.BUILD), reports[:1]) == 0
 
 
 def test_command_line_is_the_one_a_person_would_type() -> None:

@@ -96,7 +96,8 @@ def test_a_glob_without_a_match_names_near_ids() -> None:
 def test_a_toolkit_image_has_no_verdict() -> None:
     with pytest.raises(UsageError, match="have no verdict") as caught:
         select_cells(CELLS, select=["toolkit-*"])
-    assert "driverforge generate --select 'toolkit-*'" in caught.value.resolution
+    assert "`generate`, `build` and `push` take it" in caught.value.resolution
+    assert "--toolkit-artifacts" in caught.value.resolution
 
 
 def test_skipping_everything_is_said() -> None:

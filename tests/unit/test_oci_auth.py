@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import InputError
-from driverforge_oci.auth import (
-    Challenge,
-    Login,
-    find_login,
-    load_credentials,
-    parse_challenge,
-    parse_credentials,
-)
+from driverforge_oci.auth import Challenge, Login, find_login, parse_challenge
+from driverforge_oci.configuration import Configuration, load_configuration, parse_configuration
 
 
 def _auth(text: str) -> dict[str, str]:
@@ -40,7 +34,7 @@ CONFIG = json.dumps(
 
 
 def test_logins_of_a_docker_configuration() -> None:
-    found = parse_credentials(CONFIG, where="config.json")
+    found = parse_configuration(CONFIG, where="config.json").logins
     assert found == {
         "docker.io": Login(user="hub", password="secret"),
         "registry.site": Login(user="site", password="pass:word"),
@@ -63,19 +57,21 @@ def test_logins_of_a_docker_configuration() -> None:
     ],
 )
 def test_the_nearest_login_counts(host: str, repository: str, user: str | None) -> None:
-    login = find_login(parse_credentials(CONFIG, where="config.json"), host, repository)
+    login = find_login(parse_configuration(CONFIG, where="config.json").logins, host, repository)
     assert (login.user if login else None) == user
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"auths": []}', '{"auths": {"a": "b"}}'])
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"auths": []}', '{"auths": {"a": "b"}}', '{"credHelpers": "x"}', '{"credHelpers": 5}']
+)
 def test_a_file_that_is_no_docker_configuration(text: str) -> None:
     with pytest.raises(InputError, match="is no docker configuration"):
-        parse_credentials(text, where="config.json")
+        parse_configuration(text, where="config.json")
 
 
 def test_a_damaged_login_is_named_but_not_shown() -> None:
     with pytest.raises(InputError) as caught:
-        parse_credentials('{"auths": {"registry.site": {"auth": "c2VjcmV0"}}}', where="config.json")
+        parse_configuration('{"auths": {"registry.site": {"auth": "c2VjcmV0"}}}', where="config.json")
     assert "registry.site" in caught.value.render()
     assert "c2VjcmV0" not in caught.value.render()
     assert "secret" not in caught.value.render()
@@ -97,7 +93,7 @@ def test_where_logins_are_looked_for(environ: dict[str, str], expected: str) -> 
         asked.append(str(path))
         return "{}"
 
-    assert load_credentials(environ, read=read) == {}
+    assert load_configuration(environ, read=read) == Configuration(where=expected)
     assert asked == [expected]
 
 
@@ -108,10 +104,10 @@ def test_files_that_are_not_there_or_not_readable() -> None:
     def forbidden(path: Path) -> str:
         raise PermissionError(13, "Permission denied")
 
-    assert load_credentials({"HOME": "/root", "XDG_RUNTIME_DIR": "/run"}, read=nothing) == {}
-    assert load_credentials({}, read=forbidden) == {}
+    assert load_configuration({"HOME": "/root", "XDG_RUNTIME_DIR": "/run"}, read=nothing) == Configuration()
+    assert load_configuration({}, read=forbidden) == Configuration()
     with pytest.raises(InputError, match="Permission denied"):
-        load_credentials({"HOME": "/root"}, read=forbidden)
+        load_configuration({"HOME": "/root"}, read=forbidden)
 
 
 @pytest.mark.parametrize(

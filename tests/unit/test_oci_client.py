@@ -10,11 +10,12 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable, Unsupported
-from driverforge_oci.auth import Credentials, Login
+from driverforge_oci.auth import Credentials, Login, find_login
 from driverforge_oci.client import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.presence import Absent, Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
@@ -27,7 +28,7 @@ LOGIN = Login(user="ci", password="secret")
 
 
 def _client(registry: MemoryRegistry, credentials: Credentials | None = None) -> RegistryClient:
-    return RegistryClient(Session(registry, credentials or {}))
+    return RegistryClient(Session(registry, partial(find_login, credentials or {})))
 
 
 def _image(registry: MemoryRegistry, tag: str = "", *, arch: str = "amd64") -> str:
@@ -329,7 +330,7 @@ def test_a_login_is_not_sent_to_a_token_service_without_tls() -> None:
 
 
 def test_which_registries_have_no_tls() -> None:
-    session = Session(MemoryRegistry(), {}, plain_http=["bench:5000"])
+    session = Session(MemoryRegistry(), plain_http=["bench:5000"])
     plain = ["localhost:5000", "127.0.0.5:5000", "[::1]:5000", "bench:5000"]
     bases = {host: session.base(host) for host in ("registry.site", *plain, "docker.io")}
     assert [host for host, base in bases.items() if base.startswith("http://")] == plain
@@ -340,7 +341,7 @@ def test_a_busy_registry_says_for_how_long() -> None:
     registry = MemoryRegistry(trouble=lambda request: answer(429, headers={"retry-after": "3600"}))
     with pytest.raises(TemporaryFailure) as caught:
         _client(registry).get_manifest(IMAGE)
-    assert "3600" in caught.value.resolution
+    assert caught.value.brief == f"{HOST} answers 429 (Retry-After: 3600)"
 
 
 def test_the_port_that_a_location_states_is_the_registrys_own() -> None:

@@ -24,6 +24,7 @@ class Script:
     answers: list[Answer]
     sent: int = 0
     waits: list[float] = field(default_factory=list)
+    told: list[str] = field(default_factory=list)
 
     def send(self, request: Request) -> Response:
         answer = self.answers[self.sent]
@@ -34,8 +35,14 @@ class Script:
         return Response(status=status, headers={"retry-after": later} if later else {}, body=io.BytesIO())
 
 
+def _transport(script: Script) -> Retrying:
+    return Retrying(
+        inner=script, wait=script.waits.append, now=lambda: NOW, told=script.told.append, attempts=4
+    )
+
+
 def _ask(script: Script, method: str = "GET") -> int:
-    transport = Retrying(inner=script, wait=script.waits.append, now=lambda: NOW, attempts=4)
+    transport = _transport(script)
     return transport.send(Request(method=method, url="https://registry.site/v2/")).status
 
 
@@ -74,6 +81,22 @@ def test_the_last_failure_is_raised() -> None:
     assert script.sent == 4
 
 
+def test_a_host_that_never_answered_is_not_asked_again() -> None:
+    script = Script([BROKEN] * 4 + [200])
+    transport = _transport(script)
+    for _ in range(3):
+        with pytest.raises(TemporaryFailure, match="no answer"):
+            transport.send(Request(method="GET", url="https://registry.site/v2/"))
+    assert script.sent == 4
+    assert transport.send(Request(method="GET", url="https://other.site/v2/")).status == 200
+
+
+def test_a_pause_is_told_with_its_reason() -> None:
+    script = Script([BROKEN, (429, "7"), 200])
+    assert _ask(script) == 200
+    assert script.told == ["no answer; again in 0.5 s", "registry.site answers 429; again in 7 s"]
+
+
 def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
     assert _ask(Script([429, 202]), "POST") == 202
     assert _ask(Script([503, 202]), "POST") == 503
@@ -84,7 +107,17 @@ def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("", 0), ("soon", 0), ("-5", 0), ("12", 12), ("Fri, 15 Jan 2027 07:59:00 GMT", 0)]
+    ("value", "seconds"),
+    [
+        ("", 0),
+        ("soon", 0),
+        ("-5", 0),
+        ("12", 12),
+        ("²", 0),
+        ("9" * 5000, 365 * 86400),
+        ("Fri, 15 Jan 2027 07:59:00 GMT", 0),
+        ("Mon, 01 Jan 0001 00:00:00 -0000", 0),
+    ],
 )
 def test_retry_after(value: str, seconds: float) -> None:
     assert retry_after(value, NOW) == seconds

@@ -42,7 +42,7 @@ def registry_with(labels: dict[str, str], *, architecture: str = "amd64") -> tup
 
 
 def client(registry: MemoryRegistry) -> RegistryClient:
-    return RegistryClient(Session(registry, {}))
+    return RegistryClient(Session(registry))
 
 
 def test_an_image_of_the_same_inputs() -> None:

@@ -109,6 +109,13 @@ def test_the_registry_is_asked_about_what_would_be_built(
     assert [cell.key for cell in made.to_build()] == (asked if state is State.BUILD else [])
 
 
+def test_a_registrys_words_are_no_commands_to_the_terminal_of_a_table() -> None:
+    made = plan(lambda _: ("registry/driver:tag", Unknown("made from \x1b]0;owned\x07")))
+    told = "\n".join(table(made))
+    assert r"made from \x1b]0;owned\x07" in told
+    assert "\x1b" not in told
+
+
 def test_explain_shows_where_everything_comes_from() -> None:
     cell = find_cell(NO_PROBES, LOCK, f"debian12-amd64-535.261.03-{OLD}")
     verdict = judge().verdict(cell)

@@ -34,7 +34,8 @@ from support.samples.synthetic import all_cells, synthetic_lock
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
 CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
-GIVEN = Given(matrix=Path("site.yaml"), bases={"debian12": "registry.site/debian:12"})
+BASES = {"debian12": "registry.site/debian:12", "debian13": "registry.site/debian:13"}
+GIVEN = Given(matrix=Path("site.yaml"), bases=BASES)
 
 
 def context(key: str, given: Given | None = None) -> BuildContext:
@@ -60,7 +61,7 @@ def built(
 
 
 def client(engine: FakeEngine) -> RegistryClient:
-    return RegistryClient(Session(engine.registry, {}))
+    return RegistryClient(Session(engine.registry))
 
 
 def push(engine: FakeEngine, made: BuildContext = JIT) -> object:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, build_all
 from driverforge_build.ports import BuildJob, Engine
 from driverforge_build.render.bake import local_reference, target_name, write_all
@@ -79,20 +78,24 @@ def mirror_lines(mirrors: Mapping[str, str], os_key: str) -> list[str]:
 
 
 def build(
-    request: BuildRequest, prepared: Prepared, engine: Engine, display: Display
+    request: BuildRequest,
+    contexts: tuple[BuildContext, ...],
+    mirrors: Mapping[str, str],
+    engine: Engine,
+    display: Display,
 ) -> tuple[CellReport, ...]:
     """Write the contexts and build them.
 
     Raises TemporaryFailure when another build works in the same folder.
     """
-    output, contexts = request.folder / "generated", prepared.contexts
+    output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
         network = request.network or engine.network()
         bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
         work = jobs(
             replace(request, network=network),
             contexts,
-            prepared.mirrors,
+            mirrors,
             bake_file=bake_file,
             secrets=Path(secrets),
         )

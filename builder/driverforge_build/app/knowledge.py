@@ -13,6 +13,7 @@ from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.matrix.select import select_cells
 from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
 from driverforge_build.verdict import Judge
+from driverforge_core.errors import Unsupported, UsageError
 
 LookupFor = Callable[[Lock], ImageLookup]
 """Makes the question to a registry, which needs the lock: the tag that is asked for is made from it."""
@@ -45,13 +46,14 @@ class Knowledge:
 
 
 def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) -> Knowledge:
-    """Read matrix and lock. Raises InputError.
+    """Read matrix and lock. Raises InputError, and Unsupported where nothing of the matrix can be locked.
 
     `select` and `skip` stand in the advice where the lock file is missing; they choose nothing here.
     """
     given = selection.given
     matrix = load_matrix(given.matrix)
-    lock = load_lock(given.lock, matrix=given.matrix, select=selection.select, skip=selection.skip)
+    select, skip = ((), ()) if given.lock.exists() else lockable(matrix, selection)
+    lock = load_lock(given.lock, matrix=given.matrix, select=select, skip=skip)
     return Knowledge(
         matrix=matrix,
         lock=lock,
@@ -63,3 +65,19 @@ def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) ->
         ),
         lookup=lookup_for(lock) if lookup_for else None,
     )
+
+
+def lockable(matrix: Matrix, selection: Selection) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """What of a selection `lock` takes: all of it, or nothing where it would refuse that.
+
+    Raises Unsupported where it would refuse every selection.
+    """
+    # discovery takes a while to import, and most commands find a lock file
+    from driverforge_build.discover.targets import wanted_targets
+
+    try:
+        wanted_targets(matrix, select=selection.select, skip=selection.skip)
+    except (Unsupported, UsageError):
+        wanted_targets(matrix, select=(), skip=())
+        return (), ()
+    return selection.select, selection.skip

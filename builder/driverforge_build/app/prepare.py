@@ -1,32 +1,44 @@
-"""What build and push begin with: cells chosen and judged, and the contexts of those that are to be built."""
+"""What build and push begin with: cells chosen and judged, and what the images of some are made from."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
 
+from driverforge_build.advice import Given
+from driverforge_build.app.choice import choose
 from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
 from driverforge_build.app.runner import CellReport
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
-from driverforge_build.render.toolkit import split, toolkit_cells
 from driverforge_build.verdict import State
 from driverforge_core.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
-    """What is to be done: the plan of the selected cells, and the contexts of those that are to be built.
+    """What is to be done: the plan of the selected cells, and the images that are to be built.
 
-    `mirrors` are those of the user and of the matrix. A toolkit image has no verdict, so it is a context
-    without a row in the plan.
+    A toolkit image has no verdict, so `toolkits` are contexts without a row in the plan. `mirrors` are those
+    of the user and of the matrix.
     """
 
     plan: Plan
-    contexts: tuple[BuildContext, ...]
-    mirrors: Mapping[str, str]
+    lock: Lock
+    given: Given
+    toolkits: tuple[BuildContext, ...] = ()
+    mirrors: Mapping[str, str] = field(default_factory=dict)
+
+    def contexts(self) -> tuple[BuildContext, ...]:
+        """The contexts of all images that are to be built.
+
+        They are rendered now, a millisecond each: who only tells the plan of 100,000 cells must not ask.
+        """
+        return (*driver_contexts(self.plan.to_build(), self.lock, given=self.given), *self.toolkits)
 
     @property
     def unbuildable(self) -> tuple[Planned, ...]:
@@ -37,29 +49,24 @@ class Prepared:
 def prepare(
     selection: Selection, *, mirrors: Mapping[str, str] | None = None, lookup_for: LookupFor | None = None
 ) -> Prepared:
-    """Plan and render, writing nothing. Raises UsageError, InputError.
+    """Plan, and render the toolkit's images, writing nothing. Raises UsageError, InputError.
 
     `mirrors` maps OS or OS/SUITE to an address. They serve the downloads of a build, and do not change what
     is built.
     """
     known = read_knowledge(selection, lookup_for)
     given, named = selection.given, mirrors or {}
-    toolkits, drivers = split(selection.select)
-    cells = () if toolkits and not drivers else known.cells(drivers, selection.skip)
-    wanted = toolkit_cells(known.matrix, select=toolkits, skip=selection.skip)
-    oses = {cell.os.id for cell in cells} | {cell.row.system for cell in wanted}
-    check_named("--base", given.bases, oses)
-    check_named("--mirror", named, oses)
-    plan = known.plan(cells)
-    due = plan.to_build()
-    check_mirrors(named, due)
+    chosen = choose(known, selection)
+    systems = chosen.systems
+    check_named("--mirror", named, systems)
+    plan = known.plan(chosen.cells)
+    check_mirrors(named, plan.to_build())
     return Prepared(
         plan=plan,
-        contexts=(
-            *driver_contexts(due, known.lock, given=given),
-            *toolkit_contexts(wanted, known.matrix, known.lock, given=given),
-        ),
-        mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in oses), **named},
+        lock=known.lock,
+        given=given,
+        toolkits=toolkit_contexts(chosen.toolkits, known.matrix, known.lock, given=given),
+        mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
     )
 
 
@@ -81,15 +88,41 @@ def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
             )
 
 
-def exit_status(plan: Plan, reports: tuple[CellReport, ...], select: tuple[str, ...]) -> int:
-    """The exit status of `build` and `push`.
+class FailOn(Enum):
+    """What a user makes a failure with --fail-on."""
 
-    1 where a build failed, else 75 where the registry did not answer, else 1 where a cell that was named in
-    full is blocked or unknown, else 0.
+    BLOCKED = "blocked"
+    UNKNOWN = "unknown"
+    NEVER = "never"
+    """No verdict is one."""
+
+
+def failing(
+    prepared: Prepared, select: Collection[str], fail_on: Collection[FailOn] = ()
+) -> tuple[Planned, ...]:
+    """The cells whose verdict makes `build` and `push` fail.
+
+    Without `fail_on` these are the blocked and unknown ones that were named in full; and, where no image of
+    any cell is to be had at all, the unknown ones: a run that did nothing for want of pins is no success.
     """
-    named = {row.key: row.verdict.state for row in plan.rows if row.key in select}
+    rows = prepared.unbuildable
+    if fail_on:
+        words = {word.value for word in fail_on}
+        return tuple(row for row in rows if row.verdict.state.value in words)
+    named = tuple(row for row in rows if row.key in select)
+    if named or prepared.toolkits or len(rows) < len(prepared.plan.rows):
+        return named
+    return tuple(row for row in rows if row.verdict.state is State.UNKNOWN)
+
+
+def exit_status(plan: Plan, reports: Sequence[CellReport], unwanted: Collection[Planned] = ()) -> int:
+    """The exit status of `build` and `push`; `unwanted` are the cells whose verdict is a failure.
+
+    1 where a build failed, else 75 where the registry did not answer, else 1 where a verdict is a failure,
+    else 0.
+    """
     if any(report.error or report.image is None for report in reports):
         return 1
     if plan.degraded:
         return 75
-    return int(any(state in {State.BLOCKED, State.UNKNOWN} for state in named.values()))
+    return int(bool(unwanted))

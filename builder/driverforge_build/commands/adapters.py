@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.ports import Engine
     from driverforge_oci.client import RegistryClient
+    from driverforge_oci.helpers import Logins
 
 
 def engine() -> Engine:
     """The engine that the docker command talks to."""
     from driverforge_build.engine.buildx import Buildx
 
-    return Buildx()
+    return Buildx(_logins())
 
 
 def registry_client() -> RegistryClient:
     """A client with the proxies and credentials of this environment."""
-    from driverforge_oci.auth import load_credentials
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    return RegistryClient(Session(http_transport(os.environ), load_credentials(os.environ)))
+    transport = http_transport(os.environ, told=_each_once())
+    return RegistryClient(Session(transport, _logins()))
+
+
+def _logins() -> Logins:
+    """Logins of docker's configuration, and of the helpers that it names."""
+    from driverforge_build.engine.process import answer
+    from driverforge_oci.configuration import load_configuration
+    from driverforge_oci.helpers import Logins
+
+    return Logins(lambda: load_configuration(os.environ), answer)
+
+
+def _each_once() -> Callable[[str], None]:
+    """Says each line once: a plan asks for several images at a time, and all of them wait."""
+    told: set[str] = set()
+
+    def tell(line: str) -> None:
+        if line not in told:
+            told.add(line)
+            say(line, err=True)
+
+    return tell
 
 
 def lookup_in(registry: str | None, bases: Mapping[str, str]) -> LookupFor | None:

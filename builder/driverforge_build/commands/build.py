@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say, write_lines
 
 if TYPE_CHECKING:
-    from driverforge_build.app.prepare import Prepared
+    from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
+    from driverforge_build.render.context import BuildContext
 
 
 @click.command("build")
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
     "--plan",
     "plan_only",
     is_flag=True,
-    help="Build and write nothing; show the plan and what would be built.",
+    help="Build and write nothing; show the plan and how many images would be built.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on with the other cells after one failed.")
 @click.option(
@@ -58,6 +61,7 @@ if TYPE_CHECKING:
 @click.option(
     "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
 )
+@options.fail_on_option
 @options.json_option
 def command(
     *,
@@ -72,6 +76,7 @@ def command(
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str | None,
+    fail_on: frozenset[FailOn],
     **how: Any,
 ) -> int:
     """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the
@@ -81,13 +86,14 @@ def command(
     engine; `driverforge push` publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build
     and kept out of the image.
 
-    Exit status: 0; 1 where a build failed, or a cell that --select names in full cannot be had; 69 without an
-    engine; 75 where the registry did not say what it has.
+    Exit status: 0; 1 where a build failed, or a verdict did (--fail-on); 69 without an engine; 75 where the
+    registry did not say what it has, or another build works in the same folder; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.build import BuildRequest, build
     from driverforge_build.app.knowledge import Selection
-    from driverforge_build.app.prepare import exit_status, prepare
+    from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.commands.progress import shown_builds
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
@@ -95,51 +101,60 @@ def command(
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=adapters.lookup_in(registry, bases))
     engine = adapters.engine()
+    contexts = prepared.toolkits if plan_only else prepared.contexts()
     reports: tuple[CellReport, ...] = ()
     named = ""
-    if prepared.contexts and not plan_only:
+    if contexts and not plan_only:
         named = engine.check()
-        reports = build(request, prepared, engine, shown_builds)
+        reports = build(request, contexts, prepared.mirrors, engine, shown_builds)
     if as_json:
-        click.echo(json.dumps(_document(prepared, reports, named), indent=1))
+        write_lines(_json_lines(prepared, contexts, reports, named))
+    elif plan_only or not reports:
+        _print_plan(prepared)
     else:
-        _print(prepared, reports, plan_only=plan_only)
-    return exit_status(prepared.plan, reports, select)
+        _print_reports(prepared, reports)
+    return exit_status(prepared.plan, reports, failing(prepared, select, fail_on))
 
 
-def _document(prepared: Prepared, reports: tuple[CellReport, ...], engine: str) -> dict[str, Any]:
+def _json_lines(
+    prepared: Prepared, contexts: Sequence[BuildContext], reports: Sequence[CellReport], engine: str
+) -> Iterator[str]:
+    """One JSON document, a cell a line."""
     from driverforge_build.render.bake import local_reference
 
-    inputs = {context.image.id: context.inputs for context in prepared.contexts}
+    made = {
+        context.image.id: {"inputs": context.inputs, "reference": local_reference(context)}
+        for context in contexts
+    }
     built = {report.cell: report.document() for report in reports}
-    planned = {context.image.id: {"reference": local_reference(context)} for context in prepared.contexts}
     verdicts = {row.key: (row.verdict.state.value, row.verdict.reason) for row in prepared.plan.rows}
-    cells = [
-        {
-            "cell": key,
-            "verdict": verdicts[key][0] if key in verdicts else "build",
-            "reason": verdicts[key][1] if key in verdicts else "",
-            "inputs": inputs.get(key),
-            **planned.get(key, {}),
-            **built.get(key, {}),
-        }
-        for key in dict.fromkeys((*verdicts, *inputs))
-    ]
-    return {"schema": 1, "engine": engine, "cells": cells}
+    yield f'{{"schema": 1, "engine": {json.dumps(engine)}, "cells": ['
+    before = ""
+    for key in dict.fromkeys((*verdicts, *made)):
+        verdict, reason = verdicts.get(key, ("build", ""))
+        told = {"cell": key, "verdict": verdict, "reason": reason, "inputs": None}
+        yield before + json.dumps(told | made.get(key, {}) | built.get(key, {}))
+        before = ","
+    yield "]}"
 
 
-def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bool) -> None:
+def _print_plan(prepared: Prepared) -> None:
     from driverforge_build.plan.text import summary, table
     from driverforge_build.render.bake import local_reference
 
-    if plan_only or not reports:
-        for line in (*table(prepared.plan), "", *summary(prepared.plan)) if prepared.plan.rows else ():
-            click.echo(line)
-        for context in prepared.contexts:
-            click.echo(f"would build {local_reference(context)}")
-        if not prepared.contexts:
-            click.echo("nothing to build")
-        return
+    if prepared.plan.rows:
+        write_lines(table(prepared.plan))
+        say("\n".join(["", *summary(prepared.plan)]))
+    for context in prepared.toolkits:
+        say(f"would build {local_reference(context)}")
+    due = len(prepared.plan.to_build())
+    if due:
+        say(f"would build {due} images" if due > 1 else "would build 1 image")
+    elif not prepared.toolkits:
+        say("nothing to build")
+
+
+def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
     for report in reports:
         image = report.image
         what = (
@@ -147,10 +162,10 @@ def _print(prepared: Prepared, reports: tuple[CellReport, ...], *, plan_only: bo
             if image
             else f"log: {report.log}"
         )
-        click.echo(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
+        say(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
         if image:
-            click.echo(f"  {report.reference}")
+            say(f"  {report.reference}")
         if report.error:
-            click.echo(report.error.render(), err=True)
+            say(report.error.render(), err=True)
     for row in prepared.unbuildable:
-        click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")
+        say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")

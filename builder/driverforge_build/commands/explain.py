@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
 
 
 @click.command("explain")
@@ -30,6 +31,9 @@ def command(
 
     Packages with version, suite and sha256; who signed the suites and when; what the headers say to each
     probe; the rows of the matrix with file and line. With --registry also whether the registry has the image.
+
+    Exit status: 0 whatever the verdict, 64 where there is no such cell, 75 where the registry did not say
+    whether it has the image; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge
@@ -42,10 +46,10 @@ def command(
     verdict = planned.rows[0].verdict
     if as_json:
         told = document(found, verdict, known.matrix, known.lock)
-        click.echo(json.dumps(told, indent=1, ensure_ascii=False))
+        say(json.dumps(told, indent=1))
     else:
         for paragraph in paragraphs(found, verdict, known.matrix, known.lock):
-            click.echo("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
+            say("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
         if registry is None:
-            click.echo("registry\n  not asked; give --registry")
+            say("registry\n  not asked; give --registry")
     return 75 if planned.degraded else 0

@@ -6,11 +6,13 @@ These are Dockerfiles, contexts and docker-bake.json.
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
 
 from driverforge_build.commands import options
+from driverforge_build.commands.output import say
 
 
 @click.command("generate")
@@ -44,9 +46,13 @@ def command(
 ) -> int:
     """Write DIR/<cell>/ with a Dockerfile and all it needs, and one DIR/docker-bake.json.
 
-    Without --select: every cell of the operating systems that the lock knows, less those with a download that
-    has no pin, which are named on standard error. `--select 'toolkit-*'` is the container toolkit's image,
-    which needs --toolkit-artifacts. To build: cd DIR && docker buildx bake.
+    What the plan blocks is left out and named on standard error. Without --select: every cell of the
+    operating systems that the lock knows, less those with a download that has no pin, which are named there
+    too. `--select 'toolkit-*'` is the container toolkit's image, which needs --toolkit-artifacts. To build:
+    cd DIR && docker buildx bake.
+
+    Exit status: 0; 1 where a cell that --select names in full is blocked; 64 where nothing is left to write;
+    65 where a selected cell has a download without a pin; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.generate import generate
@@ -56,8 +62,9 @@ def command(
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     selection = Selection(given=given, select=select, skip=skip)
     done = generate(selection, output, vcs_ref=vcs_ref, writing=not plan_only)
-    for key, missing in done.left_out.items():
-        click.echo(f"left out {key}: {'; '.join(missing)}", err=True)
+    for key, reasons in done.left_out.items():
+        say(f"left out {key}: {'; '.join(reasons)}", err=True)
+    status = int(any(key in select for key in done.left_out))
     if as_json:
         made = [
             {
@@ -75,10 +82,10 @@ def command(
             "images": made,
             "left_out": done.left_out,
         }
-        click.echo(json.dumps(document, indent=1))
-        return 0
+        say(json.dumps(document, indent=1))
+        return status
     for context in done.contexts:
-        click.echo(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
+        say(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
     if not plan_only:
-        click.echo(f"to build them: cd {output} && docker buildx bake")
-    return 0
+        say(f"to build them: cd {shlex.quote(str(output))} && docker buildx bake")
+    return status

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
 from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def command(
 
     Only the OSes and architectures of the selected cells are looked at; the pins of all others stay as they
     are in the lock file.
+
+    Exit status: 0; 1 where a driver could not be pinned, or --check finds a change; 69 without gpgv or a
+    mirror, or where a signature is not trusted; 75 where a suite cannot be read now; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
@@ -87,10 +92,10 @@ def command(
     with adapters.mirrors(cache_dir, offline=offline) as downloads:
         done = lock_targets(selection, settings, downloads, keep_going=keep_going, check=check)
     if as_json:
-        click.echo(json.dumps(_document(lock_path, done), indent=1))
+        say(json.dumps(_document(lock_path, done), indent=1))
     else:
         _print(done)
-        click.echo(_outcome(lock_path, done, check=check))
+        say(_outcome(lock_path, done, check=check))
     return 1 if done.problems or (check and done.changed) else 0
 
 
@@ -109,21 +114,19 @@ def _print(done: Locked) -> None:
         before = done.before.get(key)
         flavours = Counter(kernel.flavour for kernel in target.kernels.values())
         kinds = ", ".join(f"{flavour} {count}" for flavour, count in sorted(flavours.items()))
-        click.echo(f"{key}: {len(target.kernels)} kernels ({kinds}), {len(target.drivers)} drivers")
+        say(f"{key}: {len(target.kernels)} kernels ({kinds}), {len(target.drivers)} drivers")
         for suite in target.repositories:
             until = f", valid until {suite.valid_until}" if suite.valid_until else ""
-            click.echo(
+            say(
                 f"  {suite.suite} of {suite.date}{until}, signed by "
                 f"{', '.join(name[-16:] for name in suite.signed_by)}"
             )
         for line in changes(before, target) if before else ():
-            click.echo(f"  {line}")
+            say(f"  {line}")
         if target.without_headers:
-            click.echo(
-                f"  {len(target.without_headers)} older kernels have no headers in the repositories any more"
-            )
+            say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
     for what, error in done.problems.items():
-        click.echo(f"{what}: {error.render()}", err=True)
+        say(f"{what}: {error.render()}", err=True)
 
 
 def _document(path: Path, done: Locked) -> dict[str, Any]:

@@ -11,9 +11,11 @@ from typing import Any
 import click
 
 from driverforge_build.commands.options import json_option, matrix_option, select_options
+from driverforge_build.commands.output import say
 from driverforge_build.matrix.expand import driver_archs, jit_cells
 from driverforge_build.matrix.load import Matrix, load_matrix
 from driverforge_build.matrix.select import select_cells
+from driverforge_core.printable import printable
 
 COLUMNS = ("os", "driver", "payload", "modules", "images", "archs", "kernels", "EOL", "defined in")
 
@@ -26,12 +28,13 @@ def command() -> None:
 @command.command(short_help="check a matrix file: every problem at once")
 @click.argument("file", required=False, type=click.Path(path_type=Path, dir_okay=False))
 def validate(file: Path | None) -> None:
-    """Check FILE (default: the shipped catalogue): every problem at once as FILE:LINE, exit 65 where there is
-    one.
+    """Check FILE (default: the shipped catalogue): every problem at once as FILE:LINE.
+
+    Exit status: 0, or 65 where there is a problem.
     """
     matrix = load_matrix(file)
     drivers = sum(len(row.drivers) for row in matrix.rows)
-    click.echo(
+    say(
         f"{file or matrix.path.name}: valid; {len(matrix.rows)} operating systems, {drivers} drivers, "
         f"{len(jit_cells(matrix))} JIT cells"
     )
@@ -49,7 +52,10 @@ def validate(file: Path | None) -> None:
 def show(
     matrix_path: Path | None, select: tuple[str, ...], skip: tuple[str, ...], cells: bool, as_json: bool
 ) -> None:
-    """Show operating systems and drivers: what is made, from where, and which file and line says so."""
+    """Show operating systems and drivers: what is made, from where, and which file and line says so.
+
+    Exit status: 0, 64 where a glob matches no cell, 65 where the matrix is wrong.
+    """
     matrix = load_matrix(matrix_path)
     chosen = (
         select_cells(jit_cells(matrix), select=select, skip=skip)
@@ -58,9 +64,9 @@ def show(
     )
     keys = [cell.key for cell in chosen]
     if as_json:
-        click.echo(json.dumps(as_data(matrix, keys), indent=2))
+        say(json.dumps(as_data(matrix, keys), indent=2))
     elif cells or select or skip:
-        click.echo("\n".join(keys))
+        say("\n".join(keys))
     else:
         print_table(COLUMNS, table_rows(matrix))
 
@@ -109,14 +115,16 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.box import SIMPLE_HEAD
         from rich.console import Console
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
         for index, column in enumerate(columns):
             table.add_column(column, no_wrap=index < 2, overflow="fold")
         for row in rows:
-            table.add_row(*row)
+            # as text: rich would read a [word] of a site's matrix as its own markup
+            table.add_row(*(Text(printable(cell)) for cell in row))
         Console().print(table)
         return
     widths = [max(len(line[index]) for line in (columns, *rows)) for index in range(len(columns))]
     for line in (columns, *rows):
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from driverforge_build.advice import LOCK_FILE
+
+if TYPE_CHECKING:
+    from driverforge_build.app.prepare import FailOn
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -102,6 +105,27 @@ def mirror_option(function: F) -> F:
     )(function)
 
 
+def _fail_on(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> frozenset[FailOn]:
+    from driverforge_build.app.prepare import FailOn
+
+    found = frozenset(map(FailOn, values))
+    if FailOn.NEVER in found and len(found) > 1:
+        raise click.BadParameter("`never` stands alone", param=parameter)
+    return found
+
+
+def fail_on_option(function: F) -> F:
+    return click.option(
+        "--fail-on",
+        multiple=True,
+        type=click.Choice(["blocked", "unknown", "never"]),
+        callback=_fail_on,
+        help="Exit 1 where a selected cell has this verdict; may be repeated. `never`: no verdict fails the "
+        "run. Default: a cell that --select names in full must be had, and a run that can have no image "
+        "at all because cells are unknown fails.",
+    )(function)
+
+
 def artifacts_option(function: F) -> F:
     return click.option(
         "--toolkit-artifacts",
@@ -145,7 +169,11 @@ def cache_option(function: F) -> F:
 
 def json_option(function: F) -> F:
     return click.option(
-        "--json", "as_json", is_flag=True, help="Print one JSON document on standard output instead of text."
+        "--json",
+        "as_json",
+        is_flag=True,
+        help="Print one JSON document on standard output instead of text; where the command fails, it has an "
+        "`error`.",
     )(function)
 
 

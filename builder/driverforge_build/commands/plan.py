@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say, write_lines
 
 _COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked": "red", "unknown": "yellow"}
 
@@ -33,8 +33,10 @@ def command(
     """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
 
     Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked
-    for each image that would be built. Exit status: 0, or 75 where the registry did not say whether it has an
-    image.
+    for each image that would be built.
+
+    Exit status: 0 whatever the verdicts, 75 where the registry did not say whether it has an image; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge
@@ -44,9 +46,9 @@ def command(
     known = read_knowledge(selection, adapters.lookup_in(registry, bases))
     plan = known.plan(known.cells(select, skip))
     if as_json:
-        _write(json_lines(plan))
+        write_lines(json_lines(plan))
         return 75 if plan.degraded else 0
-    _write(
+    write_lines(
         table(
             plan,
             style=lambda text, state: (
@@ -54,9 +56,5 @@ def command(
             ),
         )
     )
-    _write(["", *summary(plan)])
+    say("\n".join(["", *summary(plan)]))
     return 75 if plan.degraded else 0
-
-
-def _write(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from driverforge_build.commands.output import say
+from driverforge_core.printable import printable
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
     from stamina.instrumentation import RetryDetails
@@ -26,7 +29,7 @@ class Lines:
 
     def started(self, name: str, total: int) -> None:
         if total >= LARGE:
-            print(f"download {name} {total / 1e6:.1f} MB", file=sys.stderr, flush=True)
+            say(f"download {name} {total / 1e6:.1f} MB", err=True)
 
     def advanced(self, name: str, count: int) -> None: ...
 
@@ -41,7 +44,7 @@ class Bars:
         self._tasks: dict[str, TaskID] = {}
 
     def started(self, name: str, total: int) -> None:
-        self._tasks[name] = self._rich.add_task(name, total=total or None)
+        self._tasks[name] = self._rich.add_task(printable(name), total=total or None)
 
     def advanced(self, name: str, count: int) -> None:
         self._rich.advance(self._tasks[name], count)
@@ -60,7 +63,9 @@ def shown_downloads() -> Iterator[DownloadListener]:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-        columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+        # no markup: a name or a step with [brackets] is none of rich's commands
+        name = TextColumn("{task.description}", markup=False)
+        columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn())
         with Progress(*columns, console=Console(stderr=True), transient=True) as rich:
             yield Bars(rich)
 
@@ -78,7 +83,7 @@ def _retries_told() -> Iterator[None]:
 
 
 def _tell(details: RetryDetails) -> None:
-    print(f"{details.caused_by}; again in {details.wait_for:.1f} s", file=sys.stderr, flush=True)
+    say(f"{details.caused_by}; again in {details.wait_for:.1f} s", err=True)
 
 
 @contextmanager
@@ -89,7 +94,7 @@ def shown_builds(cells: list[str]) -> Iterator[CellListener]:
 
         def line(cell: str, text: str) -> None:
             with lock:
-                print(f"{cell}: {text}", file=sys.stderr, flush=True)
+                say(f"{cell}: {text}", err=True)
 
         yield line
         return
@@ -98,9 +103,9 @@ def shown_builds(cells: list[str]) -> Iterator[CellListener]:
 
     columns = (
         SpinnerColumn(finished_text=" "),
-        TextColumn("{task.fields[cell]}"),
+        TextColumn("{task.fields[cell]}", markup=False),
         TimeElapsedColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
     )
     with Progress(*columns, console=Console(stderr=True)) as progress:
         tasks: dict[str, TaskID] = {
@@ -110,7 +115,9 @@ def shown_builds(cells: list[str]) -> Iterator[CellListener]:
         def update(cell: str, text: str) -> None:
             progress.start_task(tasks[cell])
             progress.update(
-                tasks[cell], description=text, completed=int(text in {"built", "failed", "skipped"})
+                tasks[cell],
+                description=printable(text),
+                completed=int(text in {"built", "failed", "skipped"}),
             )
 
         yield update

@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
+
+if TYPE_CHECKING:
+    from driverforge_build.app.prepare import FailOn
 
 
 @click.command("push")
@@ -26,6 +31,7 @@ from driverforge_build.commands import adapters, options
 )
 @click.option("--plan", "plan_only", is_flag=True, help="Push nothing; show the tags.")
 @click.option("--keep-going", is_flag=True, help="Go on with other images after one failed.")
+@options.fail_on_option
 @options.json_option
 def command(
     *,
@@ -38,6 +44,7 @@ def command(
     registry: str,
     plan_only: bool,
     keep_going: bool,
+    fail_on: frozenset[FailOn],
     as_json: bool,
 ) -> int:
     """Push the selected cells' images: an immutable tag, and the moving tag of NVIDIA's grammar, which then
@@ -47,23 +54,26 @@ def command(
     that the engine has. The tag is made from all that went in: give the --matrix, --lock, --base and
     --toolkit-artifacts that `build` was given.
 
-    Exit status: 0; 1 where a cell that --select names in full cannot be had, or an image failed under
-    --keep-going.
+    Exit status: 0; 1 where a verdict fails the run (--fail-on), or an image failed under --keep-going; 75
+    where the registry does not answer, 77 where it refuses the login; others as `driverforge --help` has
+    them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
-    from driverforge_build.app.prepare import exit_status, prepare
+    from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.push import push_all, pushable
     from driverforge_build.publish.upload import SAME_AS_BUILD
     from driverforge_build.render.bake import immutable_tag_of, repository_of
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     prepared = prepare(Selection(given=given, select=select, skip=skip))
-    contexts = prepared.contexts
-    for row in prepared.unbuildable:
-        if row.key in select:
-            click.echo(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
-    impossible = exit_status(prepared.plan, (), select)
+    contexts = prepared.contexts()
+    unwanted = failing(prepared, select, fail_on)
+    for row in unwanted:
+        say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
+    for run in dict.fromkeys(row.verdict.run for row in unwanted if row.verdict.run):
+        say(f"to run: {run}", err=True)
+    impossible = exit_status(prepared.plan, (), unwanted)
     if plan_only:
         named = {
             context.image.id: (immutable_tag_of(context), context.image.alias_tag) for context in contexts
@@ -72,7 +82,7 @@ def command(
             repositories = {
                 context.image.id: repository_of(registry, context.image.repository) for context in contexts
             }
-            click.echo(
+            say(
                 json.dumps(
                     {
                         "schema": 1,
@@ -86,7 +96,7 @@ def command(
         else:
             for context in contexts:
                 tag, alias = named[context.image.id]
-                click.echo(
+                say(
                     f"{context.image.id}: {repository_of(registry, context.image.repository)}:{tag}, alias "
                     f"{alias}"
                 )
@@ -100,21 +110,21 @@ def command(
         adapters.registry_client(),
         given=given,
         keep_going=keep_going,
-        progress=lambda text: click.echo(text, err=True),
+        progress=lambda text: say(text, err=True),
     )
     if as_json:
         failed = {cell: error.document() for cell, error in errors.items()}
-        click.echo(
+        say(
             json.dumps(
                 {"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1
             )
         )
     else:
         for report in reports:
-            click.echo(f"{report.cell}  {'pushed' if report.sent else 'was there'}  {report.digest}")
-            click.echo(f"  {report.reference}\n  {report.alias}")
+            say(f"{report.cell}  {'pushed' if report.sent else 'was there'}  {report.digest}")
+            say(f"  {report.reference}\n  {report.alias}")
         for error in errors.values():
-            click.echo(error.render(), err=True)
+            say(error.render(), err=True)
         if not (reports or errors):
-            click.echo(f"nothing to push: the engine has none of these images; {SAME_AS_BUILD}")
+            say(f"nothing to push: the engine has none of these images; {SAME_AS_BUILD}")
     return max((1 if keep_going else error.exit_code for error in errors.values()), default=impossible)

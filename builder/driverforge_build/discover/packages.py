@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import lzma
 import re
+import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from typing import IO, cast
 from driverforge_core import deb822, debversion
 from driverforge_core.errors import InputError
 
+INDEX_LIMIT = 512 << 20
+"""Bytes, unpacked. The index of all of Debian 12's main has 50 MB."""
 _CHUNK = 1 << 20
 _NAME = re.compile(rb"^Package:[ \t]*(\S+)", re.MULTILINE)
 _PROVIDES = re.compile(rb"^Provides:[ \t]*(.+)", re.MULTILINE)
@@ -158,15 +161,21 @@ def provided(package: Package, requirement: Requirement) -> bool:
     )
 
 
-def read_stanzas(path: Path, suffix: str) -> Iterator[bytes]:
-    """The stanzas of a Packages file, streamed; `suffix` (.xz, .gz or '') tells its compression."""
-    rest = b""
+def read_stanzas(path: Path, suffix: str, *, limit: int = INDEX_LIMIT) -> Iterator[bytes]:
+    """The stanzas of a Packages file, streamed; `suffix` (.xz, .gz or '') tells its compression.
+
+    Raises InputError for one that is damaged, or unpacks to more than `limit` bytes.
+    """
+    rest, size = b"", 0
     try:
         with _opened(path, suffix) as file:
             while chunk := file.read(_CHUNK):
+                size += len(chunk)
+                if size > limit:
+                    raise EOFError(f"it unpacks to more than {limit} bytes")
                 *whole, rest = (rest + chunk).split(b"\n\n")
                 yield from whole
-    except (lzma.LZMAError, EOFError, OSError) as error:
+    except (lzma.LZMAError, zlib.error, EOFError, OSError) as error:
         raise InputError(
             f"cannot unpack the index {path}: {error}", resolution="remove the file and run the command again"
         ) from error

@@ -9,8 +9,8 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
-from driverforge_build.discover import can_discover
 from driverforge_build.discover.survey import Target
+from driverforge_build.lock import can_lock
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
@@ -45,7 +45,7 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
             details=[f"systems: {' '.join(row.id for row in matrix.rows)}"],
             resolution="look at `driverforge matrix show`",
         )
-    found = [(row, arch) for row, arch in fitting if can_discover(row)]
+    found = [(row, arch) for row, arch in fitting if can_lock(row)]
     if not found:
         names = dict.fromkeys(row.id for row, _ in fitting)
         raise Unsupported(

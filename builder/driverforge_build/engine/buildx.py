@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from driverforge_build.engine import images, process
 from driverforge_build.ports import BuildJob, BuiltImage, StepListener
 from driverforge_core.errors import Unavailable
+from driverforge_oci.auth import LoginFor, nobody
+from driverforge_oci.reference import Reference
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 """Build arguments that BuildKit knows without a declaration, and keeps out of history and provenance."""
@@ -28,7 +30,13 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 
 
 class Buildx:
-    """The engine that the docker command talks to: DOCKER_HOST, DOCKER_CONFIG and contexts work."""
+    """The engine that the docker command talks to: DOCKER_HOST, DOCKER_CONFIG and contexts work.
+
+    `login_for` is asked for the login that a push needs.
+    """
+
+    def __init__(self, login_for: LoginFor = nobody) -> None:
+        self._login_for = login_for
 
     def check(self) -> str:
         status, said = process.output(["docker", "version", "--format", "{{.Server.Version}}"])
@@ -75,7 +83,8 @@ class Buildx:
         return images.inspect(reference)
 
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
-        images.push(reference, remote, progress)
+        to = Reference.parse(remote)
+        images.push(reference, to, self._login_for(to.host, to.repository), progress)
 
 
 def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: str) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from driverforge_build.ports import BuiltImage, Layer, StepListener
 from driverforge_core.errors import CommandFailed, NotPermitted, Unavailable
+from driverforge_oci.auth import Login
+from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
     from docker import DockerClient
@@ -20,11 +22,10 @@ if TYPE_CHECKING:
 def _client() -> Iterator[DockerClient]:
     """A client of the engine. Errors of the SDK, of any kind, are raised as ours.
 
-    Raises Unavailable (no engine, or it went away), CommandFailed (it refused, or a credential helper
-    failed).
+    Raises Unavailable (no engine, or it went away), CommandFailed (it refused).
     """
     import docker
-    from docker.errors import APIError, DockerException, StreamParseError
+    from docker.errors import DockerException, StreamParseError
     from requests import RequestException
     from urllib3.exceptions import HTTPError
 
@@ -38,19 +39,11 @@ def _client() -> Iterator[DockerClient]:
         ) from error
     try:
         yield client
-    except APIError as error:
+    except DockerException as error:
         raise CommandFailed(
             "the docker engine failed",
             details=[str(error)],
             resolution="read the engine's own log, then run the same command again",
-        ) from error
-    except DockerException as error:
-        # nothing was asked of the engine yet: config.json, or a program that it names
-        raise CommandFailed(
-            "docker's credentials cannot be read",
-            details=[str(error)],
-            resolution="install the helper that `credsStore` or `credHelpers` in docker's config.json "
-            "names, or take it out there",
         ) from error
     except (RequestException, HTTPError, StreamParseError) as error:
         raise Unavailable(
@@ -96,16 +89,18 @@ def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Lay
     )
 
 
-def push(reference: str, remote: str, progress: StepListener) -> None:
+def push(reference: str, remote: Reference, login: Login | None, progress: StepListener) -> None:
     """Tag an image with a registry's name and push it.
 
     Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said), Unavailable.
     """
-    repository, _, tag = remote.rpartition(":")
     problem = ""
     with _client() as client:
-        client.images.get(reference).tag(repository, tag)
-        for event in client.images.push(repository, tag=tag, stream=True, decode=True):
+        client.images.get(reference).tag(remote.name, remote.tag)
+        # given a login, even an empty one, the SDK looks for none of its own
+        for event in client.images.push(
+            remote.name, tag=remote.tag, stream=True, decode=True, auth_config=_auth_config(login)
+        ):
             problem = event.get("error") or problem
             if event.get("status") and not event.get("id"):
                 progress(str(event["status"]))
@@ -114,7 +109,16 @@ def push(reference: str, remote: str, progress: StepListener) -> None:
         raise (NotPermitted if refused else CommandFailed)(
             f"{remote} could not be pushed",
             details=[problem],
-            resolution=f"docker login {repository.partition('/')[0]}"
+            resolution=f"docker login {remote.host}"
             if refused
             else "see the registry's own log, and push again",
         )
+
+
+def _auth_config(login: Login | None) -> dict[str, str]:
+    """A login as the engine's API takes it (X-Registry-Auth)."""
+    if login is None:
+        return {}
+    if login.identity_token:
+        return {"identitytoken": login.identity_token}
+    return {"username": login.user, "password": login.password}

@@ -9,13 +9,25 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from driverforge_core.errors import CommandFailed, StorageFailed, Unavailable
+from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure, Unavailable
 
 TAIL = 30
+PATIENCE_S = 60.0
+"""For a short command. The docker command waits for ever for an engine that takes its call and says nothing.
+"""
 
 
-def output(argv: Sequence[str], *, environment: Mapping[str, str] | None = None) -> tuple[int, str]:
-    """Exit status and combined output of a short command; Unavailable when there is no such program."""
+def output(
+    argv: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    patience: float = PATIENCE_S,
+) -> tuple[int, str]:
+    """Exit status and combined output of a short command.
+
+    Raises Unavailable when there is no such program, TemporaryFailure when it does not end in `patience`
+    seconds.
+    """
     try:
         done = subprocess.run(
             list(argv),
@@ -24,10 +36,37 @@ def output(argv: Sequence[str], *, environment: Mapping[str, str] | None = None)
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             check=False,
+            timeout=patience,
         )
+    except subprocess.TimeoutExpired as error:
+        raise TemporaryFailure(
+            f"{argv[0]} says nothing for {patience:g} s",
+            details=[f"command: {shlex.join(argv)}"],
+            resolution="the engine that DOCKER_HOST or docker's context names may hang: restart it, or name "
+            "another",
+        ) from error
     except OSError as error:
         raise _absent(argv[0], error) from error
     return done.returncode, done.stdout.decode(errors="replace")
+
+
+def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -> tuple[int, bytes]:
+    """Exit status and standard output of a short program that reads `given`; its errors go nowhere.
+
+    Raises OSError where it cannot be started, TimeoutError where it does not end in `patience` seconds.
+    """
+    try:
+        done = subprocess.run(
+            list(argv),
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            check=False,
+            timeout=patience,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError from error
+    return done.returncode, done.stdout
 
 
 def run_logged(

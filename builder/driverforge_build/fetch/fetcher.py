@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import threading
+import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -21,6 +22,7 @@ from driverforge_build.fetch.headers import HeaderTexts
 from driverforge_build.ports import Blob, NotThere, without_password
 from driverforge_core import __version__
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_oci.transport import asked_to_wait, retry_after
 
 if TYPE_CHECKING:
     import httpx2
@@ -31,9 +33,18 @@ REQUESTS_PER_HOST = 4
 """At the same time. A crawl that opened more had its address banned by a kernel mirror."""
 
 ATTEMPTS = 4
-_TIMEOUT_S = 30.0
+TIMEOUT_S = 30.0
+"""For a connection, and between two pieces of an answer."""
+LONGEST_PAUSE_S = 60.0
+"""A server that asks for a longer one is not waited for."""
+DOCUMENT_LIMIT = 16 << 20
+"""Bytes. The largest InRelease of a distribution has less than one MiB."""
+_REDIRECTS = 20
 _CHUNK = 1 << 18
 _ONLINE = "run once without --offline"
+_NO_ANSWER = (
+    "check the network, the proxy (http_proxy, https_proxy, no_proxy) and the mirror, or use --offline"
+)
 _GIVE_ADDRESS = "give an http://, https:// or file:// address"
 _BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
@@ -68,12 +79,14 @@ class Fetcher:
         offline: bool = False,
         progress: DownloadListener | None = None,
         transport: httpx2.BaseTransport | None = None,
+        timeout: float = TIMEOUT_S,
     ) -> None:
         self.cache = cache
         self._texts = HeaderTexts(cache)
         self.offline = offline
         self._progress = progress or Quiet()
         self._transport = transport
+        self._timeout = timeout
         self._lock = threading.Lock()
         self._hosts: dict[str, threading.BoundedSemaphore] = defaultdict(
             lambda: threading.BoundedSemaphore(REQUESTS_PER_HOST)
@@ -93,7 +106,7 @@ class Fetcher:
                 raise Unavailable(f"{without_password(url)} is not in the cache", resolution=_ONLINE)
             return kept.body
         if (path := _local(url)) is not None:
-            return _read(path, url)
+            return _document(url, _pieces(path, url))
         fresh = self._retried(lambda: self._ask(url, kept))
         if fresh is not kept:
             self.cache.keep(fresh)
@@ -152,8 +165,7 @@ class Fetcher:
 
     def _chunks(self, url: str) -> Iterator[bytes]:
         if (path := _local(url)) is not None:
-            data = _read(path, url)
-            yield from (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+            yield from _pieces(path, url)
             return
         with self._request(url, {}) as response:
             _judge(response)
@@ -167,7 +179,7 @@ class Fetcher:
             if response.status_code == 304 and kept is not None:
                 return kept
             _judge(response)
-            body = response.read()
+            body = _document(url, _as_sent(response))
             _check_document(url, body)
             etag, modified = response.headers.get("etag", ""), response.headers.get("last-modified", "")
         return KeptAnswer(url=url, body=body, etag=etag, last_modified=modified)
@@ -178,13 +190,22 @@ class Fetcher:
 
         with self._lock:
             gate = self._hosts[urlsplit(url).netloc]
-            client = self._client = self._client or _client(self._transport)
+            client = self._client = self._client or _client(self._transport, self._timeout)
         with gate:
             try:
-                with client.stream("GET", url, headers=headers) as response:
+                response = _answer(client, client.build_request("GET", url, headers=headers))
+                try:
                     yield response
+                finally:
+                    response.close()
             except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
                 raise InputError(f"{without_password(url)}: {error}", resolution=_GIVE_ADDRESS) from error
+            except httpx2.ReadTimeout as error:
+                raise TemporaryFailure(
+                    f"{_host(url)} accepts the connection and sends nothing for {self._timeout:g} s",
+                    details=[without_password(url)],
+                    resolution=_NO_ANSWER,
+                ) from error
             except httpx2.TransportError as error:
                 raise _no_answer(url, error) from error
             except httpx2.RequestError as error:
@@ -215,11 +236,57 @@ class _Busy(TemporaryFailure):
 
 def _pause(error: Exception) -> bool | float:
     if isinstance(error, _Busy) and error.pause_s:
-        return min(error.pause_s, 60.0)
+        return error.pause_s if error.pause_s <= LONGEST_PAUSE_S else False
     return isinstance(error, TemporaryFailure)
 
 
-def _client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
+def _answer(client: httpx2.Client, request: httpx2.Request) -> httpx2.Response:
+    """The answer at the end of all redirects, its body still to be read.
+
+    The library would read the body of each redirect into memory, whatever its size.
+    """
+    import httpx2
+
+    for _ in range(_REDIRECTS + 1):
+        response = client.send(request, stream=True)
+        if response.next_request is None:
+            return response
+        response.close()
+        request = response.next_request
+    raise httpx2.TooManyRedirects(f"more than {_REDIRECTS} redirects", request=request)
+
+
+def _as_sent(response: httpx2.Response) -> Iterator[bytes]:
+    """The body in pieces. One that is compressed, though we asked for it as it is, is refused unread.
+
+    What it would unpack to is the server's choice.
+    """
+    encoding = response.headers.get("content-encoding", "identity")
+    if encoding != "identity":
+        raise Unavailable(
+            f"{response.url.host} sends a file that is encoded ({encoding[:40]}), which was not asked for",
+            details=[without_password(str(response.url))],
+            resolution="check the address given with --mirror, and the proxy: one of them changes files",
+        )
+    return response.iter_bytes(_CHUNK)
+
+
+def _document(url: str, pieces: Iterable[bytes]) -> bytes:
+    """A whole document. Raises Unavailable as soon as it is larger than any can be."""
+    body = bytearray()
+    for piece in pieces:
+        body += piece
+        if len(body) > DOCUMENT_LIMIT:
+            raise Unavailable(
+                f"{_host(url)} sends more than {DOCUMENT_LIMIT >> 20} MiB where a repository's signed file "
+                "should be",
+                details=[without_password(url)],
+                resolution="check the address given with --mirror",
+            )
+    return bytes(body)
+
+
+def _client(transport: httpx2.BaseTransport | None, timeout: float) -> httpx2.Client:
     import ssl
 
     import httpx2
@@ -229,8 +296,7 @@ def _client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
     try:
         return httpx2.Client(
             verify=context,
-            timeout=_TIMEOUT_S,
-            follow_redirects=True,
+            timeout=timeout,
             transport=transport,
             headers={"User-Agent": f"driverforge/{__version__}", "Accept-Encoding": "identity"},
         )
@@ -260,8 +326,7 @@ def _no_answer(url: str, error: httpx2.TransportError) -> Unavailable:
     return TemporaryFailure(
         f"{_host(url)} does not answer",
         details=details,
-        resolution="check the network, the proxy (http_proxy, https_proxy, no_proxy) and the mirror, or use "
-        "--offline",
+        resolution=_NO_ANSWER,
     )
 
 
@@ -278,10 +343,11 @@ def _judge(response: httpx2.Response) -> None:
         )
     if status in _BUSY:
         error = _Busy(
-            f"{_host(url)} is busy or broken", details=[answer], resolution="run the same command again later"
+            f"{_host(url)} is busy or broken{asked_to_wait(response.headers)}",
+            details=[answer],
+            resolution="run the same command again later",
         )
-        wait = response.headers.get("retry-after", "")
-        error.pause_s = float(wait) if wait.isdecimal() else 0.0
+        error.pause_s = retry_after(response.headers.get("retry-after", ""), time.time())
         raise error
     if status == 407:
         raise Unavailable(
@@ -341,9 +407,11 @@ def _local(url: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def _read(path: Path, url: str) -> bytes:
+def _pieces(path: Path, url: str) -> Iterator[bytes]:
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            while piece := file.read(_CHUNK):
+                yield piece
     except (FileNotFoundError, NotADirectoryError):
         raise NotThere(
             f"the mirror has no {without_password(url)}",

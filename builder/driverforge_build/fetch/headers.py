@@ -9,12 +9,18 @@ import gzip
 import json
 import lzma
 import tarfile
+import zlib
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO, cast
 
 from driverforge_build.fetch.cache import Cache
 from driverforge_core.errors import InputError
+
+UNPACKED_LIMIT = 512 << 20
+"""Bytes. A header tree of Debian's has 75 MB."""
+HEADER_LIMIT = 4 << 20
+"""Bytes. The headers that probes read have less than 0.2 MB."""
 
 
 class HeaderTexts:
@@ -45,25 +51,51 @@ class HeaderTexts:
 
     def _load(self, sha256: str) -> dict[str, str | None]:
         try:
-            texts: dict[str, str | None] = json.loads(self._path(sha256).read_bytes())
-        except (FileNotFoundError, ValueError):
+            texts = json.loads(self._path(sha256).read_bytes())
+        except (FileNotFoundError, ValueError, RecursionError):
             return {}
-        return texts
+        return texts if isinstance(texts, dict) else {}
 
     def _path(self, sha256: str) -> Path:
         return self._cache.folder / "headers" / f"{sha256}.json"
 
 
-def read_members(deb: Path, patterns: Sequence[str]) -> dict[str, str]:
+class _Limited:
+    """A stream that gives so many bytes and then fails.
+
+    What a small package unpacks to is its maker's choice, and tarfile takes a long name's length on trust.
+    """
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._stream = stream
+        self._limit = self._left = limit
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
+        return data
+
+
+def _limited(stream: IO[bytes], limit: int) -> IO[bytes]:
+    return cast(IO[bytes], _Limited(stream, limit))
+
+
+def read_members(deb: Path, patterns: Sequence[str], *, limit: int = UNPACKED_LIMIT) -> dict[str, str]:
     """Texts of files in a .deb, by the pattern that named each.
 
     '*/include/linux/pci.h' is the file of that name nearest to the top. Reads on until each pattern has its
-    file, else to the end. Raises InputError for a file that is no .deb.
+    file, else to the end. Raises InputError for a file that is no .deb, and one that unpacks to more than
+    `limit` bytes, or has a header of more than HEADER_LIMIT.
     """
     wanted = {pattern: pattern.removeprefix("*") for pattern in patterns}
     found: dict[str, str] = {}
     try:
-        with deb.open("rb") as file, tarfile.open(fileobj=_data_member(file, deb), mode="r|") as archive:
+        with (
+            deb.open("rb") as file,
+            tarfile.open(fileobj=_limited(_data_member(file, deb), limit), mode="r|") as archive,
+        ):
             for member in archive:
                 name = next(
                     (
@@ -75,12 +107,14 @@ def read_members(deb: Path, patterns: Sequence[str]) -> dict[str, str]:
                 )
                 if name is None or not _is_tree(member.name.removesuffix(wanted[name])):
                     continue
+                if member.size > HEADER_LIMIT:
+                    raise tarfile.ReadError(f"{member.name} has {member.size} bytes")
                 content = archive.extractfile(member)
                 found[name] = content.read().decode("utf-8", errors="replace") if content else ""
                 del wanted[name]
                 if not wanted:
                     break
-    except (tarfile.TarError, lzma.LZMAError, EOFError) as error:
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, ValueError) as error:
         raise InputError(
             f"{deb} cannot be read as a package: {error}",
             resolution="remove the file and run the command again",

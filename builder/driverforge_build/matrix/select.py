@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from difflib import SequenceMatcher
 from heapq import nlargest
@@ -56,7 +55,8 @@ def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
         return UsageError(
             f"--select {glob}: the container toolkit's images have no verdict: "
             "no repository is searched for them",
-            resolution=f"driverforge generate --select {shlex.quote(glob)}   (or build, push)",
+            resolution="`generate`, `build` and `push` take it, with NVIDIA's files: --toolkit-artifacts "
+            "ARCH=DIR (docs/toolkit.md)",
         )
     if not keys:
         return UsageError(

@@ -9,14 +9,16 @@ from typing import Any
 
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.verdict import State
+from driverforge_core.printable import printable
 
 
 def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: text) -> Iterator[str]:
-    """The lines of a plan's table. `style` decorates a verdict of fixed width."""
+    """The lines of a plan's table, fit for a terminal. `style` decorates a verdict of fixed width."""
     widest = max((len(row.key) for row in plan.rows), default=0)
     for row in plan.rows:
         verdict = row.verdict
-        yield f"{row.key:<{widest}}  {style(f'{verdict.state.value:<12}', verdict.state)}  {verdict.reason}"
+        told = style(f"{verdict.state.value:<12}", verdict.state)
+        yield f"{printable(row.key):<{widest}}  {told}  {printable(verdict.reason)}"
 
 
 def summary(plan: Plan) -> list[str]:
@@ -57,7 +59,7 @@ def json_lines(plan: Plan) -> Iterator[str]:
     yield '{"schema": 1, "cells": ['
     rows: Sequence[Planned] = plan.rows
     for number, document in enumerate(documents(plan), start=1):
-        yield json.dumps(document, ensure_ascii=False) + ("," if number < len(rows) else "")
+        yield json.dumps(document) + ("," if number < len(rows) else "")
     counts = plan.count()
     yield f'], "summary": {json.dumps({state.value: counts[state] for state in State})}}}'
 

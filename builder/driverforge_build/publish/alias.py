@@ -5,7 +5,6 @@ The index is an OCI image index (image spec 1.1).
 
 from __future__ import annotations
 
-import io
 import json
 from typing import Any
 
@@ -45,12 +44,13 @@ def _standing(client: RegistryClient, alias: Reference) -> list[Descriptor]:
         return []
     if manifest.is_index:
         return [child for child in manifest.children if child.platform and "unknown" not in child.platform]
-    sink = io.BytesIO()
-    client.get_blob(alias, manifest.config.digest, sink)
-    platform = f"linux/{json.loads(sink.getvalue()).get('architecture', '')}"
+    arch = client.image_configuration(alias, manifest).get("architecture", "")
     return [
         Descriptor(
-            media_type=manifest.media_type, digest=manifest.digest, size=len(manifest.data), platform=platform
+            media_type=manifest.media_type,
+            digest=manifest.digest,
+            size=len(manifest.data),
+            platform=f"linux/{arch if isinstance(arch, str) else ''}",
         )
     ]
 

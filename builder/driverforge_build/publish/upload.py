@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from driverforge_build.advice import Given
 from driverforge_build.ports import Engine, StepListener
@@ -102,7 +102,9 @@ def _check_built(engine: Engine, context: BuildContext, given: Given) -> None:
     if image is not None and image.labels.get(INPUTS_LABEL) == context.inputs:
         return
     details = [SAME_AS_BUILD, f"the tag is made from these Python packages too: {library_versions()}"]
-    build = given.command("build", select=(context.image.id,))
+    # `build` refuses a base image for an OS that it is not to build
+    bases = {key: base for key, base in given.bases.items() if key == context.image.os}
+    build = replace(given, bases=bases).command("build", select=(context.image.id,))
     advice = f"give push the same options as build; or build it: {build}"
     if image is None:
         raise UsageError(

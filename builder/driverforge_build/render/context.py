@@ -9,6 +9,7 @@ import hashlib
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from driverforge_build import resources
@@ -34,15 +35,7 @@ class BuildContext:
 
     image: AnyImage
     entries: Mapping[str, ContextFile]
-
-    @property
-    def inputs(self) -> str:
-        digest = hashlib.sha256(f"platform=linux/{self.image.arch}\nepoch={self.image.epoch}\n".encode())
-        for path, entry in sorted(self.entries.items()):
-            digest.update(f"{path}\0{int(entry.executable)}\0{len(entry.content)}\0".encode() + entry.content)
-            if entry.link:
-                digest.update(f"link={entry.link}\n".encode())
-        return digest.hexdigest()
+    inputs: str
 
     @property
     def revision(self) -> str:
@@ -70,9 +63,24 @@ def context_of(image: AnyImage, folder: Path) -> BuildContext:
             )
             for name in image.programs
         },
-        **{f"lib/{name}": ContextFile(content=content) for name, content in library_files().items()},
+        **_library(),
     }
-    return BuildContext(image=image, entries=dict(sorted(entries.items())))
+    return BuildContext(image=image, entries=dict(sorted(entries.items())), inputs=_digest_of(image, entries))
+
+
+@cache
+def _library() -> Mapping[str, ContextFile]:
+    """What all images have alike, made once for all of them."""
+    return {f"lib/{name}": ContextFile(content=content) for name, content in library_files().items()}
+
+
+def _digest_of(image: AnyImage, entries: Mapping[str, ContextFile]) -> str:
+    digest = hashlib.sha256(f"platform=linux/{image.arch}\nepoch={image.epoch}\n".encode())
+    for path, entry in sorted(entries.items()):
+        digest.update(f"{path}\0{int(entry.executable)}\0{len(entry.content)}\0".encode() + entry.content)
+        if entry.link:
+            digest.update(f"link={entry.link}\n".encode())
+    return digest.hexdigest()
 
 
 def _own(image: AnyImage) -> dict[str, ContextFile]:

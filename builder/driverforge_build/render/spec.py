@@ -6,11 +6,12 @@ Without a pin for every download there is none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from driverforge_build.advice import Given
+from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
 from driverforge_build.render.needs import NO_SHA256, filled_for, jit_module_types, missing_pins, pins_of
@@ -135,29 +136,34 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
     """
     asked = given or Given()
     specs: list[ImageSpec] = []
-    unpinned: dict[str, list[str]] = {}
+    unpinned: list[tuple[Cell, list[str]]] = []
     for cell in cells:
         missing = missing_pins(cell, lock)
         if missing:
-            unpinned[cell.key] = missing
+            unpinned.append((cell, missing))
         else:
             specs.append(_spec(cell, lock, asked.bases.get(cell.os.id, cell.os.base)))
     if unpinned:
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
-            details=[f"{cell}: {problem}" for cell, problems in unpinned.items() for problem in problems],
+            details=[f"{cell}: {problem}" for cell, problems in unpinned for problem in problems],
             resolution=_how_to_pin(unpinned, asked),
         )
     return tuple(specs)
 
 
-def _how_to_pin(unpinned: Mapping[str, list[str]], given: Given) -> str:
-    lockable = [
-        cell for cell, problems in unpinned.items() if any(NO_SHA256 not in problem for problem in problems)
-    ]
-    by_hand = any(NO_SHA256 in problem for problems in unpinned.values() for problem in problems)
+def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str:
+    lacking = [cell for cell, problems in unpinned if any(NO_SHA256 not in problem for problem in problems)]
+    lockable = [cell.key for cell in lacking if can_lock(cell.os)]
     steps = [given.command("lock", select=lockable)] if lockable else []
-    return "; ".join(steps + ["add the archive's sha256 to the driver's row of your matrix"] * by_hand)
+    if any(NO_SHA256 in problem for _, problems in unpinned for problem in problems):
+        steps.append("add the archive's sha256 to the driver's row of your matrix")
+    if unreadable := dict.fromkeys(cell.os.id for cell in lacking if not can_lock(cell.os)):
+        steps.append(
+            f"leave out {', '.join(unreadable)}, whose repositories this version cannot read: "
+            + " ".join(f"--skip '{name}-*'" for name in unreadable)
+        )
+    return "; ".join(steps)
 
 
 def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driverforge_build.advice import Given
+from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Matrix, OsRow, Toolkit
 from driverforge_build.matrix.fields import Arch
@@ -115,26 +116,15 @@ def toolkit_specs(
     cells: Iterable[ToolkitCell], matrix: Matrix, lock: Lock, *, given: Given
 ) -> tuple[ToolkitSpec, ...]:
     """The images of `cells`. Raises InputError with everything that is missing or not pinned."""
-    specs, problems, steps = [], [], []
+    specs: list[ToolkitSpec] = []
+    problems: list[str] = []
+    steps: list[str] = []
     for cell in cells:
         row, target = matrix.row(cell.row.system), lock.target(cell.row.system, cell.arch)
-        if row is None:
-            problems.append(
-                f"{cell.key}: your matrix leaves out {cell.row.system}, whose Python the image uses"
-            )
-            steps.append(
-                f"let `keep:` in {given.matrix or 'your matrix'} keep {cell.row.system} with one driver"
-            )
-        elif target is None:
-            problems.append(
-                f"{cell.key}: the lock has nothing for {cell.row.system}-{cell.arch}, "
-                "whose Python the image uses"
-            )
-            steps.append(given.command("lock", select=(f"{cell.row.system}-{cell.arch}-*",)))
         files, problem, step = _artifacts(cell, given.artifacts.get(cell.arch, ""))
-        if problem:
-            problems.append(f"{cell.key}: {problem}")
-            steps.append(step)
+        lacking = [lack for lack in (_python_lack(cell, row, target, given), (problem, step)) if lack[0]]
+        problems += [f"{cell.key}: {what}" for what, _ in lacking]
+        steps += [todo for _, todo in lacking]
         if target and row and not problem:
             specs.append(_spec(cell, row, target, files, given.bases))
     if problems:
@@ -144,6 +134,29 @@ def toolkit_specs(
             resolution="; ".join(dict.fromkeys(steps)),
         )
     return tuple(specs)
+
+
+def _python_lack(
+    cell: ToolkitCell, row: OsRow | None, target: TargetLock | None, given: Given
+) -> tuple[str, str]:
+    """What is wrong with the system whose Python the image uses, and what to do; '' where nothing is."""
+    system = cell.row.system
+    if row is None:
+        return (
+            f"your matrix leaves out {system}, whose Python the image uses",
+            f"let `keep:` in {given.matrix or 'your matrix'} keep {system} with one driver",
+        )
+    if target is not None:
+        return "", ""
+    if cell.arch not in row.archs:
+        return (
+            f"your matrix has no {cell.arch} of {system}, whose Python the image uses",
+            f"add {cell.arch} to its `archs:`, or leave the image out: --skip '{PREFIX}-*-{cell.arch}'",
+        )
+    step = given.command("lock", select=(f"{system}-{cell.arch}-*",))
+    if not can_lock(row):
+        step = f"let `system:` of toolkit {cell.row.id} name a Debian: no other repositories can be read yet"
+    return f"the lock has nothing for {system}-{cell.arch}, whose Python the image uses", step
 
 
 def _artifacts(cell: ToolkitCell, folder: str) -> tuple[dict[str, ContextFile], str, str]:

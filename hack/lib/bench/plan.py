@@ -14,7 +14,7 @@ from datetime import date
 from itertools import count, islice
 from pathlib import Path
 
-from bench.cpu import alternate
+from bench.cpu import alternate, peak_of
 from bench.result import Measure, Series
 from bench.workshop import Workshop
 from driverforge_build.lock.file import dump_lock
@@ -80,19 +80,22 @@ def plan_cpu(matrix: Matrix, lock: Lock, repeats: int) -> Sample:
 
 
 def processes(inputs: dict[int, Lock], runs: int) -> Iterator[Measure]:
-    """`driverforge plan` from start to end, output included."""
+    """`driverforge plan` and `build --plan` from start to end, output included."""
     small, large = inputs
     with tempfile.TemporaryDirectory(prefix="driverforge-bench-") as name:
-        commands = [[sys.executable, "-c", "pass"]]
+        files = {cells: Path(name) / f"{cells}.json" for cells in inputs}
         for cells, lock in inputs.items():
-            file = Path(name) / f"{cells}.json"
-            file.write_text(dump_lock(lock))
-            program = "from driverforge_build.cli import main; main()"
-            commands.append(
-                [sys.executable, "-c", program, "plan", "--lock", str(file), "--select", f"{SYSTEM}-*"]
-            )
-            process.run(*commands[-1])  # where it fails, this says why
-        bare, few, many = (tuple(samples) for samples in alternate(commands, runs))
+            files[cells].write_text(dump_lock(lock))
+        commands = [
+            [sys.executable, "-c", "pass"],
+            program(files[small], "plan"),
+            program(files[large], "plan"),
+            program(files[large], "build", "--plan"),
+        ]
+        for command in commands:
+            process.run(*command)  # where it fails, this says why
+        bare, few, many, built = (tuple(samples) for samples in alternate(commands, runs))
+        peaks = [peak_of(command) for command in commands[2:]]
     reference = Series(of=f"driverforge plan, {small} cells", samples=few)
     yield Measure(
         what="whole process",
@@ -101,8 +104,26 @@ def processes(inputs: dict[int, Lock], runs: int) -> Iterator[Measure]:
         reference=reference,
     )
     yield Measure(
+        what="build --plan",
+        unit="s CPU",
+        ours=Series(of=f"driverforge build --plan, {large} cells", samples=built),
+        reference=Series(of=f"driverforge plan, {large} cells", samples=many),
+    )
+    yield Measure(
+        what="build --plan, memory",
+        unit="bytes",
+        ours=Series(of=f"driverforge build --plan, {large} cells", samples=(peaks[1],)),
+        reference=Series(of=f"driverforge plan, {large} cells", samples=(peaks[0],)),
+    )
+    yield Measure(
         what="start", unit="s CPU", ours=reference, reference=Series(of="python -c pass", samples=bare)
     )
+
+
+def program(lock: Path, *words: str) -> list[str]:
+    """The command line of `driverforge` with a lock, for all cells of the one system."""
+    start = "from driverforge_build.cli import main; main()"
+    return [sys.executable, "-c", start, *words, "--lock", str(lock), "--select", f"{SYSTEM}-*"]
 
 
 def one_system(matrix: Matrix) -> Matrix:

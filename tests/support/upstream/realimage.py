@@ -66,7 +66,8 @@ def build(engine: Engine, target: Target) -> RealImage:
     """
     base = ["--base", f"{target.os}={debian_base(engine, target.suite)}"]
     lock = _lock(target)
-    plan = _driverforge(engine, "build", "--plan", "--select", target.glob, "--lock", str(lock), *base)
+    given = ["--lock", str(lock), *base]
+    plan = _driverforge(engine, "plan", "--select", target.glob, *given)
     rows = [row for row in plan["cells"] if row["verdict"] in ("build", "exists")]
     if not rows:
         why = [f"{row['cell']}: {row['verdict']}: {row['reason']}" for row in plan["cells"]]
@@ -76,20 +77,14 @@ def build(engine: Engine, target: Target) -> RealImage:
     chosen = rows[-1]
 
     def make(folder: Path) -> None:
-        words: list[str] = [
-            "--select",
-            chosen["cell"],
-            "--lock",
-            str(lock),
-            *base,
-            "--cache-dir",
-            str(folder / "work"),
-        ]
+        words = ["--select", chosen["cell"], *given, "--cache-dir", str(folder / "work")]
         [row] = _driverforge(engine, "build", *words)["cells"]
         (folder / "report.json").write_text(json.dumps(row))
         _copy_out(engine, row["reference"], folder / "modules")
 
-    entry = cache.cached("realimage", {"cell": chosen["cell"], "inputs": chosen["inputs"]}, make)
+    words = ["--plan", "--output", "nowhere", "--select", chosen["cell"], *given]
+    [image] = _driverforge(engine, "generate", *words)["images"]
+    entry = cache.cached("realimage", {"cell": chosen["cell"], "inputs": image["inputs"]}, make)
     [home] = (entry / "modules").iterdir()
     described = json.loads((home / "open/module-set.json").read_text())
     report = json.loads((entry / "report.json").read_text())

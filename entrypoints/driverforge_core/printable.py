@@ -1,0 +1,19 @@
+"""Text from elsewhere, as it may stand on a terminal."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    r"""The text with all that a terminal would act on made visible: '\x1b[31m', '\u202e'.
+
+    Servers, file names and compilers choose their words themselves: an escape sequence among them could
+    retitle a window, hide a line, or type one. What str.isprintable refuses is written as in a Python text;
+    line ends and tabs stay. So a lone surrogate, which stands for a byte of a file name that is no UTF-8,
+    does not end the output either.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode("ascii")
+        for char in text
+    )
