@@ -287,6 +287,9 @@ class Processes(Protocol):
         The path says nothing: in a container a device has any, and any process may have a file of any name.
         """
 
+    def opened_majors(self, pid: int, majors: Collection[int]) -> tuple[int, ...]:
+        """The major of each descriptor by which `pid` has a character device of one of these majors open."""
+
     def users(self, part: str) -> tuple[Holder, ...]:
         """Processes that have something open, mapped or mounted whose path has `part` in it.
 

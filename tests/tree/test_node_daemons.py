@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import CommandFailed, StorageFailed
+from driverforge_core.errors import CommandFailed, InUse, StorageFailed
 from driverforge_node import probe
-from driverforge_node.commands import init
+from driverforge_node.commands import init, unload
 from driverforge_node.driver.converge import converge
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.daemons import PERSISTENCED
@@ -245,3 +245,18 @@ def test_load_starts_no_daemon(node: FakeNode) -> None:
     daemon = Persistenced(node)
     converge(node.host, read_wanted(node.host, Goal.LOAD))
     assert daemon.starts == 0
+
+
+def test_a_user_whom_nobody_sees_is_told_from_our_daemon_while_it_runs(node: FakeNode) -> None:
+    """A process of another PID namespace: only the reference count shows it."""
+    Persistenced(node)
+    ready(node)
+    visible = node.kernel.references
+    node.kernel.references = lambda: [*visible(), "nvidia"]
+    with pytest.raises(InUse) as caught:
+        unload.run(arguments(), node.host)
+    assert caught.value.details == ("module nvidia has 1 references that no visible process explains",)
+    assert node.processes.terminated == []
+    node.kernel.references = visible
+    assert unload.run(arguments(), node.host) == 0
+    assert node.processes.terminated == [9003]

@@ -208,6 +208,10 @@ def test_a_holder_has_a_character_device_of_the_majors_open_or_mapped(tmp_path: 
         assert shown.startswith(f"process {holder.pid} (x\\nerror: y")
         assert [h for h in processes.holders({major + 300}) if h.pid == holder.pid] == []
         assert processes.holders(()) == ()
+        # a descriptor is a reference, the mapping of a closed one is not counted
+        assert processes.opened_majors(holder.pid, {major, major + 300}) == (major,)
+        assert processes.opened_majors(holder.pid, {major + 300}) == ()
+    assert processes.opened_majors(holder.pid, {major}) == ()
     assert [h for h in processes.holders({major}) if h.pid == holder.pid] == []
 
 

@@ -308,13 +308,23 @@ def test_in_use_is_found_before_anything_is_stopped() -> None:
 
 def test_our_daemons_stop_only_after_that_and_then_it_looks_again() -> None:
     daemon = RunningDaemon(name="nvidia-persistenced", pid=9)
-    found = ready(digest="e" * 64, loaded=loaded(extra=1), daemons=(daemon,))
+    found = ready(digest="e" * 64, loaded=loaded(extra=1), daemons=(daemon,), daemon_references={"nvidia": 1})
     assert stretch(found, wanted()) == (
         steps.SetStatus(text="NotReady"),
         steps.StopDaemons(daemons=(daemon,)),
     )
-    after = replace(found, daemons=(), daemons_status="NotReady")
+    after = replace(found, daemons=(), daemon_references={}, daemons_status="NotReady")
     assert refusal(after, wanted()).details == (
+        "module nvidia has 1 references that no visible process explains",
+    )
+
+
+@pytest.mark.parametrize("goal", [Goal.SERVE, Goal.ABSENT])
+def test_a_reference_that_is_not_our_daemons_is_found_before_they_are_stopped(goal: Goal) -> None:
+    """Upstream stops its daemons to find out, and with a fabric manager the jobs that it asks about."""
+    daemon = RunningDaemon(name="nvidia-persistenced", pid=9)
+    found = ready(digest="e" * 64, loaded=loaded(extra=3), daemons=(daemon,), daemon_references={"nvidia": 2})
+    assert refusal(found, wanted(goal=goal)).details == (
         "module nvidia has 1 references that no visible process explains",
     )
 
@@ -575,6 +585,7 @@ ANY: dict[str, st.SearchStrategy[Any]] = {
     "majors": st.sampled_from([{}, {"nvidia": 195}]),
     "holders": st.sampled_from([(), (TRAINER,)]),
     "daemons": st.sampled_from([(), (RunningDaemon(name="nvidia-persistenced", pid=9),)]),
+    "daemon_references": st.sampled_from([{}, {"nvidia": 1}]),
 }
 
 
@@ -627,11 +638,11 @@ def test_what_no_driver_container_loaded_is_never_removed(found: DriverFacts, go
 @given(found=any_facts(), goal=st.sampled_from(Goal))
 def test_references_that_nobody_explains_keep_the_modules(found: DriverFacts, goal: Goal) -> None:
     plan = next_steps(found, wanted(goal=goal))
-    unexplained = "nvidia" in found.loaded and found.loaded["nvidia"].refcount > len(
-        found.loaded["nvidia"].holders
-    )
-    if isinstance(plan, Steps) and unexplained:
+    nvidia, ours = found.loaded.get("nvidia"), found.daemon_references.get("nvidia", 0)
+    if isinstance(plan, Steps) and nvidia and nvidia.refcount > len(nvidia.holders) + ours:
         assert not [s for s in plan.steps if isinstance(s, steps.RemoveModule)]
+        if goal is not Goal.STOPPED:
+            assert not [s for s in plan.steps if isinstance(s, steps.StopDaemons)]
 
 
 @given(found=any_facts(), goal=st.sampled_from(Goal))

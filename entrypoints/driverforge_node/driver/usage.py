@@ -33,9 +33,9 @@ def removal_order(loaded: Mapping[str, LoadedModule]) -> tuple[str, ...]:
 
 
 def unexplained_references(facts: DriverFacts) -> dict[str, int]:
-    """Module -> its references beyond those of the modules that depend on it; NVIDIA's own modules only."""
+    """Module -> its references beyond dependent modules' and our daemons'; NVIDIA's modules only."""
     counts = {
-        name: module.refcount - len(module.holders)
+        name: module.refcount - len(module.holders) - facts.daemon_references.get(name, 0)
         for name, module in facts.loaded.items()
         if name in NVIDIA_MODULES
     }
@@ -48,15 +48,12 @@ def foreign_modules(facts: DriverFacts) -> tuple[str, ...]:
 
 
 def describe_use(facts: DriverFacts) -> tuple[str, ...]:
-    """A line for each process or module that uses the driver; empty where nothing does.
-
-    References that no process explains count only while no daemon of ours runs: they may be the daemon's.
-    """
+    """A line for each process or module that uses the driver; empty where nothing does."""
     if not facts.loaded:
         return ()
     lines = [describe_holder(holder) for holder in facts.holders]
     lines += [f"module {name} depends on the driver" for name in foreign_modules(facts)]
-    if not lines and not facts.daemons:
+    if not lines:
         lines += [
             f"module {name} has {count} references that no visible process explains"
             for name, count in unexplained_references(facts).items()

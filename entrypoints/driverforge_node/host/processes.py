@@ -94,6 +94,10 @@ class KernelProcesses:
             found += [self._holder(name, path) for path in sorted(held)]
         return tuple(found)
 
+    def opened_majors(self, pid: int, majors: Collection[int]) -> tuple[int, ...]:
+        opened = [major for _, major in self._open_devices(str(pid)) if major is not None]
+        return tuple(major for major in opened if major in majors)
+
     def _pids(self) -> list[str]:
         return sorted((name for name in os.listdir(self._proc) if name.isdigit()), key=int)
 

@@ -232,6 +232,10 @@ class FakeProcesses:
             if (511 if "uvm" in path else 195) in majors  # as FakeKernel.show() has them
         )
 
+    def opened_majors(self, pid: int, majors: Collection[int]) -> tuple[int, ...]:
+        held = self.running[pid].holds if pid in self.running else ()
+        return tuple(major for path in held if (major := 511 if "uvm" in path else 195) in majors)
+
     def users(self, part: str) -> tuple[Holder, ...]:
         return tuple(
             Holder(pid=p.pid, command=p.command, path=path, container=p.container, pod=p.pod)

@@ -94,6 +94,8 @@ class DriverFacts:
     # processes with an NVIDIA device open, our own daemons left out
     holders: tuple[Holder, ...] = ()
     daemons: tuple[RunningDaemon, ...] = ()
+    # module -> references that our daemons have on it
+    daemon_references: Mapping[str, int] = field(default_factory=dict)
     # daemons that the image has and that do not run
     daemons_down: tuple[DaemonProgram, ...] = ()
     # PCI addresses of the GPUs that the loaded driver drives

@@ -78,6 +78,7 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
         else None,
         holders=device_holders(host, majors, daemons),
         daemons=daemons,
+        daemon_references=daemon_references(host, majors, daemons),
         daemons_down=programs_down(host, daemons) if wanted.goal is Goal.SERVE else (),
         driven=files.list_dir(DRIVEN),
         nvlink5=manages_nvlink5(files),
@@ -203,6 +204,19 @@ def device_holders(
     ours = {daemon.pid for daemon in daemons}
     found = host.processes.holders(frozenset(majors.values()))
     return tuple(holder for holder in found if holder.pid not in ours)
+
+
+def daemon_references(
+    host: Host, majors: Mapping[str, int], daemons: tuple[RunningDaemon, ...]
+) -> dict[str, int]:
+    """Module -> references that our daemons have on it, one for each open device that it serves."""
+    module_of = {major: "nvidia_uvm" if name == "nvidia-uvm" else "nvidia" for name, major in majors.items()}
+    opened = [
+        module_of[major]
+        for daemon in daemons
+        for major in host.processes.opened_majors(daemon.pid, frozenset(module_of))
+    ]
+    return {name: opened.count(name) for name in set(opened)}
 
 
 def signature_enforcement(host: Host) -> str:
