@@ -9,8 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -38,6 +39,7 @@ from driverforge_node.driver.state.module_sets import SourcePlace
 from driverforge_node.driver.state.observe import observe
 from driverforge_node.driver.state.records import RunningDaemon
 from driverforge_node.driver.state.wanted_driver import read_wanted
+from driverforge_node.ports import Metadata
 from driverforge_node.reconcile.loop import Declined, gate_for
 from driverforge_node.reconcile.outcomes import Step
 from support.fakes.fakefiles import FakeFiles
@@ -141,7 +143,7 @@ def test_a_restart_in_a_new_container_reloads_nothing_and_fills_the_new_tree(nod
 # applied for its effect on a kernel that may lack it; a check itself
 WITHOUT_A_CHECK = {"InsertHelpers", "VerifyModules"}
 # not a part of every life: their checks are looked at one by one
-LOOKED_AT_ALONE = {"Compile", "StartDaemon", "StopDaemons", "ClearStage", "MakeDevices"}
+LOOKED_AT_ALONE = {"Compile", "LabelDevices", "StartDaemon", "StopDaemons", "ClearStage", "MakeDevices"}
 
 
 def test_every_step_of_a_life_fails_its_check_before_and_passes_after(node: FakeNode) -> None:
@@ -574,3 +576,60 @@ def test_a_refused_start_takes_back_the_readiness_of_a_killed_one_and_of_no_othe
     with pytest.raises(InUse):
         init.run(arguments(), node.host)
     assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"
+
+
+def under_selinux(node: FakeNode, *, fails: bool = False) -> list[Sequence[str]]:
+    """A kernel with SELinux, played: files have labels, and chcon changes the driver root's."""
+    called: list[Sequence[str]] = []
+
+    class Labelled(FakeFiles):
+        def metadata(self, path: str) -> Metadata | None:
+            found = super().metadata(path)
+            label = "container_file_t" if called and not fails else "device_t"
+            return replace(found, label=f"system_u:object_r:{label}:s0") if found else None
+
+    def chcon(words: Sequence[str]) -> tuple[int, str, str]:
+        called.append(words)
+        return (1, "", "chcon: failed to change context: Operation not supported") if fails else (0, "", "")
+
+    node.files = Labelled(node.places, node.files.fuse)
+    node.files.make_dirs("/sys/fs/selinux")
+    node.files.write_atomic("/sys/fs/selinux/enforce", b"1")
+    node.commands.programs["chcon"] = chcon
+    return called
+
+
+def test_device_files_of_the_root_are_labelled_for_containers_once(node: FakeNode) -> None:
+    called = under_selinux(node)
+    ready(node)
+    ready(node)
+    assert called == [["-R", "-t", "container_file_t", "/run/nvidia/driver/dev"]]
+
+
+def test_a_root_that_takes_no_labels_is_a_warning(node: FakeNode) -> None:
+    called = under_selinux(node, fails=True)
+    (warning,) = converge(node.host, read_wanted(node.host, Goal.SERVE)).warnings
+    assert "/run/nvidia/driver/dev has no label for containers" in warning
+    assert "Operation not supported" in warning
+    assert len(called) == 1
+    assert node.text(paths.DAEMONS_STATUS) == "Ready\n"
+
+
+def test_without_selinux_nothing_is_labelled(node: FakeNode) -> None:
+    ready(node)
+    assert not [argv for argv in node.commands.calls if argv[0] == "chcon"]
+
+
+def test_an_upgrade_removes_the_firmware_of_the_driver_before(node: FakeNode) -> None:
+    ready(node)
+    assert node.files.exists(f"{paths.FIRMWARE}/{DRIVER}/gsp_tu10x.bin")
+    node.files.make_dirs(f"{paths.FIRMWARE}/470.1")
+    node.files.write_atomic(f"{paths.FIRMWARE}/470.1/gsp.bin", b"a package's")
+    node.files.remove_tree("/opt")
+    write_image(node.files, driver=UPSTREAM)
+    ready(node)
+    assert node.files.exists(f"{paths.FIRMWARE}/{UPSTREAM}/gsp_tu10x.bin")
+    assert not node.files.exists(f"{paths.FIRMWARE}/{DRIVER}")
+    assert node.files.exists(f"{paths.FIRMWARE}/470.1/gsp.bin")
+    converge(node.host, read_wanted(node.host, Goal.STOPPED))
+    assert not node.files.exists(f"{paths.FIRMWARE}/{UPSTREAM}")

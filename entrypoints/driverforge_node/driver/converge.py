@@ -28,6 +28,7 @@ def converge(host: Host, wanted: WantedDriver, *, gate: Gate = no_gate) -> Done:
         asked = replace(
             wanted,
             peermem=wanted.peermem and not any(isinstance(step, steps.InsertModule) for step in skipped),
+            unlabelled=any(isinstance(step, steps.LabelDevices) for step in skipped),
             without=tuple(step.program.name for step in skipped if isinstance(step, steps.StartDaemon)),
         )
         facts = observe(host, asked)

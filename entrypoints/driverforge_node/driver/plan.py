@@ -16,7 +16,7 @@ from driverforge_core.names import NVIDIA_MODULES, PEERMEM
 from driverforge_node.driver import steps, usage
 from driverforge_node.driver.choice import ModuleChoice, choose_modules, type_order
 from driverforge_node.driver.preflight import not_root_error, preflight, signature_problem, space_problem
-from driverforge_node.driver.state import loadtree
+from driverforge_node.driver.state import loadtree, paths
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
 from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
 from driverforge_node.driver.state.records import KernelJournal
@@ -326,8 +326,17 @@ def _publish_steps(facts: DriverFacts, wanted: WantedDriver) -> tuple[Step, ...]
     root: tuple[Step, ...] = (
         (steps.PublishRoot(),) if publish else (steps.ClearStage(),) if facts.stage_left else ()
     )
+    relabel = wanted.goal is Goal.SERVE and facts.lacks_label and not wanted.unlabelled
+    label: tuple[Step, ...] = (steps.LabelDevices(),) if relabel else ()
     digest = (steps.RecordDigest(digest=wanted.digest),) if facts.digest != wanted.digest else ()
-    return (*devices, *root, *digest)
+    return (*devices, *root, *label, *_old_firmware_steps(facts, wanted), *digest)
+
+
+def _old_firmware_steps(facts: DriverFacts, wanted: WantedDriver) -> tuple[Step, ...]:
+    """Remove the firmware of drivers before this one: in NVIDIA's pod it lies in memory."""
+    ours = f"{paths.FIRMWARE}/{wanted.driver}/"
+    old = tuple(path for path in facts.journal.firmware if not path.startswith(ours))
+    return (steps.RemoveFirmware(files=old),) if old else ()
 
 
 def _no_device_error(facts: DriverFacts) -> CommandFailed:

@@ -78,6 +78,8 @@ class DriverFacts:
     stage_left: bool = False
     # whether the host sees mounts that we make under /run/nvidia
     root_shared: bool = True
+    # whether SELinux keeps containers from the root's device files
+    lacks_label: bool = False
     # what the startup probe of NVIDIA's operator reads: 'Ready', 'NotReady', '' where there is no file
     daemons_status: str = ""
     # configuration digest under which the loaded driver was verified, '' where none was
@@ -131,6 +133,8 @@ class WantedDriver:
     take_over: bool = False
     # names of daemons that could not be started: the driver goes without them
     without: tuple[str, ...] = ()
+    # the root's device files cannot be labelled
+    unlabelled: bool = False
     # the kernel release that has to run, '' for any
     kernel: str = ""
     # whether modules may be compiled here

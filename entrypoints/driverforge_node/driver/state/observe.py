@@ -22,6 +22,10 @@ from driverforge_node.ports import Files, Holder, Host, LoadedModule, bytes_of, 
 DRIVEN = "/proc/driver/nvidia/gpus"
 # In the product data of a network device that manages the switches of NVLink 5. NVIDIA's image looks for it.
 SWITCH_MANAGER = b"SW_MNG"
+# there where the kernel enforces or only logs what an SELinux policy says
+SELINUX = "/sys/fs/selinux/enforce"
+# the type of files that every container may use
+DEVICE_LABEL = "container_file_t"
 # '[none] integrity confidentiality', the current mode in brackets (kernel_lockdown(7))
 LOCKDOWN = "/sys/kernel/security/lockdown"
 
@@ -65,6 +69,7 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
         root=root_state(host),
         stage_left=any(mount.target == paths.STAGE for mount in host.mounts.table()),
         root_shared=root_shared(host),
+        lacks_label=lacks_label(host),
         daemons_status=text_of(files, paths.DAEMONS_STATUS).strip(),
         digest=text_of(files, paths.DIGEST).strip(),
         journal=read_journal(files),
@@ -168,6 +173,14 @@ def root_state(host: Host) -> RootState:
         return RootState.ABSENT
     ours = host.files.identity(paths.ROOT) == host.files.identity("/")
     return RootState.OURS if ours else RootState.OTHER
+
+
+def lacks_label(host: Host) -> bool:
+    """Whether SELinux keeps containers from the device files of our root."""
+    if not host.files.exists(SELINUX) or root_state(host) is not RootState.OURS:
+        return False
+    found = host.files.metadata(f"{paths.ROOT}/dev")
+    return found is not None and DEVICE_LABEL not in found.label.split(":")
 
 
 def root_shared(host: Host) -> bool:

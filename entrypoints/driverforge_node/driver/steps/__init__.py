@@ -22,6 +22,7 @@ from driverforge_node.driver.steps.loading import (
 )
 from driverforge_node.driver.steps.serving import (
     ClearStage,
+    LabelDevices,
     MakeDevices,
     PublishRoot,
     RemoveState,
@@ -39,6 +40,7 @@ __all__ = [
     "ForgetLoad",
     "InsertHelpers",
     "InsertModule",
+    "LabelDevices",
     "MakeDevices",
     "PublishRoot",
     "RecordDigest",

@@ -183,7 +183,8 @@ class RemoveFirmware:
         for folder in sorted({path.rpartition("/")[0] for path in self.files}):
             if host.files.is_dir(folder) and not host.files.list_dir(folder):
                 host.files.remove_tree(folder)
-        records.set_firmware(host.files, ())
+        others = (path for path in records.read_journal(host.files).firmware if path not in self.files)
+        records.set_firmware(host.files, tuple(others))
 
     def problem(self, host: Host) -> str:
         left = [path for path in self.files if host.files.exists(path)]

@@ -8,7 +8,7 @@ from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_node.driver.state import daemons, paths
 from driverforge_node.driver.state.daemons import DaemonProgram
 from driverforge_node.driver.state.facts import RootState
-from driverforge_node.driver.state.observe import root_state
+from driverforge_node.driver.state.observe import DEVICE_LABEL, lacks_label, root_state
 from driverforge_node.driver.state.records import RunningDaemon, record_daemons, running_daemons
 from driverforge_node.ports import Host, text_of
 from driverforge_node.reconcile.outcomes import Skipped
@@ -161,6 +161,31 @@ class PublishRoot:
     def problem(self, host: Host) -> str:
         state = root_state(host)
         return "" if state is RootState.OURS else f"what is mounted on {paths.ROOT} is {state.value}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LabelDevices:
+    """Let containers under SELinux use the device files of the driver's root, which they mount.
+
+    A root whose files take no labels is a warning: containers that get their devices from the runtime need
+    none.
+    """
+
+    def describe(self) -> str:
+        return f"label {paths.ROOT}/dev for containers, if possible"
+
+    def apply(self, host: Host) -> None:
+        try:
+            host.commands.run(["chcon", "-R", "-t", DEVICE_LABEL, f"{paths.ROOT}/dev"])
+        except DriverforgeError as error:
+            said = "; ".join(line for line in error.details if not line.startswith("$"))
+            raise Skipped(
+                f"{paths.ROOT}/dev has no label for containers: {error.brief} ({said}); next: "
+                f"chcon -R -t {DEVICE_LABEL} {paths.ROOT}/dev on the node"
+            ) from error
+
+    def problem(self, host: Host) -> str:
+        return f"{paths.ROOT}/dev is not {DEVICE_LABEL}" if lacks_label(host) else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
