@@ -148,7 +148,7 @@ def _status(program: str, argv: Sequence[str]) -> int:
         if sys.stdout is not None:
             sys.stdout.flush()
     except DriverforgeError as error:
-        return _failed(program, error)
+        return _failed(program, argv, error)
     except BrokenPipeError:
         _drop_stdout()
         return 141  # as a program that SIGPIPE ended: whoever read our output has gone
@@ -158,14 +158,22 @@ def _status(program: str, argv: Sequence[str]) -> int:
         from driverforge_node.host.fileops import failure
 
         _drop_stdout()
-        return _failed(program, failure(error, f"using {error.filename or 'a file or standard output'}"))
+        return _failed(
+            program, argv, failure(error, f"using {error.filename or 'a file or standard output'}")
+        )
     return status
 
 
-def _failed(program: str, error: DriverforgeError) -> int:
+def _failed(program: str, argv: Sequence[str], error: DriverforgeError) -> int:
     print(error.render(), file=sys.stderr)
     # NVIDIA's programs exit 1 on any failure; callers of their names get the same
-    return 1 if program in ("nvidia-driver", "nvidia-toolkit") else error.exit_code
+    status = 1 if program in ("nvidia-driver", "nvidia-toolkit") else error.exit_code
+    if "--json" in argv and sys.stdout is not None:
+        import json
+
+        # who reads an answer as JSON reads a failure in the same way
+        print(json.dumps({"error": {**error.document(), "exit_status": status}}, indent=2))
+    return status
 
 
 def _drop_stdout() -> None:

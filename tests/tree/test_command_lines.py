@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -39,3 +40,25 @@ def test_an_installation_without_the_builder_says_what_to_install() -> None:
         "error: this installation has no builder\n  | Python has no click\n  next: "
         "pip install 'driverforge[build]'\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("program", "words", "status", "brief"),
+    [
+        ("driverctl", ("runtime", "plan", "--json", "--runtime", "rkt"), 64, "rkt"),
+        ("driverctl", ("status", "--json", "--nonsense"), 64, "unrecognized arguments"),
+        ("nvidia-driver", ("status", "--json", "--nonsense"), 1, "unrecognized arguments"),
+    ],
+)
+def test_json_is_an_object_on_failure_too(
+    program: str, words: tuple[str, ...], status: int, brief: str
+) -> None:
+    code = f"import sys; sys.path[:0] = {sys.path!r}; sys.argv[0] = {program!r}; "
+    script = f"{code}from driverforge_node.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
+    document = json.loads(done.stdout)
+    assert done.returncode == status
+    assert document["error"]["exit_status"] == status
+    assert brief in document["error"]["brief"]
+    assert set(document["error"]) == {"brief", "details", "resolution", "exit_status"}
+    assert done.stderr.startswith("error: ")
