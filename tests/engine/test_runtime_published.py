@@ -37,7 +37,7 @@ def cases(configurations: tuple[Published, ...]) -> list[object]:
     """Each configuration with each daemon and each mode; one of these in every run, in turn."""
     found = []
     for number, configuration in enumerate(configurations):
-        pairs = [(daemon, mode) for mode in MODES for daemon in configuration.daemons]
+        pairs = [(daemon, mode) for mode in MODES for daemon in configuration.daemons if daemon in SUITES]
         for index, (daemon, mode) in enumerate(pairs):
             often = index == number * 5 % len(pairs)
             marks = () if often else (pytest.mark.full(reason="meets another daemon in every run"),)
@@ -107,7 +107,9 @@ def test_it_serves_with_our_handlers_and_every_byte_comes_back(
     after, seen = node.answers(), node.effective()
     assert after is not None
     assert {name: after.handlers.get(name) for name in toolkit} == toolkit
-    assert {**before.handlers, **toolkit}.items() <= after.handlers.items()
+    # 1.x calls a `default_runtime` table so, which goes where another default is asked for
+    others = {name: each for name, each in before.handlers.items() if name not in ("default", *toolkit)}
+    assert others.items() <= after.handlers.items()
     given_up = mode == "no-default" and before.default in toolkit
     if mode == "default":
         assert after.default == "nvidia"

@@ -47,6 +47,10 @@ class WantedHandlers:
     # further options of every handler, as {'SystemdCgroup': True}
     options: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(handler.name for handler in self.handlers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervisor:
@@ -123,6 +127,9 @@ class Backend(Protocol):
 
         For a change that somebody else made, and of which there is no journal.
         """
+
+    def unservable(self, effective: Mapping[str, object]) -> str:
+        """Why the daemon could not serve pods with this; '' where nothing speaks against it."""
 
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         """The handlers that the daemon sees, with their programs; '' where a handler names none."""

@@ -20,11 +20,13 @@ from driverforge_node.runtime.backends.containerd_config import (
     CRI_V2,
     CRI_V3,
     DEFAULT,
+    DEFAULT_TABLE,
     ENABLE_CDI,
     RUNTIMES,
     VERSION,
     cri_section,
     default_of,
+    default_table,
     programs_of,
     runtimes_of,
 )
@@ -56,6 +58,17 @@ from driverforge_node.runtime.model import Activation, RuntimeDaemon, Undone, Wa
 def handlers(effective: Mapping[str, object]) -> dict[str, str]:
     """See `Backend.handlers`."""
     return programs_of(runtimes_of(effective))
+
+
+def unservable(effective: Mapping[str, object]) -> str:
+    """See `Backend.unservable`: without its default runtime, the CRI plugin does not load.
+
+    Before 2.0, a `default_runtime` table with a type counts instead of the default's name.
+    """
+    default, names = default_of(effective), sorted(runtimes_of(effective))
+    if not default or default in names or default_table(effective):
+        return ""
+    return f"its default runtime is {default}, and its runtimes are: {', '.join(names) or 'none'}"
 
 
 def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
@@ -194,22 +207,29 @@ def foreign(
     before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
 ) -> dict[KeyPath, tuple[object, object]]:
     """See `Backend.foreign`."""
-    names = {handler.name for handler in wanted.handlers}
+    given_up = wanted.release_default and default_of(before) in wanted.names
+    heir = default_of(after) if given_up else ""
     return {
-        path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, names, wanted)
+        path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, heir, wanted)
     }
 
 
-def _ours(path: KeyPath, pair: tuple[object, object], names: set[str], wanted: WantedHandlers) -> bool:
-    """Whether a difference is what `wanted` asks for."""
+def _ours(path: KeyPath, pair: tuple[object, object], heir: str, wanted: WantedHandlers) -> bool:
+    """Whether a difference is what `wanted` asks for.
+
+    `heir` is the runtime that gets what our handler had as the default, as far as it had not that itself.
+    """
     if path[:2] not in (CRI_V2, CRI_V3):
         return False
     inner = path[2:]
     if inner == DEFAULT:
-        return pair[1] == wanted.default or (wanted.release_default and pair[0] in names)
+        return pair[1] == wanted.default or (wanted.release_default and pair[0] in wanted.names)
+    if inner[:2] == DEFAULT_TABLE:
+        return wanted.default != "" and pair[1] is REMOVED
     if inner == ENABLE_CDI:
         return wanted.cdi
-    return inner[:2] == RUNTIMES and inner[2:3] != () and inner[2] in names
+    runtime = inner[2] if inner[:2] == RUNTIMES and len(inner) > 2 else ""
+    return runtime in wanted.names or (runtime == heir != "" and pair[0] is REMOVED)
 
 
 def activation(before: Mapping[str, object], after: Mapping[str, object]) -> Activation:

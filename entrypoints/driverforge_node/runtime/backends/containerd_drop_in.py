@@ -16,13 +16,18 @@ from driverforge_node.runtime.backends.containerd_config import (
     DEFAULT,
     ENABLE_CDI,
     MERGES_KEYS,
+    PROGRAM,
     RUNTIMES,
     VERSION,
     VERSIONLESS,
     cri_section,
     default_of,
+    default_table,
+    options_of,
+    overlaid,
     programs_of,
     runtimes_of,
+    spelled,
 )
 from driverforge_node.runtime.backends.imports import IMPORTS, glob_base, imports_with, read_documents
 from driverforge_node.runtime.formats.values import (
@@ -62,6 +67,13 @@ class DaemonDocuments:
     @property
     def minimal(self) -> bool:
         return self.daemon.version >= MERGES_KEYS
+
+    @property
+    def default_elsewhere(self) -> str:
+        """The default runtime that files beside our drop-in name, as far as it counts beside ours."""
+        others = [document for path, document in self.parsed.items() if path != self.daemon.drop_in]
+        named = [default_of(document) for document in others] if self.minimal else []
+        return next((name for name in reversed(named) if name), "")
 
 
 def read_daemon_documents(
@@ -156,6 +168,14 @@ def _winner(documents: DaemonDocuments) -> dict[str, object]:
     return documents.parsed[having[-1]] if having else documents.root
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownRuntimes:
+    """The runtimes that are there without us, and which of them is the default."""
+
+    tables: Mapping[str, object]
+    default: str
+
+
 def drop_in_values(documents: DaemonDocuments, wanted: WantedHandlers) -> dict[str, object]:
     """The drop-in as it shall be, as values. Raises Unsupported where a file that is read later would win."""
     meant = copy.deepcopy(documents.drop_in)
@@ -168,10 +188,13 @@ def drop_in_values(documents: DaemonDocuments, wanted: WantedHandlers) -> dict[s
         if full:
             put(meant, section, full)
         _write_down(meant, (*section, *RUNTIMES), documents.effective, wanted)
-    known = _template(documents, meant, wanted)
+    known = _known_runtimes(documents, meant)
     for handler in wanted.handlers:
         put(meant, (*section, *RUNTIMES, handler.name), _handler(handler, known, wanted))
-    _set_default(documents, meant, section, wanted)
+    if wanted.default:
+        _make_default(meant, section, wanted.default)
+    elif wanted.release_default and known.default in wanted.names:
+        _give_up_default(documents, meant, section, known, wanted)
     if wanted.cdi:
         put(meant, (*section, *ENABLE_CDI), True)
     return meant
@@ -184,43 +207,48 @@ def _write_down(
 
     A section's own table of runtimes replaces them, and without runc the CRI plugin does not start.
     """
-    names = {handler.name for handler in wanted.handlers}
+    names = wanted.names
     for name, table in runtimes_of(effective).items():
         if name not in names and lookup(meant, (*path, name)) is REMOVED:
             put(meant, (*path, name), without_zeros(table))
 
 
-def _template(
-    documents: DaemonDocuments, meant: Mapping[str, object], wanted: WantedHandlers
-) -> Mapping[str, object] | None:
-    """The table that a handler takes after, None where there is none."""
-    if documents.minimal:
-        tables: dict[str, object] = {
-            name: without_zeros(table) for name, table in runtimes_of(documents.effective).items()
-        }
-        for document in documents.parsed.values():
-            tables = merged(tables, runtimes_of(document))
-        default = _default(documents)
-    else:
-        tables = runtimes_of(meant)
-        default = default_of(meant)
-    names = {handler.name for handler in wanted.handlers}
-    others = {name: table for name, table in tables.items() if name not in names}
-    return nvidia_handlers.template(
-        default, others, programs_of(others), [handler.binary for handler in wanted.handlers]
-    )
+def _known_runtimes(documents: DaemonDocuments, meant: Mapping[str, object]) -> KnownRuntimes:
+    """What the files say, and what the daemon says beside them.
 
-
-def _default(documents: DaemonDocuments) -> str:
-    """The default runtime's name as the files have it, else as the daemon says."""
+    The default runtime is the one that the files name, else the one that the daemon says.
+    """
+    if not documents.minimal:
+        tables, default = copy.deepcopy(runtimes_of(meant)), default_of(meant)
+        return KnownRuntimes(tables=tables, default=default or default_of(documents.effective))
+    tables = {name: without_zeros(table) for name, table in runtimes_of(documents.effective).items()}
+    for document in documents.parsed.values():
+        tables = merged(tables, runtimes_of(document))
     named = [default_of(document) for document in documents.parsed.values()]
-    return next((name for name in reversed(named) if name), "") or default_of(documents.effective)
+    default = next((name for name in reversed(named) if name), "")
+    return KnownRuntimes(tables=tables, default=default or default_of(documents.effective))
 
 
-def _handler(
-    handler: Handler, template: Mapping[str, object] | None, wanted: WantedHandlers
-) -> dict[str, object]:
-    """The table of a handler: the template's settings, with NVIDIA's program and what is asked for."""
+def _template(name: str, known: KnownRuntimes, wanted: WantedHandlers) -> Mapping[str, object] | None:
+    """The table that the handler `name` takes after, None where there is none.
+
+    A handler of NVIDIA's that is there already has been set up for this node, and so has the runtime that
+    runs containers: what the handler does not say (the cgroup driver, the base spec) is as with that one.
+    """
+    ours = wanted.names
+    own = [handler.binary for handler in wanted.handlers]
+    programs = programs_of(known.tables)
+    others = {key: table for key, table in known.tables.items() if key not in ours}
+    below = nvidia_handlers.template(known.default, others, programs, own)
+    above = nvidia_handlers.existing(name, known.default, known.tables, programs, own)
+    if below is None or above is None:
+        return above if below is None else below
+    return overlaid(below, above)
+
+
+def _handler(handler: Handler, known: KnownRuntimes, wanted: WantedHandlers) -> dict[str, object]:
+    """The table of a handler: its template's settings, with NVIDIA's program and what is asked for."""
+    template = _template(handler.name, known, wanted)
     table = dict(copy.deepcopy(BARE if template is None else template))
     if wanted.annotations:
         existing = table.get("container_annotations")
@@ -229,33 +257,58 @@ def _handler(
         )
     if not table.get("runtime_type"):
         table["runtime_type"] = wanted.runtime_type
-    options = table.get("options")
-    table["options"] = {
-        **(options if isinstance(options, dict) else {}),
-        **wanted.options,
-        "BinaryName": handler.binary,
-    }
-    return table
+    # an option in another spelling would stay beside ours where keys are merged
+    here = options_of(known.tables.get(handler.name))
+    options = options_of(table)
+    for key, value in {**wanted.options, PROGRAM: handler.binary}.items():
+        options = {name: each for name, each in options.items() if name.lower() != key.lower()}
+        options[spelled(here, key)] = value
+    return {**table, "options": options}
 
 
-def _set_default(
-    documents: DaemonDocuments, meant: dict[str, object], section: KeyPath, wanted: WantedHandlers
+def _make_default(meant: dict[str, object], section: KeyPath, name: str) -> None:
+    """Make a handler the default. A `default_runtime` table would count instead of the name."""
+    put(meant, (*section, *DEFAULT), name)
+    if table := default_table(meant):
+        take(meant, table)
+
+
+def _give_up_default(
+    documents: DaemonDocuments,
+    meant: dict[str, object],
+    section: KeyPath,
+    known: KnownRuntimes,
+    wanted: WantedHandlers,
 ) -> None:
-    """Set the wanted default. Without one, leave the default as it is, unless it is to be released."""
-    path = (*section, *DEFAULT)
-    names = {handler.name for handler in wanted.handlers}
-    if wanted.default:
-        put(meant, path, wanted.default)
-    if wanted.default or not wanted.release_default:
-        return
-    if lookup(meant, path) in names:
-        take(meant, path)
-    elsewhere = {
-        path: document for path, document in documents.parsed.items() if path != documents.daemon.drop_in
+    """Have another runtime than ours be the default again, with the settings of the one that was.
+
+    Pods that name no handler were run with these: the systemd cgroup driver, a base spec. What the other
+    runtime says of itself stays.
+    """
+    path, names = (*section, *DEFAULT), wanted.names
+    take(meant, path)
+    left = default_of(meant) or documents.default_elsewhere
+    others = {name: table for name, table in known.tables.items() if name not in names}
+    name = left if left and left not in names else nvidia_handlers.replacement(others, programs_of(others))
+    if name != (left or nvidia_handlers.LOW_LEVEL[0]):
+        put(meant, path, name)  # merging key by key cannot take a key away
+    here = known.tables.get(name)
+    added = _lacking(here if isinstance(here, Mapping) else {}, known.tables.get(known.default))
+    if added:
+        runtime = (*section, *RUNTIMES, name)
+        put(meant, runtime, overlaid(table_at(meant, runtime, documents.daemon.drop_in), added))
+
+
+def _lacking(runtime: Mapping[str, object], given: object) -> dict[str, object]:
+    """The settings of the table `given` that a runtime's table has not; never a program."""
+    there = given if isinstance(given, Mapping) else {}
+    has = options_of(runtime)
+    added = {
+        key: value for key, value in there.items() if value and key != "options" and not runtime.get(key)
     }
-    if (
-        documents.minimal
-        and lookup(meant, path) is REMOVED
-        and any(default_of(document) in names for document in elsewhere.values())
-    ):
-        put(meant, path, "runc")  # merging key by key cannot take a key away
+    options = {
+        key: value
+        for key, value in options_of(there).items()
+        if key.lower() != PROGRAM.lower() and value and not has.get(spelled(has, key))
+    }
+    return {**added, "options": options} if options else added

@@ -145,6 +145,9 @@ class TemplateBackend:
             "changed",
         )
 
+    def unservable(self, effective: Mapping[str, object]) -> str:
+        return containerd.unservable(effective)
+
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         return containerd.handlers(effective)
 

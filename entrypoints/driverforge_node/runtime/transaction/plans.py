@@ -14,13 +14,20 @@ from driverforge_node.ports import Host, Metadata
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import distributions
 from driverforge_node.runtime.backends.effective import effective_configuration
+from driverforge_node.runtime.backends.threeway import runtime_of
 from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.find.daemon import not_running
 from driverforge_node.runtime.formats.values import describe, differing
 from driverforge_node.runtime.model import Activation, Backend, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_node.runtime.transaction.activation import reports
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.observed import ObservedRuntime, nvidia_handlers_of, observe_runtime
+from driverforge_node.runtime.transaction.observed import (
+    ObservedRuntime,
+    nvidia_handlers_of,
+    observe_runtime,
+)
+
+PROGRAM_KEYS = ("binaryname", "runtime_path", "path")  # of containerd's, CRI-O's and docker's handlers
 
 
 def apply_plan(system: RuntimeSystem) -> ChangePlan:
@@ -42,6 +49,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     now = clean if now_read == seen.clean else effective_configuration(host, daemon, now_read, seen.disk)
     after = now if then_read == now_read else effective_configuration(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
+    check_servable(seen.edit, daemon, now, after)
     status = system.status(daemon)  # after the files: they say why it serves no pods
     activation, why = _activation(seen, now, after, missed=_missed(seen))
     missing = [
@@ -63,7 +71,22 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         why=why,
         present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
         default=wanted.default,
-        notes=seen.kept,
+        notes=(*seen.kept, *_changed_handlers(seen.edit, clean, after, wanted)),
+    )
+
+
+def _changed_handlers(
+    edit: Backend, before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
+) -> tuple[str, ...]:
+    """What is different in handlers that were there before we came, a sentence for each key.
+
+    Not their programs, which are what this is about.
+    """
+    there = wanted.names & edit.handlers(before).keys()
+    return tuple(
+        f"the handler {runtime_of(path)} was there already: {describe(path, *pair)}"
+        for path, pair in differing(before, after).items()
+        if runtime_of(path) in there and path[-1].lower() not in PROGRAM_KEYS
     )
 
 
@@ -166,6 +189,27 @@ def check_effective(
         )
 
 
+def check_servable(
+    edit: Backend, daemon: RuntimeDaemon, now: Mapping[str, object], after: Mapping[str, object]
+) -> None:
+    """Raises Unsupported if the daemon could not serve pods with `after`.
+
+    A restart would take the node down, and if it could not with `now`, the way back would too.
+    """
+    wrong, already = edit.unservable(after), edit.unservable(now)
+    if not wrong:
+        return
+    brief = f"refused: {daemon.kind} could not serve pods after its next restart"
+    details = [wrong]
+    if already:
+        details.append(f"that is so without this change too: {already} (in the files as they are)")
+    raise Unsupported(
+        brief,
+        details=details,
+        resolution=f"add that runtime to {daemon.config}, or name another default; nothing was changed",
+    )
+
+
 def effective_lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
     """The difference of two effective configurations, a key a line."""
     return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
@@ -250,6 +294,8 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
     after = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
     absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
+    if not seen.edit.unservable(now):
+        check_servable(seen.edit, daemon, now, after)
     activation, why = _activation(seen, now, after, missed=_missed(seen, taken_back=True))
     if seen.never_read:
         activation, why = "none", "the running daemon never read our files"
