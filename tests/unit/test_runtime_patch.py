@@ -260,17 +260,6 @@ def test_settings_come_from_the_file_that_counts_on_an_old_containerd() -> None:
     assert set(after) == {DROP_IN, ROOT}
 
 
-def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
-    files: Files = {
-        ROOT: b"version = 2\n" + IMPORT.encode(),
-        "/etc/containerd/conf.d/99-z.toml": f"version = 2\n[{CRI2}.cni]\n".encode(),
-    }
-    with pytest.raises(Unsupported, match=r"99-z\.toml is read after") as caught:
-        patched(OLD, files, {}, WantedHandlers(handlers=HANDLERS))
-    assert "sorts before" in caught.value.resolution
-    assert patched(NEW, files, {}, WantedHandlers(handlers=HANDLERS))[DROP_IN]
-
-
 @pytest.mark.parametrize(
     ("text", "error", "says"),
     [

@@ -74,6 +74,8 @@ class RuntimeDaemon:
     drop_in: NodePath  # the file that is ours; '' for docker, which has none
     supervisor: Supervisor
     folder: NodePath = ROOT_FOLDER  # its working folder
+    # what else is in the drop-in's folder, and not read by it: that must not come into force with ours
+    beside: tuple[NodePath, ...] = ()
     evidence: tuple[str, ...] = ()  # how each of these was found, a line each, for people
 
 
@@ -98,6 +100,12 @@ class Backend(Protocol):
 
     def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         """The files that a change of ours may write, in the order of writing."""
+
+    def placed(self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+        """The daemon with its drop-in where it counts: with another name, if a file that is read later wins.
+
+        `files` is without anything that we wrote before.
+        """
 
     def patched(
         self,

@@ -33,6 +33,7 @@ from driverforge_node.runtime.backends.containerd_config import (
 from driverforge_node.runtime.backends.containerd_drop_in import (
     check_patchable,
     drop_in_values,
+    place_read_last,
     read_daemon_documents,
     root_changes,
 )
@@ -81,6 +82,11 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.drop_in, daemon.config)
 
 
+def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """See `Backend.placed`. Where no name is read last, the daemon stays as it is, and `patched` refuses."""
+    return place_read_last(daemon, files)
+
+
 def patched(
     daemon: RuntimeDaemon,
     files: Mapping[str, bytes | None],
@@ -94,7 +100,7 @@ def patched(
     # what is at our path and not read today, would come into force with ours: it is put aside, and is back
     # after a revert
     before = (current or b"") if documents.imported else b""
-    data = _drop_in(before, drop_in_values(documents, wanted), daemon.drop_in)
+    data = _drop_in(before, drop_in_values(documents, files, wanted), daemon.drop_in)
     root = edit(files.get(daemon.config) or b"", root_changes(documents), daemon.config)
     return {daemon.drop_in: data, daemon.config: root or files.get(daemon.config)}
 
@@ -186,14 +192,15 @@ def _without_import(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) ->
     """
     data = files.get(daemon.config)
     meant = parse(data or b"", daemon.config)
-    ours = import_of(daemon.drop_in)
+    whole = import_of(daemon.drop_in)
     others = [
-        path for path, other in files.items() if other is not None and brings_in(ours, path, daemon.config)
+        path for path, other in files.items() if other is not None and brings_in(whole, path, daemon.config)
     ]
+    ours = (daemon.drop_in,) if others else (daemon.drop_in, whole)
     existing = declared_imports(meant, daemon.config)
-    if data is None or ours not in existing or others:
+    if data is None or not any(item in existing for item in ours):
         return data
-    left = [item for item in existing if item != ours]
+    left = [item for item in existing if item not in ours]
     meant = (
         {**meant, "imports": left}
         if left

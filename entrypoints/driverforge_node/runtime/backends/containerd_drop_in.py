@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from driverforge_core.errors import Unsupported
 from driverforge_node.runtime import nvidia_handlers
 from driverforge_node.runtime.backends.containerd_config import (
     CRI_NAMES,
+    CRI_V3,
     DEFAULT,
     ENABLE_CDI,
     MERGES_KEYS,
@@ -21,6 +22,7 @@ from driverforge_node.runtime.backends.containerd_config import (
     VERSION,
     VERSIONLESS,
     cri_section,
+    cri_sections,
     default_of,
     default_table,
     options_of,
@@ -30,6 +32,7 @@ from driverforge_node.runtime.backends.containerd_config import (
     spelled,
 )
 from driverforge_node.runtime.backends.imports import IMPORTS, glob_base, imports_with, read_documents
+from driverforge_node.runtime.formats.tomledit import edit
 from driverforge_node.runtime.formats.values import (
     REMOVED,
     Change,
@@ -41,9 +44,11 @@ from driverforge_node.runtime.formats.values import (
     take,
     without_zeros,
 )
-from driverforge_node.runtime.model import Handler, RuntimeDaemon, WantedHandlers
+from driverforge_node.runtime.model import Handler, NodePath, RuntimeDaemon, WantedHandlers
 
 KNOWN_VERSIONS = (2, 3, 4)
+# for a drop-in that has to be read after others of its folder, or, with the last one, after other imports
+LATER_NAMES = ("zz-nvidia.toml", "zzzz-nvidia.toml", "~nvidia.toml", "99-nvidia.last")
 # what a handler gets where there is no runtime to take after
 BARE: dict[str, object] = {
     "runtime_type": "",
@@ -139,33 +144,62 @@ def root_changes(documents: DaemonDocuments) -> list[Change]:
                 documents.daemon.drop_in,
                 documents.daemon.config,
                 glob_base(documents.daemon),
+                documents.daemon.beside,
             ),
         ),
     ]
 
 
-def _winner(documents: DaemonDocuments) -> dict[str, object]:
+def place_read_last(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """The daemon with a drop-in after which no CRI section is read, where there is a name for one."""
+    if daemon.version >= MERGES_KEYS or not later_sections(daemon, files):
+        return daemon
+    folder = daemon.drop_in.rpartition("/")[0]
+    for name in LATER_NAMES:
+        other = replace(daemon, drop_in=NodePath(f"{folder}/{name}"))
+        free = other.drop_in not in daemon.beside and files.get(other.drop_in) is None
+        if free and not later_sections(other, files):
+            return other
+    return daemon
+
+
+def later_sections(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> list[str]:
+    """The files with a CRI section that the daemon would read after our drop-in."""
+    documents = read_daemon_documents(daemon, files, {})
+    root = edit(files.get(daemon.config) or b"", root_changes(documents), daemon.config)
+    ours = files.get(daemon.drop_in) if documents.imported else None  # else it is put aside
+    then = {**files, daemon.config: root, daemon.drop_in: ours}
+    read = read_documents(daemon.config, then, glob_base(daemon))
+    order = list(read)
+    return [path for path in order[order.index(daemon.drop_in) + 1 :] if has_section(read[path])]
+
+
+def has_section(document: Mapping[str, object]) -> bool:
+    return any(lookup(document, section) is not REMOVED for section in cri_sections(document))
+
+
+def _section_of(document: Mapping[str, object], daemon: RuntimeDaemon) -> KeyPath:
+    """Where a document has its CRI section, or would have it for this daemon."""
+    there = [path for path in cri_sections(document) if lookup(document, path) is not REMOVED]
+    return CRI_V3 if there == [CRI_V3] and daemon.version >= (2,) else cri_section(document)
+
+
+def _winner(documents: DaemonDocuments, files: Mapping[str, bytes | None]) -> dict[str, object]:
     """The document whose CRI section counts for a containerd that takes whole sections.
 
     That is the last one that has any of the section, else the root file. Raises Unsupported where it is read
     after ours: ours would not count.
     """
-    having = [
-        path
-        for path, document in documents.parsed.items()
-        if lookup(document, cri_section(document)) is not REMOVED
-    ]
-    order, ours = list(documents.parsed), documents.daemon.drop_in
-    later = [path for path in having if ours in order and order.index(path) > order.index(ours)]
-    if later:
+    if later := later_sections(documents.daemon, files):
+        ours = documents.daemon.drop_in
         raise Unsupported(
             f"{later[-1]} is read after {ours} and has a CRI section, which this containerd takes instead "
             "of ours",
             details=["containerd before 2.1 uses the CRI section of the last file that has any of it"],
-            resolution=f"rename it so that it sorts before {ours}, or give a drop-in that sorts after it; "
-            "nothing was changed",
+            resolution="import it before our folder, in the root file's own `imports`; nothing was changed",
         )
-    return documents.parsed[having[-1]] if having else documents.root
+    having = [document for document in documents.parsed.values() if has_section(document)]
+    return having[-1] if having else documents.root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,11 +210,13 @@ class KnownRuntimes:
     default: str
 
 
-def drop_in_values(documents: DaemonDocuments, wanted: WantedHandlers) -> dict[str, object]:
+def drop_in_values(
+    documents: DaemonDocuments, files: Mapping[str, bytes | None], wanted: WantedHandlers
+) -> dict[str, object]:
     """The drop-in as it shall be, as values. Raises Unsupported where a file that is read later would win."""
     meant = copy.deepcopy(documents.drop_in)
-    base = documents.root if documents.minimal else _winner(documents)
-    section = cri_section(documents.drop_in or base)
+    base = documents.root if documents.minimal else _winner(documents, files)
+    section = _section_of(documents.drop_in or base, documents.daemon)
     if not meant:
         meant = {"version": base.get("version", 2)}
     if not documents.minimal:

@@ -37,6 +37,11 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.drop_in,)
 
 
+def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """See `Backend.placed`. CRI-O merges its files key by key."""
+    return daemon
+
+
 def patched(
     daemon: RuntimeDaemon,
     files: Mapping[str, bytes | None],

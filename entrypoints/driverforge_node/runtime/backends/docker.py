@@ -26,6 +26,11 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.config,)
 
 
+def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """See `Backend.placed`. docker has one file."""
+    return daemon
+
+
 def patched(
     daemon: RuntimeDaemon,
     files: Mapping[str, bytes | None],

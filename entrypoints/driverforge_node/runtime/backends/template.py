@@ -116,6 +116,9 @@ class TemplateBackend:
     def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         return (self.template,)
 
+    def placed(self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+        return daemon
+
     def patched(
         self,
         daemon: RuntimeDaemon,

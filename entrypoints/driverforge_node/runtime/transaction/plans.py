@@ -25,6 +25,8 @@ from driverforge_node.runtime.transaction.observed import (
     ObservedRuntime,
     nvidia_handlers_of,
     observe_runtime,
+    with_adopted_files,
+    with_drop_in_placed,
 )
 
 PROGRAM_KEYS = ("binaryname", "runtime_path", "path")  # of containerd's, CRI-O's and docker's handlers
@@ -39,9 +41,11 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     host = system.host
     daemon = selection.select(host, system.sockets, system.request)
     _check_fallback(system, daemon)
-    seen = observe_runtime(system, daemon, to_write=True)
+    seen = with_adopted_files(observe_runtime(system, daemon, to_write=True))
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective_configuration(host, daemon, seen.clean, seen.disk)
+    seen = with_drop_in_placed(system, seen)
+    daemon = seen.daemon
     planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
     then_read, now_read = distributions.at_next_start(
         seen.edit, daemon, disk=seen.disk, clean=seen.clean, planned=planned, view=clean, wanted=wanted
