@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
+from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime, plan_of
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.formats.tomledit import parse
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
@@ -109,6 +109,9 @@ def test_a_neighbour_that_nobody_imports_stays_out_of_force(bench: Bench) -> Non
     starts = bench.daemon.starts
     bench.apply()
     assert bench.daemon.starts == starts
+    plan = plan_of(bench.system(), RuntimeAction.REVERT)
+    assert plan is not None
+    assert [file.path for file in plan.writes] == [CONFIG, DROP_IN], "it does not start without what it names"
     bench.revert()
     assert bench.files() == before
 

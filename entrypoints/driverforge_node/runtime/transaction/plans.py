@@ -224,7 +224,8 @@ def entry_of(
 ) -> journal.JournalEntry:
     """The journal's entry of a change that makes `files`.
 
-    A file that only the earlier change wrote is written back by this one.
+    A file that only the earlier change wrote is written back by this one. What goes away does so last: a
+    containerd that is told of it by its name does not start without it.
     """
     daemon, earlier = seen.daemon, seen.entry
     every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
@@ -247,7 +248,7 @@ def entry_of(
                 before=seen.disk[path],
                 metadata=_metadata(host, earlier, path),
             )
-            for path, data in changed.items()
+            for path, data in sorted(changed.items(), key=lambda item: item[1] is None)
         ),
         state="prepared",
         pid=daemon.pid,
