@@ -87,6 +87,20 @@ def test_what_the_handler_does_not_say_is_as_with_the_runtime_that_runs_containe
     assert lookup(table(after, "nvidia"), ("options", "SystemdCgroup")) is True
 
 
+@pytest.mark.parametrize(
+    ("where", "shim", "expected"),
+    [
+        (OLD, "io.containerd.runc.v1", "io.containerd.runc.v1"),
+        (OLD, "io.containerd.runtime.v1.linux", RUNC),  # it takes no BinaryName
+        (NEW, "io.containerd.runc.v1", RUNC),
+        (NEW, "io.containerd.runc.v2", RUNC),
+    ],
+)
+def test_a_shim_that_is_gone_is_not_taken_over(where: RuntimeDaemon, shim: str, expected: str) -> None:
+    _, after = views(where, EKS.replace(RUNC, shim))
+    assert {table(after, handler.name)["runtime_type"] for handler in HANDLERS} == {expected}
+
+
 def test_without_any_runtime_but_nvidias_it_takes_after_those() -> None:
     """AKS: default `nvidia-container-runtime`, and no runc."""
     root = EKS.replace("runtimes.nvidia", "runtimes.nvidia-container-runtime")

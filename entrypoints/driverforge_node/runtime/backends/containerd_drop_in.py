@@ -47,6 +47,9 @@ from driverforge_node.runtime.formats.values import (
 from driverforge_node.runtime.model import Handler, NodePath, RuntimeDaemon, WantedHandlers
 
 KNOWN_VERSIONS = (2, 3, 4)
+# shims that are in no containerd from 2.0 on; the first one never knew the option BinaryName
+OLDEST_SHIM = "io.containerd.runtime.v1.linux"
+OLD_SHIMS = (OLDEST_SHIM, "io.containerd.runc.v1")
 # for a drop-in that has to be read after others of its folder, or, with the last one, after other imports
 LATER_NAMES = ("zz-nvidia.toml", "zzzz-nvidia.toml", "~nvidia.toml", "99-nvidia.last")
 # what a handler gets where there is no runtime to take after
@@ -226,7 +229,10 @@ def drop_in_values(
         _write_down(meant, (*section, *RUNTIMES), documents.effective, wanted)
     known = _known_runtimes(documents, meant)
     for handler in wanted.handlers:
-        put(meant, (*section, *RUNTIMES, handler.name), _handler(handler, known, wanted))
+        table = _handler(handler, known, wanted)
+        if table["runtime_type"] in (OLD_SHIMS if documents.daemon.version >= (2,) else (OLDEST_SHIM,)):
+            table["runtime_type"] = wanted.runtime_type
+        put(meant, (*section, *RUNTIMES, handler.name), table)
     if wanted.default:
         _make_default(meant, section, wanted.default)
     elif wanted.release_default and known.default in wanted.names:
