@@ -77,6 +77,17 @@ def test_a_change_that_the_daemon_could_not_serve_with_is_refused_before_anythin
     assert (bench.files(), bench.daemon.starts, journal.entries(bench.node.host)) == (before, 1, ())
 
 
+def test_a_file_that_waits_for_our_handler_is_told_of_and_mended(bench: Bench) -> None:
+    """People name the default first, and install the toolkit then."""
+    bench.write(CONFIG, ROOT + f'[{CRI2}.containerd]\ndefault_runtime_name = "nvidia"\n'.encode())
+    [note] = bench.apply().notes
+    assert note == (
+        "containerd could not serve pods with the files as they are, and can with this change: "
+        "its default runtime is nvidia, and its runtimes are: runc"
+    )
+    assert bench.apply().notes == ()
+
+
 def test_a_revert_that_would_take_the_default_runtime_away_is_refused(bench: Bench) -> None:
     """Somebody made our handler the default, in a file of their own."""
     bench.apply()

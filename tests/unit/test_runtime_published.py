@@ -12,7 +12,7 @@ from driverforge_node.runtime.backends.distributions import BACKENDS
 from driverforge_node.runtime.formats.values import lookup
 from driverforge_node.runtime.model import RuntimeDaemon, WantedHandlers
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
-from driverforge_node.runtime.transaction.plans import check_effective
+from driverforge_node.runtime.transaction.consequences import check_effective
 from support.fakes.runtimemodel import Files, daemon, effective
 from support.samples.published import Published, published
 
