@@ -84,7 +84,8 @@ def under(path: str, folder: str) -> str | None:
 def translated(path: str, inside: Sequence[Mount], outside: Sequence[Mount]) -> str | None:
     """A path of one mount namespace as another one calls it; None where that does not see the file.
 
-    `inside` is the mount table of the namespace that `path` is of, `outside` the table of the other.
+    `inside` is the mount table of the namespace that `path` is of, `outside` the table of the other. Of
+    several names it is the same one, else the shortest.
     """
     mount = covering(path, inside)
     if mount is None:
@@ -101,4 +102,4 @@ def translated(path: str, inside: Sequence[Mount], outside: Sequence[Mount]) -> 
             name = other.target.rstrip("/") + rest or "/"
             if covering(name, outside) == other:
                 names.append(name)
-    return min(names, key=len, default=None)
+    return path if path in names else min(names, key=len, default=None)

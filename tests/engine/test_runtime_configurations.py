@@ -12,7 +12,7 @@ import pytest
 
 from driverforge_core.errors import DriverforgeError
 from support.machines import containerd, cripods, engine
-from support.machines.runtimenode import NAMES, RuntimeNode, open_node, round_trip
+from support.machines.runtimenode import NAMES, SUITES, RuntimeNode, open_node, round_trip
 from support.process import missing, run
 from support.samples.configurations import CONTAINERD, DOCKER, Configuration
 from support.skipping import provided
@@ -25,14 +25,6 @@ pytestmark = [
     ),
 ]
 
-SUITES = {
-    "1.6": ("containerd", "bookworm"),
-    "1.7": ("containerd", "trixie"),
-    "2.1": ("containerd", "sid"),
-    "2.2": ("containerd", containerd.COMPILED),
-    "26": ("docker", "trixie"),
-    "28": ("docker", "sid"),
-}
 PROGRAMS = ("nvidia-container-runtime", "nvidia-container-runtime.cdi", "nvidia-container-runtime.legacy")
 
 

@@ -100,6 +100,59 @@ def test_mode_owner_and_link_stay(node: RuntimeNode) -> None:
     assert (found.st_mode & 0o777, found.st_uid, found.st_gid) == (0o600, 1, 2)
 
 
+def test_a_file_that_is_mounted_by_itself_is_written_in_place(node: RuntimeNode) -> None:
+    """As in kind's and k3d's nodes, where a volume of one file is the configuration."""
+    outside = node.home / "outside.toml"
+    outside.write_text(DEBIAN)
+    node.config.touch()
+    run("mount", "--bind", outside, node.config)
+    try:
+        node.start(None)
+        before = node.handlers()
+        node.driverctl("apply")
+        assert node.handlers() == {**before, **PROGRAMS}
+        assert "imports" in outside.read_text(), "it is still the file that is mounted there"
+        node.driverctl("revert")
+        assert (outside.read_text(), node.handlers()) == (DEBIAN, before)
+    finally:
+        node.stop()
+        run("umount", node.config)
+
+
+def test_relative_imports_start_where_the_daemon_runs(node: RuntimeNode) -> None:
+    """containerd 1.6.20 has them at its working folder."""
+    site = {"conf.d/10-site.toml": f"version = 2\n[{CRI}]\n  max_container_log_line_size = 4096\n"}
+    node.start(f'imports = ["conf.d/*.toml"]\n{DEBIAN}', site)
+    node.write_restart(after=f"cd {node.etc}")
+    run(node.home / "restart")
+    until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
+    before = node.snapshot()
+    node.driverctl("apply")
+    assert node.config.read_text() == f'imports = ["conf.d/*.toml"]\n{DEBIAN}', "it covers our drop-in"
+    assert "4096" in node.drop_in.read_text()
+    assert set(node.handlers()) == {"runc", *NAMES}
+    node.driverctl("revert")
+    assert node.snapshot() == before
+
+
+def test_a_default_that_no_runtime_has_is_refused_while_the_daemon_serves(node: RuntimeNode) -> None:
+    """Its CRI plugin would not load: the node would be down, and be so after the roll-back."""
+    node.start(DEBIAN)
+    many = "".join(
+        f'[{CRI}.containerd.runtimes.r{number}]\n  runtime_type = "io.containerd.runc.v2"\n'
+        for number in range(400)
+    )
+    node.write(f"version = 2\n{many}")
+    before = node.snapshot()
+    with pytest.raises(Unsupported, match="could not serve pods"):
+        node.driverctl("apply")
+    assert (node.snapshot(), node.restarts(), node.journal.exists()) == (before, 0, False)
+    node.driverctl("apply", "--default")
+    seen = node.answers()
+    assert seen is not None
+    assert (seen.default, len(seen.handlers)) == ("nvidia", 403)
+
+
 def test_plans_show_everything_and_do_nothing(node: RuntimeNode, capsys: pytest.CaptureFixture[str]) -> None:
     node.start(DEBIAN)
     before = node.snapshot()

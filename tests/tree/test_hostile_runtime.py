@@ -59,8 +59,8 @@ def entry(daemon: FakeContainerd) -> journal.JournalEntry | None:
 
 
 def test_a_file_that_cannot_be_written_takes_back_the_one_before_it(daemon: FakeContainerd) -> None:
-    """A root file that is a mount point (EBUSY): the drop-in was written by then, and is in force where
-    something imports it.
+    """A root file that is busy (EBUSY): the drop-in was written by then, and is in force where something
+    imports it.
     """
     node = daemon.node.host.node
     daemon.node.files.fuse.refused = frozenset({CONFIG})

@@ -48,6 +48,7 @@ RUNTIMES = {
     "runc": {"options": {"BinaryName": ""}},
     "nvidia": {"runtimeType": "x", "options": {"BinaryName": "/t/n"}},
     "bare": {"options": None},
+    "kubespray": {"options": {"systemdCgroup": True, "binaryName": "/opt/runc"}},
 }
 STATUS = status_response({"containerd": {"runtimes": RUNTIMES}, "cni": {}})
 
@@ -131,7 +132,10 @@ def test_version_and_handlers_of_a_runtime() -> None:
     server = Server({"Version": (VERSION, OK), "Status": (STATUS, OK)})
     status = cri.status(server, "/run/containerd/containerd.sock")
     assert status == cri.RuntimeStatus(
-        pid=4711, name="containerd", version="1.6.20~ds1", handlers={"bare": "", "nvidia": "/t/n", "runc": ""}
+        pid=4711,
+        name="containerd",
+        version="1.6.20~ds1",
+        handlers={"bare": "", "kubespray": "/opt/runc", "nvidia": "/t/n", "runc": ""},
     )
     assert server.asked == [("Version", bytes(5)), ("Status", b"\0\0\0\0\2\x08\1")]
 

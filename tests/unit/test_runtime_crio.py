@@ -66,12 +66,24 @@ def test_one_that_only_the_daemon_knows_is_a_template_without_its_empty_fields()
     }
 
 
-def test_nvidias_own_program_is_nobodys_template() -> None:
+@pytest.mark.parametrize("name", ["gpu", "nvidia"])
+def test_a_default_handler_of_nvidias_hands_on_its_settings_and_not_its_program(name: str) -> None:
     root = (
-        '[crio.runtime]\ndefault_runtime = "gpu"\n[crio.runtime.runtimes.gpu]\n'
-        'runtime_path = "/x/nvidia-container-runtime"\nx = 1\n'
+        f'[crio.runtime]\ndefault_runtime = "{name}"\n[crio.runtime.runtimes.{name}]\n'
+        'runtime_path = "/x/nvidia-container-runtime"\nmonitor_path = "/conmon"\n'
     )
-    assert nvidia(apply(root)) == {"runtime_path": "/t/nvidia-container-runtime", "runtime_type": "oci"}
+    assert nvidia(apply(root)) == {
+        "monitor_path": "/conmon",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
+
+
+def test_a_default_that_another_file_gives_to_our_handler_is_given_up_in_ours() -> None:
+    root = '[crio.runtime]\ndefault_runtime = "nvidia"\n[crio.runtime.runtimes.crun]\nruntime_path = "/c"\n'
+    assert "default_runtime" not in apply(root)
+    assert lookup(tomllib.loads(apply(root, release_default=True)), crio.DEFAULT) == "runc"
+    assert "default_runtime" not in apply(root.replace("nvidia", "crun"), release_default=True)
 
 
 def test_further_options_and_the_default() -> None:

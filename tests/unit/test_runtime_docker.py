@@ -39,7 +39,7 @@ def apply(text: str | None, **wanted: object) -> str:
         ('{"runtimes": {}}', '{"runtimes": {"nvidia": NVIDIA}}'),
         (
             '{"runtimes": {"nvidia": {"path": "old", "x": 1}, "y": {}}}',
-            '{"runtimes": {"nvidia": NVIDIA, "y": {}}}',
+            '{"runtimes": {"nvidia": {"path": "/t/nvidia-container-runtime", "x": 1}, "y": {}}}',
         ),
     ],
 )

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_node.runtime.backends import containerd, containerd_config, crio, docker
 from driverforge_node.runtime.formats import jsonedit
 from driverforge_node.runtime.formats.tomledit import edit, parse
 from driverforge_node.runtime.formats.values import Change, leaves, same
-from driverforge_node.runtime.model import WantedHandlers
+from driverforge_node.runtime.model import RuntimeDaemon, WantedHandlers
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import Files, configs, crio_configs, daemon, effective, toml
 
@@ -35,8 +35,8 @@ LATER = b"# written by somebody else\n"
 
 
 @st.composite
-def nodes(draw: st.DrawFn) -> tuple[Files, tuple[int, ...]]:
-    """A root file, perhaps one that it imports, perhaps one at our path; and the daemon's version."""
+def nodes(draw: st.DrawFn) -> tuple[Files, RuntimeDaemon]:
+    """A root file, perhaps one that it imports, perhaps one at our path; and the daemon."""
     version = draw(versions)
     schema = draw(st.sampled_from([2, 3])) if version >= (2,) else 2
     where = daemon(version=version)
@@ -46,25 +46,21 @@ def nodes(draw: st.DrawFn) -> tuple[Files, tuple[int, ...]]:
     }
     root = parse(files[where.config] or b"", where.config)
     imported = list(map(str, root.get("imports", [])))  # type: ignore[call-overload]
-    # refused before 2.1 (test_runtime_patch.py): a file that is read after ours, and has a CRI section
-    assume(
-        version >= (2, 1)
-        or imported[-1:] != ["other.toml"]
-        or "/etc/containerd/conf.d/*.toml" not in imported
-    )
     if "other.toml" in imported:
-        files["/etc/containerd/other.toml"] = draw(configs(schema).flatmap(toml))
+        # its own imports would be read after ours, and are refused before 2.1 (test_runtime_places_taken.py)
+        plain = configs(schema).map(lambda config: {**config, "imports": []})
+        files["/etc/containerd/other.toml"] = draw(plain.flatmap(toml))
     if draw(st.booleans()):
         files[where.drop_in] = draw(configs(schema).flatmap(toml))
-    return files, version
+    where = containerd.placed(where, files)
+    return {where.drop_in: None, **files}, where
 
 
 @given(nodes(), wanteds)
 def test_containerd_sees_our_keys_change_and_nothing_else(
-    node: tuple[Files, tuple[int, ...]], wanted: WantedHandlers
+    node: tuple[Files, RuntimeDaemon], wanted: WantedHandlers
 ) -> None:
-    files, version = node
-    where = daemon(version=version)
+    files, where = node
     before = effective(where, files)
     after_files = {**files, **containerd.patched(where, files, before, wanted)}
     after = effective(where, after_files)
@@ -84,10 +80,9 @@ def test_containerd_sees_our_keys_change_and_nothing_else(
 
 @given(nodes(), wanteds)
 def test_containerds_files_come_back_to_the_byte(
-    node: tuple[Files, tuple[int, ...]], wanted: WantedHandlers
+    node: tuple[Files, RuntimeDaemon], wanted: WantedHandlers
 ) -> None:
-    files, version = node
-    where = daemon(version=version)
+    files, where = node
     written = containerd.patched(where, files, effective(where, files), wanted)
     for path, data in written.items():
         undone = containerd.undone(path, original=files[path], written=data, current=data)
@@ -96,10 +91,9 @@ def test_containerds_files_come_back_to_the_byte(
 
 @given(nodes(), wanteds, st.integers(-99, -10))
 def test_containerds_files_keep_what_others_changed_since(
-    node: tuple[Files, tuple[int, ...]], wanted: WantedHandlers, score: int
+    node: tuple[Files, RuntimeDaemon], wanted: WantedHandlers, score: int
 ) -> None:
-    files, version = node
-    where = daemon(version=version)
+    files, where = node
     written = containerd.patched(where, files, effective(where, files), wanted)
     data = written[where.config] or b""
     theirs = edit(data, [Change(path=("oom_score",), value=score)], where.config) + b"\n" + LATER

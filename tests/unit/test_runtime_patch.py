@@ -175,7 +175,7 @@ def test_a_handler_takes_after_the_default_runtime_and_has_all_of_its_keys() -> 
 
 
 @pytest.mark.parametrize("name", ["nvidia", "gpu", "nvidia-experimental", "runc"])
-def test_nvidias_own_program_is_nobodys_template(name: str) -> None:
+def test_a_default_handler_of_nvidias_hands_on_its_settings_and_not_its_program(name: str) -> None:
     table = f"{CRI2}.containerd.runtimes.{name}"
     root = (
         f'version = 2\n[{CRI2}.containerd]\ndefault_runtime_name = "{name}"\n[{table}]\nruntime_type = "x"\n'
@@ -183,7 +183,7 @@ def test_nvidias_own_program_is_nobodys_template(name: str) -> None:
     root += f'[{table}.options]\nBinaryName = "/usr/bin/nvidia-container-runtime"\nNoPivotRoot = true\n'
     for where in (OLD, NEW):
         options = lookup(values(apply(where, root)[DROP_IN]), (*RUNTIMES, "nvidia-cdi", "options"))
-        assert options == {"BinaryName": "/t/nvidia-container-runtime.cdi"}
+        assert options == {"NoPivotRoot": True, "BinaryName": "/t/nvidia-container-runtime.cdi"}
 
 
 def test_a_handler_that_is_there_already_does_not_take_after_itself() -> None:
@@ -231,11 +231,10 @@ def test_upstreams_drop_in_at_our_path_is_edited() -> None:
     after = apply(NEW, IMPORT + "version = 2\n", theirs)[DROP_IN]
     assert after.startswith("# theirs\n")
     assert lookup(values(after), (*CRI_V2, "registry", "config_path")) == "/x"
-    # a handler is what it would be on a fresh node
     assert (
         lookup(values(after), (*RUNTIMES, "nvidia", "options", "BinaryName")) == "/t/nvidia-container-runtime"
     )
-    assert "pod_annotations" not in after
+    assert lookup(values(after), (*RUNTIMES, "nvidia", "pod_annotations")) == ["a"]
 
 
 def test_one_that_is_not_read_today_does_not_come_into_force_with_ours() -> None:
@@ -259,17 +258,6 @@ def test_settings_come_from_the_file_that_counts_on_an_old_containerd() -> None:
     after = patched(OLD, files, effective(OLD, files), WantedHandlers(handlers=HANDLERS))
     assert lookup(parse(after[DROP_IN] or b"", ""), (*CRI_V2, "sandbox_image")) == "other"
     assert set(after) == {DROP_IN, ROOT}
-
-
-def test_a_file_that_is_read_after_ours_and_would_replace_it_refuses() -> None:
-    files: Files = {
-        ROOT: b"version = 2\n" + IMPORT.encode(),
-        "/etc/containerd/conf.d/99-z.toml": f"version = 2\n[{CRI2}.cni]\n".encode(),
-    }
-    with pytest.raises(Unsupported, match=r"99-z\.toml is read after") as caught:
-        patched(OLD, files, {}, WantedHandlers(handlers=HANDLERS))
-    assert "sorts before" in caught.value.resolution
-    assert patched(NEW, files, {}, WantedHandlers(handlers=HANDLERS))[DROP_IN]
 
 
 @pytest.mark.parametrize(

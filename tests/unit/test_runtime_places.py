@@ -48,6 +48,17 @@ def test_a_path_of_a_pod_as_the_node_calls_it(path: str, name: str | None) -> No
     assert translated(path, POD, NODE) == name
 
 
+def test_a_file_that_is_mounted_by_itself_has_the_name_that_both_have() -> None:
+    """Its other name is another way to it: what is renamed over that, is not seen where it is mounted."""
+    mounts = parse_mountinfo(
+        """21 1 8:1 / / rw shared:1 - ext4 /dev/sda1 rw
+36 21 8:1 /k.toml /etc/containerd/config.toml rw - ext4 /dev/sda1 rw
+"""
+    )
+    assert translated("/etc/containerd/config.toml", mounts, mounts) == "/etc/containerd/config.toml"
+    assert translated("/etc/containerd/config.toml", mounts, mounts[:1]) == "/k.toml"
+
+
 def test_a_name_that_only_begins_alike_is_not_below() -> None:
     assert under("/etc/containerd2/x", "/etc/containerd") is None
     assert under("/etc/containerd", "/etc/containerd") == ""

@@ -63,6 +63,25 @@ def test_a_template_of_the_site_keeps_its_text(before: bytes) -> None:
     assert later.replace(b"\n", b"") == (before + b"# later\n").replace(b"\n", b"")
 
 
+@pytest.mark.parametrize("value", ["true", "{{ .SystemdCgroup }}", "true # kubelet's"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_template_of_the_site_gives_our_handlers_the_cgroup_driver_of_its_runc(
+    value: str, end: str
+) -> None:
+    """As the copies of config.toml that people make of it, before they add a runtime."""
+    other = (
+        "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.crun.options]\nSystemdCgroup = 'no'\n"
+    )
+    runc = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]\n  Root = ''\n"
+    before = f"version = 3\n{other}{runc}  SystemdCgroup = {value}\n".replace("\n", end).encode()
+    after = patched(before, NAME, WANTED, version=3)
+    for name in ("nvidia", "nvidia-cdi"):
+        options = lookup(made(after), (*CRI_V3, "containerd", "runtimes", name, "options"))
+        assert isinstance(options, dict)
+        assert options["SystemdCgroup"] is True
+    assert undone(NAME, original=before, written=after, current=after).data == before
+
+
 def test_a_newer_section_takes_the_place_of_an_older() -> None:
     old = patched(b"version = 2\n", NAME, WANTED, version=2) + b"# theirs\n"
     new = patched(old, NAME, WantedHandlers(handlers=nvidia_handlers("/new")), version=2)

@@ -165,12 +165,14 @@ class RootedFiles:
 
     def write_in_place(self, path: str, data: bytes) -> None:
         with reporting(f"writing {path}"):
-            # one write(2): a sysfs attribute takes each call as a whole new value
-            handle = os.open(self.real(path), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
+            # not truncated first: a kill in between would leave nothing of the file
+            handle = os.open(self.real(path), os.O_WRONLY | os.O_CLOEXEC)
             try:
+                # one write(2): a sysfs attribute takes each call as a whole new value
                 written = os.write(handle, data)
                 while written < len(data):
                     written += os.write(handle, data[written:])
+                os.ftruncate(handle, written)
             finally:
                 os.close(handle)
 

@@ -47,6 +47,10 @@ class WantedHandlers:
     # further options of every handler, as {'SystemdCgroup': True}
     options: Mapping[str, object] = field(default_factory=dict)
 
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(handler.name for handler in self.handlers)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Supervisor:
@@ -70,6 +74,8 @@ class RuntimeDaemon:
     drop_in: NodePath  # the file that is ours; '' for docker, which has none
     supervisor: Supervisor
     folder: NodePath = ROOT_FOLDER  # its working folder
+    # what else is in the drop-in's folder, and not read by it: that must not come into force with ours
+    beside: tuple[NodePath, ...] = ()
     evidence: tuple[str, ...] = ()  # how each of these was found, a line each, for people
 
 
@@ -94,6 +100,12 @@ class Backend(Protocol):
 
     def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         """The files that a change of ours may write, in the order of writing."""
+
+    def placed(self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+        """The daemon with its drop-in where it counts: with another name, if a file that is read later wins.
+
+        `files` is without anything that we wrote before.
+        """
 
     def patched(
         self,
@@ -123,6 +135,9 @@ class Backend(Protocol):
 
         For a change that somebody else made, and of which there is no journal.
         """
+
+    def unservable(self, effective: Mapping[str, object]) -> str:
+        """Why the daemon could not serve pods with this; '' where nothing speaks against it."""
 
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         """The handlers that the daemon sees, with their programs; '' where a handler names none."""

@@ -69,3 +69,27 @@ def template(
         if isinstance(table, Mapping) and not is_nvidia(name, binaries.get(name, ""), own):
             return table
     return None
+
+
+def existing(
+    name: str, default: str, tables: Mapping[str, object], binaries: Mapping[str, str], own: Iterable[str]
+) -> Mapping[str, object] | None:
+    """The table of the NVIDIA handler that the handler `name` takes after first, None where there is none.
+
+    This is the one of its own name, `nvidia`, or the default runtime: the first that is there and NVIDIA's.
+    Where no runtime is there but NVIDIA's, any of them.
+    """
+    own = tuple(own)
+    theirs = [key for key in tables if is_nvidia(key, binaries.get(key, ""), own)]
+    alone = theirs if len(theirs) == len(tables) else []
+    for key in (name, "nvidia", default, *alone):
+        table = tables.get(key)
+        if key in theirs and isinstance(table, Mapping):
+            return table
+    return None
+
+
+def replacement(tables: Mapping[str, object], binaries: Mapping[str, str]) -> str:
+    """The runtime that is the default where none of NVIDIA's is to be: runc, or crun where only that is."""
+    there = [name for name in LOW_LEVEL if name in tables and not is_nvidia(name, binaries.get(name, ""))]
+    return there[0] if there else LOW_LEVEL[0]

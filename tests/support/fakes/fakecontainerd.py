@@ -7,6 +7,7 @@ Like the real one it goes by what it read at its start: a file that is rewritten
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +20,9 @@ import h2.events
 
 from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_node.runtime.backends import config_files, containerd, containerd_config, imports
-from driverforge_node.runtime.backends.containerd_config import CRI_V2
+from driverforge_node.runtime.backends.containerd_config import CRI_V2, RUNTIMES
 from driverforge_node.runtime.formats.tomledit import parse, rewritten
-from driverforge_node.runtime.formats.values import lookup, merged
+from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, take
 from driverforge_node.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
 from support.fakes.fakehost import FakeNode
 
@@ -36,7 +37,10 @@ runtime_type = "io.containerd.runc.v2"
 BUILT_IN: dict[str, object] = {
     "plugins": {
         "io.containerd.grpc.v1.cri": {
-            "containerd": {"default_runtime_name": "runc"},
+            "containerd": {
+                "default_runtime_name": "runc",
+                "runtimes": {"runc": {"runtime_type": "io.containerd.runc.v2"}},
+            },
             "sandbox_image": "pause:3.8",
         }
     }
@@ -126,7 +130,8 @@ class FakeContainerd:
     def reads(self, config: str) -> dict[str, object]:
         """What it makes of its files.
 
-        The last file that has any of the CRI section replaces the others' section.
+        The last file that has any of the CRI section replaces the others' section, and its runtimes those
+        that are built in.
         """
         files = (
             config_files.read_files(self.node.host, self.daemon)
@@ -138,7 +143,10 @@ class FakeContainerd:
         for document in documents.values():
             section = lookup(document, CRI_V2)
             if isinstance(section, Mapping):
-                seen = merged(BUILT_IN, {"plugins": {"io.containerd.grpc.v1.cri": section}})
+                seen = copy.deepcopy(BUILT_IN)
+                if lookup(section, RUNTIMES) is not REMOVED:
+                    take(seen, (*CRI_V2, *RUNTIMES))
+                seen = merged(seen, {"plugins": {"io.containerd.grpc.v1.cri": section}})
         return {**seen, "version": 2, "imports": list(documents)}
 
     def _copies(self, config: str) -> dict[str, bytes | None]:

@@ -6,6 +6,7 @@ With them come strategies for configuration files of any shape.
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Iterator, Mapping
 
 import tomllib
@@ -74,10 +75,12 @@ def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict
         where.config, {path: data for path, data in files.items() if data is not None}
     )
     for document in copy.deepcopy(documents).values():
-        section = lookup(document, cri_section(document))
-        if isinstance(section, dict):
-            sections.append(section)
-            take(document, cri_section(document))
+        found = [lookup(document, name) for name in _sections(where, document)]
+        tables = [each for each in found if isinstance(each, dict)]
+        if tables:
+            sections.append(functools.reduce(merged, tables))
+        for name in _sections(where, document):
+            take(document, name)
         whole = merged(whole, document)
     section = dict(built_in)
     for each in sections if where.version >= MERGES_KEYS else sections[-1:]:
@@ -90,6 +93,16 @@ def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict
         section = merged(copy.deepcopy(section), each)
     put(whole, key, section)
     return {**whole, "version": 3 if where.version >= (2,) else 2, "imports": list(documents)}
+
+
+def _sections(where: RuntimeDaemon, document: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
+    """The places of the CRI section in a document, as this daemon knows them; the last one wins.
+
+    2.x takes the section of version 3 in a file of version 2 too (AKS has such files).
+    """
+    if where.version < (2,):
+        return (CRI_V2,)
+    return (CRI_V3,) if cri_section(document) == CRI_V3 else (CRI_V2, CRI_V3)
 
 
 # -- documents of any shape ----------------------------------------------------------------------

@@ -44,6 +44,14 @@ DAEMONS = {  # kind and suite -> what the package is
     ("docker", "trixie"): "docker 26",
     ("docker", "sid"): "docker 28",
 }
+SUITES = {  # a version, as samples name it -> kind and suite
+    "1.6": ("containerd", "bookworm"),
+    "1.7": ("containerd", "trixie"),
+    "2.1": ("containerd", "sid"),
+    "2.2": ("containerd", containerd.COMPILED),
+    "26": ("docker", "trixie"),
+    "28": ("docker", "sid"),
+}
 Snapshot = dict[str, tuple[int, object]]
 
 
@@ -105,14 +113,17 @@ class RuntimeNode:
 
     def arguments(self) -> str:
         if self.kind == "docker":
-            places = (
-                f"-H unix://{self.socket} --data-root {self.home}/data --exec-root {self.home}/exec "
-                f"-p {self.home}/docker.pid"
-            )
+            # dockerd does not take what is in its file as well
+            root = "" if b'"data-root"' in self.root() else f"--data-root {self.home}/data "
+            places = f"-H unix://{self.socket} {root}--exec-root {self.home}/exec -p {self.home}/docker.pid"
             named = "" if self.default else f"--config-file {self.config} "
             return f"{places} {named}--bridge none --iptables=false --ip6tables=false --ip-forward=false"
         named = "" if self.default else f" --config {self.config}"
         return f"--root {self.home}/root --state {self.home}/state --address {self.socket}{named}"
+
+    def root(self) -> bytes:
+        """The root file as it is, b'' where there is none."""
+        return self.config.read_bytes() if self.config.exists() else b""
 
     def write_restart(self, *, after: str = "") -> str:
         """The command that stops and starts the daemon; `after` runs in between."""

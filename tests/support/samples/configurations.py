@@ -138,6 +138,36 @@ CONTAINERD: tuple[Configuration, ...] = (
         files={"conf.d/10-site.toml": 'version = 2\n[debug]\n  level = "info"\n'},
     ),
     Configuration(
+        id="a-neighbour-that-nobody-imports",
+        root=FULL,
+        files={"conf.d/old.toml": "broken [", "conf.d/other.toml": "version = 2\noom_score = -500\n"},
+    ),
+    Configuration(
+        id="a-section-that-is-read-later",
+        root='version = 2\nimports = ["@/conf.d/*.toml"]\n',
+        files={
+            "conf.d/zz-site.toml": (
+                f'version = 2\n[{CRI2}.registry]\n  config_path = "/etc/containerd/certs.d"\n{runc2()}'
+            )
+        },
+    ),
+    Configuration(
+        id="a-section-of-a-later-import",
+        root='version = 2\nimports = ["@/conf.d/*.toml", "@/site.toml"]\n',
+        files={"site.toml": f"version = 2\n[{CRI2}]\n  max_container_log_line_size = 8192\n{runc2()}"},
+    ),
+    Configuration(
+        id="relative-imports",  # 1.6 starts them at its working folder, which is another one
+        root='version = 2\nimports = ["conf.d/*.toml"]\n',
+        files={
+            "conf.d/10-site.toml": f"version = 2\n[{CRI2}]\n  max_container_log_line_size = 4096\n{runc2()}"
+        },
+    ),
+    Configuration(
+        id="options-in-another-spelling",  # kubespray's
+        root=f'version = 2\n{runc2().replace("SystemdCgroup", "systemdCgroup")}  binaryName = "runc"\n',
+    ),
+    Configuration(
         id="two-imports",
         root='version = 2\nimports = ["@/a.d/*.toml", "@/b.toml"]\noom_score = 0\n',
         files={

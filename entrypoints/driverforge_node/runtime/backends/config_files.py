@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.ports import Files, Host, Metadata
+from driverforge_core.mountinfo import parse_mountinfo
+from driverforge_node.ports import Files, Host, Metadata, bytes_of
 from driverforge_node.runtime.backends.imports import imported_files
-from driverforge_node.runtime.model import RuntimeDaemon
+from driverforge_node.runtime.model import NodePath, RuntimeDaemon
 
 MAX_BYTES = 8 << 20  # a larger file is no configuration; containerd's own default is 12 kB
 MAX_FILES = 1000
@@ -64,16 +65,37 @@ def write_or_remove(node: Files, path: str, data: bytes | None, metadata: Metada
     """Write a file of the node, or take it away (None).
 
     A file that is there keeps its mode and owner; a new one gets `metadata`. Where `path` is a link, the file
-    that it leads to is the one that goes.
+    that it leads to is the one that goes. A file that is mounted by itself (kind's and k3d's nodes) is
+    written in place: nothing can be renamed over a mount point.
     """
     if data is None:
         node.remove(node.resolve(path))
+        return
+    if is_mounted(node, path):
+        node.write_in_place(path, data)
         return
     new = not node.exists(path)
     node.make_dirs(path.rpartition("/")[0])
     node.write_atomic(path, data)
     if new and metadata is not None:
         node.set_metadata(path, metadata)
+
+
+def is_mounted(node: Files, path: str) -> bool:
+    """Whether a mount of the node covers this very file.
+
+    In a pod it is PID 1's table that counts: the kernel lets us rename over that mount, and takes it away.
+    """
+    table = bytes_of(node, f"/proc/{'self' if node.root == '/' else '1'}/mountinfo") or b""
+    mounts = parse_mountinfo(table.decode("utf-8", "surrogateescape"))
+    return node.resolve(path) in (mount.target for mount in mounts)
+
+
+def beside(node: Files, daemon: RuntimeDaemon, read: Mapping[str, bytes | None]) -> tuple[NodePath, ...]:
+    """What else lies in the drop-in's folder, whatever it is, and is none of the files `read`."""
+    folder = daemon.drop_in.rpartition("/")[0]
+    paths = [NodePath(f"{folder}/{name}") for name in (node.list_dir(folder) if folder else ())]
+    return tuple(path for path in paths if read.get(path) is None and path != daemon.drop_in)
 
 
 def _with_imports(host: Host, daemon: RuntimeDaemon, *, to_write: bool) -> Contents:

@@ -20,17 +20,20 @@ from driverforge_node.runtime.backends.containerd_config import (
     CRI_V2,
     CRI_V3,
     DEFAULT,
+    DEFAULT_TABLE,
     ENABLE_CDI,
     RUNTIMES,
     VERSION,
     cri_section,
     default_of,
+    default_table,
     programs_of,
     runtimes_of,
 )
 from driverforge_node.runtime.backends.containerd_drop_in import (
     check_patchable,
     drop_in_values,
+    place_read_last,
     read_daemon_documents,
     root_changes,
 )
@@ -58,6 +61,17 @@ def handlers(effective: Mapping[str, object]) -> dict[str, str]:
     return programs_of(runtimes_of(effective))
 
 
+def unservable(effective: Mapping[str, object]) -> str:
+    """See `Backend.unservable`: without its default runtime, the CRI plugin does not load.
+
+    Before 2.0, a `default_runtime` table with a type counts instead of the default's name.
+    """
+    default, names = default_of(effective), sorted(runtimes_of(effective))
+    if not default or default in names or default_table(effective):
+        return ""
+    return f"its default runtime is {default}, and its runtimes are: {', '.join(names) or 'none'}"
+
+
 def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) -> tuple[str, ...]:
     """See `Backend.low_level_runtimes`: the default runtime, runc and crun, as far as `config` has them."""
     return nvidia_handlers.low_level(default_of(config), handlers(config), own)
@@ -66,6 +80,11 @@ def low_level_runtimes(config: Mapping[str, object], own: tuple[str, ...] = ()) 
 def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     """See `Backend.paths`: the drop-in first, since the root file imports it."""
     return (daemon.drop_in, daemon.config)
+
+
+def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """See `Backend.placed`. Where no name is read last, the daemon stays as it is, and `patched` refuses."""
+    return place_read_last(daemon, files)
 
 
 def patched(
@@ -81,7 +100,7 @@ def patched(
     # what is at our path and not read today, would come into force with ours: it is put aside, and is back
     # after a revert
     before = (current or b"") if documents.imported else b""
-    data = _drop_in(before, drop_in_values(documents, wanted), daemon.drop_in)
+    data = _drop_in(before, drop_in_values(documents, files, wanted), daemon.drop_in)
     root = edit(files.get(daemon.config) or b"", root_changes(documents), daemon.config)
     return {daemon.drop_in: data, daemon.config: root or files.get(daemon.config)}
 
@@ -173,14 +192,15 @@ def _without_import(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) ->
     """
     data = files.get(daemon.config)
     meant = parse(data or b"", daemon.config)
-    ours = import_of(daemon.drop_in)
+    whole = import_of(daemon.drop_in)
     others = [
-        path for path, other in files.items() if other is not None and brings_in(ours, path, daemon.config)
+        path for path, other in files.items() if other is not None and brings_in(whole, path, daemon.config)
     ]
+    ours = (daemon.drop_in,) if others else (daemon.drop_in, whole)
     existing = declared_imports(meant, daemon.config)
-    if data is None or ours not in existing or others:
+    if data is None or not any(item in existing for item in ours):
         return data
-    left = [item for item in existing if item != ours]
+    left = [item for item in existing if item not in ours]
     meant = (
         {**meant, "imports": left}
         if left
@@ -194,22 +214,29 @@ def foreign(
     before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
 ) -> dict[KeyPath, tuple[object, object]]:
     """See `Backend.foreign`."""
-    names = {handler.name for handler in wanted.handlers}
+    given_up = wanted.release_default and default_of(before) in wanted.names
+    heir = default_of(after) if given_up else ""
     return {
-        path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, names, wanted)
+        path: pair for path, pair in differing(before, after).items() if not _ours(path, pair, heir, wanted)
     }
 
 
-def _ours(path: KeyPath, pair: tuple[object, object], names: set[str], wanted: WantedHandlers) -> bool:
-    """Whether a difference is what `wanted` asks for."""
+def _ours(path: KeyPath, pair: tuple[object, object], heir: str, wanted: WantedHandlers) -> bool:
+    """Whether a difference is what `wanted` asks for.
+
+    `heir` is the runtime that gets what our handler had as the default, as far as it had not that itself.
+    """
     if path[:2] not in (CRI_V2, CRI_V3):
         return False
     inner = path[2:]
     if inner == DEFAULT:
-        return pair[1] == wanted.default or (wanted.release_default and pair[0] in names)
+        return pair[1] == wanted.default or (wanted.release_default and pair[0] in wanted.names)
+    if inner[:2] == DEFAULT_TABLE:
+        return wanted.default != "" and pair[1] is REMOVED
     if inner == ENABLE_CDI:
         return wanted.cdi
-    return inner[:2] == RUNTIMES and inner[2:3] != () and inner[2] in names
+    runtime = inner[2] if inner[:2] == RUNTIMES and len(inner) > 2 else ""
+    return runtime in wanted.names or (runtime == heir != "" and pair[0] is REMOVED)
 
 
 def activation(before: Mapping[str, object], after: Mapping[str, object]) -> Activation:

@@ -37,6 +37,11 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     return (daemon.drop_in,)
 
 
+def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """See `Backend.placed`. CRI-O merges its files key by key."""
+    return daemon
+
+
 def patched(
     daemon: RuntimeDaemon,
     files: Mapping[str, bytes | None],
@@ -48,13 +53,18 @@ def patched(
     for path, config in parsed.items():
         runtimes_of(config, path)
     meant = copy.deepcopy(parsed.get(daemon.drop_in, {}))
-    template = _template(parsed, effective, wanted)
+    tables, default = _known_runtimes(parsed, effective)
     for handler in wanted.handlers:
+        template = _template(handler.name, tables, default, wanted)
         put(meant, (*RUNTIMES, handler.name), _handler(handler, template, wanted))
     if wanted.default:
         put(meant, DEFAULT, wanted.default)
-    elif wanted.release_default and lookup(meant, DEFAULT) in {handler.name for handler in wanted.handlers}:
+    elif wanted.release_default and default in wanted.names:
         take(meant, DEFAULT)
+        others = {path: config for path, config in parsed.items() if path != daemon.drop_in}
+        if _known_runtimes(others, {})[1] in wanted.names:
+            rest = {name: table for name, table in tables.items() if name not in wanted.names}
+            put(meant, DEFAULT, nvidia_handlers.replacement(rest, _programs(rest)))
     return {daemon.drop_in: rewritten(files.get(daemon.drop_in) or b"", meant, daemon.drop_in)}
 
 
@@ -66,33 +76,42 @@ def runtimes_of(config: Mapping[str, object], name: str = "CRI-O's configuration
     return runtimes
 
 
-def _template(
-    parsed: Mapping[str, Mapping[str, object]], effective: Mapping[str, object], wanted: WantedHandlers
-) -> Mapping[str, object] | None:
-    names = {handler.name for handler in wanted.handlers}
+def _known_runtimes(
+    parsed: Mapping[str, Mapping[str, object]], effective: Mapping[str, object]
+) -> tuple[dict[str, object], str]:
+    """The runtimes that are there without us, and the name of the default one ('' where nobody says)."""
     whole: dict[str, object] = {}
     for config in parsed.values():
         whole = merged(whole, config)
-    default = lookup(whole, DEFAULT)
-    default = lookup(effective, DEFAULT) if default is REMOVED else default
-    tables = {name: without_zeros(table) for name, table in runtimes_of(effective).items()} | runtimes_of(
-        whole
-    )
-    others = {name: table for name, table in tables.items() if name not in names}
-    return nvidia_handlers.template(
-        str(default), others, _programs(others), [handler.binary for handler in wanted.handlers]
-    )
+    named = [lookup(each, DEFAULT) for each in (whole, effective)]
+    default = next((name for name in named if name is not REMOVED), "")
+    tables = {name: without_zeros(table) for name, table in runtimes_of(effective).items()}
+    return tables | runtimes_of(whole), str(default)
 
 
-def _handler(
-    handler: Handler, template: Mapping[str, object] | None, wanted: WantedHandlers
-) -> dict[str, object]:
+def _template(
+    name: str, tables: Mapping[str, object], default: str, wanted: WantedHandlers
+) -> Mapping[str, object]:
+    """The table that the handler `name` takes after: NVIDIA's that is there, over that of the low level."""
+    own, programs = [handler.binary for handler in wanted.handlers], _programs(tables)
+    others = {key: table for key, table in tables.items() if key not in wanted.names}
+    below = nvidia_handlers.template(default, others, programs, own)
+    above = nvidia_handlers.existing(name, default, tables, programs, own)
+    return {**(below or {}), **(above or {})}
+
+
+def _handler(handler: Handler, template: Mapping[str, object], wanted: WantedHandlers) -> dict[str, object]:
     return {
-        **copy.deepcopy(dict(template or {})),
+        **copy.deepcopy(dict(template)),
         **wanted.options,
         "runtime_path": handler.binary,
         "runtime_type": TYPE,
     }
+
+
+def unservable(effective: Mapping[str, object]) -> str:
+    """See `Backend.unservable`: `crio config` itself refuses a default runtime that has no table."""
+    return ""
 
 
 def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
@@ -141,7 +160,7 @@ def foreign(
     before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
 ) -> dict[KeyPath, tuple[object, object]]:
     """See `Backend.foreign`."""
-    names = {handler.name for handler in wanted.handlers}
+    names = wanted.names
     found = differing(before, after)
     found = {
         path: pair

@@ -13,7 +13,7 @@ from driverforge_node.runtime import nvidia_handlers
 from driverforge_node.runtime.backends.threeway import all_of_them, undo
 from driverforge_node.runtime.formats import jsonedit
 from driverforge_node.runtime.formats.values import REMOVED, Change, KeyPath, leaves, lookup, same
-from driverforge_node.runtime.model import Activation, RuntimeDaemon, Undone, WantedHandlers
+from driverforge_node.runtime.model import Activation, Handler, RuntimeDaemon, Undone, WantedHandlers
 
 RUNTIMES = "runtimes"
 DEFAULT = "default-runtime"
@@ -24,6 +24,11 @@ BUILT_IN = "runc"  # dockerd has it without being told
 def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
     """See `Backend.paths`."""
     return (daemon.config,)
+
+
+def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """See `Backend.placed`. docker has one file."""
+    return daemon
 
 
 def patched(
@@ -37,8 +42,7 @@ def patched(
     config = jsonedit.parse(data or b"", daemon.config)
     check(config, daemon.config)
     changes = [
-        Change(path=(RUNTIMES, handler.name), value={"path": handler.binary, "args": []})
-        for handler in wanted.handlers
+        Change(path=(RUNTIMES, handler.name), value=_runtime(config, handler)) for handler in wanted.handlers
     ]
     if wanted.default:
         changes.append(Change(path=(DEFAULT,), value=wanted.default))
@@ -46,6 +50,13 @@ def patched(
         changes.append(Change(path=CDI, value=True))
     changes = [change for change in changes if not same(lookup(config, change.path), change.value)]
     return {daemon.config: jsonedit.edit(data or b"", changes, daemon.config) if changes else data}
+
+
+def _runtime(config: Mapping[str, object], handler: Handler) -> dict[str, object]:
+    """A handler's entry. One of NVIDIA's that is there keeps its arguments; a shim's options are not ours."""
+    existing = lookup(config, (RUNTIMES, handler.name))
+    known = dict(existing) if isinstance(existing, Mapping) and "runtimeType" not in existing else {}
+    return {**known, "path": handler.binary} if known else {"path": handler.binary, "args": []}
 
 
 def check(config: Mapping[str, object], name: str) -> None:
@@ -96,6 +107,17 @@ def stripped(
     return {daemon.config: jsonedit.edit(data, changes, daemon.config) if changes else data}
 
 
+def unservable(effective: Mapping[str, object]) -> str:
+    """See `Backend.unservable`: dockerd does not start with a default runtime that it does not know.
+
+    It knows runc, and a shim by its name (io.containerd.kata.v2).
+    """
+    default, names = str(effective.get(DEFAULT, BUILT_IN)), sorted({BUILT_IN, *handlers(effective)})
+    if default in names or default.startswith("io.containerd."):
+        return ""
+    return f"its default runtime is {default}, and its runtimes are: {', '.join(names)}"
+
+
 def handlers(effective: Mapping[str, object]) -> dict[str, str]:
     """See `Backend.handlers`."""
     runtimes = effective.get(RUNTIMES, {})
@@ -126,7 +148,7 @@ def foreign(
     before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
 ) -> dict[KeyPath, tuple[object, object]]:
     """See `Backend.foreign`."""
-    names = {handler.name for handler in wanted.handlers}
+    names = wanted.names
     ours = {(RUNTIMES, name) for name in names}
     found = {
         path: pair

@@ -179,7 +179,10 @@ def remove_candidates(host: Host) -> None:
 
 
 def _run(host: Host, daemon: RuntimeDaemon, *words: str) -> Result:
-    return host.commands.run([*enter(host, daemon), daemon.binary, *words], check=False, timeout=TIMEOUT)
+    entered = enter(host, daemon)
+    # where older ones start relative imports; nsenter goes to /, where services have theirs
+    here = daemon.folder if not entered and host.node.is_dir(daemon.folder) else None
+    return host.commands.run([*entered, daemon.binary, *words], check=False, timeout=TIMEOUT, cwd=here)
 
 
 def _accepted(shown: Result, daemon: RuntimeDaemon) -> str:

@@ -141,12 +141,20 @@ def import_of(drop_in: str) -> str:
     return f"{posixpath.dirname(drop_in)}/*.toml"
 
 
-def imports_with(config: Mapping[str, object], drop_in: str, name: str, base: str = "") -> list[str]:
-    """The `imports` of the document `name` with one that covers the drop-in. Raises as `declared_imports`."""
+def imports_with(
+    config: Mapping[str, object], drop_in: str, name: str, base: str = "", beside: Iterable[str] = ()
+) -> list[str]:
+    """The `imports` of the document `name` with one that covers the drop-in. Raises as `declared_imports`.
+
+    That one covers its neighbours too, unless it would bring in any of `beside`: then it is the drop-in's
+    name.
+    """
     existing = declared_imports(config, name)
     if any(brings_in(item, drop_in, name, base) for item in existing):
         return existing
-    return [*existing, import_of(drop_in)]
+    whole = import_of(drop_in)
+    alone = [path for path in (drop_in, *beside) if brings_in(whole, path, name)] == [drop_in]
+    return [*existing, whole if alone else drop_in]
 
 
 def in_order(paths: Iterable[str]) -> list[str]:

@@ -14,14 +14,25 @@ from typing import TypeGuard
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.runtime.backends import containerd
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3, RUNTIMES, cri_section
+from driverforge_node.runtime.backends.containerd_config import (
+    CGROUP,
+    CRI_V2,
+    CRI_V3,
+    RUNTIMES,
+    cri_section,
+)
 from driverforge_node.runtime.formats.values import KeyPath, lookup, text_of
 from driverforge_node.runtime.model import Activation, Backend, RuntimeDaemon, Undone, WantedHandlers
 
 BEGIN = "# >>> driverctl: NVIDIA's runtime handlers; `driverctl runtime revert` takes this section out"
 END = "# <<< driverctl"
 BASE = '{{ template "base" . }}'  # k3s' and rke2's own configuration
-K3S_CGROUP = {"SystemdCgroup": "{{ .SystemdCgroup }}"}  # as the runtimes of the base have it
+K3S_CGROUP = {CGROUP: "{{ .SystemdCgroup }}"}  # as the runtimes of the base have it
+_RUNC_CGROUP = re.compile(
+    r"""^[ \t]*\[.*runtimes\.["']?runc["']?\.options[ \t]*\].*\n(?:(?![ \t]*\[).*\n)*?"""
+    rf"[ \t]*{CGROUP}[ \t]*=([^#\n]*)",
+    re.MULTILINE,
+)
 _SECTION = re.compile(rf"{re.escape(BEGIN)}\r?\n.*?{re.escape(END)}\r?\n?", re.DOTALL)
 
 
@@ -52,7 +63,7 @@ def patched(
         )
     if not missing:
         return data if data is not None and rest == text else rest.encode()
-    cgroup = K3S_CGROUP if BASE in rest else {}
+    cgroup = K3S_CGROUP if BASE in rest else _cgroup_of_runc(rest)
     options = {**cgroup, **{key: _value(value, key) for key, value in wanted.options.items()}}
     lines = [BEGIN]
     for handler in missing:
@@ -68,6 +79,12 @@ def patched(
     newline = "\r\n" if "\r\n" in rest else "\n"
     joint = "" if not rest or rest.endswith("\n") else newline
     return f"{rest}{joint}{newline.join([*lines, END])}{newline}".encode()
+
+
+def _cgroup_of_runc(text: str) -> dict[str, str]:
+    """The cgroup driver that a template of its own gives to runc, as it is written there; {} without one."""
+    found = _RUNC_CGROUP.search(text)
+    return {CGROUP: found.group(1).strip()} if found else {}
 
 
 def _has(text: str, runtime: str) -> bool:
@@ -116,6 +133,9 @@ class TemplateBackend:
     def paths(self, daemon: RuntimeDaemon) -> tuple[str, ...]:
         return (self.template,)
 
+    def placed(self, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+        return daemon
+
     def patched(
         self,
         daemon: RuntimeDaemon,
@@ -144,6 +164,9 @@ class TemplateBackend:
             resolution="take them out of the template by hand, and remove NVIDIA's programs; nothing was "
             "changed",
         )
+
+    def unservable(self, effective: Mapping[str, object]) -> str:
+        return containerd.unservable(effective)
 
     def handlers(self, effective: Mapping[str, object]) -> dict[str, str]:
         return containerd.handlers(effective)
@@ -175,10 +198,10 @@ class TemplateBackend:
         whole = BASE.encode() in source
         start = f"{BASE}\n".encode() if whole else root
         text = patched(start, daemon.config, wanted, version=self.version, present=present)
-        runc = lookup(effective, (*cri_section(effective), *RUNTIMES, "runc", "options", "SystemdCgroup"))
+        runc = lookup(effective, (*cri_section(effective), *RUNTIMES, "runc", "options", CGROUP))
         cgroup = b"true" if runc is True else b"false"
         text = text.replace(BASE.encode(), root) if whole else text
-        return text.replace(K3S_CGROUP["SystemdCgroup"].encode(), cgroup)
+        return text.replace(K3S_CGROUP[CGROUP].encode(), cgroup)
 
 
 def is_template(edit: Backend) -> TypeGuard[TemplateBackend]:

@@ -82,12 +82,16 @@ def handlers(state: bytes) -> tuple[dict[str, str | None], str]:
                 name: table.get("options") or {}
                 for name, table in sorted((section.get("runtimes") or {}).items())
             }
-            return {name: options.get("BinaryName", "") for name, options in tables.items()}, str(
-                section.get("defaultRuntimeName", "")
-            )
+            programs: dict[str, str | None] = {name: _program(options) for name, options in tables.items()}
+            return programs, str(section.get("defaultRuntimeName", ""))
         except (ValueError, KeyError, TypeError, AttributeError):
             break  # another runtime's configuration, in a form of its own
     return named, ""
+
+
+def _program(options: Mapping[str, str]) -> str:
+    """The option BinaryName, which containerd takes in any case of its letters; '' where there is none."""
+    return next((value for name, value in options.items() if name.lower() == "binaryname"), "")
 
 
 class _Call:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends import config_files, distributions
+from driverforge_node.runtime.backends import config_files, distributions, imports
 from driverforge_node.runtime.backends.config_files import Contents
 from driverforge_node.runtime.find.daemon import check_config_is_read
-from driverforge_node.runtime.formats.values import KeyPath, dotted
+from driverforge_node.runtime.formats.tomledit import edit, parse
+from driverforge_node.runtime.formats.values import Change, KeyPath, dotted
 from driverforge_node.runtime.model import Backend, RuntimeDaemon
 from driverforge_node.runtime.nvidia_handlers import is_nvidia
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
@@ -82,6 +83,48 @@ def observe_runtime(
     return ObservedRuntime(
         daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, clean=clean, kept=tuple(kept)
     )
+
+
+def with_drop_in_placed(system: RuntimeSystem, seen: ObservedRuntime) -> ObservedRuntime:
+    """The same with the drop-in where it counts, and with what else is in its folder."""
+    node = system.host.node
+    daemon = replace(seen.daemon, beside=config_files.beside(node, seen.daemon, seen.disk))
+    daemon = seen.edit.placed(daemon, seen.clean)
+    if daemon.drop_in == seen.daemon.drop_in:
+        return replace(seen, daemon=daemon)
+    # a name that nobody has, but for a drop-in of ours that is known already
+    found: Contents = {} if daemon.drop_in in seen.disk else {daemon.drop_in: None}
+    how = f"drop-in: {daemon.drop_in} (read after all that would replace it; not {seen.daemon.drop_in})"
+    return replace(
+        seen,
+        daemon=replace(daemon, evidence=(*daemon.evidence, how)),
+        disk={**seen.disk, **found},
+        base={**seen.base, **found},
+        clean={**seen.clean, **found},
+    )
+
+
+def with_adopted_files(seen: ObservedRuntime) -> ObservedRuntime:
+    """The same with files of others that came into force by our import of the folder: that import stays.
+
+    Else the next change would take them out of force again.
+    """
+    daemon, entry = seen.daemon, seen.entry
+    if daemon.kind != "containerd" or entry is None or entry.file(daemon.config) is None:
+        return seen
+    base, root = imports.glob_base(daemon), seen.clean.get(daemon.config) or b""
+    now, before = (
+        imports.read_documents(
+            daemon.config, {path: data for path, data in files.items() if data is not None}, base
+        )
+        for files in (seen.disk, seen.clean)
+    )
+    ours = {daemon.drop_in, *(file.path for file in entry.files)}
+    if not now.keys() - before.keys() - ours:
+        return seen
+    names = imports.imports_with(parse(root, daemon.config), daemon.drop_in, daemon.config, base)
+    root = edit(root, [Change(path=imports.IMPORTS, value=names)], daemon.config)
+    return replace(seen, clean={**seen.clean, daemon.config: root})
 
 
 def without_ours(

@@ -16,11 +16,24 @@ from driverforge_node.runtime.backends import distributions
 from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.find.daemon import not_running
-from driverforge_node.runtime.formats.values import describe, differing
-from driverforge_node.runtime.model import Activation, Backend, Handler, RuntimeDaemon, WantedHandlers
+from driverforge_node.runtime.formats.values import describe
+from driverforge_node.runtime.model import Activation, Handler, RuntimeDaemon, WantedHandlers
 from driverforge_node.runtime.transaction.activation import reports
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.observed import ObservedRuntime, nvidia_handlers_of, observe_runtime
+from driverforge_node.runtime.transaction.consequences import (
+    changed_handlers,
+    check_effective,
+    check_servable,
+    effective_lines,
+    mended_fault,
+)
+from driverforge_node.runtime.transaction.observed import (
+    ObservedRuntime,
+    nvidia_handlers_of,
+    observe_runtime,
+    with_adopted_files,
+    with_drop_in_placed,
+)
 
 
 def apply_plan(system: RuntimeSystem) -> ChangePlan:
@@ -32,9 +45,11 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     host = system.host
     daemon = selection.select(host, system.sockets, system.request)
     _check_fallback(system, daemon)
-    seen = observe_runtime(system, daemon, to_write=True)
+    seen = with_adopted_files(observe_runtime(system, daemon, to_write=True))
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective_configuration(host, daemon, seen.clean, seen.disk)
+    seen = with_drop_in_placed(system, seen)
+    daemon = seen.daemon
     planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
     then_read, now_read = distributions.at_next_start(
         seen.edit, daemon, disk=seen.disk, clean=seen.clean, planned=planned, view=clean, wanted=wanted
@@ -42,6 +57,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     now = clean if now_read == seen.clean else effective_configuration(host, daemon, now_read, seen.disk)
     after = now if then_read == now_read else effective_configuration(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
+    check_servable(seen.edit, daemon, now, after)
     status = system.status(daemon)  # after the files: they say why it serves no pods
     activation, why = _activation(seen, now, after, missed=_missed(seen))
     missing = [
@@ -63,7 +79,11 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         why=why,
         present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
         default=wanted.default,
-        notes=seen.kept,
+        notes=(
+            *seen.kept,
+            *mended_fault(seen.edit, daemon, now),
+            *changed_handlers(seen.edit, clean, after, wanted),
+        ),
     )
 
 
@@ -135,48 +155,13 @@ def _again(daemon: RuntimeDaemon) -> Activation:
     return "reload" if daemon.kind in ("docker", "crio") else "restart"
 
 
-def check_effective(
-    edit: Backend,
-    daemon: RuntimeDaemon,
-    views: tuple[Mapping[str, object], Mapping[str, object]],
-    wanted: WantedHandlers,
-) -> None:
-    """Raises Unsupported if the daemon would see other keys change than ours, or would not see our handlers.
-
-    `views` is its effective configuration before and after.
-    """
-    before, after = views
-    if foreign := edit.foreign(before, after, wanted):
-        raise Unsupported(
-            f"refused: with NVIDIA's handlers, {daemon.kind} would see other settings change too",
-            details=[describe(path, *pair) for path, pair in foreign.items()],
-            resolution="nothing was changed; move these settings into one file, or report this configuration",
-        )
-    seen = edit.handlers(after)
-    gone = [handler for handler in wanted.handlers if seen.get(handler.name) != handler.binary]
-    if gone:
-        raise Unsupported(
-            f"refused: {daemon.kind} would not see the handler {gone[0].name}",
-            details=[
-                f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}"
-                for handler in gone
-            ],
-            resolution="nothing was changed; another file of its configuration wins over ours (put all of "
-            "it into one file), or ours has a higher version than the root file (driverctl doctor says so)",
-        )
-
-
-def effective_lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
-    """The difference of two effective configurations, a key a line."""
-    return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
-
-
 def entry_of(
     host: Host, seen: ObservedRuntime, files: Mapping[str, bytes | None], wanted: WantedHandlers | None = None
 ) -> journal.JournalEntry:
     """The journal's entry of a change that makes `files`.
 
-    A file that only the earlier change wrote is written back by this one.
+    A file that only the earlier change wrote is written back by this one. What goes away does so last: a
+    containerd that is told of it by its name does not start without it.
     """
     daemon, earlier = seen.daemon, seen.entry
     every = {**{file.path: seen.base[file.path] for file in (earlier.files if earlier else ())}, **files}
@@ -199,7 +184,7 @@ def entry_of(
                 before=seen.disk[path],
                 metadata=_metadata(host, earlier, path),
             )
-            for path, data in changed.items()
+            for path, data in sorted(changed.items(), key=lambda item: item[1] is None)
         ),
         state="prepared",
         pid=daemon.pid,
@@ -250,6 +235,8 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
     after = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
     absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
+    if not seen.edit.unservable(now):
+        check_servable(seen.edit, daemon, now, after)
     activation, why = _activation(seen, now, after, missed=_missed(seen, taken_back=True))
     if seen.never_read:
         activation, why = "none", "the running daemon never read our files"

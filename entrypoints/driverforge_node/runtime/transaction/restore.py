@@ -86,7 +86,9 @@ put() { # NUMBER PATH MODE OWNER LABEL
 	draft=${2%/*}/.driverforge-restore
 	if cp "$here/old.$1" "$draft" && chmod "$3" "$draft" && chown "$4" "$draft"; then
 		[ -z "$5" ] || chcon "$5" "$draft" 2>/dev/null || :
-		mv -f "$draft" "$2" && say "put $2 back" && return 0
+		mv -f "$draft" "$2" 2>/dev/null && say "put $2 back" && return 0
+		# nothing is renamed over a file that is mounted by itself
+		cat "$draft" >"$2" && rm -f "$draft" && say "put $2 back in its place" && return 0
 	fi
 	rm -f "$draft"
 	say "could not put $2 back"

@@ -1,0 +1,97 @@
+"""What a change would mean for the daemon, by its effective configurations before and after.
+
+What must not be is refused before anything is written; what a person should know is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from driverforge_core.errors import Unsupported
+from driverforge_node.runtime.backends.threeway import runtime_of
+from driverforge_node.runtime.formats.values import describe, differing
+from driverforge_node.runtime.model import Backend, RuntimeDaemon, WantedHandlers
+
+PROGRAM_KEYS = ("binaryname", "runtime_path", "path")  # of containerd's, CRI-O's and docker's handlers
+
+
+def check_effective(
+    edit: Backend,
+    daemon: RuntimeDaemon,
+    views: tuple[Mapping[str, object], Mapping[str, object]],
+    wanted: WantedHandlers,
+) -> None:
+    """Raises Unsupported if the daemon would see other keys change than ours, or would not see our handlers.
+
+    `views` is its effective configuration before and after.
+    """
+    before, after = views
+    if foreign := edit.foreign(before, after, wanted):
+        raise Unsupported(
+            f"refused: with NVIDIA's handlers, {daemon.kind} would see other settings change too",
+            details=[describe(path, *pair) for path, pair in foreign.items()],
+            resolution="nothing was changed; move these settings into one file, or report this configuration",
+        )
+    seen = edit.handlers(after)
+    gone = [handler for handler in wanted.handlers if seen.get(handler.name) != handler.binary]
+    if gone:
+        raise Unsupported(
+            f"refused: {daemon.kind} would not see the handler {gone[0].name}",
+            details=[
+                f"{handler.name}: {seen.get(handler.name, 'not there')}, not {handler.binary}"
+                for handler in gone
+            ],
+            resolution="nothing was changed; another file of its configuration wins over ours (put all of "
+            "it into one file), or ours has a higher version than the root file (driverctl doctor says so)",
+        )
+
+
+def check_servable(
+    edit: Backend, daemon: RuntimeDaemon, now: Mapping[str, object], after: Mapping[str, object]
+) -> None:
+    """Raises Unsupported if the daemon could not serve pods with `after`.
+
+    A restart would take the node down, and if it could not with `now`, the way back would too.
+    """
+    wrong, already = edit.unservable(after), edit.unservable(now)
+    if not wrong:
+        return
+    brief = f"refused: {daemon.kind} could not serve pods after its next restart"
+    details = [wrong]
+    if already:
+        details.append(f"that is so without this change too: {already} (in the files as they are)")
+    raise Unsupported(
+        brief,
+        details=details,
+        resolution=f"add that runtime to {daemon.config}, or name another default; nothing was changed",
+    )
+
+
+def effective_lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """The difference of two effective configurations, a key a line."""
+    return tuple(describe(path, old, new) for path, (old, new) in differing(before, after).items())
+
+
+def changed_handlers(
+    edit: Backend, before: Mapping[str, object], after: Mapping[str, object], wanted: WantedHandlers
+) -> tuple[str, ...]:
+    """What is different in handlers that were there before we came, a sentence for each key.
+
+    Not their programs, which are what this is about.
+    """
+    there = wanted.names & edit.handlers(before).keys()
+    return tuple(
+        f"the handler {runtime_of(path)} was there already: {describe(path, *pair)}"
+        for path, pair in differing(before, after).items()
+        if runtime_of(path) in there and path[-1].lower() not in PROGRAM_KEYS
+    )
+
+
+def mended_fault(edit: Backend, daemon: RuntimeDaemon, now: Mapping[str, object]) -> tuple[str, ...]:
+    """What is wrong with the files as they are, where this change mends it: the way back leads there."""
+    wrong = edit.unservable(now)
+    return (
+        (f"{daemon.kind} could not serve pods with the files as they are, and can with this change: {wrong}",)
+        if wrong
+        else ()
+    )
