@@ -40,6 +40,12 @@ FILES: dict[str, tuple[str, ...]] = {
     f"{_NODE}/watch/decide.py": ("tests/unit/test_watch_decide.py", "tests/tree/test_watch_loop.py"),
     f"{_NODE}/runtime/transaction/change.py": _TRANSACTION,
     f"{_NODE}/runtime/transaction/plans.py": _TRANSACTION,
+    f"{_NODE}/runtime/transaction/consequences.py": (
+        "tests/unit/test_runtime_existing.py",
+        "tests/unit/test_runtime_places_taken.py",
+        "tests/tree/test_runtime_node_kept.py",
+        *_TRANSACTION,
+    ),
     f"{_NODE}/runtime/transaction/restore.py": (
         "tests/tree/test_runtime_restore.py",
         "tests/tree/test_runtime_edited.py",
