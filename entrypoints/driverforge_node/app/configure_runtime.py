@@ -83,13 +83,23 @@ def apply_runtime(system: RuntimeSystem) -> bool:
     return plan.activation == "restart" and system.request.restart_mode != "none"
 
 
-def revert_runtime(system: RuntimeSystem) -> None:
-    """Revert, and log what was done."""
-    plan = change_runtime(system, RuntimeAction.REVERT, _log_notes)
-    if plan is None:
-        log.info("nothing to revert: driverctl has not changed this node's container runtime")
-    else:
-        log.info(summary.done_text(plan, system))
+def revert_at_stop(system: RuntimeSystem) -> None:
+    """Revert, and log what was done.
+
+    What would take longer than a stop may is handed over to the node.
+    """
+    with journal.exclusive_runtime(system.host):
+        change.take_over(system)
+        plan = plans.revert_plan(system)
+        if plan is None:
+            log.info("nothing to revert: driverctl has not changed this node's container runtime")
+            return
+        _log_notes(plan)
+        if change.outlasts_a_stop(plan, system):
+            change.hand_over(plan, system)
+            return
+        change.carry_out(plan, system)
+    log.info(summary.done_text(plan, system))
 
 
 def _log_notes(plan: ChangePlan) -> None:

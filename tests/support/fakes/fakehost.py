@@ -26,6 +26,7 @@ from support.samples.tinyko import tiny_ko
 
 NODE = "/proc/1/root"
 CONTAINER_ID = "c" * 64
+BOOT = "0d5a6a86-6c7e-4a3b-9a5e-6f1a6e1b2c3d"
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
 
 
@@ -389,6 +390,11 @@ class FakeNode:
         self.places["/"] = root
         write_image(self.files)
 
+    def boot(self, boot: str) -> None:
+        """Give the kernel's start that id."""
+        self.host.node.make_dirs("/proc/sys/kernel/random")
+        self.host.node.write_atomic("/proc/sys/kernel/random/boot_id", f"{boot}\n".encode())
+
     def add_gpu(self, address: str = "0000:3b:00.0", *, driver: str = "") -> None:
         base = f"/sys/bus/pci/devices/{address}"
         self.files.make_dirs(base)
@@ -430,6 +436,7 @@ def fake_node(folder: Path, *, gpu: bool = True) -> FakeNode:
         files.make_dirs(name)
     files.write_atomic(paths.FIRMWARE_SEARCH, b"\n")
     write_in_tree(node)
+    node.boot(BOOT)
     node.new_container()
     kernel.show()
     if gpu:

@@ -17,7 +17,7 @@ from typing import Any
 from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
-from driverforge_node.ports import Commands, Host, Result, Services
+from driverforge_node.ports import Commands, Host, Metadata, Result, Services
 
 
 @dataclass
@@ -45,6 +45,12 @@ class KillableFiles(RootedFiles):
     def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         self._burn("write", path)
         super().write_atomic(path, data, mode=mode)
+
+    def replace_bytes(
+        self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
+    ) -> bool:
+        self._burn("replace", path)
+        return super().replace_bytes(path, before=before, after=after, metadata=metadata)
 
     def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
         if not self.is_dir(path):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.ports import Files, Host, Metadata
+from driverforge_node.ports import Files, Host
 from driverforge_node.runtime.backends.imports import imported_files
 from driverforge_node.runtime.model import RuntimeDaemon
 
@@ -58,22 +58,6 @@ def contents(node: Files, path: str) -> bytes | None:
         return node.read_bytes(path)
     except FileNotFoundError:
         return None
-
-
-def write_or_remove(node: Files, path: str, data: bytes | None, metadata: Metadata | None) -> None:
-    """Write a file of the node, or take it away (None).
-
-    A file that is there keeps its mode and owner; a new one gets `metadata`. Where `path` is a link, the file
-    that it leads to is the one that goes.
-    """
-    if data is None:
-        node.remove(node.resolve(path))
-        return
-    new = not node.exists(path)
-    node.make_dirs(path.rpartition("/")[0])
-    node.write_atomic(path, data)
-    if new and metadata is not None:
-        node.set_metadata(path, metadata)
 
 
 def _with_imports(host: Host, daemon: RuntimeDaemon, *, to_write: bool) -> Contents:

@@ -8,6 +8,7 @@ from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
 from driverforge_node import log
 from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.find.daemon import enter
+from driverforge_node.runtime.find.instance import process_instance
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 
 LOG_LINES = 15
@@ -65,12 +66,7 @@ def restart_shell(plan: ChangePlan, system: RuntimeSystem) -> str:
     """The restart as a shell command, for the node's own restore."""
     unit = system.unit(plan.daemon)
     again = f"systemctl reset-failed {unit} 2>/dev/null\nsystemctl restart {unit}" if unit else ":"
-    again = system.request.restart_command or again
-    return (
-        f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}"
-        if plan.activation == "reload"
-        else again
-    )
+    return system.request.restart_command or again
 
 
 def activate(plan: ChangePlan, system: RuntimeSystem) -> None:
@@ -81,8 +77,16 @@ def activate(plan: ChangePlan, system: RuntimeSystem) -> None:
     elif plan.activation == "restart" and unit:
         host.services.restart(unit, timeout=timeout)
     else:
-        host.commands.run(["sh", "-c", f"kill -HUP {plan.daemon.pid}"], timeout=30)
+        _hang_up(plan, system)
     log.info("reloaded" if plan.activation == "reload" else "restarted", runtime=plan.daemon.kind, unit=unit)
+
+
+def _hang_up(plan: ChangePlan, system: RuntimeSystem) -> None:
+    """Send SIGHUP to the daemon. Raises Unavailable where another process has its PID by now."""
+    began = plan.entry.process
+    if not began.is_same(process_instance(system.host, began.pid)):
+        raise Unavailable(f"the {plan.daemon.kind} with PID {began.pid} has ended")
+    system.host.commands.run(["sh", "-c", f"kill -HUP {began.pid}"], timeout=30)
 
 
 def prove(plan: ChangePlan, system: RuntimeSystem) -> None:

@@ -202,7 +202,7 @@ def entry_of(
             for path, data in changed.items()
         ),
         state="prepared",
-        pid=daemon.pid,
+        process=seen.process,
         folders=_folders(host, earlier, list(changed)),
         earlier=earlier,
     )

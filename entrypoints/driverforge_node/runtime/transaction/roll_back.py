@@ -134,11 +134,11 @@ def _put_files_back(
 
 
 def _put_file_back(host: Host, file: journal.JournalFile, left: list[str]) -> None:
-    current = config_files.contents(host.node, file.path)
-    if current not in (file.before, file.written):
+    """Put the old bytes back where ours are. Where neither are there, the path goes into `left`."""
+    if config_files.contents(host.node, file.path) == file.before:
+        return
+    if not host.node.replace_bytes(file.path, before=file.written, after=file.before, metadata=file.metadata):
         left.append(file.path)
-    elif current != file.before:
-        config_files.write_or_remove(host.node, file.path, file.before, file.metadata)
 
 
 def _put_journal_back(plan: ChangePlan, host: Host) -> None:
