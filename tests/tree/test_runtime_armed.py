@@ -201,20 +201,36 @@ def test_a_revert_that_the_node_does_not_take_over_leaves_nothing_behind(tmp_pat
 # --- a daemon is a PID with its start, in a boot
 
 
-def test_after_a_reboot_the_daemon_has_read_the_files_whatever_its_pid(tmp_path: Path) -> None:
-    """Written before the reboot and left to a restart by somebody else, as restart mode none says."""
-    bench = bench_of(tmp_path, unit="containerd.service")
-    bench.apply(restart_mode="none")
+def reboot(bench: Bench) -> None:
+    """The daemon comes back with the PID that it had."""
     pid = bench.daemon.pid
     bench.node.boot("of today")
     bench.daemon.starts -= 1
     bench.daemon.restart()
     assert bench.daemon.pid == pid
-    bench.apply()
-    assert bench.units.restarted == []
+
+
+def test_after_a_reboot_the_daemon_has_read_the_files_whatever_its_pid(bench: Bench) -> None:
+    """Written before the reboot and left to a restart by somebody else, as restart mode none says."""
+    bench.apply(restart_mode="none")
+    reboot(bench)
     plan = plans.revert_plan(bench.system())
     assert plan is not None
-    assert plan.why != "the running daemon never read our files"
+    assert plan.why == "the effective configuration changes"
+    bench.apply()
+    assert bench.units.restarted == []
+
+
+def test_a_change_that_a_reboot_cut_off_needs_no_restart_to_be_taken_back(bench: Bench) -> None:
+    """The files are the old ones, and the daemon was started with these."""
+    journal.write_entry(bench.node.host, plans.apply_plan(bench.system()).entry)
+    plan = plans.revert_plan(bench.system())
+    assert plan is not None
+    assert plan.why == "the running daemon never read our files"
+    reboot(bench)
+    plan = plans.revert_plan(bench.system())
+    assert plan is not None
+    assert (plan.activation, plan.why) == ("none", "the effective configuration stays")
 
 
 @pytest.mark.parametrize(

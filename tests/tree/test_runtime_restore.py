@@ -289,6 +289,19 @@ def test_what_a_cut_off_write_left_goes_away(tmp_path: Path, dead: ProcessInstan
     case = Case(tmp_path, owner=dead, daemon=dead)
     for end, data in (("draft", b"thei"), ("swap", left)):
         (case.etc / f".{case.old.name}.driverforge-{end}").write_bytes(data)
+    (case.new.parent / f".{case.new.name}.driverforge-draft").write_bytes(b"ou")
+    case.look()
+    assert case.restored
+    assert not case.new.parent.exists()
+    assert sorted(path.name for path in case.etc.iterdir()) == [case.old.name, "restarts"]
+
+
+def test_a_file_that_was_not_replaced_yet_has_nothing_left_beside_it(
+    tmp_path: Path, dead: ProcessInstance
+) -> None:
+    case = Case(tmp_path, owner=dead, daemon=dead)
+    case.old.write_bytes(b"a\r\nb")
+    (case.etc / f".{case.old.name}.driverforge-swap").write_bytes(b"theirs and ours\n")
     case.look()
     assert case.restored
     assert sorted(path.name for path in case.etc.iterdir()) == [case.old.name, "restarts"]

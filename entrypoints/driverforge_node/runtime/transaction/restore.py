@@ -44,19 +44,18 @@ def arm(host: Host, name: str, order: RestoreOrder) -> None:
     """Make the node restore if we die, or have not disarmed it `order.patience` seconds later.
 
     It returns when the script was seen running. Raises Unavailable or CommandFailed where nobody on the node
-    carries it out; nothing is left then.
+    carries it out; what was made for it goes away with `disarm`.
     """
     _prepare(host, name, order)
     host.node.write_atomic(f"{FOLDER}/{name}/armed", b"", mode=0o600)
-    try:
-        _start(host, name)
-    except DriverforgeError:
-        disarm(host, name)
-        raise
+    _start(host, name)
 
 
 def hand_over(host: Host, name: str, order: RestoreOrder) -> None:
-    """Make the node carry out `order` at once, whatever becomes of us. Raises as `arm`."""
+    """Make the node carry out `order` at once, whatever becomes of us.
+
+    Raises Unavailable or CommandFailed where nobody on the node does; nothing is left then.
+    """
     here = f"{FOLDER}/{name}"
     _prepare(host, name, order)
     host.node.copy(order.journal, f"{here}/journal")
