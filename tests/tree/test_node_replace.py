@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from driverforge_core.errors import StorageFailed
+from driverforge_node.host.fileops import exchange_names, move_to_free_name
 from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.replace import Renaming, replace_bytes
 from driverforge_node.ports import Metadata
 
 ROUNDS = 150
@@ -92,6 +96,72 @@ def test_who_writes_at_the_same_moment_loses_nothing(
         other.join()
         assert file.read_bytes() == last
         assert list(file.parent.iterdir()) == [file]
+
+
+def busy(file: Path, *versions: bytes | None) -> Renaming:
+    """A kernel in which somebody writes a version of the file before each of our renames; None: nobody."""
+    waiting = list(versions)
+
+    def first(rename: Callable[[str, str], None]) -> Callable[[str, str], None]:
+        def renamed(source: str, target: str) -> None:
+            if waiting and (theirs := waiting.pop(0)) is not None:
+                draft = file.with_suffix(".theirs")
+                draft.write_bytes(theirs)
+                draft.replace(file)
+            rename(source, target)
+
+        return renamed
+
+    return Renaming(exchange=first(exchange_names), move=first(move_to_free_name))
+
+
+@pytest.mark.parametrize("versions", [(b"2\n",), (b"2\n", b"3\n"), (b"2\n", b"3\n", b"4\n")])
+def test_what_they_write_while_theirs_goes_back_is_not_lost_either(
+    file: Path, versions: tuple[bytes, ...]
+) -> None:
+    file.write_bytes(b"1\n")
+    kernel = busy(file, None, *versions)
+    assert not replace_bytes(str(file), before=OLD, after=OURS, renaming=kernel)
+    assert (file.read_bytes(), list(file.parent.iterdir())) == (versions[-1], [file])
+
+
+def test_what_they_write_where_a_file_was_taken_away_stays(file: Path) -> None:
+    file.write_bytes(b"1\n")
+    kernel = busy(file, b"2\n")
+    assert not replace_bytes(str(file), before=OLD, after=None, renaming=kernel)
+    assert (file.read_bytes(), list(file.parent.iterdir())) == (b"2\n", [file])
+
+
+def cannot(source: str, target: str) -> None:
+    raise OSError(errno.EINVAL, "Invalid argument")
+
+
+def busy_mount(source: str, target: str) -> None:
+    raise OSError(errno.EBUSY, "Device or resource busy")
+
+
+def test_a_file_system_that_cannot_swap_names_is_written_all_the_same(file: Path) -> None:
+    kernel = Renaming(exchange=cannot)
+    file.write_bytes(OLD)
+    assert replace_bytes(str(file), before=OLD, after=OURS, renaming=kernel)
+    assert (file.read_bytes(), list(file.parent.iterdir())) == (OURS, [file])
+    assert not replace_bytes(str(file), before=OLD, after=b"more\n", renaming=kernel)
+    assert (file.read_bytes(), list(file.parent.iterdir())) == (OURS, [file])
+
+
+def test_a_file_that_is_a_mount_point_stays_and_nothing_is_left_beside_it(file: Path) -> None:
+    file.write_bytes(OLD)
+    with pytest.raises(OSError, match="busy"):
+        replace_bytes(str(file), before=OLD, after=OURS, renaming=Renaming(exchange=busy_mount))
+    assert (file.read_bytes(), list(file.parent.iterdir())) == (OLD, [file])
+
+
+def test_a_draft_that_cannot_be_written_goes_away(file: Path) -> None:
+    beside(file, "swap").mkdir()  # so that the draft cannot get that name
+    file.write_bytes(OLD)
+    with pytest.raises(OSError, match="directory"):
+        replace_bytes(str(file), before=OLD, after=OURS)
+    assert not beside(file, "draft").exists()
 
 
 def test_a_new_file_gets_the_mode_that_it_had_once(file: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from driverforge_core.errors import CommandFailed, Unavailable
 from driverforge_node.app.configure_runtime import revert_at_stop
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.model import ProcessInstance
+from driverforge_node.runtime.model import ProcessInstance, Supervisor
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction import change, plans, restore
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
@@ -133,6 +133,27 @@ def test_a_unit_that_a_kill_left_goes_away_with_the_next_driverctl(bench: Bench)
     assert boot_units(bench.node) == ["driverforge-boot-2-b.service"]
 
 
+def test_the_next_driverctl_clears_up_after_one_that_was_killed(bench: Bench) -> None:
+    files, system = bench.node.host.node, bench.system()
+    entry = plans.apply_plan(system).entry
+    journal.write_entry(system.host, entry)
+    folder, _, name = CONFIG.rpartition("/")
+    files.write_atomic(CONFIG, next(file.written for file in entry.files if file.path == CONFIG) or b"")
+    files.write_atomic(f"{folder}/.{name}.driverforge-swap", b"of the site\n")
+    files.write_atomic(f"{UNIT_FOLDER}/driverforge-boot-1-a.service", b"")
+    change.take_over(system)
+    assert bench.text(CONFIG) == b"of the site\n"
+    assert boot_units(bench.node) == []
+
+
+def test_a_damaged_entry_is_the_matter_of_its_own_daemon(bench: Bench) -> None:
+    bench.node.host.node.make_dirs(journal.FOLDER)
+    bench.node.host.node.write_atomic(f"{journal.FOLDER}/crio-x.json", b"{")
+    change.take_over(bench.system())
+    bench.apply()
+    assert bench.daemon.starts == 2
+
+
 def test_a_node_whose_units_cannot_be_written_is_changed_all_the_same(bench: Bench) -> None:
     place = bench.node.places[NODE] / UNIT_FOLDER[1:]
     place.rmdir()
@@ -172,6 +193,29 @@ def test_a_stop_elsewhere_reverts_by_itself(bench: Bench) -> None:
     revert_at_stop(bench.system())
     assert (bench.text(CONFIG), bench.text(DROP_IN), handed_over(bench)) == (ROOT, None, [])
     assert journal.entries(bench.node.host) == ()
+
+
+@pytest.mark.parametrize(
+    ("plan", "outlasts"),
+    [
+        ({}, True),
+        ({"activation": "none"}, False),
+        ({"supervisor": Supervisor(kind="rke2")}, False),  # known by its files only: nobody can restart it
+        ({"supervisor": Supervisor(kind="systemd", unit="containerd.service")}, False),
+    ],
+)
+def test_only_the_start_of_a_whole_distribution_outlasts_a_stop(
+    tmp_path: Path, plan: dict[str, object], outlasts: bool
+) -> None:
+    bench = bench_of(tmp_path, unit=RKE2)
+    bench.apply()
+    system = bench.system()
+    found = plans.revert_plan(system)
+    assert found is not None
+    if supervisor := plan.pop("supervisor", None):
+        found = replace(found, daemon=replace(found.daemon, supervisor=supervisor))  # type: ignore[arg-type]
+    found = replace(found, **plan)  # type: ignore[arg-type]
+    assert change.outlasts_a_stop(found, system) is outlasts
 
 
 @pytest.mark.parametrize("why", ["no systemd", "restart mode none"])

@@ -10,7 +10,9 @@ kill, `.NAME.driverforge-swap` is always a whole file: the new one, or what came
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 
 from driverforge_core.errors import StorageFailed
 from driverforge_node.host.fileops import (
@@ -25,19 +27,35 @@ from driverforge_node.host.fileops import (
 from driverforge_node.ports import Metadata
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Renaming:
+    """What the file system does in one step; it may not be able to."""
+
+    exchange: Callable[[str, str], None] = exchange_names
+    move: Callable[[str, str], None] = move_to_free_name
+
+
 def replace_bytes(
-    target: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None
+    target: str,
+    *,
+    before: bytes | None,
+    after: bytes | None,
+    metadata: Metadata | None = None,
+    renaming: Renaming | None = None,
 ) -> bool:
     """Give the file `target` the bytes `after`, if it has the bytes `before`; None: it is not there.
 
     False where it has others, which it keeps. `metadata` is for a file that is new. Raises OSError.
     """
-    swap = _beside(target, "swap")
+    swap, renaming = _beside(target, "swap"), renaming or Renaming()
     if after is None:
-        done = _take_away(target, swap, before)
+        done = _take_away(target, swap, before, renaming)
     else:
         _write_whole(target, swap, after, metadata)
-        done = _put_new(target, swap) if before is None else _put_over(target, swap, before, after)
+        if before is None:
+            done = _put_new(target, swap, renaming)
+        else:
+            done = _put_over(target, swap, before, after, renaming)
     with suppress(FileNotFoundError):
         os.unlink(swap)
     sync_directory(os.path.dirname(target))
@@ -90,17 +108,17 @@ def _write_whole(target: str, swap: str, data: bytes, metadata: Metadata | None)
         raise
 
 
-def _put_new(target: str, swap: str) -> bool:
+def _put_new(target: str, swap: str, renaming: Renaming) -> bool:
     try:
-        move_to_free_name(swap, target)
+        renaming.move(swap, target)
     except FileExistsError:
         return False
     return True
 
 
-def _put_over(target: str, swap: str, before: bytes, after: bytes) -> bool:
+def _put_over(target: str, swap: str, before: bytes, after: bytes, renaming: Renaming) -> bool:
     try:
-        exchange_names(swap, target)
+        renaming.exchange(swap, target)
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -119,7 +137,7 @@ def _put_over(target: str, swap: str, before: bytes, after: bytes) -> bool:
     put_last: bytes | None = after
     with suppress(FileNotFoundError):
         while True:
-            exchange_names(swap, target)
+            renaming.exchange(swap, target)
             came_out = _bytes_of(swap)
             if came_out == put_last:
                 break
@@ -127,7 +145,7 @@ def _put_over(target: str, swap: str, before: bytes, after: bytes) -> bool:
     return False
 
 
-def _take_away(target: str, swap: str, before: bytes | None) -> bool:
+def _take_away(target: str, swap: str, before: bytes | None, renaming: Renaming) -> bool:
     try:
         os.rename(target, swap)
     except FileNotFoundError:
@@ -135,7 +153,7 @@ def _take_away(target: str, swap: str, before: bytes | None) -> bool:
     if _bytes_of(swap) == before:
         return True
     with suppress(FileExistsError):  # else they have written a newer one meanwhile
-        move_to_free_name(swap, target)
+        renaming.move(swap, target)
     return False
 
 
