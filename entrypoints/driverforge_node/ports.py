@@ -331,6 +331,12 @@ class Services(Protocol):
     def main_pid(self, unit: str) -> int:
         """PID of the unit's main process, 0 when it is not running."""
 
+    def start_seconds(self, unit: str) -> float:
+        """What the unit's last start took; 0 where it has not started, or nobody tells.
+
+        Never raises, as `last_log_lines`.
+        """
+
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         """The end of the unit's log; empty where it cannot be read.
 

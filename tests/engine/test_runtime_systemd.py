@@ -89,6 +89,12 @@ def test_a_daemon_that_dies_of_the_change_gets_its_old_files_and_its_words_are_s
         assert failed.status != 0
         assert "the old configuration is in force again" in failed.stderr
         assert "does not like nvidia" in failed.stderr
+        survivor = pid(node)
+        again = pod.driverctl("runtime", "apply", check=False)
+        assert "did not accept this change on" in again.stderr
+        assert "does not like nvidia" in again.stderr
+        assert pid(node) == survivor, "the next pod restarts nothing"
+        node.run("rm -r /var/lib/driverforge/refused")
         assert state(node) == before
         assert reported(pod) == {"runc"}
     assert timers(node) == ""

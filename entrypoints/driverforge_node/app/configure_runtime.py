@@ -16,7 +16,7 @@ from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.model import Handler
 from driverforge_node.runtime.request import RuntimeRequest
-from driverforge_node.runtime.transaction import change, plans, summary
+from driverforge_node.runtime.transaction import change, plans, refused, summary
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from driverforge_node.runtime.transaction.observed import observe_runtime
 
@@ -39,7 +39,9 @@ def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
     """
     match action:
         case RuntimeAction.APPLY:
-            return plans.apply_plan(system)
+            plan = plans.apply_plan(system)
+            known = refused.refusal_of(system, plan, refused.digest_of(plan, system))
+            return replace(plan, notes=(*plan.notes, refused.note_of(plan, known))) if known else plan
         case RuntimeAction.REVERT:
             return plans.revert_plan(system)
         case RuntimeAction.STRIP:
@@ -47,15 +49,20 @@ def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
 
 
 def change_runtime(
-    system: RuntimeSystem, action: RuntimeAction, announce: Callable[[ChangePlan], None]
+    system: RuntimeSystem,
+    action: RuntimeAction,
+    announce: Callable[[ChangePlan], None],
+    *,
+    force: bool = False,
 ) -> ChangePlan | None:
     """Plan the action and carry it out, alone on this node. None where there is nothing to revert.
 
-    `announce` hears of the plan before anything is written. Raises as `plan_of` and `change.carry_out`, and
-    TemporaryFailure while another driverctl works on this node's runtime.
+    `announce` hears of the plan before anything is written. `force` applies what the daemon has refused
+    before. Raises as `plan_of` and `change.carry_out`, and TemporaryFailure while another driverctl works on
+    this node's runtime.
     """
     if action is RuntimeAction.APPLY:
-        return _apply(system, announce)
+        return _apply(system, announce, force=force)
     with journal.exclusive_runtime(system.host):
         change.take_over(system)
         plan = plan_of(system, action)
@@ -65,14 +72,16 @@ def change_runtime(
     return plan
 
 
-def _apply(system: RuntimeSystem, announce: Callable[[ChangePlan], None]) -> ChangePlan:
+def _apply(
+    system: RuntimeSystem, announce: Callable[[ChangePlan], None], *, force: bool = False
+) -> ChangePlan:
     """`change_runtime` for APPLY, which always has a plan."""
     with journal.exclusive_runtime(system.host):
         change.take_over(system)
         plan = plans.apply_plan(system)
         summary.warn_missing(system.host, plan)
         announce(plan)
-        change.carry_out(plan, system)
+        change.carry_out(plan, system, force=force)
     return plan
 
 

@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strip", action="store_true", help="revert: take NVIDIA's handlers out that somebody else wrote"
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="apply: try a change again that the runtime has refused before",
+    )
     where = parser.add_argument_group("the runtime (found automatically where these are not given)")
     where.add_argument(
         "--runtime", choices=("containerd", "crio", "docker"), default="", help="its kind ($RUNTIME)"
@@ -128,6 +133,8 @@ def run(args: argparse.Namespace, host: Host) -> int:
         return 0
     if args.strip and args.action != "revert":
         raise UsageError("--strip belongs to revert", resolution="driverctl runtime revert --strip")
+    if args.force and args.action != "apply":
+        raise UsageError("--force belongs to apply", resolution="driverctl runtime apply --force")
     reverting = RuntimeAction.STRIP if args.strip else RuntimeAction.REVERT
     action = reverting if args.action == "revert" else RuntimeAction.APPLY
     if args.plan or args.action == "plan":
@@ -135,7 +142,9 @@ def run(args: argparse.Namespace, host: Host) -> int:
         if plan is not None:
             _print(summary.plan_object(plan, system), summary.plan_text(plan, system), as_json=args.json)
     else:
-        plan = change_runtime(system, action, lambda plan: _print_notes(plan, as_json=args.json))
+        plan = change_runtime(
+            system, action, lambda plan: _print_notes(plan, as_json=args.json), force=args.force
+        )
         if plan is not None:
             done = summary.done_text(plan, system)
             _print(summary.plan_object(plan, system) | {"done": done}, done, as_json=args.json)

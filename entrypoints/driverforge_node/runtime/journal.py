@@ -107,9 +107,14 @@ def slug(path: str) -> str:
     return path.strip("/").replace("/", "-")
 
 
+def name_of(kind: str, config: str) -> str:
+    """The name of a file about a daemon. The hash keeps two paths apart whose slugs are equal."""
+    return f"{kind}-{slug(config)}-{hashlib.sha256(config.encode()).hexdigest()[:8]}.json"
+
+
 def path_of(kind: str, config: str) -> str:
-    """Where the entry of a daemon is. The hash keeps two paths apart whose slugs are equal."""
-    return f"{FOLDER}/{kind}-{slug(config)}-{hashlib.sha256(config.encode()).hexdigest()[:8]}.json"
+    """Where the entry of a daemon is."""
+    return f"{FOLDER}/{name_of(kind, config)}"
 
 
 def first_release_path(config: str) -> str:

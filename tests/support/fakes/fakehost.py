@@ -337,12 +337,16 @@ class FakeServices:
 
     def __init__(self) -> None:
         self.restarted: list[str] = []
+        self.started_in = 0.0  # seconds
 
     def restart(self, unit: str, *, timeout: float) -> None:
         self.restarted.append(unit)
 
     def main_pid(self, unit: str) -> int:
         return 4242
+
+    def start_seconds(self, unit: str) -> float:
+        return self.started_in
 
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         return ()

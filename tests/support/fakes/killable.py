@@ -105,6 +105,9 @@ class KillableServices:
     def main_pid(self, unit: str) -> int:
         return self.real.main_pid(unit)
 
+    def start_seconds(self, unit: str) -> float:
+        return self.real.start_seconds(unit)
+
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         return self.real.last_log_lines(unit, count)
 

@@ -2,8 +2,8 @@
 
 `observed` reads a daemon's files and takes our earlier change away in thought, `plans` makes a ChangePlan of
 that, `change` carries it out: journal, restore on the node, writes, `activation`, proof; else everything is
-rolled back. `restore` has the node itself roll back if we die, by `restore_script`. `summary` tells plans and
-states to people and programs.
+rolled back, and `refused` keeps it from being tried again. `restore` has the node itself roll back if we die,
+by `restore_script`. `summary` tells plans and states to people and programs.
 
 The top of the four rooms: imports all others; only `app`, the watch and the doctor import it.
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
 from driverforge_node import log
@@ -114,8 +115,25 @@ def prove(plan: ChangePlan, system: RuntimeSystem) -> None:
     raise CommandFailed(f"{plan.daemon.kind} did not come back with the new configuration", details=last)
 
 
-def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> None:
-    """Have the daemon see its old files again, and wait until it answers.
+def with_last_start(plan: ChangePlan, system: RuntimeSystem) -> RuntimeSystem:
+    """The system, with what the daemon's unit needed to start the last time.
+
+    Warns of a patience that was too short for that.
+    """
+    unit = system.unit(plan.daemon)
+    system = replace(system, last_start=system.host.services.start_seconds(unit) if unit else 0.0)
+    if system.last_start >= system.patience(plan.daemon):
+        log.warning(
+            "the patience is shorter than the runtime's last start; its change may be taken back for that",
+            patience=system.patience(plan.daemon),
+            last_start=round(system.last_start, 1),
+            unit=unit,
+        )
+    return system
+
+
+def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> float:
+    """Have the daemon see its old files again, and wait until it answers: the seconds of that wait.
 
     Raises CommandFailed where it does not.
     """
@@ -125,14 +143,14 @@ def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> None:
         # one
         host.commands.run([*enter(host), "systemctl", "reset-failed", unit], check=False, timeout=30)
     activate(plan, system)
-    last: list[str] = []
+    begun, last = host.clock.monotonic(), list[str]()
     for _ in poll(system, system.patience(plan.daemon)):
         try:
             system.status(plan.daemon)
         except Unavailable as error:
             last = [error.brief, *error.details]
             continue
-        return
+        return host.clock.monotonic() - begun
     raise CommandFailed(f"{plan.daemon.kind} does not answer", details=last)
 
 

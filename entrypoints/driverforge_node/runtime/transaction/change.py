@@ -17,25 +17,36 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends.effective import remove_candidates
 from driverforge_node.runtime.find.supervisor import SLOW
 from driverforge_node.runtime.model import NO_PROCESS
-from driverforge_node.runtime.transaction import restore
-from driverforge_node.runtime.transaction.activation import activate, check_activation, prove, restart_shell
+from driverforge_node.runtime.transaction import refused, restore
+from driverforge_node.runtime.transaction.activation import (
+    activate,
+    check_activation,
+    prove,
+    restart_shell,
+    with_last_start,
+)
 from driverforge_node.runtime.transaction.change_plan import UNITS, ChangePlan, RuntimeSystem
 from driverforge_node.runtime.transaction.restore_script import RestoreOrder
 from driverforge_node.runtime.transaction.roll_back import failure_of, roll_back
 
 
-def carry_out(plan: ChangePlan, system: RuntimeSystem) -> None:
+def carry_out(plan: ChangePlan, system: RuntimeSystem, *, force: bool = False) -> None:
     """Make the change, or leave the node as it was. Needs the lock of `journal.exclusive_runtime`.
 
     Raises Unsupported before anything is written where nobody could restart the daemon. Raises CommandFailed,
     with the daemon's own words, where the change failed; it says whether the old configuration is in force
-    again.
+    again. A change that failed so before is not tried again, but with `force`.
     """
     check_activation(plan, system)
     if plan.settled:
         return
     host = system.host
     active = plan.activation != "none" and system.request.restart_mode != "none"
+    digest = refused.digest_of(plan, system) if active and plan.keep else ""
+    if digest and not force:
+        refused.check_not_refused(system, plan, digest)
+    if active:
+        system = with_last_start(plan, system)
     host.clock.wait(0)  # from here on a stop signal does not end us between write and restart
     # a daemon that does not run cannot be lost, and one that is not touched goes on with what it has read
     guarded = active and plan.daemon.pid != 0 and (bool(plan.writes) or plan.activation == "restart")
@@ -43,7 +54,7 @@ def carry_out(plan: ChangePlan, system: RuntimeSystem) -> None:
     entry = replace(plan.entry, state="prepared", needs=plan.activation, restore=name)
     journal.write_entry(host, entry)
     begun: list[journal.JournalFile] = []
-    told = False
+    told = accepted = False
     try:
         if guarded:
             _arm(plan, system, entry)
@@ -54,11 +65,15 @@ def carry_out(plan: ChangePlan, system: RuntimeSystem) -> None:
         if active:
             activate(plan, system)
             prove(plan, system)
+        accepted = True
         if guarded:
             restore.disarm(host, entry.restore)
     except DriverforgeError as error:
         back = roll_back(plan, system, entry, begun, active=told)
-        raise failure_of(plan, system, error, back) from error
+        failure = failure_of(plan, system, error, back)
+        if digest and told and not accepted and back.alive and not back.left:
+            refused.remember(system, plan, digest, failure.details)
+        raise failure from error
     _finish(plan, system, replace(entry, restore=""), active=active)
 
 
@@ -143,6 +158,7 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
     if plan.keep:
         state: journal.ChangeState = "written" if pending else "in force"
         journal.write_entry(host, replace(entry, state=state, earlier=None))
+        refused.forget(host, plan)
     else:
         for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
             if host.node.is_dir(folder) and not host.node.list_dir(folder):
