@@ -15,7 +15,7 @@ from driverforge_node.app.configure_runtime import revert_at_stop
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.model import ProcessInstance, Supervisor
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, restore
+from driverforge_node.runtime.transaction import change, plans, refused, restore
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from driverforge_node.runtime.transaction.restore_script import SCRIPT, UNIT_FOLDER
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
@@ -105,6 +105,7 @@ def test_a_restore_that_nobody_was_seen_to_run_is_none(bench: Bench) -> None:
     assert any("the node does not run the restore" in line for line in caught.value.details)
     assert (bench.text(CONFIG), bench.text(DROP_IN), bench.daemon.starts) == (ROOT, None, 1)
     assert (journal.entries(bench.node.host), boot_units(bench.node)) == ((), [])
+    assert not bench.node.host.node.list_dir(refused.FOLDER), "containerd was not asked"
     assert not bench.node.host.node.list_dir(restore.FOLDER)
 
 

@@ -16,10 +16,10 @@ from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
 from driverforge_node.host.services import SystemdServices
 from driverforge_node.ports import Host
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, refused
+from driverforge_node.runtime.transaction import change, plans, refused, restore
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
-from support.fakes.fakehost import FakeCommands, FakeNode, fake_node
+from support.fakes.fakehost import NODE, FakeCommands, FakeNode, fake_node
 
 
 @dataclass
@@ -68,7 +68,9 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def test_a_refused_change_is_not_tried_at_the_next_pods_start(bench: Bench) -> None:
-    assert bench.pod().startswith("2 restarts: containerd did not accept the change")
+    said = bench.pod()
+    assert said.startswith("2 restarts: containerd did not accept the change")
+    assert "--patience" not in said, "it came back at once with its old files"
     for _ in range(3):
         said = bench.pod()
         assert said.startswith("0 restarts: containerd did not accept this change on ")
@@ -88,6 +90,10 @@ def more_patience(bench: Bench) -> None:
     bench.request = replace(bench.request, patience=6.0)
 
 
+def another_restart_command(bench: Bench) -> None:
+    bench.request = replace(bench.request, restart_command="restart it otherwise")
+
+
 def newer_version(bench: Bench) -> None:
     bench.daemon.version = "1.7.25"
 
@@ -103,7 +109,15 @@ def other_imported_file(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    "change_something", [other_handlers, more_patience, newer_version, other_root_file, other_imported_file]
+    "change_something",
+    [
+        other_handlers,
+        more_patience,
+        another_restart_command,
+        newer_version,
+        other_root_file,
+        other_imported_file,
+    ],
 )
 def test_it_is_tried_again_where_something_is_different(
     bench: Bench, change_something: Callable[[Bench], None]
@@ -134,6 +148,38 @@ def test_a_record_that_cannot_be_read_does_not_count(bench: Bench, text: str) ->
     assert bench.pod().startswith("2 restarts")
 
 
+def test_a_record_of_a_later_release_does_not_count(bench: Bench) -> None:
+    bench.pod()
+    (name,) = bench.node.host.node.list_dir(refused.FOLDER)
+    text = bench.node.host.node.read_text(f"{refused.FOLDER}/{name}")
+    later = text.replace('"schema": 1', '"schema": 2')
+    bench.node.host.node.write_atomic(f"{refused.FOLDER}/{name}", later.encode())
+    assert bench.pod().startswith("2 restarts")
+
+
+@dataclass
+class Attached(FakeContainerd):
+    """It does not come up without our drop-in any more."""
+
+    def restart(self) -> None:
+        super().restart()
+        self.down = self.starts > 2 and not self.node.host.node.exists(DROP_IN)
+
+
+def test_a_revert_is_tried_each_time(tmp_path: Path) -> None:
+    node = fake_node(tmp_path, gpu=False)
+    daemon = Attached(node=node)
+    request = RuntimeRequest(wanted=wanted_handlers(), restart_command="restart", patience=1.0)
+    system = RuntimeSystem(host=node.host, sockets=daemon, request=request)
+    change.carry_out(plans.apply_plan(system), system)
+    for starts in (4, 6):
+        plan = plans.revert_plan(system)
+        assert plan is not None
+        with pytest.raises(CommandFailed, match="the old configuration is in force again"):
+            change.carry_out(plan, system)
+        assert daemon.starts == starts
+
+
 def test_a_daemon_that_is_down_with_its_old_files_too_has_refused_nothing(bench: Bench) -> None:
     dead = replace(bench.system, request=replace(bench.request, restart_command="restart"))
     plan = plans.apply_plan(dead)
@@ -141,6 +187,26 @@ def test_a_daemon_that_is_down_with_its_old_files_too_has_refused_nothing(bench:
     with pytest.raises(CommandFailed, match="does not answer with the old configuration either"):
         change.carry_out(plan, dead)
     assert bench.node.host.node.list_dir(refused.FOLDER) == ()
+
+
+@dataclass
+class Slow(FakeContainerd):
+    """Its start takes so long that the node restores meanwhile; it likes our files all the same."""
+
+    def restart(self) -> None:
+        super().restart()
+        for armed in self.node.places[NODE].glob(f"{restore.FOLDER[1:]}/*/armed"):
+            armed.rename(armed.parent / "restored")
+
+
+def test_a_change_that_took_too_long_was_not_refused(tmp_path: Path) -> None:
+    node = fake_node(tmp_path, gpu=False)
+    request = RuntimeRequest(wanted=wanted_handlers(), restart_command="restart", patience=5.0)
+    system = RuntimeSystem(host=node.host, sockets=Slow(node=node), request=request)
+    with pytest.raises(CommandFailed) as caught:
+        change.carry_out(plans.apply_plan(system), system)
+    assert "the node has put the old configuration back by itself" in caught.value.details
+    assert node.host.node.list_dir(refused.FOLDER) == ()
 
 
 def test_force_is_a_word_for_apply(tmp_path: Path) -> None:

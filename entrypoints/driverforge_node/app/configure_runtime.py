@@ -1,6 +1,7 @@
 """The life of a change of the node's container runtime, from the lock to the proof.
 
-For `driverctl runtime`, for `driverctl toolkit run`, and for the watch.
+For `driverctl runtime`, for `driverctl toolkit run`, and for the watch. What plans and changes is imported
+where it is needed: an apply with nothing to do goes without.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from enum import Enum
 from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.effective import effective_configuration
-from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.model import Handler
 from driverforge_node.runtime.request import RuntimeRequest
-from driverforge_node.runtime.transaction import change, plans, refused, summary
+from driverforge_node.runtime.transaction import summary, unchanged
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.observed import observe_runtime
 
 
 class RuntimeAction(Enum):
@@ -37,6 +35,8 @@ def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
 
     Raises as `plans.apply_plan`.
     """
+    from driverforge_node.runtime.transaction import plans, refused
+
     match action:
         case RuntimeAction.APPLY:
             plan = plans.apply_plan(system)
@@ -63,6 +63,8 @@ def change_runtime(
     """
     if action is RuntimeAction.APPLY:
         return _apply(system, announce, force=force)
+    from driverforge_node.runtime.transaction import change
+
     with journal.exclusive_runtime(system.host):
         change.take_over(system)
         plan = plan_of(system, action)
@@ -77,6 +79,13 @@ def _apply(
 ) -> ChangePlan:
     """`change_runtime` for APPLY, which always has a plan."""
     with journal.exclusive_runtime(system.host):
+        settled = unchanged.settled_plan(system)
+        if settled is not None:
+            summary.warn_missing(system.host, settled)
+            announce(settled)
+            return settled
+        from driverforge_node.runtime.transaction import change, plans
+
         change.take_over(system)
         plan = plans.apply_plan(system)
         summary.warn_missing(system.host, plan)
@@ -97,6 +106,8 @@ def revert_at_stop(system: RuntimeSystem) -> None:
 
     What would take longer than a stop may is handed over to the node.
     """
+    from driverforge_node.runtime.transaction import change, plans
+
     with journal.exclusive_runtime(system.host):
         change.take_over(system)
         plan = plans.revert_plan(system)
@@ -150,6 +161,10 @@ def low_level_of(system: RuntimeSystem) -> Sequence[str]:
 
     None where the runtime cannot be asked: the reason is logged.
     """
+    from driverforge_node.runtime.backends.effective import effective_configuration
+    from driverforge_node.runtime.find import selection
+    from driverforge_node.runtime.transaction.observed import observe_runtime
+
     host = system.host
     try:
         daemon = selection.select(host, system.sockets, system.request)

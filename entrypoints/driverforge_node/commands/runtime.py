@@ -128,8 +128,10 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
     system = RuntimeSystem(host=host, sockets=UnixSockets(), request=request_from(args, host))
     if args.action == "status":
-        found = summary.runtime_status(system)
-        _print(found, summary.status_text(found), as_json=args.json)
+        from driverforge_node.runtime.transaction.runtime_status import runtime_status, status_text
+
+        found = runtime_status(system)
+        _print(found, status_text(found), as_json=args.json)
         return 0
     if args.strip and args.action != "revert":
         raise UsageError("--strip belongs to revert", resolution="driverctl runtime revert --strip")
@@ -149,7 +151,9 @@ def run(args: argparse.Namespace, host: Host) -> int:
             done = summary.done_text(plan, system)
             _print(summary.plan_object(plan, system) | {"done": done}, done, as_json=args.json)
     if plan is None:
-        said = nothing_to_revert(summary.runtime_status(system)["foreign"])
+        from driverforge_node.runtime.transaction.runtime_status import runtime_status
+
+        said = nothing_to_revert(runtime_status(system)["foreign"])
         _print({"done": said}, said, as_json=args.json)
     return 0
 

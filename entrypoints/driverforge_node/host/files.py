@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from driverforge_core.errors import StorageFailed
-from driverforge_node.host import replace
 from driverforge_node.host.fileops import (
     CANNOT_SWAP,
     SELINUX,
@@ -166,12 +165,16 @@ class RootedFiles:
     def replace_bytes(
         self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
     ) -> bool:
+        from driverforge_node.host import replace
+
         target = self._outside(self.resolve(path))
         with reporting(f"{'removing' if after is None else 'writing'} {path}"):
             check_regular(target, path)
             return replace.replace_bytes(target, before=before, after=after, metadata=metadata)
 
     def settle_bytes(self, path: str, *, before: bytes | None, after: bytes | None) -> bool:
+        from driverforge_node.host import replace
+
         with reporting(f"clearing up beside {path}"):
             return replace.settle_bytes(self._outside(self.resolve(path)), before=before, after=after)
 

@@ -7,7 +7,7 @@ The format has a number, `schema`, and those of earlier releases are read too:
 
 1. of the first release: one file, edited in place;
 2. the daemon by its PID alone, which another process may have after a reboot;
-3. the daemon by its PID, its start and the system's.
+3. the daemon by its PID, its start and the system's; the fingerprint.
 """
 
 from __future__ import annotations
@@ -76,6 +76,7 @@ class JournalEntry:
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
     needs: Activation = "none"  # what the daemon needed to run with it when the change began
+    fingerprint: str = ""  # once it is in force: of all that it was made from (`transaction/unchanged.py`)
     earlier: JournalEntry | None = None  # what was in force before, until this is
 
     @property
@@ -208,6 +209,7 @@ def _entry(data: dict[str, Any]) -> JournalEntry:
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
         needs=_needs(data.get("needs", "none")),
+        fingerprint=str(data.get("fingerprint", "")),
         earlier=_entry({"schema": data["schema"], **data["earlier"]}) if data["earlier"] else None,
     )
 

@@ -17,7 +17,7 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends.effective import remove_candidates
 from driverforge_node.runtime.find.supervisor import SLOW
 from driverforge_node.runtime.model import NO_PROCESS
-from driverforge_node.runtime.transaction import refused, restore
+from driverforge_node.runtime.transaction import refused, restore, unchanged
 from driverforge_node.runtime.transaction.activation import (
     activate,
     check_activation,
@@ -39,10 +39,11 @@ def carry_out(plan: ChangePlan, system: RuntimeSystem, *, force: bool = False) -
     """
     check_activation(plan, system)
     if plan.settled:
+        _keep_fingerprint(plan, system)
         return
     host = system.host
     active = plan.activation != "none" and system.request.restart_mode != "none"
-    digest = refused.digest_of(plan, system) if active and plan.keep else ""
+    digest = refused.digest_of(plan, system) if plan.keep else ""
     if digest and not force:
         refused.check_not_refused(system, plan, digest)
     if active:
@@ -71,7 +72,7 @@ def carry_out(plan: ChangePlan, system: RuntimeSystem, *, force: bool = False) -
     except DriverforgeError as error:
         back = roll_back(plan, system, entry, begun, active=told)
         failure = failure_of(plan, system, error, back)
-        if digest and told and not accepted and back.alive and not back.left:
+        if digest and told and not accepted and back.alive:
             refused.remember(system, plan, digest, failure.details)
         raise failure from error
     _finish(plan, system, replace(entry, restore=""), active=active)
@@ -157,7 +158,8 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
     pending = plan.activation != "none" and not active
     if plan.keep:
         state: journal.ChangeState = "written" if pending else "in force"
-        journal.write_entry(host, replace(entry, state=state, earlier=None))
+        entry = replace(entry, state=state, fingerprint="", earlier=None)
+        journal.write_entry(host, entry if pending else unchanged.with_fingerprint(system, entry))
         refused.forget(host, plan)
     else:
         for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
@@ -169,6 +171,15 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
             "written, and not in force until the runtime is restarted (restart mode none)",
             runtime=plan.daemon.kind,
         )
+
+
+def _keep_fingerprint(plan: ChangePlan, system: RuntimeSystem) -> None:
+    """Have the next apply see at once that nothing is to be done."""
+    earlier = plan.entry.earlier
+    if earlier is not None:
+        entry = unchanged.with_fingerprint(system, earlier)
+        if entry != earlier:
+            journal.write_entry(system.host, entry)
 
 
 def take_over(system: RuntimeSystem) -> None:

@@ -81,7 +81,7 @@ def failure_of(
     details += [f"{path} was changed by somebody else meanwhile; it stays as it is" for path in back.left]
     details += back.problems
     patience = system.patience(plan.daemon)
-    if hasty := back.alive and 2 * back.took > patience:
+    if hasty := 2 * back.took > patience:
         details.append(
             f"with its old files it answered after {back.took:.0f} s, and the patience is {patience:.0f} s"
         )
