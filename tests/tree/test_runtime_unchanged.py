@@ -167,6 +167,21 @@ def test_a_plan_that_found_nothing_to_do_is_the_last_one(bench: Bench) -> None:
     assert not bench.planned()
 
 
+def test_another_release_plans_for_itself(bench: Bench) -> None:
+    system = RuntimeSystem(host=bench.node.host, sockets=bench.daemon, request=bench.request)
+    same, again = (unchanged.fingerprint(system, bench.daemon.daemon) for _ in range(2))
+    assert same == again
+    assert unchanged.fingerprint(system, bench.daemon.daemon, release="9.9") != same
+
+
+def test_a_daemon_that_is_gone_again_gets_no_fingerprint(bench: Bench) -> None:
+    system = RuntimeSystem(host=bench.node.host, sockets=bench.daemon, request=bench.request)
+    (entry,) = journal.entries(bench.node.host)
+    bench.daemon.down = True
+    without = replace(entry, fingerprint="")
+    assert unchanged.with_fingerprint(system, without) == without
+
+
 def test_the_files_of_a_distribution_are_looked_at_each_time(bench: Bench) -> None:
     """k3s makes its root file of others at each start."""
     system = RuntimeSystem(host=bench.node.host, sockets=bench.daemon, request=bench.request)

@@ -42,10 +42,10 @@ def settled_plan(system: RuntimeSystem) -> ChangePlan | None:
 def _settled_plan(system: RuntimeSystem) -> ChangePlan | None:
     host, socket = system.host, _socket(system)
     entry = next((entry for entry in journal.entries(host) if entry.socket == socket), None)
-    if entry is None or entry.state != "in force" or not entry.fingerprint:
+    if entry is None or entry.state != "in force":
         return None
     daemon, status = _running(system, entry)
-    if fingerprint(system, daemon, entry) != entry.fingerprint:
+    if fingerprint(system, daemon) != entry.fingerprint:
         return None
     if entry.default and status.default not in ("", entry.default):
         return None
@@ -84,17 +84,15 @@ def _socket(system: RuntimeSystem) -> NodePath:
     return there[0] if len(there) == 1 else NodePath("")
 
 
-def fingerprint(system: RuntimeSystem, daemon: RuntimeDaemon, entry: journal.JournalEntry) -> str:
-    """Of all that a plan is made of, while the change `entry` is in force and `daemon` runs.
+def fingerprint(system: RuntimeSystem, daemon: RuntimeDaemon, *, release: str = __version__) -> str:
+    """Of all that a plan of this release is made of, while `daemon` runs.
 
-    '' where somebody has changed our files. Raises as `config_files.read_files`.
+    Raises as `config_files.read_files`.
     """
     node, request = system.host.node, system.request
-    if any(config_files.contents(node, file.path) != file.written for file in entry.files):
-        return ""
     proc = f"/proc/{daemon.pid}"
     parts = [
-        __version__,
+        release,
         repr((request.wanted, request.runtime, request.socket, request.config, request.drop_in)),
         repr((daemon.kind, daemon.binary, request.binary, daemon.version, daemon.config, daemon.drop_in)),
         repr([node.stamp(path) for path in (daemon.binary, f"{proc}/exe")]),
@@ -110,6 +108,6 @@ def with_fingerprint(system: RuntimeSystem, entry: journal.JournalEntry) -> jour
         return entry
     try:
         daemon, _ = _running(system, entry)
-        return replace(entry, fingerprint=fingerprint(system, daemon, entry))
+        return replace(entry, fingerprint=fingerprint(system, daemon))
     except (DriverforgeError, FileNotFoundError):  # then the next apply plans
         return entry
