@@ -138,6 +138,21 @@ class Files(Protocol):
         Mode, owner and SELinux label of an existing file are kept, but for a `mode` that is given.
         """
 
+    def replace_bytes(
+        self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
+    ) -> bool:
+        """Replace a file whole, as `write_atomic`, if it has the bytes `before`; None: it is not there.
+
+        False where it has others: what somebody else writes is never lost, also in the moment of the
+        replacement, where the file system can swap two names. A file that is new gets `metadata`.
+        """
+
+    def settle_bytes(self, path: str, *, before: bytes | None, after: bytes | None) -> bool:
+        """Clear up what a `replace_bytes` with these bytes left that was killed.
+
+        Returns whether that gave the file somebody else's version back.
+        """
+
     def write_in_place(self, path: str, data: bytes) -> None:
         """For files that are not ours to replace: sysfs attributes and bind-mounted single files."""
 
@@ -330,6 +345,12 @@ class Services(Protocol):
 
     def main_pid(self, unit: str) -> int:
         """PID of the unit's main process, 0 when it is not running."""
+
+    def start_seconds(self, unit: str) -> float:
+        """What the unit's last start took; 0 where it has not started, or nobody tells.
+
+        Never raises, as `last_log_lines`.
+        """
 
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         """The end of the unit's log; empty where it cannot be read.

@@ -259,7 +259,11 @@ def test_a_daemon_that_does_not_come_back_gets_its_old_files_and_is_started_agai
         node.driverctl("apply")
     assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (before, {"runc"}, False)
     node.write_restart()
-    node.driverctl("apply")
+    tries = node.restarts()
+    with pytest.raises(CommandFailed, match="did not accept this change on"):
+        node.driverctl("apply")
+    assert node.restarts() == tries, "it cannot know what is different about the restart command"
+    node.driverctl("apply", "--force")
     assert set(node.handlers()) == {"runc", *NAMES}
 
 

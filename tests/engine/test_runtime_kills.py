@@ -1,5 +1,5 @@
-"""SIGKILL before each change that driverctl makes, also while containerd is down: the node restores, or the
-next start finishes.
+"""SIGKILL before each change that driverctl makes, at random moments, and while containerd is down: the node
+restores, or the next start finishes.
 
 Nobody runs systemd here: the restore is the detached process. test_runtime_systemd.py has the one with a
 timer.
@@ -8,9 +8,13 @@ timer.
 from __future__ import annotations
 
 import os
+import random
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -125,6 +129,62 @@ def test_a_kill_before_each_change_of_a_revert(node: RuntimeNode) -> None:
         assert not list(Path(restore.FOLDER).iterdir()), what(done)
     assert number == BOUNDARIES + 1
     assert node.snapshot() == untouched
+
+
+def killed_after(node: RuntimeNode, action: str, seconds: float) -> float:
+    """A driverctl that is killed so many seconds after its start, with whatever it has started and waits for.
+
+    So ends a container: what has a session of its own lives on, the daemon and the node's restore. Returns
+    the seconds that it had.
+    """
+    code = "import sys; from driverforge_node.cli import main; sys.argv[0] = 'driverctl'; main()"
+    words = [sys.executable, "-c", code, *node.words(action)]
+    environment = {**os.environ, "PYTHONPATH": str(PACKAGES[0])}
+    begun = time.monotonic()
+    with (
+        (node.home / "driverctl.log").open("ab") as log,
+        subprocess.Popen(words, env=environment, stdout=log, stderr=log, start_new_session=True) as child,
+    ):
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(seconds)
+        lived = time.monotonic() - begun
+        with suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    return lived
+
+
+def the_restores_are_done() -> bool:
+    """None acts. One that was never seen running is none: nothing was changed before that."""
+    return not marks("firing") and not any((mark.parent / "seen").exists() for mark in marks("armed"))
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.full(reason="20 minutes"))])
+def test_kills_at_random_moments(node: RuntimeNode, kills: int) -> None:
+    """The moments are drawn with a seed; what driverctl does then depends on the machine, too."""
+    draw = random.Random(kills)
+    untouched = node.snapshot()
+    longest = {"apply": killed_after(node, "apply", 60)}
+    applied = node.snapshot()
+    assert set(node.handlers()) == {"runc", *NAMES}
+    longest["revert"] = killed_after(node, "revert", 60)
+    for number in range(kills):
+        action = "revert" if node.journal.exists() else "apply"
+        # its first third is the start of the interpreter, and looking around
+        seconds = draw.uniform(0.3, 1.0) * longest[action]
+        killed_after(node, action, seconds)
+        moment = f"kill {number}: {action} after {seconds:.3f} s"
+        until(the_restores_are_done, f"the restore of {moment}", timeout=120, log=node.log)
+        until(lambda: node.answers() is not None, f"containerd after {moment}", timeout=60, log=node.log)
+        whole = (({"runc"}, files(untouched)), ({"runc", *NAMES}, files(applied)))
+        assert (set(node.handlers()), files(node.snapshot())) in whole, moment
+        if then := draw.choice(["", "apply", "revert"]):
+            node.driverctl(then)
+            found = set(node.handlers()), files(node.snapshot())
+            assert found == whole[then == "apply"], f"{moment}, then {then}"
+    node.driverctl("revert")
+    assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False)
+    assert not list(Path(restore.FOLDER).iterdir())
 
 
 def with_a_victim(node: RuntimeNode, after: str) -> Finished:

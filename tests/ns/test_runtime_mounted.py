@@ -13,9 +13,11 @@ import pytest
 import driverforge_node
 from driverforge_node.host.real import real_host
 from driverforge_node.ports import Metadata
+from driverforge_node.runtime.find.instance import process_instance
 from driverforge_node.runtime.journal import JournalFile
-from driverforge_node.runtime.transaction import restore
-from driverforge_node.runtime.transaction.restore import ProcessInstance
+from driverforge_node.runtime.model import NO_PROCESS
+from driverforge_node.runtime.transaction import restore_script
+from driverforge_node.runtime.transaction.restore_script import RestoreOrder
 from support.process import run
 
 NEEDS = ["unshare", "--user", "--map-root-user", "--mount"]
@@ -53,8 +55,11 @@ def test_we_write_it_in_place(outside: Path) -> None:
         from driverforge_node.host.files import RootedFiles
         from driverforge_node.runtime.backends import config_files
         path = {str(outside.parent / "config.toml")!r}
-        config_files.write_or_remove(RootedFiles(), path, b"short\\n", None)
-        config_files.write_or_remove(RootedFiles(), path + ".new", b"new\\n", None)
+        before = b"ours, and longer\\n"
+        files = RootedFiles()
+        assert config_files.replaced(files, path, before=before, after=b"short\\n", metadata=None)
+        assert not config_files.replaced(files, path, before=before, after=b"other\\n", metadata=None)
+        assert config_files.replaced(files, path + ".new", before=None, after=b"new\\n", metadata=None)
     """
     inode = outside.stat().st_ino
     with_mount(outside, sys.executable, "-c", textwrap.dedent(code))
@@ -72,16 +77,15 @@ def test_the_nodes_own_restore_writes_it_in_place(outside: Path, tmp_path: Path)
         before=b"before\n",
         metadata=Metadata(mode=0o600, user=0, group=0),
     )
-    gone = ProcessInstance(pid=0, start=0)
-    text = restore.script(
-        real_host(), str(here), [config], folders=[], daemon=gone, restart="true", reloads=False
-    )
-    mine = restore.process_instance(real_host(), "self").words()
+    order = RestoreOrder(files=(config,), folders=(), daemon=NO_PROCESS, restart="true", unit="")
+    text = restore_script.script(real_host(), str(here), order)
+    mine = process_instance(real_host(), "self")
     (here / "old.0").write_bytes(config.before or b"")
     (here / "new.0").write_bytes(config.written or b"")
     (here / "armed").touch()
-    (here / restore.SCRIPT).write_text(text.replace(f"alive {mine} ", f"alive {gone.words()} "))
-    with_mount(outside, "sh", here / restore.SCRIPT, "once")
+    script = here / restore_script.SCRIPT
+    script.write_text(text.replace(f"alive {mine.pid} {mine.start} ", "alive 0 0 "))
+    with_mount(outside, "sh", script, "once")
     assert outside.read_bytes() == b"before\n"
     assert "in its place" in (here / "log").read_text()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.toml", "outside.toml", "restore"]

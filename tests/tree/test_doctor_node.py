@@ -193,6 +193,16 @@ DUMPS: dict[str, tuple[dict[str, str], list[str]]] = {
         },
         [],
     ),
+    "the restore's owner ran before a reboot, and another process has its numbers": (
+        {
+            "var/lib/driverforge/restore/17-ab/armed": "",
+            "var/lib/driverforge/restore/17-ab/restore.sh": '\tif alive 41 7 && [ "$(uptime)" -lt 1 ]; '
+            "then\n",
+            "proc/41/stat": f"41 (sshd) S {' '.join(['0'] * 18)} 7 0\n",
+            "proc/sys/kernel/random/boot_id": "of today\n",
+        },
+        ["restore-pending"],
+    ),
     "a damaged journal": ({"var/lib/driverforge/journal/x.json": "{"}, ["journal-unfinished"]),
 }
 

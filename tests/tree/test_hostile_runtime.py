@@ -22,7 +22,7 @@ from driverforge_core.errors import CommandFailed, InputError, StorageFailed, Un
 from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.sockets import UnixSockets
-from driverforge_node.ports import Host
+from driverforge_node.ports import Host, Metadata
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
@@ -75,10 +75,13 @@ def test_a_file_that_cannot_be_written_takes_back_the_one_before_it(daemon: Fake
 class Once(FakeFiles):
     """A file system that turns read-only after the first write of the drop-in."""
 
-    def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
-        super().write_atomic(path, data, mode=mode)
+    def replace_bytes(
+        self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
+    ) -> bool:
+        done = super().replace_bytes(path, before=before, after=after, metadata=metadata)
         if path == DROP_IN:
             self.fuse.refused = frozenset({DROP_IN, CONFIG})
+        return done
 
 
 def test_old_bytes_that_cannot_be_put_back_stay_in_the_journal_and_nobody_claims_otherwise(
@@ -122,7 +125,8 @@ def test_an_import_that_is_no_pattern_is_refused(daemon: FakeContainerd) -> None
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 100_000, "[]", "null", json.dumps({"schema": 99}), json.dumps({"schema": 2, "files": [1]})]
+    "text",
+    ["[" * 100_000, "[]", "null", json.dumps({"schema": "x"}), json.dumps({"schema": 2, "files": [1]})],
 )
 def test_a_damaged_journal_is_one_error_with_the_way_out(daemon: FakeContainerd, text: str) -> None:
     node = daemon.node.host.node

@@ -13,7 +13,7 @@ from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.runtime.backends import config_files, containerd
 from driverforge_node.runtime.find.daemon import check_config_is_read
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, summary
+from driverforge_node.runtime.transaction import change, plans, runtime_status
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import BINARY, CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import fake_node
@@ -58,7 +58,7 @@ def test_a_file_that_the_daemon_does_not_read_is_refused_before_anything_is_done
         f"RUNTIME_CONFIG says {config}",
     ]
     assert f"set it to {KOPS}" in caught.value.resolution
-    for look in (plans.revert_plan, plans.strip_plan, summary.runtime_status):
+    for look in (plans.revert_plan, plans.strip_plan, runtime_status.runtime_status):
         with pytest.raises(Unsupported, match="does not read"):
             look(system(daemon, config))
     assert daemon.starts == 1
@@ -167,7 +167,7 @@ def test_what_is_no_file_keeps_nobody_from_reading_and_reverting(daemon: FakeCon
         node.symlink("/nowhere", odd)
     with pytest.raises(InputError, match=f"odd.toml is {kind}"):
         plans.apply_plan(asks)
-    assert summary.runtime_status(asks)["change"]
+    assert runtime_status.runtime_status(asks)["change"]
     plan = plans.revert_plan(asks)
     assert plan is not None
     change.carry_out(plan, asks)

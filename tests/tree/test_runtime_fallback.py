@@ -16,7 +16,7 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.model import Supervisor
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, summary
+from driverforge_node.runtime.transaction import change, plans, runtime_status
 from driverforge_node.runtime.transaction.activation import activation_text, check_activation
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
@@ -84,9 +84,12 @@ def test_apply_does_not_take_docker_in_its_place(bench: Bench) -> None:
 
 def test_status_names_it(bench: Bench) -> None:
     bench.node.commands.programs["nsenter"] = versions_only
-    found = summary.runtime_status(bench.system)
+    found = runtime_status.runtime_status(bench.system)
     assert (found["runtime"]["kind"], found["down"]) == ("docker", [f"containerd at {SOCKET}"])
-    assert f"driverctl has changed containerd at {SOCKET}, which is not running" in summary.status_text(found)
+    assert (
+        f"driverctl has changed containerd at {SOCKET}, which is not running"
+        in runtime_status.status_text(found)
+    )
 
 
 def versions_only(words: Sequence[str]) -> tuple[int, str, str]:

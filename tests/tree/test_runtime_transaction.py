@@ -304,5 +304,5 @@ def test_the_journal_of_a_change_names_all_of_its_files(tmp_path: Path) -> None:
         None,
         [DROP_IN, CONFIG],
     )
-    assert json.loads(bench.node.host.node.read_text(journal.path_of("containerd", CONFIG)))["schema"] == 2
+    assert json.loads(bench.node.host.node.read_text(journal.path_of("containerd", CONFIG)))["schema"] == 3
     assert set(entry.names) == OURS

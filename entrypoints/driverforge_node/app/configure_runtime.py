@@ -1,6 +1,7 @@
 """The life of a change of the node's container runtime, from the lock to the proof.
 
-For `driverctl runtime`, for `driverctl toolkit run`, and for the watch.
+For `driverctl runtime`, for `driverctl toolkit run`, and for the watch. What plans and changes is imported
+where it is needed: an apply with nothing to do goes without.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ from enum import Enum
 from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.effective import effective_configuration
-from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.model import Handler
 from driverforge_node.runtime.request import RuntimeRequest
-from driverforge_node.runtime.transaction import change, plans, summary
+from driverforge_node.runtime.transaction import summary, unchanged
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.observed import observe_runtime
 
 
 class RuntimeAction(Enum):
@@ -37,9 +35,13 @@ def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
 
     Raises as `plans.apply_plan`.
     """
+    from driverforge_node.runtime.transaction import plans, refused
+
     match action:
         case RuntimeAction.APPLY:
-            return plans.apply_plan(system)
+            plan = plans.apply_plan(system)
+            known = refused.refusal_of(system, plan, refused.digest_of(plan, system))
+            return replace(plan, notes=(*plan.notes, refused.note_of(plan, known))) if known else plan
         case RuntimeAction.REVERT:
             return plans.revert_plan(system)
         case RuntimeAction.STRIP:
@@ -47,15 +49,22 @@ def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
 
 
 def change_runtime(
-    system: RuntimeSystem, action: RuntimeAction, announce: Callable[[ChangePlan], None]
+    system: RuntimeSystem,
+    action: RuntimeAction,
+    announce: Callable[[ChangePlan], None],
+    *,
+    force: bool = False,
 ) -> ChangePlan | None:
     """Plan the action and carry it out, alone on this node. None where there is nothing to revert.
 
-    `announce` hears of the plan before anything is written. Raises as `plan_of` and `change.carry_out`, and
-    TemporaryFailure while another driverctl works on this node's runtime.
+    `announce` hears of the plan before anything is written. `force` applies what the daemon has refused
+    before. Raises as `plan_of` and `change.carry_out`, and TemporaryFailure while another driverctl works on
+    this node's runtime.
     """
     if action is RuntimeAction.APPLY:
-        return _apply(system, announce)
+        return _apply(system, announce, force=force)
+    from driverforge_node.runtime.transaction import change
+
     with journal.exclusive_runtime(system.host):
         change.take_over(system)
         plan = plan_of(system, action)
@@ -65,14 +74,23 @@ def change_runtime(
     return plan
 
 
-def _apply(system: RuntimeSystem, announce: Callable[[ChangePlan], None]) -> ChangePlan:
+def _apply(
+    system: RuntimeSystem, announce: Callable[[ChangePlan], None], *, force: bool = False
+) -> ChangePlan:
     """`change_runtime` for APPLY, which always has a plan."""
     with journal.exclusive_runtime(system.host):
+        settled = unchanged.settled_plan(system)
+        if settled is not None:
+            summary.warn_missing(system.host, settled)
+            announce(settled)
+            return settled
+        from driverforge_node.runtime.transaction import change, plans
+
         change.take_over(system)
         plan = plans.apply_plan(system)
         summary.warn_missing(system.host, plan)
         announce(plan)
-        change.carry_out(plan, system)
+        change.carry_out(plan, system, force=force)
     return plan
 
 
@@ -83,13 +101,25 @@ def apply_runtime(system: RuntimeSystem) -> bool:
     return plan.activation == "restart" and system.request.restart_mode != "none"
 
 
-def revert_runtime(system: RuntimeSystem) -> None:
-    """Revert, and log what was done."""
-    plan = change_runtime(system, RuntimeAction.REVERT, _log_notes)
-    if plan is None:
-        log.info("nothing to revert: driverctl has not changed this node's container runtime")
-    else:
-        log.info(summary.done_text(plan, system))
+def revert_at_stop(system: RuntimeSystem) -> None:
+    """Revert, and log what was done.
+
+    What would take longer than a stop may is handed over to the node.
+    """
+    from driverforge_node.runtime.transaction import change, plans
+
+    with journal.exclusive_runtime(system.host):
+        change.take_over(system)
+        plan = plans.revert_plan(system)
+        if plan is None:
+            log.info("nothing to revert: driverctl has not changed this node's container runtime")
+            return
+        _log_notes(plan)
+        if change.outlasts_a_stop(plan, system):
+            change.hand_over(plan, system)
+            return
+        change.carry_out(plan, system)
+    log.info(summary.done_text(plan, system))
 
 
 def _log_notes(plan: ChangePlan) -> None:
@@ -131,6 +161,10 @@ def low_level_of(system: RuntimeSystem) -> Sequence[str]:
 
     None where the runtime cannot be asked: the reason is logged.
     """
+    from driverforge_node.runtime.backends.effective import effective_configuration
+    from driverforge_node.runtime.find import selection
+    from driverforge_node.runtime.transaction.observed import observe_runtime
+
     host = system.host
     try:
         daemon = selection.select(host, system.sockets, system.request)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from driverforge_core.errors import TemporaryFailure
 from driverforge_node import log
-from driverforge_node.app.configure_runtime import apply_runtime, low_level_of, revert_runtime
+from driverforge_node.app.configure_runtime import apply_runtime, low_level_of, revert_at_stop
 from driverforge_node.app.management_spec import write_management_spec
 from driverforge_node.app.toolkit_watch import policy_of, watch_beside
 from driverforge_node.ports import Host, Sockets
@@ -62,7 +62,7 @@ def parts_of(host: Host, sockets: Sockets, settings: ToolkitSettings) -> RunPart
         if by_hook:
             remove_hook(host, hook(), program)
         else:
-            revert_runtime(system)
+            revert_at_stop(system)
 
     def cdi() -> None:
         write_management_spec(host, settings, layout)

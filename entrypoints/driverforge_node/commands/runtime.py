@@ -33,6 +33,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strip", action="store_true", help="revert: take NVIDIA's handlers out that somebody else wrote"
     )
+    parser.add_argument(
+        "--force",
+        action="store_true",
+        help="apply: try a change again that the runtime has refused before",
+    )
     where = parser.add_argument_group("the runtime (found automatically where these are not given)")
     where.add_argument(
         "--runtime", choices=("containerd", "crio", "docker"), default="", help="its kind ($RUNTIME)"
@@ -123,11 +128,15 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
     system = RuntimeSystem(host=host, sockets=UnixSockets(), request=request_from(args, host))
     if args.action == "status":
-        found = summary.runtime_status(system)
-        _print(found, summary.status_text(found), as_json=args.json)
+        from driverforge_node.runtime.transaction.runtime_status import runtime_status, status_text
+
+        found = runtime_status(system)
+        _print(found, status_text(found), as_json=args.json)
         return 0
     if args.strip and args.action != "revert":
         raise UsageError("--strip belongs to revert", resolution="driverctl runtime revert --strip")
+    if args.force and args.action != "apply":
+        raise UsageError("--force belongs to apply", resolution="driverctl runtime apply --force")
     reverting = RuntimeAction.STRIP if args.strip else RuntimeAction.REVERT
     action = reverting if args.action == "revert" else RuntimeAction.APPLY
     if args.plan or args.action == "plan":
@@ -135,12 +144,16 @@ def run(args: argparse.Namespace, host: Host) -> int:
         if plan is not None:
             _print(summary.plan_object(plan, system), summary.plan_text(plan, system), as_json=args.json)
     else:
-        plan = change_runtime(system, action, lambda plan: _print_notes(plan, as_json=args.json))
+        plan = change_runtime(
+            system, action, lambda plan: _print_notes(plan, as_json=args.json), force=args.force
+        )
         if plan is not None:
             done = summary.done_text(plan, system)
             _print(summary.plan_object(plan, system) | {"done": done}, done, as_json=args.json)
     if plan is None:
-        said = nothing_to_revert(summary.runtime_status(system)["foreign"])
+        from driverforge_node.runtime.transaction.runtime_status import runtime_status
+
+        said = nothing_to_revert(runtime_status(system)["foreign"])
         _print({"done": said}, said, as_json=args.json)
     return 0
 

@@ -23,9 +23,11 @@ from driverforge_node.gpu.device_files import FOLDERS, PROC_DEVICES, device_majo
 from driverforge_node.ports import Files, Host, Sockets, text_of
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files
+from driverforge_node.runtime.find.instance import boot_id
 from driverforge_node.runtime.formats.tomledit import parse
 from driverforge_node.runtime.nvidia_handlers import is_nvidia
 from driverforge_node.runtime.transaction import restore
+from driverforge_node.runtime.transaction.restore_script import SCRIPT
 from driverforge_node.toolkit import config_toml
 from driverforge_node.toolkit.release_plan import is_own_program
 from driverforge_node.toolkit.releases import Layout
@@ -249,16 +251,12 @@ def _owner_lives(node: Files, folder: str) -> bool:
     """Whether the driverctl that armed a restore still runs.
 
     The restore's script asks for it with `alive PID START`; START is the process's start time (proc(5), field
-    22).
+    22). After a reboot another process may have both.
     """
-    words = next(
-        (
-            line.split()
-            for line in text_of(node, f"{folder}/{restore.SCRIPT}").splitlines()
-            if "alive" in line and "uptime" in line
-        ),
-        [],
-    )
+    script = text_of(node, f"{folder}/{SCRIPT}")
+    if boot_id(node) not in script:
+        return False
+    words = next((line.split() for line in script.splitlines() if "alive" in line and "uptime" in line), [])
     numbers = [word.rstrip(";&") for word in words if word.rstrip(";&").isdigit()]
     if len(numbers) < 2:
         return False

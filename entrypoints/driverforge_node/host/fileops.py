@@ -16,7 +16,8 @@ from driverforge_core.errors import NotPermitted, StorageFailed
 
 SELINUX = "security.selinux"
 AT_FDCWD = -100  # fcntl.h
-RENAME_EXCHANGE = 2  # linux/fs.h
+RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2  # linux/fs.h
+CANNOT_SWAP = (errno.EINVAL, errno.ENOSYS)  # of renameat2(2): the file system, or the kernel
 KINDS = {
     stat.S_IFIFO: "a FIFO",
     stat.S_IFSOCK: "a socket",
@@ -136,12 +137,28 @@ def claim_folder(real: str, path: str) -> None:
 
 
 def exchange_names(first: str, second: str) -> None:
+    """Swap what two names stand for, in one step. Raises OSError, one of CANNOT_SWAP where that cannot be."""
+    _rename(first, second, RENAME_EXCHANGE)
+
+
+def move_to_free_name(source: str, target: str) -> None:
+    """Rename, and raise FileExistsError where `target` is there already."""
+    try:
+        _rename(source, target, RENAME_NOREPLACE)
+    except OSError as error:
+        if error.errno not in CANNOT_SWAP:
+            raise
+        os.link(source, target)
+        os.unlink(source)
+
+
+def _rename(source: str, target: str, flags: int) -> None:
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.renameat2(AT_FDCWD, os.fsencode(first), AT_FDCWD, os.fsencode(second), RENAME_EXCHANGE) != 0:
+    if libc.renameat2(AT_FDCWD, os.fsencode(source), AT_FDCWD, os.fsencode(target), flags) != 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), first)
+        raise OSError(number, os.strerror(number), source)
 
 
 def sync_directory(path: str) -> None:

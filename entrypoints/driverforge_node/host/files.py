@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import shutil
@@ -13,6 +12,7 @@ from contextlib import contextmanager, suppress
 
 from driverforge_core.errors import StorageFailed
 from driverforge_node.host.fileops import (
+    CANNOT_SWAP,
     SELINUX,
     check_regular,
     claim_folder,
@@ -163,6 +163,22 @@ class RootedFiles:
                 raise
             sync_directory(parent)
 
+    def replace_bytes(
+        self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
+    ) -> bool:
+        from driverforge_node.host import replace
+
+        target = self._outside(self.resolve(path))
+        with reporting(f"{'removing' if after is None else 'writing'} {path}"):
+            check_regular(target, path)
+            return replace.replace_bytes(target, before=before, after=after, metadata=metadata)
+
+    def settle_bytes(self, path: str, *, before: bytes | None, after: bytes | None) -> bool:
+        from driverforge_node.host import replace
+
+        with reporting(f"clearing up beside {path}"):
+            return replace.settle_bytes(self._outside(self.resolve(path)), before=before, after=after)
+
     def write_in_place(self, path: str, data: bytes) -> None:
         with reporting(f"writing {path}"):
             # not truncated first: a kill in between would leave nothing of the file
@@ -236,7 +252,7 @@ class RootedFiles:
             try:
                 exchange_names(ours, theirs)
             except OSError as error:
-                if error.errno not in (errno.EINVAL, errno.ENOSYS):
+                if error.errno not in CANNOT_SWAP:
                     raise
                 os.rename(theirs, f"{theirs}.driverforge-old")
                 os.rename(ours, theirs)

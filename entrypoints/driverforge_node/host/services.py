@@ -28,6 +28,20 @@ class SystemdServices:
         text = result.stdout.strip()
         return int(text) if result.ok and text.isdigit() else 0
 
+    def start_seconds(self, unit: str) -> float:
+        """By the time between its first process and its being active, in µs of the system's clock."""
+        properties = ("InactiveExitTimestampMonotonic", "ActiveEnterTimestampMonotonic")
+        words = [f"--property={name}" for name in properties]
+        try:
+            shown = self._commands.run(
+                [*self._enter, "systemctl", "show", *words, unit], check=False, timeout=30
+            )
+            times = dict(line.split("=", 1) for line in shown.stdout.splitlines() if "=" in line)
+            begun, active = (int(times.get(name, 0)) for name in properties)
+        except (DriverforgeError, ValueError):
+            return 0.0
+        return max(0, active - begun) / 1e6
+
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         argv = [
             *self._enter,

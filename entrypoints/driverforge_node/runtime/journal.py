@@ -1,8 +1,13 @@
 """What cannot be observed again: the bytes of the files before we changed them, and how far a change came.
 
 There is one entry a daemon, in /var/lib/driverforge/journal of the node, with all files of the change. It is
-written before the first of these files, and removed after they were reverted. Entries of the first release
-are read too (schema 1: one file, edited in place).
+written before the first of these files, and removed after they were reverted.
+
+The format has a number, `schema`, and those of earlier releases are read too:
+
+1. of the first release: one file, edited in place;
+2. the daemon by its PID alone, which another process may have after a reboot;
+3. the daemon by its PID, its start and the system's; the fingerprint.
 """
 
 from __future__ import annotations
@@ -18,11 +23,13 @@ from typing import Any, Literal
 from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure
 from driverforge_node.ports import Host, Metadata
 from driverforge_node.runtime.model import (
+    NO_PROCESS,
     RUNC,
     Activation,
     DaemonPath,
     Handler,
     NodePath,
+    ProcessInstance,
     RuntimeDaemon,
     RuntimeKind,
     Supervisor,
@@ -30,7 +37,7 @@ from driverforge_node.runtime.model import (
 )
 
 FOLDER = "/var/lib/driverforge/journal"
-SCHEMA = 2
+SCHEMA = 3
 # prepared: files may or may not be written; written: all are, the daemon may not run with them; in force: it
 # does
 ChangeState = Literal["prepared", "written", "in force"]
@@ -61,14 +68,15 @@ class JournalEntry:
     handlers: tuple[tuple[str, str], ...]  # (name, program) of ours; () for a revert under way
     files: tuple[JournalFile, ...]
     state: ChangeState
-    # of the daemon when the change began; one with another PID has read the files since they were written
-    pid: int = 0
+    # the daemon when the change began; another one has read the files since they were written
+    process: ProcessInstance = NO_PROCESS
     default: str = ""  # the handler that we made the default one
     # what was asked for; None for a revert, and in what earlier releases wrote
     wanted: WantedHandlers | None = None
     folders: tuple[str, ...] = ()  # made for the files, outermost first
     restore: str = ""  # name of the host-side restore that was armed for it
     needs: Activation = "none"  # what the daemon needed to run with it when the change began
+    fingerprint: str = ""  # once it is in force: of all that it was made from (`transaction/unchanged.py`)
     earlier: JournalEntry | None = None  # what was in force before, until this is
 
     @property
@@ -100,9 +108,14 @@ def slug(path: str) -> str:
     return path.strip("/").replace("/", "-")
 
 
+def name_of(kind: str, config: str) -> str:
+    """The name of a file about a daemon. The hash keeps two paths apart whose slugs are equal."""
+    return f"{kind}-{slug(config)}-{hashlib.sha256(config.encode()).hexdigest()[:8]}.json"
+
+
 def path_of(kind: str, config: str) -> str:
-    """Where the entry of a daemon is. The hash keeps two paths apart whose slugs are equal."""
-    return f"{FOLDER}/{kind}-{slug(config)}-{hashlib.sha256(config.encode()).hexdigest()[:8]}.json"
+    """Where the entry of a daemon is."""
+    return f"{FOLDER}/{name_of(kind, config)}"
 
 
 def first_release_path(config: str) -> str:
@@ -147,8 +160,8 @@ def _read(host: Host, name: str) -> JournalEntry | None:
         data = json.loads(text)
         if data["schema"] == 1:
             return _first_release(data)
-        if data["schema"] != SCHEMA:
-            raise ValueError(f"schema {data['schema']}")
+        if isinstance(data["schema"], int) and data["schema"] > SCHEMA:
+            raise _newer(name, data["schema"])
         return _entry(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(name, f"{type(error).__name__}: {error}", "the runtime's configuration") from error
@@ -160,6 +173,14 @@ def _damaged(name: str, why: str, config: str) -> InputError:
         details=[why],
         resolution=f"take NVIDIA's handlers out of {config} (driverctl runtime revert --strip), or remove "
         "the journal entry first",
+    )
+
+
+def _newer(name: str, schema: int) -> InputError:
+    return InputError(
+        f"a newer driverctl wrote the journal entry {name}",
+        details=[f"its format is {schema}; this release reads formats up to {SCHEMA}"],
+        resolution="use that release, or have it revert its change first; nothing was changed",
     )
 
 
@@ -182,14 +203,23 @@ def _entry(data: dict[str, Any]) -> JournalEntry:
         handlers=tuple((str(name), str(program)) for name, program in data["handlers"]),
         files=tuple(_file(file) for file in data["files"]),
         state=_state(data["state"]),
-        pid=int(data.get("pid", 0)),
+        process=_process(data),
         default=str(data.get("default", "")),
         wanted=_wanted(data["wanted"]) if data.get("wanted") else None,
         folders=tuple(map(str, data["folders"])),
         restore=str(data["restore"]),
         needs=_needs(data.get("needs", "none")),
-        earlier=_entry(data["earlier"]) if data["earlier"] else None,
+        fingerprint=str(data.get("fingerprint", "")),
+        earlier=_entry({"schema": data["schema"], **data["earlier"]}) if data["earlier"] else None,
     )
+
+
+def _process(data: dict[str, Any]) -> ProcessInstance:
+    """The daemon's process. Up to schema 2 an entry has its PID alone, or nothing of it."""
+    if data["schema"] < 3:
+        return ProcessInstance(pid=int(data.get("pid", 0)))
+    found = data["process"]
+    return ProcessInstance(pid=int(found["pid"]), start=int(found["start"]), boot=str(found["boot"]))
 
 
 def _wanted(data: dict[str, Any]) -> WantedHandlers:

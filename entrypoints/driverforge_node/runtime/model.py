@@ -62,6 +62,24 @@ class Supervisor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessInstance:
+    """A process, which a later one with the same number is not mistaken for, not after a reboot either."""
+
+    pid: int = 0  # 0: it does not run
+    start: int = 0  # clock ticks after the system's start (proc(5), field 22)
+    boot: str = ""  # the kernel's id of that start; '' where it is not known
+
+    def is_same(self, other: ProcessInstance) -> bool:
+        """Whether both are one process. Where the boot of one is not known, the PID alone tells."""
+        if not self.boot or not other.boot:
+            return self.pid == other.pid
+        return self == other
+
+
+NO_PROCESS = ProcessInstance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeDaemon:
     """A container runtime of the node."""
 

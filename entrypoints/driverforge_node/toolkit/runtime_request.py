@@ -9,15 +9,18 @@ these. So do the toolkit's flags, as upstream's; those of `driverctl runtime` na
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from driverforge_core.errors import UsageError
 from driverforge_node.ports import Host
 from driverforge_node.runtime.model import PodPath
 from driverforge_node.runtime.request import RuntimeRequest, node_path, wanted_handlers
 from driverforge_node.toolkit.options import OPTIONS
-from driverforge_node.toolkit.releases import Layout
-from driverforge_node.toolkit.settings import OptionReading, ToolkitSettings, nri_is_refused, read_options
+from driverforge_node.toolkit.reading import OptionReading, nri_is_refused, read_options
+
+if TYPE_CHECKING:  # `driverctl runtime` goes without all of the toolkit's settings and releases
+    from driverforge_node.toolkit.releases import Layout
+    from driverforge_node.toolkit.settings import ToolkitSettings
 
 # the options that `driverctl runtime` has too; its own names of them where they are others
 COMMAND = {

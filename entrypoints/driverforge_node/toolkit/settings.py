@@ -1,19 +1,17 @@
-"""The options of the toolkit as values, from a command line and an environment."""
+"""The toolkit's options, all of them, as one value."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from driverforge_core.errors import InputError, Unsupported
-from driverforge_node.toolkit.options import OPTIONS, Option
+from driverforge_node.toolkit.options import OPTIONS
+from driverforge_node.toolkit.reading import nri_is_refused, read_options
 
-TRUE = ("1", "t", "T", "TRUE", "true", "True")  # as Go's strconv.ParseBool
-FALSE = ("0", "f", "F", "FALSE", "false", "False")
 PID_NAME = "toolkit.pid"
-LONGEST = 900  # seconds; the node takes a change that needs longer for one that hangs
 # CDI spec: vendor/class
 KIND = re.compile(r"[A-Za-z][A-Za-z0-9._-]*[A-Za-z0-9]/[A-Za-z](?:[A-Za-z0-9_-]*[A-Za-z0-9])?")
 PATHS = (
@@ -31,16 +29,6 @@ PATHS = (
     "socket",
     "hooks_dir",
 )
-# Options of which a variable of one runtime counts for that runtime only: a path of containerd's is none of
-# docker's, and the last four are refused or mean something for one runtime alone. Upstream lets all variables
-# of the other options count (CONTAINERD_RESTART_MODE with docker), and so does this.
-OWNED = ("config", "socket", "use_legacy_config", "hooks_dir", "hook_filename", "config_mode")
-# beginnings of variables that belong to one runtime
-OWNERS = {
-    "CONTAINERD": "containerd",
-    "DOCKER": "docker",
-    "CRIO": "crio",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,18 +97,6 @@ class ToolkitSettings:
     origins: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OptionReading:
-    """What flags and an environment say: the values of options by their names, and what is wrong with them.
-
-    `origins` are as those of ToolkitSettings; `problems` has a sentence for each bad value.
-    """
-
-    values: dict[str, Any]
-    origins: dict[str, str]
-    problems: list[str]
-
-
 def settings_of(flags: Mapping[str, str], environ: Mapping[str, str]) -> ToolkitSettings:
     """`flags` maps an option's name to what the command line says, lists joined by commas.
 
@@ -137,78 +113,6 @@ def settings_of(flags: Mapping[str, str], environ: Mapping[str, str]) -> Toolkit
         )
     _refuse(settings)
     return settings
-
-
-def read_options(
-    options: Iterable[Option],
-    flags: Mapping[str, str],
-    environ: Mapping[str, str],
-    *,
-    flag_names: Mapping[str, str] | None = None,
-) -> OptionReading:
-    """The values of `options`.
-
-    `flag_names` are the flags' names of a command that calls them otherwise than the table.
-    """
-    runtime = flags.get("runtime") or environ.get("RUNTIME", "")
-    read = OptionReading(values={}, origins={}, problems=[])
-    for option in options:
-        text, origin = _text(option, flags, environ, runtime)
-        if origin and option.name in flags:
-            origin = (flag_names or {}).get(option.name, origin)
-        read.origins[option.name] = origin
-        read.values[option.name] = _value(option, text, origin, read.problems)
-    if not read.origins["enable_cdi_in_runtime"]:
-        read.values["enable_cdi_in_runtime"] = read.values["cdi_enabled"]
-    return read
-
-
-def _text(
-    option: Option, flags: Mapping[str, str], environ: Mapping[str, str], runtime: str
-) -> tuple[str, str]:
-    """What is said of an option, and where; '' where the default stands."""
-    said = [(option.flags[0], flags[option.name])] if option.name in flags else []
-    said += [
-        (name, environ[name].strip())
-        for name in option.variables
-        if name in environ and (option.name not in OWNED or _counts(name, runtime))
-    ]
-    for origin, text in said:
-        if text or option.empty:
-            return text, origin
-    return option.default, ""
-
-
-def _counts(variable: str, runtime: str) -> bool:
-    """Whether a variable of an option that is OWNED counts; containerd's do where no runtime is named."""
-    owner = OWNERS.get(variable.partition("_")[0], "")
-    return owner in ("", runtime) or (not runtime and owner == "containerd")
-
-
-def _value(
-    option: Option, text: str, origin: str, problems: list[str]
-) -> bool | str | float | tuple[str, ...]:
-    if option.kind == "list":
-        return tuple(filter(None, (word.strip() for word in text.split(","))))
-    if option.kind == "bool":
-        if text and text not in TRUE + FALSE:
-            problems.append(f"{origin}={text!r}: write true or false")
-        return text in TRUE
-    if option.kind == "seconds":
-        return _seconds(text, origin, problems)
-    if text and option.allowed and text not in option.allowed:
-        problems.append(f"{origin}={text!r}: write one of {', '.join(option.allowed)}")
-    return text
-
-
-def _seconds(text: str, origin: str, problems: list[str]) -> float:
-    try:
-        value = float(text or 0)
-    except ValueError:
-        value = -1.0
-    if text and not 0 < value < LONGEST:
-        problems.append(f"{origin}={text!r}: write a number of seconds, more than 0 and less than {LONGEST}")
-    return value
 
 
 def _problems(settings: ToolkitSettings) -> list[str]:
@@ -251,11 +155,3 @@ def _refuse(settings: ToolkitSettings) -> None:
             resolution="unset it; `containerd config migrate` makes a file of version 2 of an old one; "
             "nothing was changed",
         )
-
-
-def nri_is_refused() -> Unsupported:
-    return Unsupported(
-        "NRI mode (--enable-nri-plugin, ENABLE_NRI_PLUGIN) is not part of this release",
-        resolution="unset it to have the runtime's configuration changed, or use NVIDIA's image on this "
-        "node; nothing was changed",
-    )

@@ -2,7 +2,8 @@
 
 The table also says what each writes and restarts. Both get the same containerd with the same file. Ours asks
 the running daemon and its own program several times, starts an interpreter and proves that the daemon lives.
-nvidia-ctk is a Go program that writes two files. So the ratio is the price of the proof.
+nvidia-ctk is a Go program that writes two files. So the ratio is the price of the proof. What our own code
+costs is in the ratio to an interpreter that imports the same libraries and does nothing.
 
 Where nvidia-ctk cannot be had, ours is compared with figures that were recorded in another run. Table and
 JSON say so.
@@ -25,6 +26,11 @@ from support.upstream import gotools, recordedctk
 
 _SUITES = {"bookworm": "containerd 1.6", "sid": "containerd 2.1"}
 _THEIRS = ("nvidia-ctk runtime configure --dry-run", "nvidia-ctk runtime configure")
+# what driverctl needs beside its own modules
+_LIBRARIES = (
+    "import argparse, contextlib, dataclasses, hashlib, json, logging, socket, subprocess, tempfile\n"
+    "import h2.config, h2.connection, h2.events, h2.exceptions, tomllib, tomlrt"
+)
 _RUNC = """version = 2
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
@@ -51,15 +57,17 @@ def _of(workshop: Workshop, ctk: Path | None, suite: str, name: str, runs: int) 
         code = "import sys; from driverforge_node.cli import main; sys.argv[0] = 'driverctl'; main()"
         ours = [sys.executable, "-c", code]
         theirs = _theirs(node, ctk)
-        commands = [[*ours, *node.words("plan")], [*ours, *node.words("apply")]]
+        bare = [sys.executable, "-c", _LIBRARIES]
+        commands = [[*ours, *node.words("plan")], [*ours, *node.words("apply")], bare]
         if theirs:
             commands += [[*theirs, "--dry-run"], theirs]
+        and_theirs = ", nvidia-ctk --dry-run, nvidia-ctk" if theirs else ""
         workshop.say(
-            f"{runs} times with {name}: plan, apply{', nvidia-ctk --dry-run, nvidia-ctk' if theirs else ''}; "
+            f"{runs} times with {name}: plan, apply, the libraries{and_theirs}; "
             "the handlers are in force already"
         )
         restarts = node.restarts()
-        plan, apply, *reference = (tuple(samples) for samples in alternate(commands, runs))
+        plan, apply, libraries, *reference = (tuple(samples) for samples in alternate(commands, runs))
         workshop.note(f"{name}, again with nothing changed: {_again(node, restarts, ours, theirs)}")
     dry, configure = (
         _reference(f"{what}, {name}", samples)
@@ -74,6 +82,12 @@ def _of(workshop: Workshop, ctk: Path | None, suite: str, name: str, runs: int) 
             reference=dry,
         ),
         Measure(what=f"apply, {name}", unit="s CPU", ours=ours_apply, reference=configure),
+        Measure(
+            what=f"apply against its libraries, {name}",
+            unit="s CPU",
+            ours=ours_apply,
+            reference=Series(of="python that imports them", samples=libraries),
+        ),
     )
 
 

@@ -25,6 +25,7 @@ from driverforge_node.runtime.formats.tomledit import parse, rewritten
 from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, take
 from driverforge_node.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
 from support.fakes.fakehost import FakeNode
+from support.fakes.fakerestore import run_restores
 
 SOCKET = NodePath("/run/containerd/containerd.sock")
 CONFIG = NodePath("/etc/containerd/config.toml")
@@ -65,6 +66,7 @@ class FakeContainerd:
     running: dict[str, object] = field(default_factory=dict)
     dumps: int = 0
     config: NodePath = CONFIG
+    unit: str = ""  # of systemd, which then runs on the node
 
     def __post_init__(self) -> None:
         files = self.node.host.node
@@ -88,7 +90,7 @@ class FakeContainerd:
             files.write_atomic(path, text)
         self.node.commands.programs["nsenter"] = self._enter
         self.node.commands.programs["sh"] = self._enter
-        self.node.commands.daemons["nsenter"] = lambda: 900  # the restore that the node itself carries out
+        self.node.commands.daemons["nsenter"] = lambda: run_restores(self.node)
         self.restart()
 
     @property
@@ -117,7 +119,7 @@ class FakeContainerd:
         for name, text in (
             ("comm", b"containerd\n"),
             ("cmdline", f"{BINARY}\0".encode()),
-            ("cgroup", b"0::/\n"),
+            ("cgroup", f"0::/{self.unit}\n".encode()),
             ("stat", self._stat(self.starts)),
         ):
             files.write_atomic(f"{base}/{name}", text)
@@ -164,6 +166,11 @@ class FakeContainerd:
 
     def _enter(self, words: Sequence[str]) -> tuple[int, str, str]:
         argv = list(words[words.index("--") + 1 :] if "--" in words else words)
+        if argv[0] == "systemd-run":
+            run_restores(self.node)
+            return 0, "", ""
+        if argv[0] == "systemctl":
+            return 0, "", ""
         if "restart" in argv[-1]:
             self.restart()
             return 0, "", ""

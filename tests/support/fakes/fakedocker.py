@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from support.fakes.fakehost import FakeNode
+from support.fakes.fakerestore import run_restores
 from support.fakes.fakeruntimes import process
 
 SOCKET = "/run/docker.sock"
@@ -38,7 +39,7 @@ class FakeDocker:
         ):
             files.write_atomic(path, text.encode())
         self.node.commands.programs |= {"nsenter": self._enter, "sh": self._enter}
-        self.node.commands.daemons["nsenter"] = lambda: 900  # the restore that the node itself carries out
+        self.node.commands.daemons["nsenter"] = lambda: run_restores(self.node)
         self.restart()
 
     @property

@@ -62,6 +62,14 @@ class FakeFiles(RootedFiles):
             temporary.chmod(mode)
         temporary.replace(target)
 
+    def replace_bytes(
+        self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
+    ) -> bool:
+        self.fuse.burn()
+        if path in self.fuse.refused:
+            raise StorageFailed(f"failed writing {path}", details=["Device or resource busy (errno EBUSY)"])
+        return super().replace_bytes(path, before=before, after=after, metadata=metadata)
+
     def write_in_place(self, path: str, data: bytes) -> None:
         self.fuse.burn()
         super().write_in_place(path, data)

@@ -26,6 +26,7 @@ from support.samples.tinyko import tiny_ko
 
 NODE = "/proc/1/root"
 CONTAINER_ID = "c" * 64
+BOOT = "0d5a6a86-6c7e-4a3b-9a5e-6f1a6e1b2c3d"
 POD = "6f0f3a5e-1c2d-4e5f-8a9b-0c1d2e3f4a5b"
 
 
@@ -340,12 +341,16 @@ class FakeServices:
 
     def __init__(self) -> None:
         self.restarted: list[str] = []
+        self.started_in = 0.0  # seconds
 
     def restart(self, unit: str, *, timeout: float) -> None:
         self.restarted.append(unit)
 
     def main_pid(self, unit: str) -> int:
         return 4242
+
+    def start_seconds(self, unit: str) -> float:
+        return self.started_in
 
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         return ()
@@ -393,6 +398,11 @@ class FakeNode:
         self.places["/"] = root
         write_image(self.files)
 
+    def boot(self, boot: str) -> None:
+        """Give the kernel's start that id."""
+        self.host.node.make_dirs("/proc/sys/kernel/random")
+        self.host.node.write_atomic("/proc/sys/kernel/random/boot_id", f"{boot}\n".encode())
+
     def add_gpu(self, address: str = "0000:3b:00.0", *, driver: str = "") -> None:
         base = f"/sys/bus/pci/devices/{address}"
         self.files.make_dirs(base)
@@ -434,6 +444,7 @@ def fake_node(folder: Path, *, gpu: bool = True) -> FakeNode:
         files.make_dirs(name)
     files.write_atomic(paths.FIRMWARE_SEARCH, b"\n")
     write_in_tree(node)
+    node.boot(BOOT)
     node.new_container()
     kernel.show()
     if gpu:

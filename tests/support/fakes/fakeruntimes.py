@@ -71,7 +71,7 @@ def process(node: FakeNode, pid: int, comm: str, program: str, *words: str) -> N
         ("comm", f"{comm}\n"),
         ("cmdline", cmdline),
         ("cgroup", "0::/\n"),
-        ("stat", f"{pid} ({comm}) S 0 0 0\n"),
+        ("stat", f"{pid} ({comm}) S 0 {' '.join(['0'] * 17)} 1 0\n"),
     ):
         files.write_atomic(f"{base}/{name}", text.encode())
     files.symlink(program, f"{base}/exe")

@@ -17,7 +17,7 @@ from typing import Any
 from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
-from driverforge_node.ports import Commands, Host, Result, Services
+from driverforge_node.ports import Commands, Host, Metadata, Result, Services
 
 
 @dataclass
@@ -45,6 +45,12 @@ class KillableFiles(RootedFiles):
     def write_atomic(self, path: str, data: bytes, *, mode: int | None = None) -> None:
         self._burn("write", path)
         super().write_atomic(path, data, mode=mode)
+
+    def replace_bytes(
+        self, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None = None
+    ) -> bool:
+        self._burn("replace", path)
+        return super().replace_bytes(path, before=before, after=after, metadata=metadata)
 
     def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
         if not self.is_dir(path):
@@ -98,6 +104,9 @@ class KillableServices:
 
     def main_pid(self, unit: str) -> int:
         return self.real.main_pid(unit)
+
+    def start_seconds(self, unit: str) -> float:
+        return self.real.start_seconds(unit)
 
     def last_log_lines(self, unit: str, count: int) -> tuple[str, ...]:
         return self.real.last_log_lines(unit, count)

@@ -27,6 +27,7 @@ from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import cri, docker_info
+from driverforge_node.runtime.transaction import refused
 from support import cache
 from support.machines import containerd, engine
 from support.process import require, run, running, until
@@ -132,6 +133,7 @@ class RuntimeNode:
         entered = f'sh -c \'mount --bind {self.etc} {self.usual} && exec "$0" "$@"\' ' if self.default else ""
         script.write_text(
             f"""#!/bin/sh
+old=
 if old=$(cat {self.home}/pid 2>/dev/null); then
   kill "$old" 2>/dev/null
   while grep -qs '^State:.[^Z]' "/proc/$old/status"; do sleep 0.02; done
@@ -139,9 +141,12 @@ fi
 echo restart >>{self.home}/restarts
 rm -f {self.home}/docker.pid
 {after}
-setsid unshare --mount {net}--propagation private {entered}{self.program} {self.arguments()} \
+# it writes its PID itself: whoever kills this script must not leave a daemon that nobody can find
+setsid sh -c 'echo $$ >{self.home}/pid; exec "$@"' sh \
+unshare --mount {net}--propagation private {entered}{self.program} {self.arguments()} \
 >>{self.log} 2>&1 </dev/null &
-echo $! >{self.home}/pid
+started=$!
+until [ "$(cat {self.home}/pid)" != "$old" ] || ! kill -0 $started 2>/dev/null; do sleep 0.02; done
 """
         )
         script.chmod(0o755)
@@ -272,6 +277,7 @@ def _opened(kind: str, prefix: Path, folder: str) -> Iterator[RuntimeNode]:
         finally:
             node.stop()
             node.journal.unlink(missing_ok=True)
+            Path(refused.FOLDER, node.journal.name).unlink(missing_ok=True)
             remove(home)
             if made and node.usual.exists():
                 node.usual.rmdir()

@@ -61,24 +61,20 @@ def contents(node: Files, path: str) -> bytes | None:
         return None
 
 
-def write_or_remove(node: Files, path: str, data: bytes | None, metadata: Metadata | None) -> None:
-    """Write a file of the node, or take it away (None).
+def replaced(
+    node: Files, path: str, *, before: bytes | None, after: bytes | None, metadata: Metadata | None
+) -> bool:
+    """Replace a file of the node, as `Files.replace_bytes`, wherever it is mounted.
 
-    A file that is there keeps its mode and owner; a new one gets `metadata`. Where `path` is a link, the file
-    that it leads to is the one that goes. A file that is mounted by itself (kind's and k3d's nodes) is
-    written in place: nothing can be renamed over a mount point.
+    A file that is mounted by itself (in the nodes of kind and k3d) is written in place: nothing can be
+    renamed over a mount point. What somebody else writes between our look and that write is lost.
     """
-    if data is None:
-        node.remove(node.resolve(path))
-        return
-    if is_mounted(node, path):
-        node.write_in_place(path, data)
-        return
-    new = not node.exists(path)
-    node.make_dirs(path.rpartition("/")[0])
-    node.write_atomic(path, data)
-    if new and metadata is not None:
-        node.set_metadata(path, metadata)
+    if after is None or not is_mounted(node, path):
+        return node.replace_bytes(path, before=before, after=after, metadata=metadata)
+    if contents(node, path) != before:
+        return False
+    node.write_in_place(path, after)
+    return True
 
 
 def is_mounted(node: Files, path: str) -> bool:

@@ -1,7 +1,8 @@
 """Edits of a TOML document that keep every comment, and every byte elsewhere.
 
-The only module that knows the TOML library. It does not trust it: each result is read again with the standard
-library's parser and compared with what was meant.
+The only module that knows the TOML library, which is imported where something is edited: most starts only
+read. It does not trust the library: each result is read again with the standard library's parser and compared
+with what was meant.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import copy
 from collections.abc import Mapping, Sequence
 
 import tomllib
-import tomlrt
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.runtime.formats.values import (
@@ -60,6 +60,8 @@ def edit(
     meant = parse(data, name)
     if not changes:
         return data
+    import tomlrt
+
     text = text_of(data, name)
     try:
         document = tomlrt.loads(text.removeprefix(BOM))
@@ -112,6 +114,8 @@ def _turn(existing: list[object], value: Sequence[object]) -> None:
 def _ensure(table: dict[str, object], path: KeyPath) -> dict[str, object]:
     if not path:
         return table
+    import tomlrt
+
     if isinstance(table, tomlrt.Table | tomlrt.Document):
         return table.ensure_table(path)
     for key in path:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
 from driverforge_node import log
 from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.find.daemon import enter
+from driverforge_node.runtime.find.instance import process_instance
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 
 LOG_LINES = 15
@@ -65,12 +67,7 @@ def restart_shell(plan: ChangePlan, system: RuntimeSystem) -> str:
     """The restart as a shell command, for the node's own restore."""
     unit = system.unit(plan.daemon)
     again = f"systemctl reset-failed {unit} 2>/dev/null\nsystemctl restart {unit}" if unit else ":"
-    again = system.request.restart_command or again
-    return (
-        f"kill -HUP {plan.daemon.pid} 2>/dev/null && return\n{again}"
-        if plan.activation == "reload"
-        else again
-    )
+    return system.request.restart_command or again
 
 
 def activate(plan: ChangePlan, system: RuntimeSystem) -> None:
@@ -81,8 +78,16 @@ def activate(plan: ChangePlan, system: RuntimeSystem) -> None:
     elif plan.activation == "restart" and unit:
         host.services.restart(unit, timeout=timeout)
     else:
-        host.commands.run(["sh", "-c", f"kill -HUP {plan.daemon.pid}"], timeout=30)
+        _hang_up(plan, system)
     log.info("reloaded" if plan.activation == "reload" else "restarted", runtime=plan.daemon.kind, unit=unit)
+
+
+def _hang_up(plan: ChangePlan, system: RuntimeSystem) -> None:
+    """Send SIGHUP to the daemon. Raises Unavailable where another process has its PID by now."""
+    began = plan.entry.process
+    if not began.is_same(process_instance(system.host, began.pid)):
+        raise Unavailable(f"the {plan.daemon.kind} with PID {began.pid} has ended")
+    system.host.commands.run(["sh", "-c", f"kill -HUP {began.pid}"], timeout=30)
 
 
 def prove(plan: ChangePlan, system: RuntimeSystem) -> None:
@@ -110,8 +115,25 @@ def prove(plan: ChangePlan, system: RuntimeSystem) -> None:
     raise CommandFailed(f"{plan.daemon.kind} did not come back with the new configuration", details=last)
 
 
-def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> None:
-    """Have the daemon see its old files again, and wait until it answers.
+def with_last_start(plan: ChangePlan, system: RuntimeSystem) -> RuntimeSystem:
+    """The system, with what the daemon's unit needed to start the last time.
+
+    Warns of a patience that was too short for that.
+    """
+    unit = system.unit(plan.daemon)
+    system = replace(system, last_start=system.host.services.start_seconds(unit) if unit else 0.0)
+    if system.last_start >= system.patience(plan.daemon):
+        log.warning(
+            "the patience is shorter than the runtime's last start; its change may be taken back for that",
+            patience=system.patience(plan.daemon),
+            last_start=round(system.last_start, 1),
+            unit=unit,
+        )
+    return system
+
+
+def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> float:
+    """Have the daemon see its old files again, and wait until it answers: the seconds of that wait.
 
     Raises CommandFailed where it does not.
     """
@@ -121,14 +143,14 @@ def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> None:
         # one
         host.commands.run([*enter(host), "systemctl", "reset-failed", unit], check=False, timeout=30)
     activate(plan, system)
-    last: list[str] = []
+    begun, last = host.clock.monotonic(), list[str]()
     for _ in poll(system, system.patience(plan.daemon)):
         try:
             system.status(plan.daemon)
         except Unavailable as error:
             last = [error.brief, *error.details]
             continue
-        return
+        return host.clock.monotonic() - begun
     raise CommandFailed(f"{plan.daemon.kind} does not answer", details=last)
 
 

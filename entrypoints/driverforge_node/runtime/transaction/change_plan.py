@@ -25,14 +25,19 @@ class RuntimeSystem:
     host: Host
     sockets: Sockets
     request: RuntimeRequest
+    # seconds that the daemon's unit needed to start the last time; 0: not known, or not asked for yet
+    last_start: float = 0.0
 
     def status(self, daemon: RuntimeDaemon) -> cri.RuntimeStatus:
         """What the running daemon reports. Raises Unavailable."""
         return selection.status_of(self.host, self.sockets, daemon)
 
     def patience(self, daemon: RuntimeDaemon) -> float:
-        """Seconds for the daemon to answer after a restart."""
-        return self.request.patience or SLOW.get(daemon.supervisor.kind, PATIENCE)
+        """Seconds for the daemon to answer after a restart.
+
+        Where nobody says how many, one that starts slowly here has twice what it needed the last time.
+        """
+        return self.request.patience or max(SLOW.get(daemon.supervisor.kind, PATIENCE), 2 * self.last_start)
 
     def restart_timeout(self, daemon: RuntimeDaemon) -> float:
         """Seconds for the restart command itself.

@@ -9,9 +9,10 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files, distributions, imports
 from driverforge_node.runtime.backends.config_files import Contents
 from driverforge_node.runtime.find.daemon import check_config_is_read
+from driverforge_node.runtime.find.instance import process_instance
 from driverforge_node.runtime.formats.tomledit import edit, parse
 from driverforge_node.runtime.formats.values import Change, KeyPath, dotted
-from driverforge_node.runtime.model import Backend, RuntimeDaemon
+from driverforge_node.runtime.model import Backend, ProcessInstance, RuntimeDaemon
 from driverforge_node.runtime.nvidia_handlers import is_nvidia
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 
@@ -21,6 +22,7 @@ class ObservedRuntime:
     """A daemon, its files, and our earlier change of them."""
 
     daemon: RuntimeDaemon
+    process: ProcessInstance  # the daemon's, as it is now
     edit: Backend
     disk: Contents
     entry: journal.JournalEntry | None
@@ -35,11 +37,12 @@ class ObservedRuntime:
         It may have, although nobody told us: with restart mode none, somebody else restarts it later.
         """
         entry = self.entry
-        return (
-            entry is None
-            or entry.state == "in force"
-            or (entry.state == "written" and entry.pid not in (0, self.daemon.pid))
-        )
+        if entry is None or entry.state == "in force":
+            return True
+        began = entry.process
+        if began.boot and began.boot != self.process.boot:
+            return True  # it was started after all that was written before the reboot
+        return entry.state == "written" and began.pid != 0 and not began.is_same(self.process)
 
     @property
     def never_read(self) -> bool:
@@ -48,7 +51,9 @@ class ObservedRuntime:
         That is so where the change was cut off before the daemon was told of them.
         """
         entry = self.entry
-        if entry is None or entry.earlier is not None or not entry.pid or entry.pid != self.daemon.pid:
+        if entry is None or entry.earlier is not None or not entry.process.pid:
+            return False
+        if not entry.process.is_same(self.process):
             return False
         # one that reloads may have done so with the same PID
         return entry.state == "prepared" or (entry.state == "written" and self.daemon.kind == "containerd")
@@ -81,7 +86,14 @@ def observe_runtime(
         kept += [f"{path}: {dotted(key)} was changed by somebody else; it stays" for key in keys]
     clean = distributions.without_handlers(edit, daemon, base, entry.names if entry else ())
     return ObservedRuntime(
-        daemon=daemon, edit=edit, disk=disk, entry=entry, base=base, clean=clean, kept=tuple(kept)
+        daemon=daemon,
+        process=process_instance(host, daemon.pid),
+        edit=edit,
+        disk=disk,
+        entry=entry,
+        base=base,
+        clean=clean,
+        kept=tuple(kept),
     )
 
 

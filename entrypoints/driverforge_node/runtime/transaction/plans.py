@@ -187,7 +187,7 @@ def entry_of(
             for path, data in sorted(changed.items(), key=lambda item: item[1] is None)
         ),
         state="prepared",
-        pid=daemon.pid,
+        process=seen.process,
         folders=_folders(host, earlier, list(changed)),
         earlier=earlier,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -25,6 +26,7 @@ class RolledBack:
     left: tuple[str, ...]  # files that somebody else changed meanwhile: they stay theirs
     log_lines: tuple[str, ...]  # the end of the daemon's own log
     problems: tuple[str, ...]  # what went wrong on the way back
+    took: float = 0.0  # seconds until the daemon answered with its old files
 
 
 def roll_back(
@@ -51,8 +53,9 @@ def roll_back(
         _attempt(log_lines, lambda: log_lines.extend(last_log_lines(plan, system)))
     restored = not problems
     alive = False
+    took: list[float] = []
     if restored:
-        alive = not active or _attempt(problems, lambda: restart_with_old_files(plan, system))
+        alive = not active or _attempt(problems, lambda: took.append(restart_with_old_files(plan, system)))
         if entry.restore:
             _attempt(problems, lambda: restore.disarm(host, entry.restore))
         # a file that somebody else changed has ours in it still: a revert needs the journal to take that out
@@ -65,6 +68,7 @@ def roll_back(
         left=tuple(left),
         log_lines=tuple(log_lines),
         problems=tuple(problems),
+        took=sum(took),
     )
 
 
@@ -76,6 +80,11 @@ def failure_of(
     details = [error.brief, *error.details, *back.log_lines]
     details += [f"{path} was changed by somebody else meanwhile; it stays as it is" for path in back.left]
     details += back.problems
+    patience = system.patience(plan.daemon)
+    if hasty := 2 * back.took > patience:
+        details.append(
+            f"with its old files it answered after {back.took:.0f} s, and the patience is {patience:.0f} s"
+        )
     if not back.restored:
         return CommandFailed(
             "the change failed, and not all of the old files could be put back",
@@ -94,7 +103,10 @@ def failure_of(
         brief = f"{kind} did not accept the change; the old configuration is in force again"
     else:
         brief = "the change was not made; the old files are back"
-    return CommandFailed(brief, details=details, resolution=error.resolution or _next_step(kind, back.left))
+    next_step = error.resolution or _next_step(kind, back.left)
+    if hasty:
+        next_step = f"give it more time: --patience {3 * math.ceil(back.took)}, or TOOLKIT_PATIENCE"
+    return CommandFailed(brief, details=details, resolution=next_step)
 
 
 def _next_step(kind: str, left: Sequence[str]) -> str:
@@ -134,11 +146,13 @@ def _put_files_back(
 
 
 def _put_file_back(host: Host, file: journal.JournalFile, left: list[str]) -> None:
-    current = config_files.contents(host.node, file.path)
-    if current not in (file.before, file.written):
+    """Put the old bytes back where ours are. Where neither are there, the path goes into `left`."""
+    if config_files.contents(host.node, file.path) == file.before:
+        return
+    if not config_files.replaced(
+        host.node, file.path, before=file.written, after=file.before, metadata=file.metadata
+    ):
         left.append(file.path)
-    elif current != file.before:
-        config_files.write_or_remove(host.node, file.path, file.before, file.metadata)
 
 
 def _put_journal_back(plan: ChangePlan, host: Host) -> None:

@@ -1,20 +1,15 @@
-"""Plans and states: as text for people, and as values for programs (--json)."""
+"""Plans: as text for people, and as values for programs (--json)."""
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
-from driverforge_core.errors import DriverforgeError
 from driverforge_node import log
 from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.backends.effective import effective_configuration
-from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.model import RuntimeDaemon
 from driverforge_node.runtime.transaction.activation import activation_text
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
-from driverforge_node.runtime.transaction.observed import nvidia_handlers_of, observe_runtime
 
 
 def daemon_object(daemon: RuntimeDaemon) -> dict[str, Any]:
@@ -46,6 +41,8 @@ def plan_object(plan: ChangePlan, system: RuntimeSystem) -> dict[str, Any]:
 
 def file_diff(file: journal.JournalFile) -> list[str]:
     """A unified diff. Line ends count."""
+    import difflib  # an apply with nothing to do shows none
+
     old, new = (
         (data or b"").decode("utf-8", "replace").splitlines(keepends=True)
         for data in (file.before, file.written)
@@ -101,67 +98,3 @@ def warn_missing(host: Host, plan: ChangePlan) -> None:
             "programs of handlers are not on the node yet; containers with them will not start",
             missing=",".join(missing),
         )
-
-
-def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
-    """What `runtime status` shows: the daemon, our change, and whether all of it still holds.
-
-    Raises as `plans.apply_plan`.
-    """
-    daemon = selection.select(system.host, system.sockets, system.request)
-    seen = observe_runtime(system, daemon)
-    try:
-        status = system.status(daemon)
-        reported = {name: status.handlers[name] for name in sorted(status.handlers)}
-        answer = ""
-    except DriverforgeError as error:
-        reported, answer = {}, error.brief
-    entry = seen.entry
-    drift = [file.path for file in (entry.files if entry else ()) if seen.disk[file.path] != file.written]
-    view = effective_configuration(system.host, daemon, seen.disk, seen.disk)
-    ours = dict(entry.handlers) if entry else {}
-    down = [] if entry else selection.entries_of_stopped(system.host, system.sockets, system.request)
-    return {
-        "runtime": daemon_object(daemon),
-        "change": entry.state if entry else "none",
-        "files": [file.path for file in entry.files] if entry else [],
-        "drift": drift,
-        "handlers": ours,
-        "missing": [name for name, program in ours.items() if reported.get(name, "") not in (program, None)],
-        "foreign": {
-            name: program
-            for name, program in nvidia_handlers_of(seen.edit, view).items()
-            if ours.get(name) != program
-        },
-        "reported": reported,
-        "problem": answer,
-        "down": [f"{each.kind} at {each.socket}" for each in down],
-    }
-
-
-def status_text(found: dict[str, Any]) -> str:
-    out = [f"{found['runtime']['kind']}:", *(f"  {line}" for line in found["runtime"]["evidence"])]
-    words = {
-        "none": "none",
-        "in force": "in force",
-        "prepared": "began and was not finished",
-        "written": "written, not in force yet",
-    }
-    out.append(f"our change: {words[found['change']]}")
-    out += [
-        f"  {path}{' (changed by somebody else since)' if path in found['drift'] else ''}"
-        for path in found["files"]
-    ]
-    out += [
-        f"  {name}: {program}{' (the daemon does not have it)' if name in found['missing'] else ''}"
-        for name, program in found["handlers"].items()
-    ]
-    if found["foreign"]:
-        out.append("NVIDIA's handlers that driverctl did not write:")
-        out += [f"  {name}: {program}" for name, program in found["foreign"].items()]
-    out += [
-        f"driverctl has changed {each}, which is not running; `driverctl runtime revert` puts its files back"
-        for each in found["down"]
-    ]
-    out.append(f"the daemon reports: {', '.join(found['reported']) or found['problem'] or 'no handlers'}")
-    return "\n".join(out)
