@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import driverforge_node
+from driverforge_node.runtime import journal
 from driverforge_node.runtime.transaction import restore
 from support.machines import runtimenode
 from support.machines.runtimenode import NAMES, RuntimeNode, Snapshot, open_node
@@ -185,6 +186,7 @@ def test_kills_at_random_moments(node: RuntimeNode, kills: int) -> None:
     node.driverctl("revert")
     assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False)
     assert not list(Path(restore.FOLDER).iterdir())
+    assert not list(Path(journal.FOLDER).glob(".driverforge-*"))
 
 
 def with_a_victim(node: RuntimeNode, after: str) -> Finished:

@@ -147,6 +147,17 @@ def test_the_next_driverctl_clears_up_after_one_that_was_killed(bench: Bench) ->
     assert boot_units(bench.node) == []
 
 
+def test_drafts_of_a_journal_entry_that_a_kill_left_go_away(bench: Bench) -> None:
+    drafts = [f"{folder}/.driverforge-cv8y038t" for folder in (journal.FOLDER, refused.FOLDER)]
+    for draft in drafts:
+        bench.node.host.node.make_dirs(draft.rpartition("/")[0])
+        bench.node.host.node.write_atomic(draft, b"")
+    bench.apply(restart_mode="none")
+    change.take_over(bench.system())
+    assert [bench.text(draft) for draft in drafts] == [None, None]
+    assert len(journal.entries(bench.node.host)) == 1
+
+
 def test_a_damaged_entry_is_the_matter_of_its_own_daemon(bench: Bench) -> None:
     bench.node.host.node.make_dirs(journal.FOLDER)
     bench.node.host.node.write_atomic(f"{journal.FOLDER}/crio-x.json", b"{")

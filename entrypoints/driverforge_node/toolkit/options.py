@@ -184,7 +184,8 @@ RUNTIME = (
         "What restarts it, as sh, where nothing that driverctl knows runs it; runs on the node."),
     Option(name="patience", flags=("--patience",), variables=("TOOLKIT_PATIENCE",), kind="seconds",
         meaning="How long the restarted daemon may take to answer before the old files are put back; less "
-        "than 900. Not set: 60, longer for k3s, rke2 and k0s."),
+        "than 900. Not set: 60, longer for k3s, rke2 and k0s, and at least twice what its unit needed for "
+        "its last start."),
     _flag("enable_cdi_in_runtime", "--enable-cdi-in-runtime", "RUNTIME_ENABLE_CDI",
         "Switch the runtime's own CDI support on. Not set: as `CDI_ENABLED`.", default=""),
     _option("host_root", "--host-root", "HOST_ROOT_MOUNT",

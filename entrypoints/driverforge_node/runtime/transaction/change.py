@@ -30,6 +30,8 @@ from driverforge_node.runtime.transaction.change_plan import UNITS, ChangePlan, 
 from driverforge_node.runtime.transaction.restore_script import RestoreOrder
 from driverforge_node.runtime.transaction.roll_back import failure_of, roll_back
 
+DRAFT = ".driverforge-"  # of a file that is written whole (`Files.write_atomic`)
+
 
 def carry_out(plan: ChangePlan, system: RuntimeSystem, *, force: bool = False) -> None:
     """Make the change, or leave the node as it was. Needs the lock of `journal.exclusive_runtime`.
@@ -194,7 +196,16 @@ def take_over(system: RuntimeSystem) -> None:
         for line in restore.settle_restore(host, name):
             log.info("the node's own restore did this before we came", said=line)
     restore.remove_stray_boot_units(host)
+    _remove_drafts(host)
     _settle_files(host)
+
+
+def _remove_drafts(host: Host) -> None:
+    """Remove what a kill in the middle of a write left among our own files. Nobody else writes there."""
+    for folder in (journal.FOLDER, refused.FOLDER):
+        for name in host.node.list_dir(folder):
+            if name.startswith(DRAFT):
+                host.node.remove(f"{folder}/{name}")
 
 
 def _settle_files(host: Host) -> None:
