@@ -122,11 +122,12 @@ def test_it_serves_with_our_handlers_and_every_byte_comes_back(
         for path in unrelated(view, seen)
         if path[-1] not in ("default_runtime_name", "default-runtime")
         and not (given_up and after.default in path)
+        and not (mode == "default" and "default_runtime" in path)
     ] == []
     old, new = runtimes(view), runtimes(seen)
     if node.kind == "containerd":
         pods = kept(old.get(before.default, {}))
-        assert pods.items() <= kept(new[after.default]).items()
+        assert pods.items() <= kept(new.get(after.default, {})).items()
         for name in toolkit:
             assert kept(old.get(name, {})).items() <= kept(new[name]).items()
             cgroup = pods.get(("options", "SystemdCgroup"), pods.get(("options", "systemdCgroup")))
