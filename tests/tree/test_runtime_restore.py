@@ -51,7 +51,13 @@ def dead() -> ProcessInstance:
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "600"]) as started:
+    # whoever started the tests may ignore hang-ups (nohup), and children inherit that
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        started = subprocess.Popen(["sleep", "600"])
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    with started:
         yield started
         started.kill()
 
