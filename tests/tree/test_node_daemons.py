@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from driverforge_node.driver.state.records import RunningDaemon, record_daemons
 from driverforge_node.driver.state.wanted_driver import read_wanted
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
+from support.samples.arguments import arguments
 
 
 @pytest.fixture
@@ -28,23 +28,6 @@ def node(tmp_path: Path) -> FakeNode:
     made = fake_node(tmp_path)
     made.clock.stop_at = made.clock.time + 20  # SIGTERM, some supervision rounds after it is ready
     return made
-
-
-def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{
-            "plan": False,
-            "confirm": False,
-            "take_over": False,
-            "kernel": "",
-            "no_build": False,
-            "jobs": 0,
-            "headers": "",
-            "work_dir": "",
-            "json": False,
-            **given,
-        }
-    )
 
 
 def ready(node: FakeNode) -> WantedDriver:

@@ -5,7 +5,6 @@ The next start goes on.
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -22,6 +21,7 @@ from driverforge_node.driver.state.module_sets import SourcePlace
 from driverforge_node.driver.state.observe import observe
 from driverforge_node.driver.state.wanted_driver import read_wanted
 from support.fakes.fakehost import DRIVER, NODE, RELEASE, FakeNode, fake_node
+from support.samples.arguments import arguments
 
 ENTRYPOINTS = Path(__file__).resolve().parents[2] / "entrypoints"
 JSON_OF_ANOTHER_SHAPE = [
@@ -42,23 +42,6 @@ def node(tmp_path: Path) -> FakeNode:
     made = fake_node(tmp_path)
     made.clock.stop_at = made.clock.time + 5
     return made
-
-
-def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{
-            "plan": False,
-            "confirm": False,
-            "take_over": False,
-            "kernel": "",
-            "no_build": False,
-            "jobs": 0,
-            "headers": "",
-            "work_dir": "",
-            "json": False,
-            **given,
-        }
-    )
 
 
 def put(node: FakeNode, path: str, text: str) -> None:

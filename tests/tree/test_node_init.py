@@ -45,6 +45,7 @@ from driverforge_node.reconcile.outcomes import Step
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image, write_modules
+from support.samples.arguments import arguments
 from support.samples.tinyko import append_signature
 
 LOGGER = logging.getLogger("driverforge")
@@ -56,23 +57,6 @@ def node(tmp_path: Path) -> FakeNode:
     made = fake_node(tmp_path)
     made.clock.stop_at = made.clock.time + 20  # SIGTERM, some supervision rounds after it is ready
     return made
-
-
-def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{
-            "plan": False,
-            "confirm": False,
-            "take_over": False,
-            "kernel": "",
-            "no_build": False,
-            "jobs": 0,
-            "headers": "",
-            "work_dir": "",
-            "json": False,
-            **given,
-        }
-    )
 
 
 def trainer(pid: int = 812) -> FakeProcess:

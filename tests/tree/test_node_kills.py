@@ -62,7 +62,7 @@ def end_state(node: FakeNode, wanted: WantedDriver) -> tuple[object, ...]:
 
 RUNS = st.lists(
     st.tuples(
-        st.sampled_from(["serve", "serve", "load", "stopped", "absent"]),
+        st.sampled_from([Goal.SERVE, Goal.SERVE, Goal.LOAD, Goal.STOPPED, Goal.ABSENT]),
         st.sampled_from(["a", "b"]),  # configuration digests
         st.sampled_from([DRIVER, UPSTREAM]),
         st.integers(min_value=0, max_value=90),  # changes until it is killed
@@ -84,7 +84,7 @@ def image_of(node: FakeNode, driver: str) -> None:
     suppress_health_check=[HealthCheck.too_slow],
 )
 def test_after_any_number_of_kills_a_start_gives_the_state_of_a_first_start(
-    runs: list[tuple[str, str, str, int, bool]],
+    runs: list[tuple[Goal, str, str, int, bool]],
 ) -> None:
     with tempfile.TemporaryDirectory(dir=IN_MEMORY) as name:
         node, fresh = fake_node(Path(name) / "node"), fake_node(Path(name) / "fresh")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable
 from io import StringIO
@@ -21,27 +20,12 @@ from driverforge_node.driver.state.wanted_driver import read_wanted
 from driverforge_node.reconcile.loop import Declined
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import FakeNode, FakeProcess, fake_node
+from support.samples.arguments import arguments
 
 
 @pytest.fixture
 def node(tmp_path: Path) -> FakeNode:
     return fake_node(tmp_path)
-
-
-def arguments(**given: object) -> argparse.Namespace:
-    return argparse.Namespace(
-        **{
-            "plan": False,
-            "confirm": False,
-            "take_over": False,
-            "kernel": "",
-            "no_build": False,
-            "jobs": 0,
-            "headers": "",
-            "work_dir": "",
-            **given,
-        }
-    )
 
 
 def nvidia(node: FakeNode) -> set[str]:

@@ -9,7 +9,7 @@ from driverforge_node.driver import notices, steps
 from driverforge_node.driver.plan import next_steps, restore_firmware
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
-from driverforge_node.driver.state.observe import observe, root_state
+from driverforge_node.driver.state.observe import manages_nvlink5, observe, root_state
 from driverforge_node.driver.usage import removal_order
 from driverforge_node.ports import Host
 from driverforge_node.reconcile.loop import Gate, no_gate, reconcile, undo
@@ -33,16 +33,18 @@ def converge(host: Host, wanted: WantedDriver, *, gate: Gate = no_gate) -> Done:
         )
         facts = observe(host, asked)
         outcome = next_steps(facts, asked)
-        return replace(outcome, warnings=_notice(facts, asked)) if isinstance(outcome, Done) else outcome
+        return (
+            replace(outcome, warnings=_notice(host, facts, asked)) if isinstance(outcome, Done) else outcome
+        )
 
     return reconcile(host, look, gate=gate)
 
 
-def _notice(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
+def _notice(host: Host, facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
     """Log what is not as somebody may expect. Returns the warnings among it."""
     if text := notices.left_out(facts, wanted):
         log.info(text)
-    found = notices.warnings(facts, wanted)
+    found = notices.warnings(facts, wanted, nvlink5=wanted.goal.loads and manages_nvlink5(host.files))
     for line in found:
         log.warning(line)
     return found

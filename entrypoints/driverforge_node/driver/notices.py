@@ -6,25 +6,28 @@ from driverforge_core.names import PEERMEM
 from driverforge_node.driver.plan import disables_firmware
 from driverforge_node.driver.preflight import OURS
 from driverforge_node.driver.state import paths
-from driverforge_node.driver.state.facts import DriverFacts, Goal, WantedDriver
+from driverforge_node.driver.state.facts import DriverFacts, WantedDriver
 
 
-def warnings(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
-    """What a ready node lacks: for log and status file, a line each, with the next step."""
-    if wanted.goal not in (Goal.SERVE, Goal.LOAD):
+def warnings(facts: DriverFacts, wanted: WantedDriver, *, nvlink5: bool) -> tuple[str, ...]:
+    """What a ready node lacks: for log and status file, a line each, with the next step.
+
+    `nvlink5` says that a network device of the node manages NVLink 5 switches.
+    """
+    if not wanted.goal.loads:
         return ()
     return (
         *_not_driven(facts),
         *_firmware_path(facts, wanted),
         *_nvswitches(facts),
-        *_nvlink5(facts),
+        *_nvlink5(nvlink5),
         *_peermem(facts, wanted),
     )
 
 
 def left_out(facts: DriverFacts, wanted: WantedDriver) -> str:
     """What was asked for and has nothing to do on this node; '' where there is no such thing."""
-    asked = wanted.goal in (Goal.SERVE, Goal.LOAD) and wanted.peermem and not facts.network.devices
+    asked = wanted.goal.loads and wanted.peermem and not facts.network.devices
     return "nvidia-peermem is left out: no network device of PCI vendor 15b3 on this node" if asked else ""
 
 
@@ -49,8 +52,8 @@ def _firmware_path(facts: DriverFacts, wanted: WantedDriver) -> tuple[str, ...]:
     return (f"{there}; next: {step}",)
 
 
-def _nvlink5(facts: DriverFacts) -> tuple[str, ...]:
-    if not facts.nvlink5:
+def _nvlink5(managed: bool) -> tuple[str, ...]:
+    if not managed:
         return ()
     there = (
         "this node has NVLink 5 switches and this image runs no subnet manager for them (nvlsm): "

@@ -36,7 +36,7 @@ def next_steps(facts: DriverFacts, wanted: WantedDriver) -> Outcome:
     it; refuse where modules could not be loaded, the loaded driver is not ours or in use; compile where no
     module set is there; unload what is in the way; load and publish.
     """
-    if wanted.goal in (Goal.ABSENT, Goal.STOPPED):
+    if not wanted.goal.loads:
         return Blocked(error=not_root_error(facts.user)) if facts.user != 0 else _go_away(facts, wanted)
     if error := preflight(facts, wanted):
         return Blocked(error=error)

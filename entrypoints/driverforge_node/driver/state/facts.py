@@ -31,6 +31,11 @@ class Goal(Enum):
     # the end of `init`: gone, but for modules that somebody uses
     STOPPED = "stopped"
 
+    @property
+    def loads(self) -> bool:
+        """Whether a driver is to be there at the end."""
+        return self in (Goal.SERVE, Goal.LOAD)
+
 
 class RootState(Enum):
     """What is mounted at /run/nvidia/driver."""
@@ -102,8 +107,6 @@ class DriverFacts:
     daemons_down: tuple[DaemonProgram, ...] = ()
     # PCI addresses of the GPUs that the loaded driver drives
     driven: tuple[str, ...] = ()
-    # whether a network device manages NVLink 5 switches
-    nvlink5: bool = False
     # why the kernel takes only signed modules, '' when it takes any
     enforced: str = ""
     # whether files of ours are left in /run/nvidia

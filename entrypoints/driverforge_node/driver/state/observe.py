@@ -86,7 +86,6 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
         daemon_references=daemon_references(host, majors, daemons),
         daemons_down=programs_down(host, daemons) if wanted.goal is Goal.SERVE else (),
         driven=files.list_dir(DRIVEN),
-        nvlink5=manages_nvlink5(files),
         enforced=signature_enforcement(host),
         state_left=files.exists(paths.STATE) or files.exists(paths.DAEMONS_STATUS),
         free=files.free_bytes(tree_folder(base, release)),
@@ -160,7 +159,10 @@ def missing_devices(files: Files, majors: Mapping[str, int]) -> Iterator[tuple[s
 
 
 def manages_nvlink5(files: Files) -> bool:
-    """Whether a network device of this node manages the NVLink switches of Blackwell GPUs."""
+    """Whether a network device of this node manages the NVLink switches of Blackwell GPUs.
+
+    No part of `observe`: a device may take long to tell its product data.
+    """
     return any(
         SWITCH_MANAGER in (bytes_of(files, f"{INFINIBAND}/{name}/device/vpd") or b"")
         for name in files.list_dir(INFINIBAND)

@@ -34,7 +34,7 @@ def read_wanted(
     settings = variables.parse(host.environ)
     image = read_image(host.files)
     driver = settings.driver_version or (image.driver.text if image else "")
-    if not driver and goal in (Goal.SERVE, Goal.LOAD):
+    if not driver and goal.loads:
         raise Unsupported(
             "the driver version is not known",
             details=["DRIVER_VERSION is not set", f"{paths.IMAGE} is missing"],

@@ -66,12 +66,13 @@ class Compile:
 
     def apply(self, host: Host) -> None:
         # Imported here: a node that finds its modules ready never pays for the compiler's half.
-        from driverforge_core.image import ImageFacts
         from driverforge_node.driver.build.job import build, request_for
 
+        image = read_image(host.files)
+        assert image is not None, "it was planned from the image's description"
         request = request_for(
             host,
-            image=ImageFacts.from_json(host.files.read_text(paths.IMAGE)),
+            image=image,
             kernel=self.release,
             module_types=(self.module_type,),
             jobs=self.jobs,
