@@ -164,13 +164,18 @@ def test_auto_falls_back_to_proc_where_nvml_gives_no_answer(node: FakeNode) -> N
         make_spec(node.host, SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT)), FakeNvml())
 
 
-def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
-    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+def add_drm(node: FakeNode, address: str) -> None:
+    """A card and a render node of the GPU at this address, and a link to the card."""
     for number, name in enumerate(("card1", "renderD129")):
-        node.files.make_dirs(f"/sys/bus/pci/devices/0000:17:00.0/drm/{name}")
+        node.files.make_dirs(f"/sys/bus/pci/devices/{address}/drm/{name}")
         add_device(node, f"{ROOT}/dev/dri/{name}", 226, number, mode=0o660, group=44)
     node.files.make_dirs(f"{ROOT}/dev/dri/by-path")
-    node.files.symlink("../card1", f"{ROOT}/dev/dri/by-path/pci-0000:17:00.0-card")
+    node.files.symlink("../card1", f"{ROOT}/dev/dri/by-path/pci-{address}-card")
+
+
+def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    add_drm(node, "0000:17:00.0")
     (device,) = (device for device in static_spec(node).devices if device.name == "0")
     assert [item.path for item in device.edits.device_nodes] == [
         "/dev/nvidia0",
@@ -182,6 +187,34 @@ def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
     assert static_spec(node).version == ""
     off = static_spec(node, options=EditOptions(hooks=HookProgram(), flags=frozenset({FeatureFlag.NO_GIDS})))
     assert all(not device.edits.additional_gids for device in off.devices)
+
+
+def test_a_mig_device_has_drm_nodes_only_with_a_profile_for_graphics(node: FakeNode) -> None:
+    """Both are on one GPU, whose DRM nodes these are."""
+    add_drm(node, "0000:17:00.0")
+    add_mig(node, 0, (1, 0), (2, 0))
+    migs = (
+        Mig(index=0, gpu_instance=1, compute_instance=0),
+        Mig(index=1, gpu_instance=2, compute_instance=0, graphics=True),
+    )
+    gpus = FakeNvml((Gpu(index=0, minor=0, bus_id="0000:17:00.0", mig_enabled=True, migs=migs),))
+    request = SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT), merged=False)
+    compute, graphics = make_spec(node.host, request, gpus).devices
+    capabilities = [f"/dev/nvidia-caps/nvidia-cap{number}" for number in range(10, 14)]
+    assert [item.path for item in compute.edits.device_nodes] == ["/dev/nvidia0", *capabilities[:2]]
+    assert (compute.edits.hooks, compute.edits.additional_gids) == ((), ())
+    drm = ["/dev/dri/card1", "/dev/dri/renderD129"]
+    assert [item.path for item in graphics.edits.device_nodes] == ["/dev/nvidia0", *drm, *capabilities[2:]]
+    assert graphics.edits.hooks[0].args[2:] == ("--link", "../card1::/dev/dri/by-path/pci-0000:17:00.0-card")
+    assert graphics.edits.additional_gids == (44,)
+
+
+def test_without_nvml_no_mig_device_has_drm_nodes(node: FakeNode) -> None:
+    """/proc does not say which profile an instance was made with."""
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    add_drm(node, "0000:17:00.0")
+    add_mig(node, 0, (1, 0))
+    assert not [path for path in paths(static_spec(node), "all") if path.startswith("/dev/dri")]
 
 
 def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
@@ -196,6 +229,16 @@ def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
     assert smi.host_path == f"{ROOT}/usr/lib/nvidia/current/nvidia-smi"
     assert container_paths(spec).count("/usr/lib/x86_64-linux-gnu/libcuda.so.580.65.06") == 1
     assert not [path for path in container_paths(spec) if path.startswith("/lib/")]
+
+
+def test_nvidia_xconfig_comes_with_graphics(node: FakeNode) -> None:
+    """An X server in a container is configured with it; a management container has no X server."""
+    write_tree(node, "usr/bin/nvidia-xconfig file\nusr/bin/nvidia-smi file")
+    assert {"/usr/bin/nvidia-xconfig", "/usr/bin/nvidia-smi"} <= {*container_paths(static_spec(node))}
+    request = SpecRequest(mode=SpecMode.MANAGEMENT, roots=DriverRoots(driver=ROOT))
+    found = container_paths(make_spec(node.host, request, FakeNvml()))
+    assert "/usr/bin/nvidia-smi" in found
+    assert "/usr/bin/nvidia-xconfig" not in found
 
 
 def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -> None:

@@ -1,6 +1,6 @@
 """The specs that upstream's nvidia-ctk and installer wrote for a fake driver root: ours parse to the same.
 
-They are in cases/toolkit/golden-cdi.
+They are in cases/toolkit/golden-cdi. One more, with MIG and graphics, is in cases/nvidia-programs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from driverforge_node.cdi.modes import SpecMode
 from driverforge_node.cdi.specfiles import write
 from driverforge_node.gpu.roots import DriverRoots
 from driverforge_node.ports import Gpu
+from support.fakes import nvmllibrary
 from support.fakes.driverroot import ROOT, FakeNvml, bare_node, write_tree
 from support.fakes.fakehost import FakeNode
 from support.samples.tinyso import tiny_so
+from support.upstream import recordedcdi
 
 CASES = Path(__file__).parents[1] / "cases/toolkit/golden-cdi"
 MODES = ("gds", "imex", "management", "nvml", "nvswitch")
@@ -44,6 +46,12 @@ def node(tmp_path: Path) -> FakeNode:
         contents={"libnvidia-ml.so.580.65.06": tiny_so("libnvidia-ml.so.1")},
     )
     return made
+
+
+def write_graphics(node: FakeNode) -> None:
+    """The root of the recorded run, with our files in the place of a compiled library."""
+    contents = {"mig-minors": recordedcdi.MINORS, nvmllibrary.NAME: tiny_so(nvmllibrary.SONAME)}
+    write_tree(node, recordedcdi.TREE, base="/", contents=contents)
 
 
 def golden(name: str) -> object:
@@ -74,3 +82,12 @@ def test_installers_management_spec_is_upstreams(node: FakeNode) -> None:
     )
     assert path == "/var/run/cdi/management.nvidia.com-gpu.yaml"
     assert yaml.safe_load(node.text(path)) == golden("installer-management.nvidia.com-gpu")
+
+
+def test_spec_with_mig_and_graphics_is_upstreams(tmp_path: Path) -> None:
+    """A GPU with DRM nodes, and two MIG devices of another, of which one has them."""
+    node = bare_node(tmp_path)
+    write_graphics(node)
+    request = SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver="/"))
+    found = make_spec(node.host, request, FakeNvml(nvmllibrary.GPUS))
+    assert yaml.safe_load(write(found)) == yaml.safe_load(recordedcdi.SPEC.read_text())

@@ -27,6 +27,7 @@ PROGRAMS = (
     "nvidia-imex",
     "nvidia-imex-ctl",
 )
+GRAPHICS_PROGRAMS = ("nvidia-xconfig",)  # writes xorg.conf
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _SOCKETS = (
     "/run/nvidia-persistenced/socket",
@@ -106,7 +107,7 @@ def driver_edits(view: DriverView, driver: DriverLibraries, options: EditOptions
     others = [
         *mounts(view, () if FeatureFlag.NO_SOCKETS in options.flags else sockets(view), SOCKET),
         *mounts(view, firmware(view, driver.version)),
-        *mounts(view, programs(view)),
+        *mounts(view, programs(view, PROGRAMS)),
     ]
     return ContainerEdits(
         env=(f"NVIDIA_CTK_LIBCUDA_DIR={':'.join(driver.folders)}",),
@@ -148,9 +149,10 @@ def sockets(view: DriverView) -> list[str]:
     return [path for path in _SOCKETS if view.driver.exists(path)]
 
 
-def programs(view: DriverView) -> list[str]:
+def programs(view: DriverView, names: Iterable[str]) -> list[str]:
+    """The first of each name in the usual folders for programs."""
     places = (
-        [f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in PROGRAMS
+        [f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in names
     )
     return [paths[0] for paths in places if paths]
 
@@ -172,7 +174,7 @@ def firmware(view: DriverView, version: str) -> list[str]:
 
 
 def graphics_edits(view: DriverView, driver: DriverLibraries, options: EditOptions) -> ContainerEdits:
-    """Libraries and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
+    """Libraries, programs and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
     platforms = [f"libnvidia-egl-{name}.so.*.*" for name in _GRAPHICS]
     libraries = [
         path
@@ -182,7 +184,10 @@ def graphics_edits(view: DriverView, driver: DriverLibraries, options: EditOptio
     ]
     xorg = xorg_modules(view, driver)
     return ContainerEdits(
-        mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, options)),
+        mounts=(
+            *mounts(view, (*libraries, *xorg, *programs(view, GRAPHICS_PROGRAMS))),
+            *configs(view, options),
+        ),
         hooks=_graphics_hooks(driver, xorg, options.hooks),
     )
 

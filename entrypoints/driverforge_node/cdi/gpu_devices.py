@@ -74,6 +74,11 @@ def _units(gpu: Gpu) -> Iterator[Unit]:
         yield gpu, mig
 
 
+def _has_graphics(unit: Unit) -> bool:
+    """A GPU has graphics; a MIG device only if it was made with a profile for that."""
+    return len(unit) == 1 or unit[1].graphics
+
+
 def _devices_of(
     view: DriverView,
     options: EditOptions,
@@ -87,7 +92,7 @@ def _devices_of(
     if not view.dev.device_number(file):
         log.warning("a GPU has no device file and is left out", gpu=gpu.index, file=file)
         return
-    drm = drm_nodes(view, gpu)
+    drm = drm_nodes(view, gpu) if _has_graphics(unit) else ()
     capabilities = mig_nodes(minors, *unit) if len(unit) == 2 else ()
     nodes = node_edits(view, (file, *drm, *char_devices(view, capabilities)), options)
     links = ContainerEdits(hooks=options.hooks.make(CREATE_SYMLINKS, *drm_links(view, gpu, drm)))
