@@ -250,6 +250,65 @@ def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -
     assert "/usr/lib/x86_64-linux-gnu/libcuda.so.570.10.01" not in container_paths(static_spec(node))
 
 
+def test_libraries_are_taken_from_every_folder_that_has_some_of_this_version(tmp_path: Path) -> None:
+    """Debian's packages: libcuda is in a folder of its own, what it loads is beside that."""
+    node = bare_node(tmp_path)
+    folder = "usr/lib/x86_64-linux-gnu"
+    names = (
+        "nvidia/current/libcuda.so.580.65.06",
+        "libnvidia-ptxjitcompiler.so.580.65.06",
+        "libnvidia-glcore.so.570.10.01",
+        "vdpau/libvdpau_nvidia.so.580.65.06",
+        "libnvidia-egl-wayland.so.1.1.19",
+    )
+    write_tree(node, "dev/nvidia0 c c3:0 666\n" + "\n".join(f"{folder}/{name} file" for name in names))
+    spec = static_spec(node)
+    found = {name for name in names if f"/{folder}/{name}" in container_paths(spec)}
+    assert found == {*names} - {"libnvidia-glcore.so.570.10.01"}
+    assert f"NVIDIA_CTK_LIBCUDA_DIR=/{folder}:/{folder}/nvidia/current" in spec.edits.env
+    (ldcache,) = (hook for hook in spec.edits.hooks if "update-ldcache" in hook.args)
+    assert [word for word in ldcache.args if word.startswith("/")] == [
+        f"/{folder}{part}" for part in ("", "/nvidia/current", "/vdpau")
+    ]
+
+
+def test_libraries_of_32_bits_are_left_out(node: FakeNode) -> None:
+    """Where both are installed, /usr/lib has those of 32 bits on many systems."""
+    names = ("libcuda.so.580.65.06", "libnvidia-ml.so.580.65.06", "libnvidia-egl-gbm.so.1.1.2")
+    write_tree(
+        node,
+        "\n".join(f"usr/lib/{name} file" for name in names),
+        contents=dict.fromkeys(names, b"\x7fELF\x01\x01\x01" + bytes(45)),
+    )
+    spec = static_spec(node)
+    assert not [path for path in container_paths(spec) if path.count("/") == 3 and "/usr/lib/" in path]
+    assert "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu" in spec.edits.env
+
+
+def test_modules_of_xorg_stay_where_the_x_server_looks(node: FakeNode) -> None:
+    """Debian's alternatives: both are links, into a folder that the X server does not know."""
+    modules, home = "usr/lib/xorg/modules", "/usr/lib/nvidia/current"
+    names = ("drivers/nvidia_drv.so", "extensions/libglxserver_nvidia.so.580.65.06")
+    write_tree(
+        node,
+        "\n".join(f"{home}/{Path(name).name} file" for name in names)
+        + "\n"
+        + "\n".join(f"{modules}/{name} -> {home}/{Path(name).name}" for name in names),
+    )
+    spec = static_spec(node)
+    found = {mount.container_path: mount.host_path for mount in spec.edits.mounts}
+    for name in names:
+        assert found[f"/{modules}/{name}"] == f"{ROOT}{home}/{Path(name).name}"
+    link = f"libglxserver_nvidia.so.580.65.06::/{modules}/extensions/libglxserver_nvidia.so"
+    assert link in spec.edits.hooks[0].args
+
+
+def test_a_platform_of_egl_may_be_apart_from_the_driver(node: FakeNode) -> None:
+    """It has packages of its own, of the distribution's making."""
+    write_tree(node, "usr/lib64/libnvidia-egl-gbm.so.1.1.2 file")
+    assert "/usr/lib64/libnvidia-egl-gbm.so.1.1.2" in container_paths(static_spec(node))
+
+
 def test_sockets_firmware_and_explicit_libraries(node: FakeNode) -> None:
     write_tree(
         node,
@@ -280,9 +339,14 @@ def test_an_empty_root_says_what_was_looked_for(tmp_path: Path) -> None:
         make_spec(node.host, SpecRequest(mode=SpecMode.CSV), FakeNvml())
 
 
-def test_a_device_without_edits_for_the_name_none(node: FakeNode) -> None:
-    spec = static_spec(node, selection=DeviceSelection(ids=("none",)), merged=False)
-    assert [(device.name, device.edits.env) for device in spec.devices] == [("none", ("NVCT_EMPTY_DEVICE=",))]
+@pytest.mark.parametrize("ids", [("none",), ("0", "none")])
+def test_a_device_without_a_gpu_for_the_name_none(node: FakeNode, ids: tuple[str, ...]) -> None:
+    """It is no part of the device `all`: with nothing else, there is none, and no container misses a GPU."""
+    spec = static_spec(node, selection=DeviceSelection(ids=ids))
+    edits = {device.name: device.edits for device in spec.devices}
+    assert edits.pop("none").env == ("NVCT_EMPTY_DEVICE=",)
+    assert [*edits] == (["0", "all"] if "0" in ids else [])
+    assert not any(other.env for other in edits.values())
 
 
 @pytest.mark.parametrize("case", cdicases.load("system", "Locate"), ids=cdicases.title)
