@@ -1,6 +1,6 @@
-"""NVIDIA's own nvidia-ctk, for a node with MIG and graphics, still writes the spec that was recorded.
+"""NVIDIA's own nvidia-ctk, for nodes with MIG and graphics, still writes the specs that were recorded.
 
-`tests/tree/test_cdi_golden.py` compares ours with the record. The GPUs are a fake NVML library's.
+`tests/tree/test_cdi_golden.py` compares ours with the records. The GPUs are a fake NVML library's.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ pytestmark = [
 ]
 
 
-def test_the_recorded_spec_is_what_the_program_writes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", recordedcdi.ROOTS)
+def test_the_recorded_spec_is_what_the_program_writes(tmp_path: Path, name: str) -> None:
     provided(gotools.programs)
-    recordedcdi.write_root(tmp_path)
-    assert recordedcdi.said(tmp_path) == recordedcdi.SPEC.read_text()
+    assert recordedcdi.said(name, tmp_path) == recordedcdi.recorded(name)

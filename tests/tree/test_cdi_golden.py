@@ -1,6 +1,6 @@
 """The specs that upstream's nvidia-ctk and installer wrote for a fake driver root: ours parse to the same.
 
-They are in cases/toolkit/golden-cdi. One more, with MIG and graphics, is in cases/nvidia-programs.
+They are in cases/toolkit/golden-cdi. More, with MIG and graphics, are in cases/nvidia-programs.
 """
 
 from __future__ import annotations
@@ -48,12 +48,6 @@ def node(tmp_path: Path) -> FakeNode:
     return made
 
 
-def write_graphics(node: FakeNode) -> None:
-    """The root of the recorded run, with our files in the place of a compiled library."""
-    contents = {"mig-minors": recordedcdi.MINORS, nvmllibrary.NAME: tiny_so(nvmllibrary.SONAME)}
-    write_tree(node, recordedcdi.TREE, base="/", contents=contents)
-
-
 def golden(name: str) -> object:
     text = (CASES / f"{name}.yaml").read_text()
     return yaml.safe_load(text.replace("@DRIVER_ROOT@", ROOT).replace("@INSTALL_DIR@", "/usr/local/nvidia"))
@@ -84,10 +78,12 @@ def test_installers_management_spec_is_upstreams(node: FakeNode) -> None:
     assert yaml.safe_load(node.text(path)) == golden("installer-management.nvidia.com-gpu")
 
 
-def test_spec_with_mig_and_graphics_is_upstreams(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", recordedcdi.ROOTS)
+def test_spec_with_mig_and_graphics_is_upstreams(tmp_path: Path, name: str) -> None:
     """A GPU with DRM nodes, and two MIG devices of another, of which one has them."""
     node = bare_node(tmp_path)
-    write_graphics(node)
+    contents = {"mig-minors": recordedcdi.MINORS, nvmllibrary.NAME: tiny_so(nvmllibrary.SONAME)}
+    write_tree(node, recordedcdi.tree(name), base="/", contents=contents)
     request = SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver="/"))
     found = make_spec(node.host, request, FakeNvml(nvmllibrary.GPUS))
-    assert yaml.safe_load(write(found)) == yaml.safe_load(recordedcdi.SPEC.read_text())
+    assert yaml.safe_load(write(found)) == yaml.safe_load(recordedcdi.recorded(name))
