@@ -467,6 +467,7 @@ class Gpu:
     bus_id: str = ""  # '0000:3b:00.0', as sysfs writes it
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
+    model: str = ""
 
 
 class Nvml(Protocol):

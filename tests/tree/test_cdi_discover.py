@@ -34,7 +34,7 @@ dev/nvidia1 c c3:1 666
 dev/nvidiactl c c3:ff 666
 """
 INFORMATION = (
-    "Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: "
+    "Model: \t\t {model}\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: "
     "\t {minor}\nGPU Excluded:\t No\n"
 )
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000000")
@@ -57,10 +57,13 @@ def static_spec(node: FakeNode, *, options: EditOptions | None = None, **changes
     return make_spec(node.host, request, FakeNvml())
 
 
-def add_information(node: FakeNode, address: str, minor: int, uuid: str) -> None:
+def add_information(
+    node: FakeNode, address: str, minor: int, uuid: str, *, model: str = "NVIDIA H100"
+) -> None:
     folder = f"/proc/driver/nvidia/gpus/{address}"
     node.files.make_dirs(folder)
-    node.files.write_atomic(f"{folder}/information", INFORMATION.format(uuid=uuid, minor=minor).encode())
+    text = INFORMATION.format(model=model, uuid=uuid, minor=minor)
+    node.files.write_atomic(f"{folder}/information", text.encode())
 
 
 def add_mig(node: FakeNode, minor: int, *instances: tuple[int, int]) -> None:
@@ -97,6 +100,18 @@ def test_static_gpus_are_in_the_order_of_their_addresses(node: FakeNode) -> None
 
 def test_static_gpus_without_proc_have_no_uuid(node: FakeNode) -> None:
     assert [device.name for device in static_spec(node).devices] == ["0", "1", "all"]
+
+
+@pytest.mark.parametrize("mode", [SpecMode.STATIC, SpecMode.NVML])
+def test_a_gpu_that_only_serves_a_display_is_left_out(node: FakeNode, mode: SpecMode) -> None:
+    """A DGX Station has one. The others keep the index that NVML gives them."""
+    add_information(node, "0000:17:00.0", 1, UUIDS[1], model="NVIDIA DGX Display")
+    add_information(node, "0000:65:00.0", 0, UUIDS[0])
+    gpus = static_gpus(view_of(node.host, DriverRoots(driver=ROOT)))
+    request = SpecRequest(mode=mode, roots=DriverRoots(driver=ROOT))
+    spec = make_spec(node.host, request, FakeNvml(gpus))
+    assert [device.name for device in spec.devices] == ["1", UUIDS[0], "all"]
+    assert paths(spec, "all") == ["/dev/nvidia0"]
 
 
 def test_a_uuid_that_the_driver_does_not_know_yet_is_no_name(node: FakeNode) -> None:

@@ -37,6 +37,9 @@ class DeviceSelection:
     ids: tuple[str, ...] = ("all",)
 
 
+# GPUs of a DGX Station that only serve its display; nvidia-ctk leaves them out too
+_DISPLAYS = ("DGX Display", "NVIDIA DGX Display")
+
 # what a container can use: a GPU, or one of its MIG devices
 Unit = tuple[Gpu] | tuple[Gpu, Mig]
 
@@ -48,7 +51,7 @@ def gpu_devices(
 
     Raises InputError for an id that names none of them.
     """
-    units = [unit for gpu in found for unit in _units(gpu)]
+    units = [unit for gpu in found if gpu.model not in _DISPLAYS for unit in _units(gpu)]
     names = [set(device_names(NameStrategy, *unit)) for unit in units]
     known = set().union(*names)
     if strange := [name for name in selection.ids if name not in {"all", "none"} | known]:

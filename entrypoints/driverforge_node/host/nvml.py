@@ -72,6 +72,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         bus_id=sysfs_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         mig_enabled=enabled,
         migs=tuple(_migs(nvml, handle)) if enabled else (),
+        model=_text(nvml.nvmlDeviceGetName(handle)),
     )
 
 
@@ -87,8 +88,8 @@ def _migs(nvml: Any, handle: Any) -> Iterator[Mig]:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except nvml.NVMLError_NotFound:
-            continue
+        except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument):
+            continue  # no MIG device has this index
         gpu_instance = nvml.nvmlDeviceGetGpuInstanceId(device)
         yield Mig(
             index=index,

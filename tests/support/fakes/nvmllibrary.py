@@ -13,10 +13,18 @@ from support.process import run
 
 NAME = "libnvidia-ml.so.580.65.06"
 SONAME = "libnvidia-ml.so.1"
+MODEL = "a fake"
 GPUS = (
-    Gpu(index=0, minor=1, uuid="GPU-00000000-1111-2222-3333-444444444444", bus_id="0000:3a:00.0"),
+    Gpu(
+        index=0,
+        minor=1,
+        uuid="GPU-00000000-1111-2222-3333-444444444444",
+        bus_id="0000:3a:00.0",
+        model=MODEL,
+    ),
     Gpu(
         index=1,
+        model=MODEL,
         minor=0,
         uuid="GPU-00000001-1111-2222-3333-444444444444",
         bus_id="0000:3b:00.0",
@@ -96,7 +104,7 @@ int nvmlDeviceGetMigMode(void *d, unsigned *now, unsigned *next) {
 int nvmlDeviceGetMaxMigDeviceCount(void *d, unsigned *count) {
   *count = at(d, devices) ? 7 : 0; return 0; }
 int nvmlDeviceGetMigDeviceHandleByIndex(void *d, unsigned i, void **found) {
-  *found = &migs[i / 2]; return i == 0 || i == 2 ? 0 : NOT_FOUND; }
+  *found = &migs[i / 2]; return i == 0 || i == 2 ? 0 : i == 1 ? NOT_FOUND : INVALID_ARGUMENT; }
 int nvmlDeviceIsMigDeviceHandle(void *d, unsigned *mig) { *mig = is_mig(d); return 0; }
 int nvmlDeviceGetDeviceHandleFromMigDeviceHandle(void *mig, void **d) { *d = &devices[1]; return 0; }
 int nvmlDeviceGetAttributes_v2(void *d, attributes_t *all) {
