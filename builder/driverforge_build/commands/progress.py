@@ -75,7 +75,8 @@ class Bars:
             self._rich.remove_task(task)
 
     def waiting(self, why: str, seconds: float) -> None:
-        self._rich.console.print(printable(_pause(why, seconds)), markup=False, highlight=False)
+        # rich has put itself in standard error's place: the line goes above the bars
+        say(_pause(why, seconds), err=True)
 
 
 def _pause(why: str, seconds: float) -> str:
