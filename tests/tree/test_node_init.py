@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -45,10 +44,10 @@ from driverforge_node.reconcile.outcomes import Step
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image, write_modules
+from support.heard import heard
 from support.samples.arguments import arguments
 from support.samples.tinyko import append_signature
 
-LOGGER = logging.getLogger("driverforge")
 UPSTREAM = "535.161.08"
 
 
@@ -80,9 +79,7 @@ def left_in_run(node: FakeNode) -> list[str]:
     )
 
 
-def test_init_goes_from_nothing_to_ready_and_back_to_nothing(
-    node: FakeNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_init_goes_from_nothing_to_ready_and_back_to_nothing(node: FakeNode) -> None:
     seen: list[tuple[str, str]] = []
 
     def look(_: float) -> None:
@@ -177,26 +174,11 @@ def test_a_modprobe_that_inserts_nothing_points_to_its_configuration(node: FakeN
     assert "/etc/modprobe.d" in caught.value.resolution
 
 
-class Heard(logging.Handler):
-    """What is logged as a warning, whatever a command line that ran before did to the logger."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
 def test_a_signal_while_a_pod_trains_leaves_the_driver_and_names_the_pod(node: FakeNode) -> None:
-    heard = Heard()
     node.clock.on_wait = lambda _: node.processes.add(trainer())
-    LOGGER.addHandler(heard)
-    try:
+    with heard() as said:
         assert init.run(arguments(), node.host) == 0
-    finally:
-        LOGGER.removeHandler(heard)
-    assert heard.said == [
+    assert said == [
         "the driver stays loaded: it is in use",
         f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm",
     ]
