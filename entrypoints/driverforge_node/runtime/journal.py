@@ -160,7 +160,7 @@ def _read(host: Host, name: str) -> JournalEntry | None:
         data = json.loads(text)
         if data["schema"] == 1:
             return _first_release(data)
-        if isinstance(data["schema"], int) and data["schema"] > SCHEMA:
+        if data["schema"] > SCHEMA:
             raise _newer(name, data["schema"])
         return _entry(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 _NODE = "entrypoints/driverforge_node"
 _TRANSACTION = (
-    "tests/tree/test_runtime_transaction.py",
     "tests/tree/test_runtime_rollback.py",
     "tests/tree/test_runtime_pending.py",
-    "tests/tree/test_runtime_config_asked.py",
-    "tests/tree/test_runtime_fallback.py",
     "tests/tree/test_runtime_edited.py",
+    "tests/tree/test_runtime_fallback.py",
+    "tests/tree/test_runtime_armed.py",
+    "tests/tree/test_runtime_refused.py",
+    "tests/tree/test_runtime_unchanged.py",
+    "tests/tree/test_runtime_config_asked.py",
+    "tests/tree/test_runtime_transaction.py",
 )
 
 # file → the test modules that concern it, the quick ones first: the first failure ends a mutant
@@ -41,6 +44,7 @@ FILES: dict[str, tuple[str, ...]] = {
     f"{_NODE}/runtime/transaction/change.py": _TRANSACTION,
     f"{_NODE}/runtime/transaction/plans.py": _TRANSACTION,
     f"{_NODE}/runtime/transaction/consequences.py": (
+        "tests/unit/test_runtime_consequences.py",
         "tests/unit/test_runtime_existing.py",
         "tests/unit/test_runtime_places_taken.py",
         "tests/tree/test_runtime_node_kept.py",
@@ -54,7 +58,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_hostile_runtime.py",
     ),
     f"{_NODE}/runtime/journal.py": (
-        "tests/tree/test_runtime_restore.py",
+        "tests/tree/test_runtime_journal.py",
         "tests/tree/test_runtime_pending.py",
         "tests/tree/test_runtime_transaction.py",
         "tests/tree/test_runtime_rollback.py",
