@@ -4,6 +4,7 @@ from __future__ import annotations
 
 _NODE = "entrypoints/driverforge_node"
 _TRANSACTION = (
+    "tests/tree/test_runtime_steps.py",
     "tests/tree/test_runtime_rollback.py",
     "tests/tree/test_runtime_pending.py",
     "tests/tree/test_runtime_edited.py",
@@ -51,7 +52,9 @@ FILES: dict[str, tuple[str, ...]] = {
         *_TRANSACTION,
     ),
     f"{_NODE}/runtime/transaction/restore.py": (
+        "tests/tree/test_runtime_restore_made.py",
         "tests/tree/test_runtime_restore.py",
+        "tests/tree/test_runtime_armed.py",
         "tests/tree/test_runtime_edited.py",
         "tests/tree/test_runtime_transaction.py",
         "tests/tree/test_runtime_rollback.py",
