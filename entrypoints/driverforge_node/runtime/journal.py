@@ -41,7 +41,7 @@ SCHEMA = 3
 # prepared: files may or may not be written; written: all are, the daemon may not run with them; in force: it
 # does
 ChangeState = Literal["prepared", "written", "in force"]
-ACTIVATIONS: tuple[Activation, ...] = ("none", "reload", "restart")
+ACTIVATIONS: tuple[Activation, ...] = ("none", "reload", "restart")  # each one does more than that before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,11 @@ FILES: dict[str, tuple[str, ...]] = {
     f"{_NODE}/reconcile/loop.py": ("tests/unit/test_reconcile_loop.py",),
     f"{_NODE}/watch/decide.py": ("tests/unit/test_watch_decide.py", "tests/tree/test_watch_loop.py"),
     f"{_NODE}/runtime/transaction/change.py": _TRANSACTION,
-    f"{_NODE}/runtime/transaction/plans.py": _TRANSACTION,
+    f"{_NODE}/runtime/transaction/plans.py": (
+        "tests/tree/test_runtime_plans.py",
+        "tests/tree/test_runtime_node_kept.py",
+        *_TRANSACTION,
+    ),
     f"{_NODE}/runtime/transaction/consequences.py": (
         "tests/unit/test_runtime_consequences.py",
         "tests/unit/test_runtime_existing.py",
