@@ -177,6 +177,16 @@ def test_what_the_daemon_would_not_make_of_the_files_is_refused(
     assert journal.entries(bench.node.host) == ()
 
 
+def test_a_root_file_that_its_distribution_writes_is_not_ours_to_write(tmp_path: Path) -> None:
+    """rke2 imports a folder, and a drop-in there is all."""
+    node = fake_node(tmp_path, gpu=False)
+    bench = Bench(node=node, daemon=Odd(node=node, unit="rke2-server.service"))
+    bench.write(CONFIG, b'imports = ["/etc/containerd/config.toml.d/*.toml"]\n' + ROOT)
+    plan = plans.apply_plan(bench.system())
+    assert plan.daemon.supervisor.kind == "rke2"
+    assert [file.path for file in plan.writes] == ["/etc/containerd/config.toml.d/99-nvidia.toml"]
+
+
 # --- the default handler
 
 
