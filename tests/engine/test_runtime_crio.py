@@ -6,6 +6,7 @@ real: process, socket, files, journal, the restore on the node, restarts.
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import cri
 from support.fakes.standincrio import SAYS
 from support.machines.cripods import encode
+from support.machines.killednode import marks, with_a_victim
 from support.machines.runtimenode import NAMES, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
 from support.skipping import provided
@@ -146,9 +148,9 @@ def test_a_drop_in_folder_is_enough(node: RuntimeNode) -> None:
 
 @pytest.mark.parametrize("version", [OLDER])
 def test_handlers_that_are_not_listed_are_believed(
-    node: RuntimeNode, version: str, monkeypatch: pytest.MonkeyPatch
+    node: RuntimeNode, version: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("STAND_IN_SILENT", "1")
+    node.program.write_text(node.program.read_text().replace("export ", "export STAND_IN_SILENT=1 "))
     node.start("", packaged(node))
     with UnixSockets().connect(node.socket, timeout=10) as connection:
         assert cri.handlers(cri.call(connection, "Status", cri.VERBOSE)) == ({}, "")
@@ -156,7 +158,9 @@ def test_handlers_that_are_not_listed_are_believed(
     Pods(node).run("gpu", "nvidia")
     node.driverctl("apply")
     assert node.restarts() == 1
-    assert cli.run(node.words("status"), real_host) == 0
+    capsys.readouterr()
+    node.driverctl("status", "--json")
+    assert json.loads(capsys.readouterr().out)["missing"] == []
 
 
 def test_the_root_file_that_it_reads_counts_although_the_operator_names_another(node: RuntimeNode) -> None:
@@ -320,12 +324,29 @@ def test_a_hang_up_is_no_way_to_restart_it(node: RuntimeNode) -> None:
 
 
 def test_a_daemon_that_is_down_is_brought_back_with_a_word_on_its_pods(
-    node: RuntimeNode, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    node.start("")
+    node.start("", packaged(node))
+    files = node.snapshot()
     node.driverctl("apply")
+    Pods(node).run("gpu", "nvidia-cdi")
     node.stop()
     capsys.readouterr()
     node.driverctl("revert")
-    assert not node.drop_in.exists()
+    assert "CRI-O cannot stop the pods that use it (default/gpu)" in capsys.readouterr().out
+    assert node.snapshot() == files
     assert node.answers() is not None
+
+
+def test_killed_while_it_is_down_the_node_starts_it_with_the_old_files(node: RuntimeNode) -> None:
+    node.start("", packaged(node))
+    before, files = node.handlers(), node.snapshot()
+    once = node.home / "once"
+    once.touch()
+    with_a_victim(node, f"if rm {once} 2>/dev/null; then kill -9 $victim; exit 1; fi")
+    until(lambda: node.answers() is not None, "crio", timeout=60, log=node.log)
+    until(lambda: bool(marks("restored")), "the restore", timeout=60)
+    assert (node.snapshot(), node.handlers()) == (files, before)
+    node.driverctl("apply")
+    assert set(node.handlers()) >= set(NAMES)
+    node.driverctl("revert")

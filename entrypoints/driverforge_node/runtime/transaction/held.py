@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from driverforge_core.errors import DriverforgeError
 from driverforge_node.ports import Host
-from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import crio_pods
+from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.model import Handler, RuntimeDaemon
 from driverforge_node.runtime.transaction.observed import ObservedRuntime
 
@@ -61,12 +62,18 @@ def held_note(name: str, pods: Sequence[str]) -> str:
     )
 
 
-def pods_that_lose_theirs(host: Host, daemon: RuntimeDaemon, entry: journal.JournalEntry) -> tuple[str, ...]:
+def pods_that_lose_theirs(host: Host, seen: ObservedRuntime) -> tuple[str, ...]:
     """What becomes of pods whose handler goes with a change that may keep the daemon down."""
-    needed = needed_handlers(host, daemon, {})
+    if seen.daemon.kind != "crio":
+        return ()
+    try:
+        view = effective_configuration(host, seen.daemon, seen.clean, seen.disk)
+    except DriverforgeError:  # its program is broken, or does not take the files: the usual place counts
+        view = {}
+    needed = needed_handlers(host, seen.daemon, view)
     return tuple(
         f"the handler {name} goes, and until `driverctl runtime apply` brings it back CRI-O cannot stop the "
         f"pods that use it ({', '.join(needed[name])})"
-        for name in entry.names
+        for name in (seen.entry.names if seen.entry else ())
         if name in needed
     )

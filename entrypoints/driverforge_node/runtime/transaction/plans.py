@@ -335,7 +335,7 @@ def _rescue_plan(system: RuntimeSystem, entry: journal.JournalEntry) -> ChangePl
         activation="restart",
         why="it is not running",
         keep=False,
-        notes=(*pods_that_lose_theirs(system.host, daemon, entry), *seen.kept),
+        notes=(*pods_that_lose_theirs(system.host, seen), *seen.kept),
     )
 
 
