@@ -107,6 +107,20 @@ def test_a_runtime_of_a_later_file_replaces_all_of_the_earlier_one() -> None:
     }
 
 
+def test_what_would_lead_past_our_program_or_is_for_other_types_is_not_taken_over() -> None:
+    """pkg/config/config.go of cri-o/cri-o: ValidateRuntimes, ValidateRuntimeConfigPath."""
+    root = (
+        '[crio.runtime]\ndefault_runtime = "kata"\n[crio.runtime.runtimes.kata]\nruntime_type = "vm"\n'
+        'runtime_path = "/k"\nruntime_config_path = "/k.toml"\ninherit_default_runtime = true\n'
+        'platform_runtime_paths = { "linux/amd64" = "/k" }\nstream_websockets = true\nruntime_root = "/r"\n'
+    )
+    assert nvidia(apply(root)) == {
+        "runtime_root": "/r",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
+
+
 def test_a_default_of_the_command_line_counts_before_the_files() -> None:
     tables = {"runc": {"runtime_root": "/r"}, "crun": {"runtime_root": "/c"}}
     seen = {"crio": {"runtime": {"default_runtime": "runc", "runtimes": tables}}}

@@ -32,6 +32,8 @@ RUNTIME = ("crio", "runtime")
 RUNTIMES = (*RUNTIME, "runtimes")
 DEFAULT = (*RUNTIME, "default_runtime")
 TYPE = "oci"  # what NVIDIA's program is, whatever the runtime is that it takes after
+# of that runtime: other programs in place of the handler's, and what CRI-O accepts of another type only
+ITS_OWN = ("inherit_default_runtime", "platform_runtime_paths", "runtime_config_path", "stream_websockets")
 
 
 def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
@@ -112,8 +114,9 @@ def _template(
 
 
 def _handler(handler: Handler, template: Mapping[str, object], wanted: WantedHandlers) -> dict[str, object]:
+    taken = {key: value for key, value in template.items() if key not in ITS_OWN}
     return {
-        **copy.deepcopy(dict(template)),
+        **copy.deepcopy(taken),
         **wanted.options,
         "runtime_path": handler.binary,
         "runtime_type": TYPE,

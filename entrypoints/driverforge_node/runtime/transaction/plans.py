@@ -236,6 +236,8 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
         daemon = selection.select(host, system.sockets, system.request)
     except Unavailable as error:
         changed = selection.fitting_entries(host, system.request)
+        told = selection.kubelet_endpoint(host)
+        changed = [entry for entry in changed if told and entry.socket == told.socket] or changed
         if len(changed) != 1:
             raise not_running(system.request.socket or "the known sockets", *error.details) from error
         return _rescue_plan(system, changed[0])
