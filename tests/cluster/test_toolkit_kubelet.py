@@ -265,6 +265,9 @@ def test_an_uninstall_gives_the_files_back_and_leaves_pods_alone(node: KubeNode,
     assert [bystander.containers(), user.containers()] == before
     assert node.machine.run("cat /etc/containerd/config.toml").stdout == node.configuration
     assert "nvidia" not in node.machine.run("containerd config dump; find /etc/containerd").stdout
+    # the manifest serves nodes of any runtime, and leaves nothing for one that this node does not have
+    others = ("/etc/crio", "/etc/docker", "/usr/share/containers", "/etc/containerd/conf.d")
+    assert node.machine.run(f"ls -d {' '.join(others)}", check=False).stdout == ""
 
 
 def test_the_machine_keeps_its_kernel_settings(node: KubeNode, kernel: dict[str, str]) -> None:

@@ -19,12 +19,11 @@ from pathlib import Path
 
 import pytest
 
-import driverforge_node
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.transaction import restore
-from support.machines import runtimenode
+from support.machines.killednode import PACKAGES, killed, marks, with_a_victim
 from support.machines.runtimenode import NAMES, RuntimeNode, Snapshot, open_node
-from support.process import Finished, missing, run, until
+from support.process import Finished, missing, until
 from support.skipping import provided
 
 pytestmark = [
@@ -36,7 +35,6 @@ pytestmark = [
 ]
 
 TEXT = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nsandbox_image = "x" # ours\n'
-PACKAGES = [Path(driverforge_node.__file__).parents[1], Path(runtimenode.__file__).parents[2]]
 BOUNDARIES = 16  # changes of an apply, and of a revert
 
 
@@ -47,19 +45,8 @@ def node() -> Iterator[RuntimeNode]:
         yield opened
 
 
-def killed(node: RuntimeNode, action: str, number: int) -> Finished:
-    """A driverctl that dies before its change of that number."""
-    words = [sys.executable, "-m", "support.fakes.killable", str(number), *node.words(action)]
-    return run(*words, env={"PYTHONPATH": ":".join(map(str, PACKAGES))}, check=False)
-
-
 def what(done: Finished) -> str:
     return next((line for line in done.stderr.splitlines() if line.startswith("killed before: ")), "")
-
-
-def marks(name: str) -> list[Path]:
-    """Restores of the node in that state."""
-    return list(Path(restore.FOLDER).glob(f"*/{name}"))
 
 
 def files(snapshot: Snapshot) -> Snapshot:
@@ -187,19 +174,6 @@ def test_kills_at_random_moments(node: RuntimeNode, kills: int) -> None:
     assert (node.snapshot(), set(node.handlers()), node.journal.exists()) == (untouched, {"runc"}, False)
     assert not list(Path(restore.FOLDER).iterdir())
     assert not list(Path(journal.FOLDER).glob(".driverforge-*"))
-
-
-def with_a_victim(node: RuntimeNode, after: str) -> Finished:
-    """An apply whose restart command runs `after`, with $victim for driverctl's PID, between the stop and the
-    start of containerd.
-    """
-    mark = node.home / "victim"
-    node.write_restart(after=f"victim=$(cat {mark})\n{after}")
-    words = [sys.executable, "-m", "support.fakes.killable", "1000", *node.words("apply")]
-    environment = {"PYTHONPATH": ":".join(map(str, PACKAGES))}
-    done = run("sh", "-c", f'echo $$ >{mark}; exec "$@"', "sh", *words, env=environment, check=False)
-    assert done.status == -signal.SIGKILL, done.stderr
-    return done
 
 
 def test_killed_while_containerd_is_down_the_node_starts_it_with_the_old_files(node: RuntimeNode) -> None:

@@ -21,7 +21,7 @@ from driverforge_node.runtime.transaction.activation import activation_text, che
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
-from support.fakes.fakeruntimes import with_docker
+from support.fakes.fakeruntimes import process, with_docker
 
 
 class Revived(FakeContainerd):
@@ -119,6 +119,16 @@ def test_of_two_that_are_down_the_user_says_which(bench: Bench) -> None:
         plans.revert_plan(bench.system)
     assert len(caught.value.details) == 2
     plan = plans.revert_plan(bench.asks(socket=SOCKET))
+    assert plan is not None
+    assert plan.daemon.config == CONFIG
+
+
+def test_of_two_that_were_changed_the_kubelets_is_meant_while_it_is_down(bench: Bench) -> None:
+    (entry,) = journal.entries(bench.system.host)
+    other = replace(entry, socket="/run/other.sock", config="/etc/other.toml")
+    journal.write_entry(bench.system.host, other)
+    process(bench.node, 70, "kubelet", "/usr/bin/kubelet", f"--container-runtime-endpoint=unix://{SOCKET}")
+    plan = plans.revert_plan(bench.system)
     assert plan is not None
     assert plan.daemon.config == CONFIG
 

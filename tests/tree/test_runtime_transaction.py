@@ -209,7 +209,9 @@ def test_the_one_that_the_kubelet_names_is_chosen_of_two(tmp_path: Path) -> None
     kind, why = choose(bench, sockets)
     assert (kind, why) == ("containerd", "chosen: k3s runs it")
     process(bench.node, 70, "kubelet", "/usr/bin/kubelet", f"--container-runtime-endpoint=unix://{SOCKET}")
-    assert choose(bench, sockets)[1] == "chosen: the kubelet names its socket"
+    assert choose(bench, sockets)[1] == (
+        f"chosen: the kubelet uses {SOCKET} (--container-runtime-endpoint of kubelet, PID 70)"
+    )
 
 
 def test_two_that_nobody_prefers_are_the_users_choice(tmp_path: Path) -> None:

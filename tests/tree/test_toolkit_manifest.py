@@ -1,18 +1,15 @@
-"""docs/kubernetes/toolkit.yaml for other runtimes than containerd, edited as its comment says: what the pod
-then works on.
-"""
+"""docs/kubernetes/toolkit.yaml as it is, on nodes with containerd, CRI-O or docker: what the pod works on."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 
+from driverforge_core.errors import Unavailable
 from driverforge_node.ports import Connection, Sockets
 from driverforge_node.runtime.find import selection
 from driverforge_node.toolkit.release_plan import layout_of
@@ -24,29 +21,19 @@ from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import process, with_docker
 
 CRIO = 60  # its PID
+CRIO_SOCKET = "/run/crio/crio.sock"
+CRIO_FILES = ("crio", CRIO_SOCKET, "/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml")
+DOCKER_FILES = ("docker", "/run/docker.sock", "/etc/docker/daemon.json", "")
+OURS = ("/run/nvidia", "/usr/local/nvidia", "/var/run/cdi")  # folders that the kubelet makes for the pod
 
 
-def edited(runtime: str) -> dict[str, Any]:
-    """The DaemonSet for `runtime`: the variables that the comment names are gone, and what is called
-    runtime-….
-    """
-    comment = " ".join(line for line in toolkitpod.MANIFEST.read_text().splitlines() if line.startswith("#"))
-    removed = re.findall(r"\bRUNTIME_\w+", comment)
-    found = toolkitpod.daemonset()
-    pod = found["spec"]["template"]["spec"]
-    (container,) = pod["containers"]
-    container["env"] = [
-        {"name": "RUNTIME", "value": runtime} if entry["name"] == "RUNTIME" else entry
-        for entry in container["env"]
-        if entry["name"] not in removed
-    ]
-    for each, key in ((container, "volumeMounts"), (pod, "volumes")):
-        each[key] = [item for item in each[key] if not item["name"].startswith("runtime-")]
+def pod() -> dict[str, Any]:
+    found: dict[str, Any] = toolkitpod.daemonset()["spec"]["template"]["spec"]
     return found
 
 
-def environment(daemonset: dict[str, Any]) -> dict[str, str]:
-    (container,) = daemonset["spec"]["template"]["spec"]["containers"]
+def environment() -> dict[str, str]:
+    (container,) = pod()["containers"]
     return {entry["name"]: entry["value"] for entry in container["env"]}
 
 
@@ -60,67 +47,201 @@ def node(tmp_path: Path) -> FakeNode:
 
 
 class WithCrio:
-    """A CRI-O beside a containerd that serves no pods."""
+    """A CRI-O, beside a containerd."""
 
-    def __init__(self, node: FakeNode) -> None:
-        self.containerd = FakeContainerd(node=node)
+    def __init__(self, node: FakeNode, containerd: FakeContainerd) -> None:
+        self.containerd = containerd
         process(node, CRIO, "crio", "/usr/bin/crio")
         node.host.node.make_dirs("/run/crio")
-        node.host.node.write_atomic("/run/crio/crio.sock", b"")
+        node.host.node.write_atomic(CRIO_SOCKET, b"")
 
     @contextmanager
     def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
         with self.containerd.connect(path, timeout=timeout) as peer:
-            peer.pid = CRIO if path.endswith("crio.sock") else peer.pid
+            if path.endswith("crio.sock"):
+                peer.pid = CRIO
             yield peer
 
 
-def works_on(node: FakeNode, sockets: Sockets, environ: dict[str, str]) -> tuple[str, str, str, str]:
-    settings = settings_of({}, environ)
+def kubelet(node: FakeNode, *words: str) -> None:
+    process(node, 70, "kubelet", "/usr/bin/kubelet", *words)
+
+
+def works_on(
+    node: FakeNode, sockets: Sockets, environ: Mapping[str, str] | None = None
+) -> tuple[str, str, str, str]:
+    settings = settings_of({}, {**environment(), **(environ or {})})
     daemon = selection.select(node.host, sockets, request_of(node.host, settings, layout_of(settings)))
     return daemon.kind, daemon.socket, daemon.config, daemon.drop_in
 
 
-@pytest.mark.parametrize("runtime", ["crio", "docker"])
-def test_the_edited_manifest_is_one_that_kubernetes_accepts(runtime: str) -> None:
-    daemonset = edited(runtime)
-    kubernetes_validate.validate(daemonset, "1.37", strict=True)
-    assert not {name for name in environment(daemonset) if name.startswith("RUNTIME_")}
-    pod = daemonset["spec"]["template"]["spec"]
-    assert "containerd" not in str(pod), "nothing of the other runtime is left"
-    assert {mount["name"] for mount in pod["containers"][0]["volumeMounts"]} == {
-        volume["name"] for volume in pod["volumes"]
+def test_the_manifest_names_nothing_of_one_runtime() -> None:
+    """So that the kubelet makes no folder for a runtime that a node does not have."""
+    assert not {
+        name for name in environment() if name.startswith(("RUNTIME", "CONTAINERD", "CRIO", "DOCKER"))
     }
+    made = [
+        each["hostPath"] for each in pod()["volumes"] if each["hostPath"].get("type", "").endswith("OrCreate")
+    ]
+    assert [path["path"] for path in made if not path["path"].startswith(OURS)] == []
 
 
-def test_crio_is_found_with_its_own_files(node: FakeNode) -> None:
-    found = works_on(node, WithCrio(node), environment(edited("crio")))
-    assert found == (
-        "crio",
-        "/run/crio/crio.sock",
-        "/etc/crio/crio.conf",
-        "/etc/crio/crio.conf.d/99-nvidia.toml",
-    )
+def test_each_runtime_is_found_with_its_own_files(node: FakeNode, tmp_path: Path) -> None:
+    containerd = FakeContainerd(node=node)
+    assert works_on(node, containerd) == ("containerd", SOCKET, CONFIG, DROP_IN)
+    kubelet(node, f"--container-runtime-endpoint=unix://{SOCKET}")
+    assert works_on(node, WithCrio(node, containerd)) == ("containerd", SOCKET, CONFIG, DROP_IN)
+    kubelet(node, f"--container-runtime-endpoint=unix://{CRIO_SOCKET}")
+    assert works_on(node, WithCrio(node, containerd)) == CRIO_FILES
 
 
-def test_docker_is_found_with_its_own_file(node: FakeNode) -> None:
+@pytest.mark.parametrize(
+    "endpoint", ["unix:///var/run/cri-dockerd.sock", "unix:///run/dockershim.sock", "/run/cri-dockerd.sock"]
+)
+def test_cri_dockerd_means_docker(node: FakeNode, endpoint: str) -> None:
+    """Although the containerd beside it, which is docker's, would serve pods."""
     sockets = with_docker(node, FakeContainerd(node=node))
-    assert works_on(node, sockets, environment(edited("docker"))) == (
-        "docker",
-        "/run/docker.sock",
-        "/etc/docker/daemon.json",
-        "",
+    kubelet(node, "--container-runtime-endpoint", endpoint)
+    assert works_on(node, sockets) == DOCKER_FILES
+
+
+def test_a_cri_dockerd_with_names_of_its_own_means_its_docker(node: FakeNode) -> None:
+    sockets = with_docker(node, FakeContainerd(node=node))
+    words = (
+        "--container-runtime-endpoint",
+        "unix:///run/shim",
+        "--docker-endpoint",
+        "unix:///run/d/docker.sock",
+    )
+    process(node, 71, "cri-dockerd", "/usr/bin/cri-dockerd", *words)
+    kubelet(node, "--container-runtime-endpoint=unix:///run/shim")
+    node.host.node.make_dirs("/run/d")
+    node.host.node.write_atomic("/run/d/docker.sock", b"")
+    assert works_on(node, sockets)[:2] == ("docker", "/run/d/docker.sock")
+
+
+CONFIGURATION = "kind: KubeletConfiguration\n# containerRuntimeEndpoint: unix:///commented\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        (
+            {"/k.yaml": f"{CONFIGURATION}containerRuntimeEndpoint: unix://{CRIO_SOCKET} # why\n"},
+            ["--config", "/k.yaml"],
+        ),
+        (
+            {"/k.json": f'{{"containerRuntimeEndpoint": "unix://{CRIO_SOCKET}", "x": 1}}'},
+            ["--config=/k.json"],
+        ),
+        (
+            {
+                "/k.yaml": f'containerRuntimeEndpoint: "unix://{SOCKET}"\n',
+                "/k.d/10-a.conf": "containerRuntimeEndpoint: ''\n",
+                "/k.d/20-b.conf": f"containerRuntimeEndpoint: {CRIO_SOCKET}\n",
+                "/k.d/30-c.yaml": f"containerRuntimeEndpoint: {SOCKET}\n",
+            },
+            ["--config=/k.yaml", "--config-dir=/k.d"],
+        ),
+        (
+            {"/k.yaml": f"containerRuntimeEndpoint: {SOCKET}\n"},
+            [
+                "--config=/k.yaml",
+                f"--container-runtime-endpoint={SOCKET}",
+                f"--container-runtime-endpoint={CRIO_SOCKET}",
+            ],
+        ),
+        (
+            {
+                "/var/lib/kubelet/kubeadm-flags.env": (
+                    f'ARGS="--container-runtime-endpoint=unix://{CRIO_SOCKET} --x=y"\n'
+                )
+            },
+            [],
+        ),
+        (
+            {
+                "/etc/default/kubelet": f"#KUBELET_EXTRA_ARGS=--container-runtime-endpoint={SOCKET}\n",
+                "/var/lib/kubelet/config.yaml": f"containerRuntimeEndpoint: unix://{CRIO_SOCKET}\n",
+            },
+            [],
+        ),
+    ],
+    ids=["config", "json", "config-dir", "flag", "kubeadm", "usual-file"],
+)
+def test_the_kubelets_word_counts_wherever_it_stands(
+    node: FakeNode, files: Mapping[str, str], words: list[str]
+) -> None:
+    for path, text in files.items():
+        node.host.node.make_dirs(path.rpartition("/")[0] or "/")
+        node.host.node.write_atomic(path, text.encode())
+    kubelet(node, *words)
+    assert works_on(node, WithCrio(node, FakeContainerd(node=node))) == CRIO_FILES
+
+
+def test_a_kubelet_of_another_node_says_nothing_of_this_one(node: FakeNode) -> None:
+    """kind's nodes are containers: their processes are seen here, and their sockets are not."""
+    containerd = FakeContainerd(node=node)
+    kubelet(node, f"--container-runtime-endpoint=unix://{CRIO_SOCKET}")
+    files = node.host.node
+    files.symlink("mnt:[2]", "/proc/70/ns/mnt")
+    files.write_atomic("/proc/70/mountinfo", b"9 0 0:77 / / rw - overlay overlay rw\n")
+    assert works_on(node, containerd)[0] == "containerd"
+
+
+def test_another_runtime_than_the_kubelets_is_what_was_asked_for_and_both_are_named(node: FakeNode) -> None:
+    sockets = WithCrio(node, FakeContainerd(node=node))
+    kubelet(node, f"--container-runtime-endpoint=unix://{CRIO_SOCKET}")
+    settings = settings_of({}, {**environment(), "RUNTIME": "containerd"})
+    request = request_of(node.host, settings, layout_of(settings))
+    daemon = selection.select(node.host, sockets, request)
+    assert daemon.socket == SOCKET
+    assert selection.contradiction(node.host, daemon, request) == (
+        f"RUNTIME says containerd, and the kubelet uses {CRIO_SOCKET} (--container-runtime-endpoint of "
+        f"kubelet, PID 70): its pods get nothing of what is changed at {SOCKET}"
     )
 
 
-def test_the_manifest_as_it_is_means_containerd(node: FakeNode) -> None:
-    """The paths are the pod's there; its mounts say which of the node's they are."""
-    mounts = (("/runtime/config-dir", "/etc/containerd"), ("/runtime/sock-dir", "/run/containerd"))
-    inside = "".join(
-        f"{2 + number} 1 8:1 {path} {mount} rw - ext4 /dev/sda1 rw\n"
-        for number, (mount, path) in enumerate(mounts)
+def test_a_runtime_that_is_asked_for_and_not_there_is_told_with_the_kubelets(node: FakeNode) -> None:
+    sockets = WithCrio(node, FakeContainerd(node=node))
+    kubelet(node, f"--container-runtime-endpoint=unix://{CRIO_SOCKET}")
+    with pytest.raises(Unavailable) as caught:
+        works_on(node, sockets, {"RUNTIME": "docker"})
+    assert any(
+        line.startswith("RUNTIME says docker, and the kubelet uses /run/crio/crio.sock (")
+        for line in caught.value.details
     )
-    table = b"1 0 0:50 / / rw - overlay overlay rw\n" + inside.encode()
-    node.host.files.write_atomic("/proc/self/mountinfo", table)
-    found = works_on(node, FakeContainerd(node=node), environment(toolkitpod.daemonset()))
-    assert found == ("containerd", SOCKET, CONFIG, DROP_IN)
+
+
+def test_the_kubelets_runtime_that_is_down_is_not_exchanged_for_another_one(node: FakeNode) -> None:
+    containerd = FakeContainerd(node=node)
+    kubelet(node, "--container-runtime-endpoint=unix:///run/crio/crio.sock")
+
+    class Down(WithCrio):
+        @contextmanager
+        def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
+            if path.endswith("crio.sock"):
+                raise Unavailable(f"nothing answers at {path}")
+            with super().connect(path, timeout=timeout) as peer:
+                yield peer
+
+    with pytest.raises(Unavailable, match="no container runtime answers") as caught:
+        works_on(node, Down(node, containerd))
+    assert "the kubelet uses /run/crio/crio.sock" in caught.value.details[-1]
+
+
+def test_a_file_that_a_kubelet_of_long_ago_left_binds_nobody(node: FakeNode) -> None:
+    path = "/var/lib/kubelet/kubeadm-flags.env"
+    node.host.node.make_dirs("/var/lib/kubelet")
+    node.host.node.write_atomic(path, b"--container-runtime-endpoint=unix:///run/crio/crio.sock\n")
+    containerd = FakeContainerd(node=node)
+
+    class Gone:
+        @contextmanager
+        def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
+            if path.endswith("crio.sock"):
+                raise Unavailable(f"nothing answers at {path}")
+            with containerd.connect(path, timeout=timeout) as peer:
+                yield peer
+
+    assert works_on(node, Gone())[0] == "containerd"

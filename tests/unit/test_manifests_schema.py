@@ -36,8 +36,9 @@ UPSTREAM_MOUNTS = {
     "/lib/firmware": ("/run/nvidia/driver/lib/firmware", None, False),
 }
 
-# the same of nvidia-container-toolkit-ctr, with containerd; the entrypoint's script, a ConfigMap, is the
-# command of our image
+# the same of nvidia-container-toolkit-ctr, without those of the one runtime that an operator has for all of
+# its nodes (hooks.d, config-dir, config-dir.d, sock-dir): ours serves nodes of several. The entrypoint's
+# script, a ConfigMap, is the command of our image
 TOOLKIT_MOUNTS = {
     "/host": ("/", "HostToContainer", True),
     "/driver-root": ("/run/nvidia/driver", "HostToContainer", False),
@@ -45,10 +46,6 @@ TOOLKIT_MOUNTS = {
     "/run/nvidia/toolkit": ("/run/nvidia/toolkit", None, False),
     "/run/nvidia/validations": ("/run/nvidia/validations", None, False),
     "/var/run/cdi": ("/var/run/cdi", None, False),
-    "/usr/share/containers/oci/hooks.d": ("/usr/share/containers/oci/hooks.d", None, False),
-    "/runtime/config-dir": ("/etc/containerd", None, False),
-    "/runtime/config-dir.d": ("/etc/containerd/conf.d", None, False),
-    "/runtime/sock-dir": ("/run/containerd", None, False),
 }
 
 

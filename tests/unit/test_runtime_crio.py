@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 import tomllib
 
-from driverforge_core.errors import InputError
+from driverforge_core.errors import InputError, Unavailable
 from driverforge_node.runtime.backends import crio, oci_hook
+from driverforge_node.runtime.find import cri, crio_config
 from driverforge_node.runtime.formats.tomledit import parse
 from driverforge_node.runtime.formats.values import lookup
 from driverforge_node.runtime.model import WantedHandlers
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from driverforge_node.runtime.transaction.activation import reports
 from support.fakes.runtimemodel import Files, daemon, effective
 
 DAEMON = daemon("crio")
@@ -86,6 +89,81 @@ def test_a_default_that_another_file_gives_to_our_handler_is_given_up_in_ours() 
     assert "default_runtime" not in apply(root.replace("nvidia", "crun"), release_default=True)
 
 
+def test_a_runtime_of_a_later_file_replaces_all_of_the_earlier_one() -> None:
+    """cri-o/cri-o decodes each file over the last, and makes a table of its map of runtimes anew."""
+    below = {
+        "crio": {"x": 1, "runtime": {"runtimes": {"crun": {"runtime_path": "/c", "monitor_path": "/m"}}}}
+    }
+    above = {"crio": {"runtime": {"pids_limit": 9, "runtimes": {"crun": {"runtime_root": "/r"}}}}}
+    assert crio.layered(below, above) == {
+        "crio": {"x": 1, "runtime": {"pids_limit": 9, "runtimes": {"crun": {"runtime_root": "/r"}}}}
+    }
+    assert crio.layered({}, {}) == {}
+    drop_in = '[crio.runtime.runtimes.runc]\nruntime_root = "/run/mine"\n'
+    assert nvidia(apply('[crio.runtime.runtimes.runc]\nmonitor_path = "/m"\n', drop_in)) == {
+        "runtime_root": "/run/mine",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
+
+
+def test_what_would_lead_past_our_program_or_is_for_other_types_is_not_taken_over() -> None:
+    """pkg/config/config.go of cri-o/cri-o: ValidateRuntimes, ValidateRuntimeConfigPath."""
+    root = (
+        '[crio.runtime]\ndefault_runtime = "kata"\n[crio.runtime.runtimes.kata]\nruntime_type = "vm"\n'
+        'runtime_path = "/k"\nruntime_config_path = "/k.toml"\ninherit_default_runtime = true\n'
+        'platform_runtime_paths = { "linux/amd64" = "/k" }\nstream_websockets = true\nruntime_root = "/r"\n'
+    )
+    assert nvidia(apply(root)) == {
+        "runtime_root": "/r",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
+
+
+def test_a_default_of_the_command_line_counts_before_the_files() -> None:
+    tables = {"runc": {"runtime_root": "/r"}, "crun": {"runtime_root": "/c"}}
+    seen = {"crio": {"runtime": {"default_runtime": "runc", "runtimes": tables}}}
+    root = b'[crio.runtime]\ndefault_runtime = "crun"\n'
+    after = crio.patched(DAEMON, {ROOT: root}, seen, WantedHandlers(handlers=HANDLERS))[DROP_IN]
+    assert nvidia((after or b"").decode()) == {
+        "runtime_root": "/r",
+        "runtime_path": "/t/nvidia-container-runtime",
+        "runtime_type": "oci",
+    }
+
+
+# --- what the running daemon tells
+
+LISTED = cri.RuntimeStatus(pid=7, name="cri-o", version="1.31.2", handlers={"crun": None})
+CONFIG = (
+    '[crio]\n[crio.runtime]\ndefault_runtime = "crun"\n'
+    '[crio.runtime.runtimes.nvidia]\nruntime_path = "/t/n"\n[crio.runtime.runtimes.crun]\n'
+)
+
+
+def test_its_configuration_has_programs_and_the_default() -> None:
+    seen = crio_config.parse(f"HTTP/1.0 200 OK\r\n\r\n{CONFIG}".encode(), LISTED)
+    assert (seen.handlers, seen.default, seen.pid) == ({"crun": "", "nvidia": "/t/n"}, "crun", 7)
+
+
+@pytest.mark.parametrize(
+    "answer", ["", "HTTP/1.0 404 Not Found\r\n\r\n", "[", "[crio]\nruntime = 1\n", "[crio.runtime]\n"]
+)
+def test_any_other_answer_is_one_message(answer: str) -> None:
+    head = "" if answer.startswith("HTTP") or not answer else "HTTP/1.0 200 OK\r\n\r\n"
+    with pytest.raises(Unavailable, match="GET /config"):
+        crio_config.parse((head + answer).encode(), LISTED)
+
+
+def test_what_is_not_listed_is_believed() -> None:
+    silent = replace(LISTED, handlers={}, lists=False)
+    assert silent.believed(["nvidia"]) == {"nvidia": None}
+    assert LISTED.believed(["nvidia"]) == {"crun": None}
+    assert reports(silent, "nvidia", "/t/n")
+    assert not reports(LISTED, "nvidia", "/t/n")
+
+
 def test_further_options_and_the_default() -> None:
     after = apply(default="nvidia", options={"monitor_path": "/c"})
     assert lookup(tomllib.loads(after), crio.DEFAULT) == "nvidia"
@@ -139,7 +217,8 @@ def test_how_a_change_comes_into_force_and_which_keys_are_ours() -> None:
     wanted = WantedHandlers(handlers=HANDLERS, default="nvidia")
     ours = tomllib.loads(apply(default="nvidia"))
     assert crio.activation({}, {}) == "none"
-    assert crio.activation({}, ours) == "reload"
+    # after a SIGHUP, pods do not get the handler that status and /config show (cri-o/cri-o#10202)
+    assert crio.activation({}, ours) == "restart"
     assert crio.activation({}, {"crio": {"image": {"x": 1}}}) == "restart"
     assert crio.foreign({}, ours, wanted) == {}
     assert set(crio.foreign(ours, {"crio": {"runtime": {"selinux": True}}}, wanted)) == {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_node.runtime.find.daemon import CONFIG_OPTIONS, option_value, version_of
+from driverforge_node.runtime.find.daemon import CONFIG_OPTIONS, version_of
+from driverforge_node.runtime.find.processes import option_value
 from driverforge_node.runtime.find.supervisor import distribution, unit_of
 
 
@@ -19,6 +20,7 @@ from driverforge_node.runtime.find.supervisor import distribution, unit_of
             "/var/run/docker/containerd/containerd.toml",
         ),
         (["containerd", "--config"], ""),
+        (["containerd", "--config=/first", "--config", "/last"], "/last"),
     ],
 )
 def test_the_configuration_file_of_a_command_line(command: list[str], config: str) -> None:

@@ -70,7 +70,8 @@ def change_runtime(
         plan = plan_of(system, action)
         if plan is not None:
             announce(plan)
-            change.carry_out(plan, system)
+            # what a revert leaves for the pods that are there is tried however often it was refused
+            change.carry_out(plan, system, force=True)
     return plan
 
 
@@ -118,7 +119,7 @@ def revert_at_stop(system: RuntimeSystem) -> None:
         if change.outlasts_a_stop(plan, system):
             change.hand_over(plan, system)
             return
-        change.carry_out(plan, system)
+        change.carry_out(plan, system, force=True)
     log.info(summary.done_text(plan, system))
 
 

@@ -9,12 +9,19 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from driverforge_core.errors import DriverforgeError, InputError
+from driverforge_node.doctor import runtime_files
 from driverforge_node.doctor.evidence import Document, RuntimeEvidence
-from driverforge_node.ports import Files, Host, Sockets, text_of
+from driverforge_node.ports import Files, Host, Sockets
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files
 from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.find.kubelet import (
+    KubeletEndpoint,
+    endpoints_of_files,
+    has_kubelet,
+    kubelet_endpoints,
+)
 from driverforge_node.runtime.formats import jsonedit
 from driverforge_node.runtime.formats.tomledit import parse
 from driverforge_node.runtime.model import (
@@ -29,13 +36,6 @@ from driverforge_node.runtime.model import (
 from driverforge_node.runtime.request import RuntimeRequest
 
 STARTING = re.compile(r'msg="starting containerd".*\bversion=v?(\d+)\.(\d+)\.(\d+)')
-ENDPOINT = re.compile(r"container-?[rR]untime-?[eE]ndpoint[\"']?\s*[:=]\s*[\"']?(?:unix://)?(/[^\s\"']+)")
-KUBELET_FILES = (
-    "/var/lib/kubelet/config.yaml",
-    "/var/lib/kubelet/kubeadm-flags.env",
-    "/etc/default/kubelet",
-    "/etc/sysconfig/kubelet",
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,8 @@ def _version(logs: Mapping[str, Sequence[str]]) -> tuple[int, ...]:
 def _ask(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> RuntimeEvidence:
     evidence = replace(_from_files(host, daemon), runs=True)
     with suppress(DriverforgeError):  # it serves no pods, or is about to end: other rules say why
-        evidence = replace(evidence, reported=selection.status_of(host, sockets, daemon).handlers)
+        stated = runtime_files.handlers(evidence)
+        evidence = replace(evidence, reported=selection.status_of(host, sockets, daemon).believed(stated))
     if evidence.broken:
         return evidence
     try:
@@ -224,23 +225,15 @@ def _read_only(node: Files, runtime: RuntimeEvidence) -> str:
 
 
 def kubelet(host: Host) -> tuple[str, ...] | None:
-    """Sockets that a running kubelet uses; () where it does not say, None without a kubelet."""
-    named = tuple(sorted(selection.kubelet_sockets(host)))
-    if named:
-        return named
-    runs = any(
-        text_of(host.node, f"/proc/{name}/comm").strip() in selection.KUBELETS
-        for name in host.node.list_dir("/proc")
-        if name.isdigit()
-    )
-    files = kubelet_by_files(host.node)
-    return files or () if runs else files
+    """Sockets of the runtimes that kubelets use; () where none says so, None without a kubelet."""
+    return _sockets(kubelet_endpoints(host), host.node)
 
 
 def kubelet_by_files(node: Files) -> tuple[str, ...] | None:
     """The same by the kubelet's files."""
-    texts = [text_of(node, path) for path in KUBELET_FILES]
-    found = tuple(
-        dict.fromkeys(node.resolve(match[1]) for text in texts for match in ENDPOINT.finditer(text))
-    )
-    return found if found or any(texts) else None
+    return _sockets(endpoints_of_files(node), node)
+
+
+def _sockets(found: Iterable[KubeletEndpoint], node: Files) -> tuple[str, ...] | None:
+    sockets = tuple(sorted({endpoint.socket for endpoint in found}))
+    return sockets if sockets or has_kubelet(node) else None

@@ -51,7 +51,7 @@ def effective(runtime: RuntimeEvidence) -> Document:
         return runtime.documents.get(deciding_file(runtime), {})
     whole: dict[str, object] = {}
     for document in documents:
-        whole = merged(whole, document)
+        whole = crio.layered(whole, document) if runtime.kind == "crio" else merged(whole, document)
     return whole
 
 

@@ -85,6 +85,11 @@ class JournalEntry:
         before = self.earlier.names if self.earlier else ()
         return tuple(dict.fromkeys((*(name for name, _ in self.handlers), *before)))
 
+    @property
+    def programs(self) -> tuple[tuple[str, str], ...]:
+        """(name, program) of the handlers of ours that the daemon may have; the latest program of a name."""
+        return tuple(dict((*(self.earlier.programs if self.earlier else ()), *self.handlers)).items())
+
     def file(self, path: str) -> JournalFile | None:
         """The file of that path, None where the change has none."""
         return next((file for file in self.files if file.path == path), None)

@@ -116,7 +116,7 @@ class Observer:
         known = self._answer_of(entry)
         self._answers[entry.config] = known
         drop_in_is_ours = states.get(entry.drop_in) is FileState.AS_WRITTEN
-        reported, silence = self._ask(known.daemon)
+        reported, silence = self._ask(known.daemon, dict(entry.handlers))
         return RuntimeSeen(
             kind=entry.kind,
             config=entry.config,
@@ -174,9 +174,11 @@ class Observer:
             known = entry.daemon()
             return replace(known, version=version_of(version_text(system.host, known)))
 
-    def _ask(self, daemon: RuntimeDaemon) -> tuple[Mapping[str, str | None] | None, tuple[str, ...]]:
+    def _ask(
+        self, daemon: RuntimeDaemon, ours: Mapping[str, str]
+    ) -> tuple[Mapping[str, str | None] | None, tuple[str, ...]]:
         try:
-            return self.targets.system.status(daemon).handlers, ()
+            return self.targets.system.status(daemon).believed(ours), ()
         except DriverforgeError as error:
             return None, _lines(error)
 

@@ -53,7 +53,12 @@ def effective(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[s
             "crio": {"runtime": {"runtimes": {"runc": {"runtime_path": "/usr/bin/runc"}}}}
         }
         for path in (where.config, where.drop_in):
-            whole = merged(whole, parse(files.get(path) or b"", path))
+            document = parse(files.get(path) or b"", path)
+            runtimes = lookup(document, ("crio", "runtime", "runtimes"))
+            # a runtime is one key
+            for name in runtimes if isinstance(runtimes, dict) else ():
+                take(whole, ("crio", "runtime", "runtimes", name))
+            whole = merged(whole, document)
         return whole
     return _containerd(where, files)
 

@@ -1,8 +1,9 @@
 """A container runtime with its configuration files in a folder, for driverctl to change.
 
-The node's root is this machine's. `open_node("containerd", "trixie")` gives a node. `round_trip` drives it
-through apply, a second apply and revert. It looks at the daemon's own view by the daemon's own program, not
-by the code that it tests.
+The node's root is this machine's. `open_node("containerd", "trixie")` gives a node; `open_node("crio",
+"1.31.2")` one with a stand-in for CRI-O, for that cannot be had (`support.fakes.standincrio`). `round_trip`
+drives it through apply, a second apply and revert. It looks at the daemon's own view by the daemon's own
+program, not by the code that it tests.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -26,9 +28,11 @@ from driverforge_node import cli
 from driverforge_node.host.real import real_host
 from driverforge_node.host.sockets import UnixSockets
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import cri, docker_info
+from driverforge_node.runtime.find import cri, http, selection
+from driverforge_node.runtime.model import RuntimeKind
 from driverforge_node.runtime.transaction import refused
 from support import cache
+from support.fakes import standincrio
 from support.machines import containerd, engine
 from support.process import require, run, running, until
 
@@ -54,6 +58,12 @@ SUITES = {  # a version, as samples name it -> kind and suite
     "28": ("docker", "sid"),
 }
 Snapshot = dict[str, tuple[int, object]]
+# kind -> the root file's name, our drop-in, the program
+FILES = {
+    "containerd": ("config.toml", "conf.d/99-nvidia.toml", "containerd"),
+    "crio": ("crio.conf", "crio.conf.d/99-nvidia.toml", "crio"),
+    "docker": ("daemon.json", "", "dockerd"),
+}
 
 
 @dataclass
@@ -61,12 +71,13 @@ class RuntimeNode:
     """A daemon, its files under `etc`, and a command that restarts it."""
 
     home: Path
-    kind: str
+    kind: RuntimeKind
     prefix: Path
     options: list[str] = field(default_factory=list)  # more for each driverctl
     folder: str = "etc"  # of the configuration, in `home`: a distribution is told by its folders
     # started without a configuration file's name: its own mount namespace has `etc` where it looks for one
     default: bool = False
+    version: str = ""  # that the stand-in for CRI-O plays
 
     @property
     def etc(self) -> Path:
@@ -74,11 +85,11 @@ class RuntimeNode:
 
     @property
     def config(self) -> Path:
-        return self.etc / ("daemon.json" if self.kind == "docker" else "config.toml")
+        return self.etc / FILES[self.kind][0]
 
     @property
     def drop_in(self) -> Path:
-        return self.etc / "conf.d/99-nvidia.toml"
+        return self.etc / FILES[self.kind][1]
 
     @property
     def socket(self) -> str:
@@ -95,15 +106,31 @@ class RuntimeNode:
     @property
     def program(self) -> Path:
         """The daemon, with its libraries."""
-        return self.home / "bin" / ("dockerd" if self.kind == "docker" else "containerd")
+        return self.home / "bin" / FILES[self.kind][2]
 
     def prepare(self) -> None:
         self.etc.mkdir(parents=True)
         self.program.parent.mkdir()
+        if self.kind == "crio":
+            self._prepare_stand_in()
+            return
         real = self.prefix / ("usr/sbin/dockerd" if self.kind == "docker" else "usr/bin/containerd")
         library = f"LD_LIBRARY_PATH={engine.libraries(self.prefix)} " if self.kind == "docker" else ""
         self.program.write_text(
             f'#!/bin/sh\nPATH={containerd.search_path(self.prefix)} {library}exec {real} "$@"\n'
+        )
+        self.program.chmod(0o755)
+
+    def _prepare_stand_in(self) -> None:
+        """The stand-in under CRI-O's name, and runc and crun that are there and run nothing."""
+        paths = ":".join(path for path in sys.path if path)
+        for name in ("runc", "crun", "conmon"):
+            (self.program.parent / name).write_text("#!/bin/sh\n")
+            (self.program.parent / name).chmod(0o755)
+        self.program.write_text(
+            "#!/bin/bash\n"
+            f"export PATH={self.program.parent}:$PATH PYTHONPATH={paths} STAND_IN_VERSION={self.version}\n"
+            f'exec -a crio {os.path.realpath(sys.executable)} {standincrio.__file__} "$@"\n'
         )
         self.program.chmod(0o755)
 
@@ -120,6 +147,9 @@ class RuntimeNode:
             named = "" if self.default else f"--config-file {self.config} "
             return f"{places} {named}--bridge none --iptables=false --ip6tables=false --ip-forward=false"
         named = "" if self.default else f" --config {self.config}"
+        if self.kind == "crio":
+            folder = "" if self.default else f" --config-dir {self.drop_in.parent}"
+            return f"--listen {self.socket}{named}{folder}"
         return f"--root {self.home}/root --state {self.home}/state --address {self.socket}{named}"
 
     def root(self) -> bytes:
@@ -175,8 +205,7 @@ until [ "$(cat {self.home}/pid)" != "$old" ] || ! kill -0 $started 2>/dev/null; 
 
     def answers(self) -> cri.RuntimeStatus | None:
         try:
-            ask = docker_info.status if self.kind == "docker" else cri.status
-            return ask(UnixSockets(), self.socket)
+            return selection.ASK[self.kind](UnixSockets(), self.socket)
         except Unavailable:
             return None
 
@@ -235,6 +264,10 @@ until [ "$(cat {self.home}/pid)" != "$old" ] || ! kill -0 $started 2>/dev/null; 
                 json.loads(self.config.read_bytes() or b"{}") if self.config.exists() else {}
             )
             return data
+        if self.kind == "crio":
+            with UnixSockets().connect(self.socket, timeout=10) as connection:
+                answer = http.get(connection, "/config", who="crio")
+            return tomllib.loads(http.body_of(answer, "/config", who="crio").decode())
         config = self.config
         if not config.exists():
             config = self.home / "empty"
@@ -247,14 +280,18 @@ until [ "$(cat {self.home}/pid)" != "$old" ] || ! kill -0 $started 2>/dev/null; 
             until(lambda: not running(self.pid), f"the end of {self.kind}", timeout=30)
 
 
-def open_node(kind: str, suite: str, *, folder: str = "etc") -> AbstractContextManager[RuntimeNode]:
+def open_node(kind: RuntimeKind, suite: str, *, folder: str = "etc") -> AbstractContextManager[RuntimeNode]:
     """A node with a daemon that is not started.
 
-    The daemon is docker of a Debian suite, or containerd as `containerd.programs` has it. Raises Unavailable
-    where that cannot be had: here and not on entering, so that `provided` sees it.
+    The daemon is docker of a Debian suite, containerd as `containerd.programs` has it, or the stand-in for
+    CRI-O, whose "suite" is its version. Raises Unavailable where that cannot be had: here and not on
+    entering, so that `provided` sees it.
     """
     if os.geteuid() != 0:
         raise Unavailable(f"{kind} needs root")
+    if kind == "crio":
+        require("bash", "unshare", "setsid")
+        return _opened(kind, Path("/"), folder, version=suite)
     require("apt-get", "dpkg-deb", "unshare", "setsid")
     prefix = (
         engine.unpacked(suite, ("docker.io", "containerd"))
@@ -265,9 +302,9 @@ def open_node(kind: str, suite: str, *, folder: str = "etc") -> AbstractContextM
 
 
 @contextmanager
-def _opened(kind: str, prefix: Path, folder: str) -> Iterator[RuntimeNode]:
+def _opened(kind: RuntimeKind, prefix: Path, folder: str, *, version: str = "") -> Iterator[RuntimeNode]:
     home = Path(tempfile.mkdtemp(prefix="df-rt-", dir="/tmp"))
-    node = RuntimeNode(home=home, kind=kind, prefix=prefix, folder=folder)
+    node = RuntimeNode(home=home, kind=kind, prefix=prefix, folder=folder, version=version)
     # driverctl takes one at a time, and settles what a killed one left
     with cache.locked(cache.root() / "runtime-node.lock"):
         made = not node.usual.exists()

@@ -5,7 +5,7 @@ The root file, what it imports, the drop-in folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.mountinfo import parse_mountinfo
@@ -30,14 +30,22 @@ def read_files(host: Host, daemon: RuntimeDaemon, *, to_write: bool = False) -> 
         return _with_imports(host, daemon, to_write=to_write)
     found: Contents = {daemon.config: contents(host.node, daemon.config)}
     if daemon.kind == "crio":
-        folder = daemon.drop_in.rpartition("/")[0]
-        names = sorted({*host.node.list_dir(folder), daemon.drop_in.rpartition("/")[2]})
-        found |= {
-            f"{folder}/{name}": contents(host.node, f"{folder}/{name}")
-            for name in names
-            if not host.node.is_dir(f"{folder}/{name}")
-        }
+        folder, _, name = daemon.drop_in.rpartition("/")
+        found |= {path: contents(host.node, path) for path in _below(host.node, folder, (name,))}
     return found
+
+
+def _below(node: Files, folder: str, also: tuple[str, ...] = ()) -> Iterator[str]:
+    """The files of a folder and of those in it, as Go's filepath.Walk orders them, which CRI-O uses.
+
+    It takes a link to a folder for a file. `also` are names that count as there.
+    """
+    for name in sorted({*node.list_dir(folder), *also}):
+        path = f"{folder}/{name}"
+        if node.is_dir(path) and not node.is_link(path):
+            yield from _below(node, path)
+        else:
+            yield path
 
 
 def contents(node: Files, path: str) -> bytes | None:

@@ -1,7 +1,9 @@
 """CRI-O's configuration: a drop-in in crio.conf.d. The root file is never written.
 
-Pure: satisfies `model.Backend`. Facts: crio.conf(5). CRI-O merges its files key by key, reads runtimes again
-on SIGHUP, and always has CDI.
+Pure: satisfies `model.Backend`. Facts, of cri-o/cri-o up to 1.35: a later file's key replaces an earlier
+one's, and a runtime's whole table is one key (pkg/config/config.go, UpdateFromDropInFile: the decoder makes a
+table of a map anew). A SIGHUP is no way to a new handler: status and `/config` show it, pods do not get it
+(cri-o/cri-o#10202); a restart is, and containers outlive that. CDI is always on.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ RUNTIME = ("crio", "runtime")
 RUNTIMES = (*RUNTIME, "runtimes")
 DEFAULT = (*RUNTIME, "default_runtime")
 TYPE = "oci"  # what NVIDIA's program is, whatever the runtime is that it takes after
+# of that runtime: other programs in place of the handler's, and what CRI-O accepts of another type only
+ITS_OWN = ("inherit_default_runtime", "platform_runtime_paths", "runtime_config_path", "stream_websockets")
 
 
 def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
@@ -38,7 +42,7 @@ def paths(daemon: RuntimeDaemon) -> tuple[str, ...]:
 
 
 def placed(daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
-    """See `Backend.placed`. CRI-O merges its files key by key."""
+    """See `Backend.placed`. Our handlers are tables of their own, and those of other files stay."""
     return daemon
 
 
@@ -76,14 +80,23 @@ def runtimes_of(config: Mapping[str, object], name: str = "CRI-O's configuration
     return runtimes
 
 
+def layered(below: Mapping[str, object], above: Mapping[str, object]) -> dict[str, object]:
+    """What CRI-O makes of two documents. A runtime of `above` replaces all of the one of `below`."""
+    whole = merged(below, above)
+    runtimes = {**runtimes_of(below), **runtimes_of(above)}
+    if runtimes:
+        put(whole, RUNTIMES, runtimes)
+    return whole
+
+
 def _known_runtimes(
     parsed: Mapping[str, Mapping[str, object]], effective: Mapping[str, object]
 ) -> tuple[dict[str, object], str]:
     """The runtimes that are there without us, and the name of the default one ('' where nobody says)."""
     whole: dict[str, object] = {}
     for config in parsed.values():
-        whole = merged(whole, config)
-    named = [lookup(each, DEFAULT) for each in (whole, effective)]
+        whole = layered(whole, config)
+    named = [lookup(each, DEFAULT) for each in (effective, whole)]
     default = next((name for name in named if name is not REMOVED), "")
     tables = {name: without_zeros(table) for name, table in runtimes_of(effective).items()}
     return tables | runtimes_of(whole), str(default)
@@ -101,8 +114,9 @@ def _template(
 
 
 def _handler(handler: Handler, template: Mapping[str, object], wanted: WantedHandlers) -> dict[str, object]:
+    taken = {key: value for key, value in template.items() if key not in ITS_OWN}
     return {
-        **copy.deepcopy(dict(template)),
+        **copy.deepcopy(taken),
         **wanted.options,
         "runtime_path": handler.binary,
         "runtime_type": TYPE,
@@ -174,8 +188,5 @@ def foreign(
 
 
 def activation(before: Mapping[str, object], after: Mapping[str, object]) -> Activation:
-    """See `Backend.activation`: runtimes and the default one are read again on SIGHUP."""
-    changed = differing(before, after)
-    if not changed:
-        return "none"
-    return "reload" if all(path[:3] == RUNTIMES or path == DEFAULT for path in changed) else "restart"
+    """See `Backend.activation`: pods get what CRI-O read at its start."""
+    return "restart" if differing(before, after) else "none"

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 
 from driverforge_core.errors import InputError
 from driverforge_node.ports import Host, Result
-from driverforge_node.runtime.backends import config_files, imports
-from driverforge_node.runtime.find.daemon import enter, option_value, options_of
+from driverforge_node.runtime.backends import config_files, crio, imports
+from driverforge_node.runtime.find.daemon import enter
+from driverforge_node.runtime.find.processes import option_value, option_values, options_of
 from driverforge_node.runtime.formats import jsonedit
 from driverforge_node.runtime.formats.tomledit import edit, parse
 from driverforge_node.runtime.formats.values import Change
@@ -124,18 +125,40 @@ class _Copier:
 
 
 def _crio(host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
+    """Its built-in configuration, with what `crio config` prints: defaults are comments there, since 1.21.
+
+    That is so in the releases that print them at all (cri-o/cri-o#4506, #5007).
+    """
+    above = daemon.drop_in.rpartition("/")[0]
+    # these win over the files, and only these change runtimes (internal/criocli)
+    own = options_of(host.node, daemon.pid)
+    options = [
+        f"{name}={value}"
+        for name in ("--default-runtime", "--runtimes")
+        for value in option_values(own, (name,))
+    ]
     with candidate_folder(host) as folder:
-        for path, data in files.items():
-            if data is not None:
-                sub = "" if path == daemon.config else "conf.d/"
-                host.node.make_dirs(f"{folder}/{sub}", mode=0o700)
-                host.node.write_atomic(f"{folder}/{sub}{path.rpartition('/')[2]}", data, mode=0o600)
-        host.node.make_dirs(f"{folder}/conf.d", mode=0o700)
         root = f"{folder}/{daemon.config.rpartition('/')[2]}"
-        if files.get(daemon.config) is None:
-            host.node.write_atomic(root, b"", mode=0o600)
-        shown = _run(host, daemon, "--config", root, "--config-dir", f"{folder}/conf.d", "config")
-    return parse(_accepted(shown, daemon).encode(), "CRI-O's effective configuration")
+        host.node.make_dirs(f"{folder}/conf.d", mode=0o700)
+        host.node.write_atomic(root, files.get(daemon.config) or b"", mode=0o600)
+        for path, data in files.items():
+            if data is not None and path != daemon.config:
+                copy = f"{folder}/conf.d{path.removeprefix(above)}"
+                host.node.make_dirs(copy.rpartition("/")[0], mode=0o700)
+                host.node.write_atomic(copy, data, mode=0o600)
+        words = ("--config", root, "--config-dir", f"{folder}/conf.d", *options, "config")
+        shown = _run(host, daemon, *words)
+        built_in = _run(host, daemon, *words, "--default")
+    seen = parse(_accepted(shown, daemon).encode(), "CRI-O's effective configuration")
+    return crio.layered(_printed(built_in), seen)
+
+
+def _printed(shown: Result) -> dict[str, object]:
+    """The document that a program printed; {} where it printed none."""
+    try:
+        return parse(shown.stdout.encode(), "CRI-O's built-in configuration") if shown.ok else {}
+    except InputError:
+        return {}
 
 
 def _docker(host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict[str, object]:
@@ -144,7 +167,7 @@ def _docker(host: Host, daemon: RuntimeDaemon, files: Mapping[str, bytes | None]
         return {}
     document = jsonedit.parse(data, daemon.config)
     # its other options count: one that is in the file as well makes it refuse to start
-    options = [word for word in options_of(host, daemon.pid) if word != "--validate"]
+    options = [word for word in options_of(host.node, daemon.pid) if word != "--validate"]
     named = option_value(options, ("--config-file",))
     options = [word for word in options if word not in ("--config-file", named, f"--config-file={named}")]
     with candidate_folder(host) as folder:

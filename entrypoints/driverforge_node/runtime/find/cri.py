@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import unquote
 
@@ -28,11 +28,7 @@ CHUNK = 65536
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeStatus:
-    """What the runtime says of itself.
-
-    `handlers` maps the names that a RuntimeClass uses to programs: '' where none is set, None where it is not
-    told.
-    """
+    """What the runtime says of itself."""
 
     pid: int  # of the daemon
     name: str  # 'containerd'
@@ -40,6 +36,11 @@ class RuntimeStatus:
     # a RuntimeClass's names -> their program; '' where none is set, None where it is not told
     handlers: Mapping[str, str | None]
     default: str = ""  # the handler of pods that name none, '' where it is not told
+    lists: bool = True  # whether it tells its handlers at all: CRI-O before 1.30 may not
+
+    def believed(self, names: Iterable[str]) -> Mapping[str, str | None]:
+        """The handlers. A runtime that lists none is believed to have those that it should have."""
+        return self.handlers if self.lists else dict.fromkeys(names)
 
 
 def status(sockets: Sockets, path: str, *, timeout: float = 5.0) -> RuntimeStatus:

@@ -7,9 +7,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_core.mountinfo import parse_mountinfo, translated
 from driverforge_node.ports import Files, Host, Sockets, bytes_of
 from driverforge_node.runtime.find import supervisor
+from driverforge_node.runtime.find.processes import (
+    absolute_path,
+    command_of,
+    option_value,
+    options_of,
+    program_name,
+    variable_of,
+)
 from driverforge_node.runtime.model import DaemonPath, NodePath, PodPath, RuntimeDaemon, RuntimeKind
 from driverforge_node.runtime.request import RuntimeRequest
 
@@ -26,6 +33,8 @@ CONFIG_OPTIONS: dict[RuntimeKind, tuple[str, ...]] = {
     "crio": ("-c", "--config"),
     "docker": ("--config-file",),
 }
+CONFIG_VARIABLES: dict[RuntimeKind, str] = {"crio": "CONTAINER_CONFIG"}
+CRIO_FOLDER = "/etc/crio/crio.conf.d"
 # of k3s, rke2 and microk8s
 TEMPLATES = (
     "config.toml.tmpl",
@@ -122,10 +131,11 @@ def process_of(host: Host, pid: int, socket: str, request: RuntimeRequest) -> Da
     Raises FileNotFoundError where it has ended, Unsupported for a program that is no runtime.
     """
     node = host.node
-    command = tuple(word for word in node.read_text(f"/proc/{pid}/cmdline").split("\0") if word)
+    if not (command := command_of(node, pid)):
+        raise FileNotFoundError(f"/proc/{pid}/cmdline")
     # after an upgrade: a restart starts the new one
     binary = node.resolve(f"/proc/{pid}/exe").removesuffix(" (deleted)")
-    called = command[0].rpartition("/")[2] if command else ""
+    called = program_name(command)
     if binary.rpartition("/")[2] not in PROGRAMS and called in PROGRAMS:
         binary = f"{binary.rpartition('/')[0]}/{called}"  # k3s is one program with several names
     kind = PROGRAMS.get(binary.rpartition("/")[2])
@@ -139,31 +149,18 @@ def process_of(host: Host, pid: int, socket: str, request: RuntimeRequest) -> Da
     return DaemonProcess(pid=pid, command=command, kind=kind, binary=request.binary or DaemonPath(binary))
 
 
-def options_of(host: Host, pid: int) -> tuple[str, ...]:
-    """The options that a running daemon was started with; () where it does not run."""
-    try:
-        words = host.node.read_text(f"/proc/{pid}/cmdline").split("\0") if pid else []
-    except FileNotFoundError:
-        words = []
-    return tuple(word for word in words if word)[1:]
-
-
-def option_value(command: Sequence[str], names: Sequence[str]) -> str:
-    """The value of an option in a command line, '' where the option is not in it."""
-    for index, word in enumerate(command):
-        name, _, value = word.partition("=")
-        if name in names:
-            return value or "".join(command[index + 1 : index + 2])
-    return ""
-
-
 def _config(host: Host, process: DaemonProcess, request: RuntimeRequest) -> tuple[NodePath, str]:
     """The root file, and how it was found."""
     folder, _, name = request.config.rpartition("/")
-    if request.config and name not in TEMPLATES:
+    # CRI-O's root file is never written: what it reads counts, whatever somebody calls it (NVIDIA's operator
+    # says /etc/crio/config.toml)
+    written = process.kind != "crio"
+    if request.config and name not in TEMPLATES and written:
         return request.config, request.given.get("config", "given")
     own, how = own_config(host, process.pid, process.kind, process.command)
-    if not request.config:
+    if not written and request.config and not _one_file(host.node, own, request.config):
+        return own, f"{how}; it does not read {request.config} ({request.given.get('config', 'given')})"
+    if not request.config or not written:
         return own, how
     # NVIDIA's and Canonical's instructions name the template
     if _one_file(host.node, own.rpartition("/")[0], folder):
@@ -176,28 +173,48 @@ def own_config(host: Host, pid: int, kind: RuntimeKind, command: Sequence[str]) 
 
     Raises as `node_path_of`.
     """
-    named = option_value(command, CONFIG_OPTIONS[kind])
-    path = DaemonPath(named or CONFIG[kind])
-    if not path.startswith("/"):
-        path = DaemonPath(f"{host.node.resolve(f'/proc/{pid}/cwd').rstrip('/')}/{path}")
-    return node_path_of(
-        host, pid, path
-    ), f"{CONFIG_OPTIONS[kind][-1]} of its command line" if named else "its built-in default"
+    named, how = _named(host, pid, command, CONFIG_OPTIONS[kind], CONFIG_VARIABLES.get(kind, ""))
+    return absolute_path(host, pid, named or CONFIG[kind]), how or "its built-in default"
+
+
+def crio_folder(host: Host, pid: int, command: Sequence[str]) -> tuple[NodePath, str]:
+    """The folder whose files a running CRI-O reads after its root file, and how it was found.
+
+    It does not go by where the root file is (cri-o/cri-o, internal/criocli). Raises as `node_path_of`.
+    """
+    named, how = _named(host, pid, command, ("-d", "--config-dir"), "CONTAINER_CONFIG_DIR")
+    return absolute_path(host, pid, named.rstrip("/") or CRIO_FOLDER), how or "CRI-O's own folder"
+
+
+def _named(
+    host: Host, pid: int, command: Sequence[str], options: Sequence[str], variable: str
+) -> tuple[str, str]:
+    """The path that a daemon was started with, by an option or else a variable, and which; '' for none."""
+    if named := option_value(command, options):
+        return named, f"{options[-1]} of its command line"
+    named = variable_of(host.node, pid, variable) if variable else ""
+    return named, f"its variable {variable}" if named else ""
 
 
 def check_config_is_read(host: Host, daemon: RuntimeDaemon, request: RuntimeRequest) -> None:
-    """Raises Unsupported if the daemon reads another configuration file at its start than the one given.
+    """Raises Unsupported if the daemon does not read the file that is to be written, by what was given.
 
-    CRI-O is not checked: its root file is never written, so that its name does no harm. Nor is a daemon of
-    which nobody can tell what it reads: there the user knows better.
+    That is the root file, of CRI-O the drop-in. A daemon of which nobody can tell what it reads is not
+    checked: there the user knows better.
     """
-    if not request.config or not daemon.pid or daemon.kind == "crio":
+    if not daemon.pid:
         return
-    command = options_of(host, daemon.pid)
+    command = options_of(host.node, daemon.pid)
+    if daemon.kind == "crio":
+        _check_drop_in_is_read(host, daemon, request, command)
+        return
+    if not request.config:
+        return
     if (
         daemon.kind == "docker"
         and not option_value(command, CONFIG_OPTIONS["docker"])
-        and _rootless(host, daemon.pid)
+        # RootlessKit's own mark (docker, pkg/rootless)
+        and variable_of(host.node, daemon.pid, "ROOTLESSKIT_STATE_DIR")
     ):
         return  # its built-in default is in the user's home folder
     try:
@@ -217,6 +234,20 @@ def check_config_is_read(host: Host, daemon: RuntimeDaemon, request: RuntimeRequ
     )
 
 
+def _check_drop_in_is_read(
+    host: Host, daemon: RuntimeDaemon, request: RuntimeRequest, command: Sequence[str]
+) -> None:
+    folder, how = crio_folder(host, daemon.pid, command)
+    if not request.drop_in or _one_file(host.node, daemon.drop_in.rpartition("/")[0], folder):
+        return
+    origin = request.given.get("drop_in") or "RUNTIME_DROP_IN_CONFIG or --drop-in"
+    raise Unsupported(
+        f"the crio at {daemon.socket} does not read {daemon.drop_in}",
+        details=[f"PID {daemon.pid} reads the files in {folder} ({how})", f"{origin} says {daemon.drop_in}"],
+        resolution=f"unset {origin}, or name a file in {folder}; nothing was changed",
+    )
+
+
 def _one_file(node: Files, first: str, second: str) -> bool:
     """Whether two paths are one file, by links or by mounts.
 
@@ -233,39 +264,6 @@ def _one_file(node: Files, first: str, second: str) -> bool:
     return folders[0] is not None and folders[0] == folders[1] and names[0][2] == names[1][2]
 
 
-def _rootless(host: Host, pid: int) -> bool:
-    """Whether RootlessKit started the process; docker itself tells it this way (pkg/rootless)."""
-    try:
-        return any(
-            word.startswith("ROOTLESSKIT_STATE_DIR=")
-            for word in host.node.read_text(f"/proc/{pid}/environ").split("\0")
-        )
-    except FileNotFoundError:
-        return False
-
-
-def node_path_of(host: Host, pid: int, path: DaemonPath) -> NodePath:
-    """What the node calls a path of a daemon's mount namespace.
-
-    Raises Unsupported where the node does not see the file system that it lies on.
-    """
-    us = "1" if host.node.root != "/" else "self"
-    if (
-        host.node.resolve(f"/proc/{pid}/ns/mnt").rpartition("/")[2]
-        == host.node.resolve(f"/proc/{us}/ns/mnt").rpartition("/")[2]
-    ):
-        return NodePath(path)
-    inside, outside = (parse_mountinfo(host.node.read_text(f"/proc/{who}/mountinfo")) for who in (pid, us))
-    found = translated(path, inside, outside)
-    if found is None:
-        raise Unsupported(
-            f"{path} of the process {pid} lies on a file system that the node's own processes do not see",
-            resolution="run this inside of the container that this daemon runs in, or give the file with "
-            "--config",
-        )
-    return NodePath(found)
-
-
 def _drop_in(
     host: Host, process: DaemonProcess, config: str, distribution: str, request: RuntimeRequest
 ) -> tuple[str, str]:
@@ -279,11 +277,8 @@ def _drop_in(
         return request.drop_in, request.given.get("drop_in", "given")
     folder = config.rpartition("/")[0]
     if process.kind == "crio":
-        named = option_value(process.command, ("-d", "--config-dir"))
-        return (
-            f"{named or f'{folder}/crio.conf.d'}/{DROP_IN}",
-            "--config-dir of its command line" if named else "CRI-O's own folder",
-        )
+        read, how = crio_folder(host, process.pid, process.command)
+        return f"{read}/{DROP_IN}", how
     if distribution == "k0s":
         return "/etc/k0s/containerd.d/nvidia.toml", "k0s merges the files of this folder"
     if distribution in ("k3s", "rke2"):

@@ -1,25 +1,20 @@
-"""Which of a node's container runtimes is meant.
+"""Which of a node's container runtimes is meant: one answer for the runtime's commands, toolkit and doctor.
 
-The one that was asked for, else the one that serves the kubelet.
+The socket that was asked for; else the runtime that the kubelet says it uses; else what is found running.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from driverforge_core.errors import DriverforgeError, Unavailable, UsageError
 from driverforge_node.ports import Host, Sockets
 from driverforge_node.runtime import journal
-from driverforge_node.runtime.find import cri, docker_info
-from driverforge_node.runtime.find.daemon import (
-    TEMPLATES,
-    daemon_behind,
-    not_running,
-    option_value,
-    socket_path,
-)
-from driverforge_node.runtime.model import NodePath, RuntimeDaemon
+from driverforge_node.runtime.find import cri, crio_config, docker_info
+from driverforge_node.runtime.find.daemon import TEMPLATES, daemon_behind, not_running, socket_path
+from driverforge_node.runtime.find.kubelet import KubeletEndpoint, kubelet_endpoints
+from driverforge_node.runtime.model import NodePath, RuntimeDaemon, RuntimeKind
 from driverforge_node.runtime.request import RuntimeRequest
 
 # docker's private containerd (/run/docker/containerd) has no CRI and is not for pods
@@ -36,8 +31,12 @@ KNOWN = tuple(
         ),
     )
 )
-KUBELETS = ("kubelet", "k3s", "rke2", "k0s", "kubelite")
-ENDPOINT = ("--container-runtime-endpoint",)
+Ask = Callable[[Sockets, str], cri.RuntimeStatus]
+ASK: dict[RuntimeKind, Ask] = {
+    "containerd": cri.status,
+    "crio": crio_config.status,
+    "docker": docker_info.status,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,26 +49,78 @@ class RunningRuntime:
 
 def status_of(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> cri.RuntimeStatus:
     """What the running daemon reports. Raises Unavailable."""
-    ask = docker_info.status if daemon.kind == "docker" else cri.status
-    return ask(sockets, socket_path(host.node, daemon.socket))
+    return ASK[daemon.kind](sockets, socket_path(host.node, daemon.socket))
 
 
 def select(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaemon:
     """The daemon to work on, with the reason in its evidence.
 
-    Raises Unavailable where none runs, UsageError where several serve pods and nothing tells which one is
-    meant.
+    Raises Unavailable where none runs, or the kubelet's does not answer, and UsageError where several serve
+    pods and nothing tells which one is meant.
     """
     if request.socket:
         try:
             return daemon_behind(host, sockets, request.socket, request)
         except Unavailable as error:
-            raise not_running(request.socket, *error.details) from error
+            raise not_running(request.socket, *error.details, *_kubelets_word(host, request)) from error
+    chosen = _of_kubelet(host, sockets, request)
+    if chosen is not None:
+        return chosen
     seen, problems = running_runtimes(host, sockets, request)
     if not seen:
-        raise not_running(" or ".join(KNOWN), *problems)
-    chosen, why = _one_of(host, seen)
-    return replace(chosen, evidence=(f"chosen: {why}", *chosen.evidence))
+        raise not_running(" or ".join(KNOWN), *problems, *_kubelets_word(host, request))
+    daemon, why = _one_of(host, seen)
+    return replace(daemon, evidence=(f"chosen: {why}", *daemon.evidence))
+
+
+def kubelet_endpoint(host: Host) -> KubeletEndpoint | None:
+    """What the kubelet says it uses; None where none says it, or several say different things."""
+    told = kubelet_endpoints(host)
+    return told[0] if len({each.socket for each in told}) == 1 else None
+
+
+def contradiction(host: Host, daemon: RuntimeDaemon, request: RuntimeRequest) -> str:
+    """A sentence where what was asked for is not what the kubelet uses, with both sources; else ''."""
+    told, asked = kubelet_endpoint(host), _asked(request)
+    if told is None or not asked or host.node.resolve(daemon.socket) == told.socket:
+        return ""
+    return (
+        f"{asked}, and the kubelet uses {told.told}: its pods get nothing of what is changed at "
+        f"{daemon.socket}"
+    )
+
+
+def _asked(request: RuntimeRequest) -> str:
+    """Which runtime was asked for, and where; '' for none."""
+    asked = {
+        name: value for name, value in (("socket", request.socket), ("runtime", request.runtime)) if value
+    }
+    return next((f"{request.given.get(name, name)} says {value}" for name, value in asked.items()), "")
+
+
+def _of_kubelet(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaemon | None:
+    """The runtime that the kubelet says it uses. None where nobody says, or another one was asked for.
+
+    Raises Unavailable where it does not answer while its kubelet runs: another one would be the wrong one.
+    """
+    told = kubelet_endpoint(host)
+    if told is None:
+        return None
+    try:
+        daemon = daemon_behind(host, sockets, told.socket, replace(request, runtime=""))
+    except Unavailable as error:
+        if not told.runs or request.runtime:
+            return None
+        raise not_running(told.socket, *error.details, f"the kubelet uses {told.told}") from error
+    if request.runtime not in ("", daemon.kind):
+        return None
+    return replace(daemon, evidence=(f"chosen: the kubelet uses {told.told}", *daemon.evidence))
+
+
+def _kubelets_word(host: Host, request: RuntimeRequest) -> list[str]:
+    """What a message says of the kubelet, where another runtime was asked for and is not there."""
+    told, asked = kubelet_endpoint(host), _asked(request)
+    return [f"{asked}, and the kubelet uses {told.told}: unset it if that is meant"] if told and asked else []
 
 
 def running_runtimes(
@@ -95,7 +146,8 @@ def fitting_entries(host: Host, request: RuntimeRequest) -> list[journal.Journal
     return [
         entry
         for entry in journal.entries(host)
-        if _names(request.config, entry.config)
+        # CRI-O's root file is its own, whatever somebody calls it (`find/daemon.py`)
+        if (entry.kind == "crio" or _names(request.config, entry.config))
         and request.runtime in ("", entry.kind)
         and request.socket in ("", entry.socket)
     ]
@@ -158,10 +210,10 @@ def _one_of(host: Host, seen: Sequence[RunningRuntime]) -> tuple[RuntimeDaemon, 
         docker = [each.daemon for each in seen if each.daemon.kind == "docker"]
         chosen = (changed or docker or [seen[0].daemon])[0]
         return chosen, f"none serves pods{', and driverctl has changed it' * bool(changed)} ({others})"
-    asked = kubelet_sockets(host)
-    used = [daemon for daemon in serving if host.node.resolve(daemon.socket) in asked]
+    said = {endpoint.socket: endpoint for endpoint in kubelet_endpoints(host)}
+    used = [daemon for daemon in serving if host.node.resolve(daemon.socket) in said]
     if len(used) == 1:
-        return used[0], "the kubelet names its socket"
+        return used[0], f"the kubelet uses {said[NodePath(host.node.resolve(used[0].socket))].told}"
     bundled = [daemon for daemon in serving if daemon.supervisor.kind in ("k3s", "rke2", "k0s", "microk8s")]
     if len(bundled) == 1:
         return bundled[0], f"{bundled[0].supervisor.kind} runs it"
@@ -170,18 +222,3 @@ def _one_of(host: Host, seen: Sequence[RunningRuntime]) -> tuple[RuntimeDaemon, 
         details=[f"{daemon.socket}: {daemon.binary}, PID {daemon.pid}" for daemon in serving],
         resolution="say which one with --socket; nothing was changed",
     )
-
-
-def kubelet_sockets(host: Host) -> set[str]:
-    """The sockets that the command lines of kubelets name."""
-    found = set()
-    for name in host.node.list_dir("/proc"):
-        if not name.isdigit():
-            continue
-        try:
-            words = [word for word in host.node.read_text(f"/proc/{name}/cmdline").split("\0") if word]
-        except (FileNotFoundError, DriverforgeError):
-            continue  # it ended
-        if words and words[0].rpartition("/")[2] in KUBELETS and (named := option_value(words, ENDPOINT)):
-            found.add(host.node.resolve(named.removeprefix("unix://")))
-    return found

@@ -31,7 +31,7 @@ def activation_text(plan: ChangePlan, system: RuntimeSystem) -> str:
         return f"systemctl restart {unit}"
     return (
         f"SIGHUP to {plan.daemon.pid}, which ends it"
-        if mode == "signal" and plan.daemon.pid
+        if mode == "signal" and _ends_of_a_hang_up(plan)
         else "needs --restart-command"
     )
 
@@ -46,7 +46,7 @@ def check_activation(plan: ChangePlan, system: RuntimeSystem) -> None:
         or system.unit(plan.daemon)
     ):
         return
-    if request.restart_mode == "signal" and plan.daemon.pid:
+    if request.restart_mode == "signal" and _ends_of_a_hang_up(plan):
         return
     if not plan.daemon.pid:  # and a signal to process 0 would be one to ourselves
         raise Unsupported(
@@ -61,6 +61,11 @@ def check_activation(plan: ChangePlan, system: RuntimeSystem) -> None:
         resolution="give the command that restarts it on this node with --restart-command; nothing was "
         "changed",
     )
+
+
+def _ends_of_a_hang_up(plan: ChangePlan) -> bool:
+    """Whether a SIGHUP ends the daemon, so that whoever watches it starts it anew. CRI-O goes on."""
+    return plan.daemon.pid != 0 and plan.daemon.kind != "crio"
 
 
 def restart_shell(plan: ChangePlan, system: RuntimeSystem) -> str:
@@ -170,8 +175,8 @@ def status_problems(plan: ChangePlan, status: cri.RuntimeStatus) -> list[str]:
 
 
 def reports(status: cri.RuntimeStatus, name: str, program: str) -> bool:
-    """Whether the daemon has the handler. One that does not tell programs (None) is believed."""
-    return name in status.handlers and status.handlers[name] in (program, None)
+    """Whether the daemon has the handler. What it does not tell is believed: a program (None), or all."""
+    return status.believed((name,)).get(name, "") in (program, None)
 
 
 def last_log_lines(plan: ChangePlan, system: RuntimeSystem) -> list[str]:

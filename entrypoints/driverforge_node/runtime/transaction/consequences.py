@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from driverforge_core.errors import Unsupported
+from driverforge_node.ports import Host
 from driverforge_node.runtime.backends.threeway import runtime_of
 from driverforge_node.runtime.formats.values import describe, differing
 from driverforge_node.runtime.model import Backend, RuntimeDaemon, WantedHandlers
@@ -44,6 +45,23 @@ def check_effective(
             resolution="nothing was changed; another file of its configuration wins over ours (put all of "
             "it into one file), or ours has a higher version than the root file (driverctl doctor says so)",
         )
+
+
+def check_programs(host: Host, daemon: RuntimeDaemon, wanted: WantedHandlers) -> None:
+    """Raises Unsupported if CRI-O would leave out a handler because its program is not there.
+
+    Its own `crio config` accepts that. At its start it ignores such a handler, and does not start at all
+    where that is the default one (cri-o/cri-o, pkg/config/config.go, ValidateRuntimes; #4631).
+    """
+    missing = [handler for handler in wanted.handlers if not host.node.exists(handler.binary)]
+    if daemon.kind != "crio" or not missing:
+        return
+    raise Unsupported(
+        "refused: CRI-O leaves out a handler whose program is not there",
+        details=[f"{handler.name}: {handler.binary} is not on the node" for handler in missing],
+        resolution="install NVIDIA's toolkit first (driverctl toolkit install), or name its folder with "
+        "--toolkit-dir; nothing was changed",
+    )
 
 
 def check_servable(

@@ -56,7 +56,7 @@ class ObservedRuntime:
         if not entry.process.is_same(self.process):
             return False
         # one that reloads may have done so with the same PID
-        return entry.state == "prepared" or (entry.state == "written" and self.daemon.kind == "containerd")
+        return entry.state == "prepared" or (entry.state == "written" and self.daemon.kind != "docker")
 
 
 def observe_runtime(

@@ -18,14 +18,23 @@ from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.find.daemon import not_running
 from driverforge_node.runtime.formats.values import describe
 from driverforge_node.runtime.model import Activation, Handler, RuntimeDaemon, WantedHandlers
+from driverforge_node.runtime.request import wanted_handlers
 from driverforge_node.runtime.transaction.activation import reports
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from driverforge_node.runtime.transaction.consequences import (
     changed_handlers,
     check_effective,
+    check_programs,
     check_servable,
     effective_lines,
     mended_fault,
+)
+from driverforge_node.runtime.transaction.held import (
+    HeldHandlers,
+    held_handlers,
+    held_note,
+    needed_handlers,
+    pods_that_lose_theirs,
 )
 from driverforge_node.runtime.transaction.observed import (
     ObservedRuntime,
@@ -48,6 +57,9 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     seen = with_adopted_files(observe_runtime(system, daemon, to_write=True))
     wanted = replace(system.request.wanted, default=_default(system, seen))
     clean = effective_configuration(host, daemon, seen.clean, seen.disk)
+    held = held_handlers(host, seen, clean, besides=wanted.names)
+    wanted = replace(wanted, handlers=(*wanted.handlers, *held.handlers))
+    check_programs(host, daemon, wanted)
     seen = with_drop_in_placed(system, seen)
     daemon = seen.daemon
     planned = {**seen.clean, **seen.edit.patched(daemon, seen.clean, clean, wanted)}
@@ -80,6 +92,8 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
         present=tuple((handler.name, handler.binary) for handler in wanted.handlers),
         default=wanted.default,
         notes=(
+            *filter(None, [selection.contradiction(host, daemon, system.request)]),
+            *held.notes,
             *seen.kept,
             *mended_fault(seen.edit, daemon, now),
             *changed_handlers(seen.edit, clean, after, wanted),
@@ -152,7 +166,7 @@ def _missed(seen: ObservedRuntime, *, taken_back: bool = False) -> Activation:
 
 def _again(daemon: RuntimeDaemon) -> Activation:
     """What makes the daemon read its files again: as little as its kind allows."""
-    return "reload" if daemon.kind in ("docker", "crio") else "restart"
+    return "reload" if daemon.kind == "docker" else "restart"
 
 
 def entry_of(
@@ -222,6 +236,8 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
         daemon = selection.select(host, system.sockets, system.request)
     except Unavailable as error:
         changed = selection.fitting_entries(host, system.request)
+        told = selection.kubelet_endpoint(host)
+        changed = [entry for entry in changed if told and entry.socket == told.socket] or changed
         if len(changed) != 1:
             raise not_running(system.request.socket or "the known sockets", *error.details) from error
         return _rescue_plan(system, *changed)
@@ -233,11 +249,14 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
     if seen.entry is None:
         return None
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
-    after = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
-    absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(after))
+    clean = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
+    held = held_handlers(host, seen, clean)
+    if held.handlers:
+        return _partial_revert(system, seen, (now, clean), held)
+    absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(clean))
     if not seen.edit.unservable(now):
-        check_servable(seen.edit, daemon, now, after)
-    activation, why = _activation(seen, now, after, missed=_missed(seen, taken_back=True))
+        check_servable(seen.edit, daemon, now, clean)
+    activation, why = _activation(seen, now, clean, missed=_missed(seen, taken_back=True))
     if seen.never_read:
         activation, why = "none", "the running daemon never read our files"
     there = _reported(system, daemon)
@@ -246,12 +265,42 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
     return ChangePlan(
         daemon=daemon,
         entry=entry_of(host, seen, {}),
-        effective=effective_lines(now, after),
+        effective=effective_lines(now, clean),
         activation=activation,
         why=why,
         absent=absent,
         keep=False,
         notes=seen.kept,
+    )
+
+
+def _partial_revert(
+    system: RuntimeSystem,
+    seen: ObservedRuntime,
+    views: tuple[Mapping[str, object], Mapping[str, object]],
+    held: HeldHandlers,
+) -> ChangePlan:
+    """A revert that leaves the handlers that pods still use, and our journal with them.
+
+    `views` is what the daemon sees now, and what it would without anything of ours.
+    """
+    (now, clean), daemon, entry = views, seen.daemon, seen.entry
+    asked = entry.wanted if entry and entry.wanted else wanted_handlers()
+    wanted = replace(asked, handlers=held.handlers, default="", release_default=False)
+    planned = seen.edit.patched(daemon, seen.clean, clean, wanted)
+    after = effective_configuration(system.host, daemon, {**seen.clean, **planned}, seen.disk)
+    check_effective(seen.edit, daemon, (clean, after), wanted)
+    activation, why = _activation(seen, now, after, missed=_missed(seen))
+    left = seen.edit.handlers(after)
+    return ChangePlan(
+        daemon=daemon,
+        entry=entry_of(system.host, seen, planned, wanted),
+        effective=effective_lines(now, after),
+        activation=activation,
+        why=why,
+        present=tuple((handler.name, handler.binary) for handler in held.handlers),
+        absent=tuple(name for name in (entry.names if entry else ()) if name not in left),
+        notes=(*held.notes, *seen.kept),
     )
 
 
@@ -289,7 +338,7 @@ def _rescue_plan(system: RuntimeSystem, entry: journal.JournalEntry) -> ChangePl
         activation="restart",
         why="it is not running",
         keep=False,
-        notes=seen.kept,
+        notes=(*pods_that_lose_theirs(system.host, seen), *seen.kept),
     )
 
 
@@ -302,9 +351,11 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
     daemon = selection.select(host, system.sockets, system.request)
     seen = observe_runtime(system, daemon)
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
-    found = nvidia_handlers_of(seen.edit, now)
-    if not found:
+    every = nvidia_handlers_of(seen.edit, now)
+    if not every:
         return None
+    used = needed_handlers(host, daemon, now)
+    found = {name: program for name, program in every.items() if name not in used}
     planned = {**seen.disk, **seen.edit.stripped(daemon, seen.disk, tuple(found))}
     after = effective_configuration(host, daemon, planned, seen.disk)
     wanted = WantedHandlers(
@@ -327,5 +378,8 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
         why="the effective configuration changes",
         keep=False,
         absent=tuple(name for name in found if name not in left),
-        notes=tuple(f"{name} is still there" for name in left),
+        notes=(
+            *(held_note(name, used[name]) for name in every if name in used),
+            *(f"{name} is still there" for name in left),
+        ),
     )

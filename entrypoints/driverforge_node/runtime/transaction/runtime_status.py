@@ -19,16 +19,16 @@ def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
     """
     daemon = selection.select(system.host, system.sockets, system.request)
     seen = observe_runtime(system, daemon)
+    entry = seen.entry
+    ours = dict(entry.handlers) if entry else {}
     try:
-        status = system.status(daemon)
-        reported = {name: status.handlers[name] for name in sorted(status.handlers)}
+        found = system.status(daemon).believed(ours)
+        reported = {name: found[name] for name in sorted(found)}
         answer = ""
     except DriverforgeError as error:
         reported, answer = {}, error.brief
-    entry = seen.entry
     drift = [file.path for file in (entry.files if entry else ()) if seen.disk[file.path] != file.written]
     view = effective_configuration(system.host, daemon, seen.disk, seen.disk)
-    ours = dict(entry.handlers) if entry else {}
     down = [] if entry else selection.entries_of_stopped(system.host, system.sockets, system.request)
     return {
         "runtime": daemon_object(daemon),

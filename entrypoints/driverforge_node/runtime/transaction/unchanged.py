@@ -80,6 +80,9 @@ def _socket(system: RuntimeSystem) -> NodePath:
     """The socket of the daemon that is meant; '' where several may be."""
     if system.request.socket:
         return system.request.socket
+    told = selection.kubelet_endpoint(system.host)
+    if told is not None and not system.request.runtime:
+        return told.socket
     there = [socket for socket in selection.KNOWN if system.host.node.exists(socket)]
     return there[0] if len(there) == 1 else NodePath("")
 

@@ -1,0 +1,145 @@
+"""Which runtime the kubelet of this node uses, by its own word.
+
+A running kubelet's flag wins over the files of its --config-dir, those over its --config (k8s.io, "Set
+Kubelet Parameters Via A Configuration File"; kubernetes/kubernetes, cmd/kubelet/app/server.go). Where none
+says so, the files at their usual places tell. docker serves a kubelet by cri-dockerd (Mirantis/cri-dockerd),
+up to Kubernetes 1.23 by the kubelet's own dockershim: such an endpoint means docker.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from driverforge_core.errors import Unsupported
+from driverforge_node.ports import Files, Host, text_of
+from driverforge_node.runtime.find.processes import absolute_path, option_value, processes, program_name
+from driverforge_node.runtime.model import NodePath
+
+# the program, and those of distributions that have a kubelet inside
+KUBELETS = ("kubelet", "k3s", "rke2", "k0s", "kubelite")
+ENDPOINT = ("--container-runtime-endpoint",)
+# of a file with flags; and of a KubeletConfiguration, in YAML or JSON. What is in a comment does not count
+FLAG = re.compile(r"(?m)^[^#\n]*?--container-runtime-endpoint[= ]\s*[\"']?([^\s\"']+)")
+KEY = re.compile(
+    r"(?m)^[^#\n]*?\b(?:containerRuntimeEndpoint|container-runtime-endpoint)[\"']?\s*:\s*[\"']?([^\s\"'#,}]+)"
+)
+FLAG_FILES = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
+CONFIG_FILE = "/var/lib/kubelet/config.yaml"
+
+DOCKER = NodePath("/run/docker.sock")
+SHIM = "cri-dockerd"
+DOCKER_ENDPOINT = ("--docker-endpoint",)
+SHIM_SOCKETS = ("/cri-dockerd.sock", "/dockershim.sock")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KubeletEndpoint:
+    """The runtime that a kubelet uses."""
+
+    socket: NodePath  # of the runtime, without links: docker's own where the kubelet uses it by a shim
+    named: str  # in the kubelet's words
+    source: str  # where it says so
+    shim: bool = False  # whether the kubelet uses docker by a shim
+    runs: bool = False  # whether that kubelet runs: a file may be left from another time
+
+    @property
+    def told(self) -> str:
+        """For people."""
+        return f"{self.named}{f', which is docker at {self.socket},' * self.shim} ({self.source})"
+
+
+def kubelet_endpoints(host: Host) -> tuple[KubeletEndpoint, ...]:
+    """What the kubelets that run here use; where none says so, what the kubelet's files say."""
+    told = [
+        endpoint
+        for pid, words in processes(host.node)
+        if program_name(words) in KUBELETS and (endpoint := _of_process(host, pid, words)) is not None
+    ]
+    return tuple(dict.fromkeys(told)) or endpoints_of_files(host.node)
+
+
+def endpoints_of_files(node: Files) -> tuple[KubeletEndpoint, ...]:
+    """What the kubelet's files at their usual places say, flags before the configuration; at most one."""
+    texts = [(path, FLAG) for path in FLAG_FILES] + [(CONFIG_FILE, KEY)]
+    found = [_endpoint(node, _last(pattern, text_of(node, path)), path) for path, pattern in texts]
+    return tuple(each for each in found if each is not None)[:1]
+
+
+def has_kubelet(node: Files) -> bool:
+    """Whether a kubelet runs here, or has files here."""
+    return any(program_name(words) in KUBELETS for _, words in processes(node)) or any(
+        node.exists(path) for path in (*FLAG_FILES, CONFIG_FILE)
+    )
+
+
+def _of_process(host: Host, pid: int, words: Sequence[str]) -> KubeletEndpoint | None:
+    """What a running kubelet uses; None where it does not say, or is another node's, as kind's are."""
+    who = f"{program_name(words)}, PID {pid}"
+    try:
+        if named := option_value(words, ENDPOINT):
+            return _endpoint_of(host, pid, named, f"{ENDPOINT[0]} of {who}")
+        for path in reversed(_config_files(host, pid, words)):
+            if named := _last(KEY, text_of(host.node, path)):
+                return _endpoint_of(host, pid, named, f"{path} of {who}")
+    except (Unsupported, FileNotFoundError):
+        pass
+    return None
+
+
+def _config_files(host: Host, pid: int, words: Sequence[str]) -> list[str]:
+    """The configuration files of a kubelet, in the order in which it reads them."""
+    config, folder = option_value(words, ("--config",)), option_value(words, ("--config-dir",))
+    found = [str(absolute_path(host, pid, config))] if config else []
+    return [*found, *(_drop_ins(host.node, absolute_path(host, pid, folder)) if folder else ())]
+
+
+def _drop_ins(node: Files, folder: str) -> Iterator[str]:
+    """The files of --config-dir, sorted: those called .conf, in the folders below it too."""
+    for name in sorted(node.list_dir(folder)):
+        path = f"{folder.rstrip('/')}/{name}"
+        if node.is_dir(path):
+            yield from _drop_ins(node, path)
+        elif name.endswith(".conf"):
+            yield path
+
+
+def _endpoint_of(host: Host, pid: int, named: str, source: str) -> KubeletEndpoint | None:
+    """As `_endpoint`, of a process that runs. Raises as `absolute_path`."""
+    path = named.removeprefix("unix://")
+    if not path.startswith("/"):
+        return None
+    return _endpoint(host.node, absolute_path(host, pid, path), source, runs=True)
+
+
+def _endpoint(node: Files, named: str, source: str, *, runs: bool = False) -> KubeletEndpoint | None:
+    """The endpoint as a socket of the node; None for one that is no unix socket."""
+    path = named.removeprefix("unix://")
+    if not path.startswith("/"):
+        return None
+    docker = _docker_behind(node, path)
+    return KubeletEndpoint(
+        socket=NodePath(node.resolve(docker or path)),
+        named=path,
+        source=source,
+        shim=bool(docker),
+        runs=runs,
+    )
+
+
+def _docker_behind(node: Files, path: str) -> str:
+    """docker's socket, where a shim of docker serves `path`; '' where none does."""
+    called = path.endswith(SHIM_SOCKETS)
+    for _, words in processes(node):
+        # `fd://`: systemd opened the socket
+        serves = option_value(words, ENDPOINT).removeprefix("unix://")
+        if program_name(words) == SHIM and (called or node.resolve(serves or "/") == node.resolve(path)):
+            return option_value(words, DOCKER_ENDPOINT).removeprefix("unix://") or DOCKER
+    return DOCKER if called else ""
+
+
+def _last(pattern: re.Pattern[str], text: str) -> str:
+    """The value that counts of those that a file has: the last one; '' where it has none."""
+    found = pattern.findall(text)
+    return str(found[-1]) if found else ""
