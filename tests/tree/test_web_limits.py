@@ -155,7 +155,7 @@ def test_a_server_that_gives_another_part_is_asked_for_the_whole(
 
 
 def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
-    """Also one that another host sends us to."""
+    """Also one that others send us to."""
     full = threading.Barrier(REQUESTS_PER_MIRROR, timeout=60)
     active: set[int] = set()
     most: list[int] = []
@@ -174,8 +174,9 @@ def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> Non
             connection.sendall(answer(status="302 Found", Location=target, Connection="close"))
 
         fetcher = mirror.fetcher(tmp_path)
-        with talking(moved) as first, ThreadPoolExecutor(12) as pool:
-            found = list(pool.map(fetcher.document, [f"http://{first.address}/{n}" for n in range(12)]))
+        with talking(moved) as one, talking(moved) as two, ThreadPoolExecutor(12) as pool:
+            urls = [f"http://{(one, two)[n % 2].address}/{n}" for n in range(12)]
+            found = list(pool.map(fetcher.document, urls))
     assert found == [f"/{n}".encode() for n in range(12)]
     assert max(most) == REQUESTS_PER_MIRROR
 
