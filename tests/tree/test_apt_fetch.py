@@ -240,10 +240,10 @@ def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
 
 def test_redirects_without_end(tmp_path: Path) -> None:
     server = Server(lambda request: httpx2.Response(302, headers={"location": str(request.url)}))
-    with pytest.raises(Unavailable, match=r"mirror\.site redirects more than 20 times") as told:
+    with pytest.raises(Unavailable, match=r"mirror\.site redirects more than 10 times") as told:
         server.fetcher(tmp_path).document(URL)
-    assert len(server.requests) == 21
-    assert "--mirror" in told.value.resolution
+    assert len(server.requests) == 11
+    assert "check the address" in told.value.resolution
 
 
 def test_file_addresses(tmp_path: Path) -> None:
