@@ -18,7 +18,8 @@ from driverforge_core.errors import TemporaryFailure, Unavailable
 
 _T = TypeVar("_T")
 _YEAR = 365 * 86400.0
-_PASSING = (408, 425, 500, 502, 503, 504)
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses of a server that may have another answer later."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 10
 
@@ -145,17 +146,15 @@ class Retrying:
             if last:
                 self.silent[host] = error
             raise
+        busy, refused = response.status in BUSY, response.status == 429
         asked = retry_after(response.headers.get("retry-after", ""), self.now())
-        refused = response.status == 429
-        if (refused or response.status in _PASSING) and asked > self.longest_pause:
-            return take(response)
-        if (refused and not last) or (may_repeat and response.status in _PASSING):
+        if busy and (may_repeat or (refused and not last)) and asked <= self.longest_pause:
             response.body.close()
             raise _Again(f"{host} answers {response.status}", asked)
         try:
             return take(response)
         except TemporaryFailure as error:
-            if may_repeat:
+            if may_repeat and not busy:
                 raise _Again(error.brief) from error
             raise
 

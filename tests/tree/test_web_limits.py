@@ -25,6 +25,8 @@ from driverforge_oci.session import Session
 from driverforge_oci.transport import Request
 from support.fakes import mirror
 from support.fakes.wireserver import answer, talking
+from support.process import missing
+from support.samples.aptrepo import self_signed
 
 HEAD = answer(length=1_000_000)
 CONTENT = random.Random(7).randbytes(200_000)
@@ -75,17 +77,27 @@ def test_a_server_that_lets_its_answer_drip_is_left(
     assert caught.value.resolution
 
 
+@pytest.mark.skipif(bool(missing("openssl")), reason="not installed: openssl")
+def test_an_answer_that_drips_through_tls_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = self_signed(tmp_path / "tls")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    fetcher = mirror.fetcher(tmp_path, grace=0.3)
+    with talking(dripping(HEAD[:-4], b"x"), certificate=certificate) as server:
+        with pytest.raises(TemporaryFailure, match="is too slow: "):
+            fetcher.document(f"https://{server.address}/InRelease")
+
+
 def test_a_slow_answer_that_goes_on_coming_is_waited_for(tmp_path: Path) -> None:
     """What has come earns the time for the rest."""
 
     def slow(connection: socket.socket, _head: str) -> None:
         connection.sendall(answer(length=len(CONTENT)))
-        for start in range(0, len(CONTENT), 20_000):
-            connection.sendall(CONTENT[start : start + 20_000])
+        for start in range(0, len(CONTENT), 8_000):
+            connection.sendall(CONTENT[start : start + 8_000])
             threading.Event().wait(0.1)
 
     with talking(slow) as server:
-        found = mirror.fetcher(tmp_path, grace=0.5).document(f"http://{server.address}/InRelease")
+        found = mirror.fetcher(tmp_path, grace=2).document(f"http://{server.address}/InRelease")
     assert found == CONTENT
 
 
