@@ -82,9 +82,12 @@ def test_an_answer_that_drips_through_tls_is_left(tmp_path: Path, monkeypatch: p
     certificate = self_signed(tmp_path / "tls")
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     fetcher = mirror.fetcher(tmp_path, grace=0.3)
-    with talking(dripping(HEAD[:-4], b"x"), certificate=certificate) as server:
-        with pytest.raises(TemporaryFailure, match="is too slow: "):
-            fetcher.document(f"https://{server.address}/InRelease")
+    conversation = dripping(HEAD[:-4], b"x")
+    with (
+        talking(conversation, certificate=certificate) as server,
+        pytest.raises(TemporaryFailure, match="is too slow: "),
+    ):
+        fetcher.document(f"https://{server.address}/InRelease")
 
 
 def test_a_slow_answer_that_goes_on_coming_is_waited_for(tmp_path: Path) -> None:

@@ -207,17 +207,19 @@ class _Part:
         return Request(method="GET", url=url, headers=headers)
 
     def check(self, response: Response, url: str) -> None:
-        """Raises where the answer is neither the missing part nor the whole."""
-        if response.status not in (206, 416):
-            _judge(response, url)
-            self.restart()
-        elif not (given := response.headers.get("content-range", "")).startswith(f"bytes {self.size}-"):
+        """Raises where the answer is neither a part nor the whole. Whether it is the right part, the digest
+        tells.
+        """
+        if response.status == 416:
             self.restart()
             raise TemporaryFailure(
-                f"{host_of(url)} gives another part of the file than was asked for",
-                details=[f"{without_secrets(url)}: HTTP {response.status} {given[:40]}"],
-                resolution="use another mirror, or ask who runs it",
+                f"{host_of(url)} has no such part of the file any more",
+                details=[f"{without_secrets(url)}: HTTP 416"],
+                resolution="the mirror may be in the middle of an update: run the same command again later",
             )
+        if response.status != 206 or not self.size:
+            _judge(response, url)
+            self.restart()
 
 
 def _conditions(kept: KeptAnswer | None) -> dict[str, str]:
