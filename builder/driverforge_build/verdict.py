@@ -130,10 +130,6 @@ class Judge:
             return Verdict(
                 state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again
             )
-        if target.synthetic:
-            return Verdict(
-                state=State.UNKNOWN, reason="the lock's pins are made up, to render examples", run=again
-            )
         if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
             return self._runfile_without_pin(cell)
         if cell.driver.version not in target.drivers:

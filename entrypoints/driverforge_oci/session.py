@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from driverforge_core.errors import DriverforgeError, NotPermitted, TemporaryFailure, Unavailable
 from driverforge_oci import jsontext
@@ -11,8 +12,8 @@ from driverforge_oci.auth import Challenge, LoginFor, fetch_token, nobody, parse
 from driverforge_oci.http import is_loopback
 from driverforge_oci.reference import DOCKER_HUB, Reference
 from driverforge_oci.transport import (
-    REDIRECTS,
     Body,
+    Following,
     Request,
     Response,
     Transport,
@@ -21,7 +22,6 @@ from driverforge_oci.transport import (
     origin,
 )
 
-_MAX_REDIRECTS = 5
 _ERROR_LIMIT = 64 << 10
 # of a text that is no error of the specification: a proxy's page, or noise
 _TEXT_LIMIT = 2000
@@ -41,7 +41,7 @@ class Session:
     def __init__(
         self, transport: Transport, login_for: LoginFor = nobody, *, plain_http: Collection[str] = ()
     ) -> None:
-        self._transport = transport
+        self._transport = Following(transport)
         self._login_for = login_for
         self._plain_http = frozenset(plain_http)
         self._challenges: dict[str, Challenge] = {}
@@ -71,7 +71,7 @@ class Session:
         response = self._send(request, reference, wanted)
         if (
             response.status == 401
-            and self._is_home(url, reference.host)
+            and self._is_home(response.url or url, reference.host)
             and self._learn(response, reference.host, known)
         ):
             self._tokens.pop((reference.host, wanted), None)
@@ -91,35 +91,15 @@ class Session:
         return f"{'http' if plain else 'https'}://{name}"
 
     def _send(self, request: Request, reference: Reference, scopes: tuple[str, ...]) -> Response:
-        url = request.url
-        for _ in range(_MAX_REDIRECTS):
-            if self.base(reference.host).startswith("https://") and not url.startswith("https://"):
-                raise NotPermitted(
-                    f"{reference.host} sends us to a place without TLS",
-                    details=[url.partition("?")[0]],
-                    resolution="a registry behind a TLS proxy needs X-Forwarded-Proto or its external URL "
-                    "configured",
-                )
-            headers = dict(request.headers)
-            if self._is_home(url, reference.host) and (value := self._authorization(reference, scopes)):
-                headers["Authorization"] = value
-            response = self._transport.send(
-                Request(method=request.method, url=url, headers=headers, body=request.body)
-            )
-            if (
-                response.status not in REDIRECTS
-                or request.method not in ("GET", "HEAD")
-                or "location" not in response.headers
-            ):
-                return response
-            response.body.close()
-            url = joined(url, response.headers["location"])
-        raise Unavailable(f"{reference.host} redirects more than {_MAX_REDIRECTS} times")
+        headers = dict(request.headers)
+        if self._is_home(request.url, reference.host) and (value := self._authorization(reference, scopes)):
+            headers["Authorization"] = value
+        return self._transport.send(replace(request, headers=headers))
 
     def _is_home(self, url: str, host: str) -> bool:
         """Whether a URL is the registry's own.
 
-        The URL of an upload or a redirect may be a CDN's, which must not see the login.
+        The URL of an upload may be a CDN's, which must not see the login.
         """
         return origin(url) == origin(self.base(host))
 

@@ -11,15 +11,17 @@ import random
 import re
 import urllib.parse
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO, Protocol, TypeVar
 
 from driverforge_core.errors import TemporaryFailure, Unavailable
 
 _T = TypeVar("_T")
 _YEAR = 365 * 86400.0
-_PASSING = (408, 425, 500, 502, 503, 504)
-REDIRECTS = (301, 302, 303, 307, 308)
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
+"""Statuses of a server that may have another answer later."""
+_REDIRECTS = (301, 302, 303, 307, 308)
+_MAX_REDIRECTS = 10
 
 Body = bytes | Callable[[], BinaryIO]
 """What a request sends: bytes, or a way to open the stream, so that a second attempt sends all of it again.
@@ -144,19 +146,53 @@ class Retrying:
             if last:
                 self.silent[host] = error
             raise
+        busy, refused = response.status in BUSY, response.status == 429
         asked = retry_after(response.headers.get("retry-after", ""), self.now())
-        refused = response.status == 429
-        if (refused or response.status in _PASSING) and asked > self.longest_pause:
-            return take(response)
-        if (refused and not last) or (may_repeat and response.status in _PASSING):
+        if busy and (may_repeat or (refused and not last)) and asked <= self.longest_pause:
             response.body.close()
             raise _Again(f"{host} answers {response.status}", asked)
         try:
             return take(response)
         except TemporaryFailure as error:
-            if may_repeat:
+            if may_repeat and not busy:
                 raise _Again(error.brief) from error
             raise
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A transport that follows the redirects of GET and HEAD.
+
+    A login stays with its host, be it in a header or in the address: a CDN must not see it.
+    """
+
+    inner: Transport
+
+    def send(self, request: Request) -> Response:
+        """As the inner one. Unavailable for redirects without an end, and one that leads from TLS to none."""
+        asked = request.url
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = self.inner.send(request)
+            location = response.headers.get("location", "")
+            if response.status not in _REDIRECTS or request.method not in ("GET", "HEAD") or not location:
+                return replace(response, url=request.url)
+            response.body.close()
+            request = _redirected(request, location)
+        raise Unavailable(
+            f"{host_of(asked)} redirects more than {_MAX_REDIRECTS} times",
+            details=[without_secrets(asked), f"the last one leads to {without_secrets(request.url)}"],
+            resolution="check the address: the server's redirects, or a proxy, lead in a circle",
+        )
+
+
+def _redirected(request: Request, location: str) -> Request:
+    old, new, headers = request.url, joined(request.url, location), dict(request.headers)
+    login, at, _ = urllib.parse.urlsplit(old).netloc.rpartition("@")
+    if origin(new) != origin(old):
+        headers.pop("Authorization", None)
+    elif at and "@" not in urllib.parse.urlsplit(new).netloc:
+        new = new.replace("://", f"://{login}@", 1)
+    return replace(request, url=new, headers=headers)
 
 
 def host_of(url: str) -> str:
@@ -171,7 +207,10 @@ def origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def joined(base: str, location: str) -> str:
-    """A path or a Location, as an absolute URL. Unavailable where a server sent one that is none."""
+    """A path or a Location, as an absolute URL.
+
+    Unavailable where a server sent one that is none, or one without TLS where it has TLS itself.
+    """
     try:
         url = urllib.parse.urljoin(base, location)
     except ValueError:
@@ -179,6 +218,12 @@ def joined(base: str, location: str) -> str:
     if not is_web_address(url):
         raise Unavailable(
             f"{host_of(base)} sends us to an address that is none", details=[without_secrets(location)[:200]]
+        )
+    if base.startswith("https://") and not url.startswith("https://"):
+        raise Unavailable(
+            f"{host_of(base)} sends us to a place without TLS",
+            details=[f"{without_secrets(base)} leads to {without_secrets(url)}"],
+            resolution="a server behind a TLS proxy needs X-Forwarded-Proto, or its external URL configured",
         )
     return url
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from driverforge_build.fetch.cache import Cache, default_folder
-from driverforge_build.fetch.fetcher import Fetcher
+from driverforge_build.fetch.fetcher import Fetcher, Quiet
 from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
 from support.fakes import mirror
@@ -210,6 +211,21 @@ def test_a_body_that_breaks_off_is_asked_for_again(tmp_path: Path) -> None:
     assert Server(lambda _: next(answers)).fetcher(tmp_path).blob(blob(b"package")).read_bytes() == b"package"
 
 
+def test_progress_names_no_password(tmp_path: Path) -> None:
+    named: list[str] = []
+
+    class Names(Quiet):
+        @contextmanager
+        def download(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
+            named.append(name)
+            yield lambda _: None
+
+    fetcher = mirror.fetcher(tmp_path, lambda _: sent(b"one"), progress=Names())
+    fetcher.document("http://user:secret@mirror.site/InRelease")
+    fetcher.document("http://user:secret@mirror.site/dists/bookworm/InRelease")
+    assert named == ["user:***@mirror.site/InRelease", "bookworm/InRelease"]
+
+
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     url = "http://user:secret@mirror.site/debian/x"
     with pytest.raises(NotThere) as told:
@@ -240,10 +256,10 @@ def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
 
 def test_redirects_without_end(tmp_path: Path) -> None:
     server = Server(lambda request: httpx2.Response(302, headers={"location": str(request.url)}))
-    with pytest.raises(Unavailable, match=r"mirror\.site redirects more than 20 times") as told:
+    with pytest.raises(Unavailable, match=r"mirror\.site redirects more than 10 times") as told:
         server.fetcher(tmp_path).document(URL)
-    assert len(server.requests) == 21
-    assert "--mirror" in told.value.resolution
+    assert len(server.requests) == 11
+    assert "check the address" in told.value.resolution
 
 
 def test_file_addresses(tmp_path: Path) -> None:

@@ -334,6 +334,21 @@ def test_plan_asks_the_registry(site: Site, status: int, verdict: str, exit_stat
     assert all(f"-{OLD}-debian12-r" in line for line in registry.requests)
 
 
+def test_a_registrys_pause_is_an_event_for_programs(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    site.run("lock")
+    with served(site.folder) as registry:
+        registry.broken["*"] = 503
+        registry.before = lambda _: len(registry.requests) > 1 and registry.broken.update({"*": 404})
+        host = registry.url.removeprefix("http://")
+        words = ["--matrix", str(site.folder / "site.yaml"), "--lock", str(site.lock), "--json"]
+        cells = f"debian12-*-{OLD}"
+        assert cli.run(["plan", "--select", cells, "--registry", f"{host}/driver", *words]) == 0
+    captured = capsys.readouterr()
+    assert [cell["verdict"] for cell in json.loads(captured.out)["cells"]] == ["build"]
+    (waited,) = map(json.loads, captured.err.splitlines())
+    assert (waited["event"], waited["why"]) == ("waiting", f"{host} answers 503")
+
+
 def test_explain_prints_the_line_of_the_header(site: Site) -> None:
     site.run("lock")
     status, told = site.run("explain", f"debian12-amd64-535.261.03-{NEW}")

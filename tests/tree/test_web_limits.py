@@ -25,6 +25,8 @@ from driverforge_oci.session import Session
 from driverforge_oci.transport import Request
 from support.fakes import mirror
 from support.fakes.wireserver import answer, talking
+from support.process import missing
+from support.samples.aptrepo import self_signed
 
 HEAD = answer(length=1_000_000)
 CONTENT = random.Random(7).randbytes(200_000)
@@ -75,17 +77,30 @@ def test_a_server_that_lets_its_answer_drip_is_left(
     assert caught.value.resolution
 
 
+@pytest.mark.skipif(bool(missing("openssl")), reason="not installed: openssl")
+def test_an_answer_that_drips_through_tls_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate = self_signed(tmp_path / "tls")
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    fetcher = mirror.fetcher(tmp_path, grace=0.3)
+    conversation = dripping(HEAD[:-4], b"x")
+    with (
+        talking(conversation, certificate=certificate) as server,
+        pytest.raises(TemporaryFailure, match="is too slow: "),
+    ):
+        fetcher.document(f"https://{server.address}/InRelease")
+
+
 def test_a_slow_answer_that_goes_on_coming_is_waited_for(tmp_path: Path) -> None:
     """What has come earns the time for the rest."""
 
     def slow(connection: socket.socket, _head: str) -> None:
         connection.sendall(answer(length=len(CONTENT)))
-        for start in range(0, len(CONTENT), 20_000):
-            connection.sendall(CONTENT[start : start + 20_000])
+        for start in range(0, len(CONTENT), 8_000):
+            connection.sendall(CONTENT[start : start + 8_000])
             threading.Event().wait(0.1)
 
     with talking(slow) as server:
-        found = mirror.fetcher(tmp_path, grace=0.5).document(f"http://{server.address}/InRelease")
+        found = mirror.fetcher(tmp_path, grace=2).document(f"http://{server.address}/InRelease")
     assert found == CONTENT
 
 
@@ -155,7 +170,7 @@ def test_a_server_that_gives_another_part_is_asked_for_the_whole(
 
 
 def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
-    """Also one that another host sends us to."""
+    """Also one that others send us to."""
     full = threading.Barrier(REQUESTS_PER_MIRROR, timeout=60)
     active: set[int] = set()
     most: list[int] = []
@@ -174,8 +189,9 @@ def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> Non
             connection.sendall(answer(status="302 Found", Location=target, Connection="close"))
 
         fetcher = mirror.fetcher(tmp_path)
-        with talking(moved) as first, ThreadPoolExecutor(12) as pool:
-            found = list(pool.map(fetcher.document, [f"http://{first.address}/{n}" for n in range(12)]))
+        with talking(moved) as one, talking(moved) as two, ThreadPoolExecutor(12) as pool:
+            urls = [f"http://{(one, two)[n % 2].address}/{n}" for n in range(12)]
+            found = list(pool.map(fetcher.document, urls))
     assert found == [f"/{n}".encode() for n in range(12)]
     assert max(most) == REQUESTS_PER_MIRROR
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from driverforge_build.advice import Given
-from driverforge_build.lock.file import dump_lock, load_lock, parse_lock
+from driverforge_build.lock.file import dump_lock, load_lock, merge_lock, parse_lock
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedPackage
 from driverforge_core.errors import InputError
 from support.samples.locks import kernel, package, target
@@ -34,7 +34,7 @@ def test_reads_what_it_writes() -> None:
     lock = Lock(
         targets={
             "debian12-amd64": target(kernel("6.1.0-50"), vendor),
-            "debian12-arm64": target(arch="arm64", synthetic=True),
+            "debian12-arm64": target(arch="arm64"),
         }
     )
     again = parse_lock(dump_lock(lock))
@@ -42,8 +42,22 @@ def test_reads_what_it_writes() -> None:
     assert again.targets["debian12-amd64"].header_facts == lock.targets["debian12-amd64"].header_facts
     assert again.targets["debian12-amd64"].repositories == lock.targets["debian12-amd64"].repositories
     assert again.target("debian12", "arm64") is not None
-    assert again.targets["debian12-arm64"].synthetic
     assert dump_lock(again) == dump_lock(lock)
+
+
+def test_a_file_of_the_former_version_is_read_and_is_up_to_date(tmp_path: Path) -> None:
+    """It had a key more for each target, which was false."""
+    path, found = tmp_path / "site.json", target(kernel("6.1.0-50"))
+    former = dump_lock(Lock(targets={found.key: found})).replace(
+        '"without_headers"', '"synthetic": false,\n   "without_headers"'
+    )
+    assert "synthetic" in former
+    path.write_text(former)
+    assert load_lock(path).targets == parse_lock(dump_lock(Lock(targets={found.key: found}))).targets
+    assert not merge_lock(path, [found], writing=True)
+    assert path.read_text() == former
+    assert merge_lock(path, [target(kernel("6.1.0-56"))], writing=True)
+    assert "synthetic" not in path.read_text()
 
 
 @settings(max_examples=40)

@@ -102,7 +102,7 @@ def _refuse(request: Request) -> Response | None:
         (lambda request: answer(418), "answers 418, which was not expected"),
         (
             lambda request: answer(302, headers={"location": "/v2/driver/manifests/1"}),
-            "redirects more than 5 times",
+            "redirects more than 10 times",
         ),
         (
             lambda request: answer(302, headers={"location": "http://elsewhere.site/"}),
@@ -211,6 +211,20 @@ def test_a_redirected_blob_is_fetched_without_our_login() -> None:
     assert sink.getvalue() == b"x"
     assert registry.log[-1].url == f"https://cdn.site/driver/{digest}"
     assert "Authorization" in registry.log[-2].headers
+
+
+def test_a_place_that_a_redirect_leads_to_does_not_choose_where_the_login_goes() -> None:
+    asks = {"www-authenticate": 'Bearer realm="https://thief.site/token"'}
+    registry = MemoryRegistry(
+        blob_host="cdn.site",
+        trouble=lambda request: (
+            None if request.url.startswith(f"https://{HOST}/") else answer(401, headers=asks)
+        ),
+    )
+    digest = registry.add_blob("driver", b"x")
+    with pytest.raises(NotPermitted):
+        _client(registry, {HOST: LOGIN}).get_blob(IMAGE, digest, io.BytesIO())
+    assert not [request for request in registry.log if "thief.site" in request.url]
 
 
 def test_a_push_sends_what_is_missing_and_nothing_twice() -> None:

@@ -175,7 +175,6 @@ def test_an_os_without_discovery_is_unknown_and_says_so() -> None:
     ("lock", "reason"),
     [
         (Lock(), "the lock holds nothing for debian12-amd64"),
-        (sample_lock(synthetic=True), "the lock's pins are made up, to render examples"),
         (sample_lock(drivers={}), "the lock does not pin driver 535.261.03"),
         (sample_lock(kernels={}), f"the lock does not know kernel {OLD}"),
     ],

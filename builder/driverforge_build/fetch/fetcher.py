@@ -20,6 +20,7 @@ from driverforge_build.fetch.headers import HeaderTexts
 from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
+    BUSY,
     Request,
     Response,
     Retrying,
@@ -37,7 +38,6 @@ STEP = 1 << 20
 """Bytes. A download that got so much further before its host failed is gone on with."""
 _CHUNK = 1 << 16
 _ONLINE = "run once without --offline"
-_BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class DownloadListener(Protocol):
@@ -60,8 +60,9 @@ class Quiet:
 
 
 class Fetcher:
-    """Downloads into a cache; without a transport it answers from the cache alone. Several threads may share
-    one.
+    """Downloads into a cache. Without a transport it answers from the cache alone.
+
+    Several threads may share one.
     """
 
     def __init__(
@@ -124,7 +125,9 @@ class Fetcher:
         return self._transport.receive(ask, take)
 
     def _document(self, url: str, response: Response, kept: KeptAnswer | None) -> KeptAnswer:
-        with closing(response.body), self._progress.download("/".join(url.split("/")[-2:]), 0) as advanced:
+        # the suite and the file
+        name = "/".join(without_secrets(url).split("/")[-2:])
+        with closing(response.body), self._progress.download(name, 0) as advanced:
             if response.status == 304 and kept is not None:
                 return kept
             _judge(response, url)
@@ -204,17 +207,19 @@ class _Part:
         return Request(method="GET", url=url, headers=headers)
 
     def check(self, response: Response, url: str) -> None:
-        """Raises where the answer is neither the missing part nor the whole."""
-        if response.status not in (206, 416):
-            _judge(response, url)
-            self.restart()
-        elif not (given := response.headers.get("content-range", "")).startswith(f"bytes {self.size}-"):
+        """Raises where the answer is neither a part nor the whole. Whether it is the right part, the digest
+        tells.
+        """
+        if response.status == 416:
             self.restart()
             raise TemporaryFailure(
-                f"{host_of(url)} gives another part of the file than was asked for",
-                details=[f"{without_secrets(url)}: HTTP {response.status} {given[:40]}"],
-                resolution="use another mirror, or ask who runs it",
+                f"{host_of(url)} has no such part of the file any more",
+                details=[f"{without_secrets(url)}: HTTP 416"],
+                resolution="the mirror may be in the middle of an update: run the same command again later",
             )
+        if response.status != 206 or not self.size:
+            _judge(response, url)
+            self.restart()
 
 
 def _conditions(kept: KeptAnswer | None) -> dict[str, str]:
@@ -235,7 +240,7 @@ def _judge(response: Response, url: str) -> None:
             details=[answer],
             resolution="check the address given with --mirror, and the suite",
         )
-    if status in _BUSY:
+    if status in BUSY:
         raise TemporaryFailure(
             f"{host} is busy or broken{asked_to_wait(response.headers)}",
             details=[answer],

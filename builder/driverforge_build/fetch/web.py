@@ -15,7 +15,7 @@ import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import BinaryIO, Self
 from urllib.parse import unquote, urlsplit
 
@@ -28,15 +28,12 @@ from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.auth import Login
 from driverforge_oci.http import proxy_for, tls_context
 from driverforge_oci.transport import (
-    REDIRECTS,
+    Following,
     Request,
     Response,
     Retrying,
-    Transport,
     host_of,
     is_web_address,
-    joined,
-    origin,
     without_secrets,
 )
 
@@ -48,7 +45,6 @@ TIMEOUT_S = 30.0
 GRACE_S = 60.0
 """For an answer, and a second more for each SLOWEST bytes of it that have come."""
 SLOWEST = 16 << 10
-_MAX_REDIRECTS = 20
 _PIECE = 1 << 16
 _CHECK = "check the name, the network and the proxy (http_proxy, https_proxy, no_proxy)"
 
@@ -63,7 +59,7 @@ def mirror_transport(environ: Mapping[str, str], told: Told) -> Retrying:
 
 
 def registry_transport(environ: Mapping[str, str], told: Told) -> Retrying:
-    """For registries, whose client follows redirects itself: it knows who may see its login."""
+    """For registries, whose client follows redirects itself."""
     web = HttpxTransport(environ, at_once=REQUESTS_PER_REGISTRY)
     return Retrying(inner=web, wait=time.sleep, now=time.time, told=told)
 
@@ -141,43 +137,6 @@ class HttpxTransport:
 def _close(wires: dict[str, httpx2.BaseTransport]) -> None:
     for wire in wires.values():
         wire.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Following:
-    """A transport that follows redirects, never from TLS to plain http. A login stays with its host."""
-
-    inner: Transport
-
-    def send(self, request: Request) -> Response:
-        url = request.url
-        for _ in range(_MAX_REDIRECTS + 1):
-            response = self.inner.send(replace(request, url=url))
-            location = response.headers.get("location", "")
-            if response.status not in REDIRECTS or not location:
-                return replace(response, url=url)
-            response.body.close()
-            url = _redirected(url, location)
-        raise Unavailable(
-            f"{host_of(request.url)} redirects more than {_MAX_REDIRECTS} times",
-            details=[without_secrets(request.url), f"the last one leads to {without_secrets(url)}"],
-            resolution="check the address given with --mirror: a proxy or the mirror's redirects may be at "
-            "fault",
-        )
-
-
-def _redirected(url: str, location: str) -> str:
-    new = joined(url, location)
-    if url.startswith("https://") and not new.startswith("https://"):
-        raise Unavailable(
-            f"{host_of(url)} sends us to a place without TLS",
-            details=[without_secrets(url), f"leads to {without_secrets(new)}"],
-            resolution="give --mirror the address where the files are",
-        )
-    login, at, _ = urlsplit(url).netloc.rpartition("@")
-    if at and origin(new) == origin(url) and "@" not in urlsplit(new).netloc:
-        return new.replace("://", f"://{login}@", 1)
-    return new
 
 
 class _Pace(float):

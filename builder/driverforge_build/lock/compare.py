@@ -35,7 +35,7 @@ def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
 
 def check_losses(earlier: TargetLock | None, found: TargetLock) -> None:
     """Raise TemporaryFailure if a target lost too much against an earlier lock."""
-    if earlier is None or earlier.synthetic:
+    if earlier is None:
         return
     if told := losses(earlier, found):
         raise TemporaryFailure(

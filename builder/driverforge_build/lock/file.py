@@ -109,7 +109,6 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
     return TargetLock(
         os=os_key,
         arch=arch,
-        synthetic=bool(value["synthetic"]),
         repositories=tuple(_repository(entry) for entry in value["repositories"]),
         drivers={
             driver: {role: tuple(packages[pin] for pin in pins) for role, pins in roles.items()}
@@ -192,7 +191,6 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
             *(package for packages in kernel.vendor.values() for package in packages),
         ]
     return {
-        "synthetic": target.synthetic,
         "repositories": [_repository_document(repository) for repository in target.repositories],
         "packages": {
             package.key: {
@@ -264,12 +262,13 @@ def _render(value: Any, indent: str) -> str:
 def merge_lock(path: Path, targets: Iterable[TargetLock], *, writing: bool) -> bool:
     """Merge targets into the lock file, and write it if `writing`. Returns whether they change it.
 
-    The file is read once more: another run may have written its own targets since.
+    The file is read once more: another run may have written its own targets since. Its pins count: a key
+    that a former version wrote is no change.
     """
     with _alone(path):
-        there = path.exists()
-        merged = dump_lock((load_lock(path) if there else Lock()).with_targets(targets))
-        changed = not there or merged != path.read_text(encoding="utf-8")
+        before = load_lock(path) if path.exists() else None
+        merged = dump_lock((before or Lock()).with_targets(targets))
+        changed = before is None or merged != dump_lock(before)
         if changed and writing:
             write_lock(path, merged)
     return changed

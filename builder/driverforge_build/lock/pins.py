@@ -98,14 +98,10 @@ class LockedKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLock:
-    """All pins of one OS and architecture.
-
-    `synthetic`: made up to render golden files, refused by everything that downloads.
-    """
+    """All pins of one OS and architecture."""
 
     os: str
     arch: str
-    synthetic: bool = False
     repositories: tuple[LockedRepository, ...] = ()
     drivers: Mapping[str, Roles] = field(default_factory=dict)
     kernels: Mapping[str, LockedKernel] = field(default_factory=dict)

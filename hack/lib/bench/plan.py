@@ -185,4 +185,4 @@ def with_kernels(target: TargetLock, kernels: list[KernelRelease], matrix: Matri
         facts[headers[1].key] = {
             asked: HeaderFact(breaks=number % 4 == 0, found="made up") for asked in questions
         }
-    return dataclasses.replace(target, synthetic=False, kernels=made, header_facts=facts)
+    return dataclasses.replace(target, kernels=made, header_facts=facts)

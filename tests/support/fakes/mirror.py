@@ -13,8 +13,8 @@ import httpx2
 
 from driverforge_build.fetch.cache import Cache
 from driverforge_build.fetch.fetcher import DownloadListener, Fetcher
-from driverforge_build.fetch.web import GRACE_S, TIMEOUT_S, Following, HttpxTransport
-from driverforge_oci.transport import Retrying
+from driverforge_build.fetch.web import GRACE_S, TIMEOUT_S, HttpxTransport
+from driverforge_oci.transport import Following, Retrying
 
 NOW = 1_800_000_000.0
 

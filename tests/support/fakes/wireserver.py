@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 Conversation = Callable[[socket.socket, str], object]
 """Is given each connection with the head of its first request, and may talk until the client has gone."""
@@ -30,15 +32,26 @@ class WireServer:
 
 
 @contextmanager
-def talking(conversation: Conversation) -> Iterator[WireServer]:
-    """A server while the block runs; connections that are open then are cut."""
+def talking(conversation: Conversation, *, certificate: Path | None = None) -> Iterator[WireServer]:
+    """A server while the block runs; connections that are open then are cut.
+
+    With a certificate (and its key in the same file) it speaks TLS.
+    """
+
+    def secured(connection: socket.socket) -> socket.socket:
+        if certificate is None:
+            return connection
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate)
+        return tls.wrap_socket(connection, server_side=True)
+
     open_ones: list[socket.socket] = []
     threads: list[threading.Thread] = []
     with socket.create_server(("127.0.0.1", 0)) as listening:
         server = WireServer(port=listening.getsockname()[1])
 
-        def talk(connection: socket.socket) -> None:
-            with suppress(OSError), connection:
+        def talk(accepted: socket.socket) -> None:
+            with suppress(OSError), secured(accepted) as connection:
                 head = b""
                 # byte by byte: what comes behind it is the conversation's
                 while not head.endswith(b"\r\n\r\n") and (piece := connection.recv(1)):

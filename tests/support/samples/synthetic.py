@@ -1,7 +1,7 @@
 """A lock that nothing can be downloaded with.
 
 It is for rendering every operating system of the matrix where most cannot be reached. Every hash is made of
-the package's own name, every target is marked synthetic, and commands that download refuse such a lock.
+the package's own name, and no archive has such a path. To the product it is a lock as any other.
 """
 
 from __future__ import annotations
@@ -115,7 +115,6 @@ def _target(row: OsRow, arch: str) -> TargetLock:
     return TargetLock(
         os=row.id,
         arch=arch,
-        synthetic=True,
         repositories=(_repository(suite),),
         drivers={
             driver.version: {
