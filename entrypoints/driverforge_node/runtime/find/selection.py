@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from driverforge_core.errors import DriverforgeError, Unavailable, UsageError
+from driverforge_core.errors import CommandFailed, DriverforgeError, Unavailable, UsageError
 from driverforge_node.ports import Host, Sockets
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import cri, docker_info
@@ -75,7 +75,10 @@ def select(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaem
 def running_runtimes(
     host: Host, sockets: Sockets, request: RuntimeRequest
 ) -> tuple[list[RunningRuntime], list[str]]:
-    """The runtimes behind the known sockets, and why the other sockets have none."""
+    """The runtimes behind the known sockets, and why the other sockets have none.
+
+    Raises CommandFailed where systemd does not answer: the runtime is there, and no other is to be taken.
+    """
     seen: dict[int, RunningRuntime] = {}
     problems = []
     for socket in KNOWN:
@@ -83,6 +86,8 @@ def running_runtimes(
             continue
         try:
             daemon = daemon_behind(host, sockets, socket, request)
+        except CommandFailed:
+            raise
         except DriverforgeError as error:
             problems += [error.brief, *error.details]
             continue
