@@ -7,9 +7,13 @@ from typing import Any
 from driverforge_core.errors import DriverforgeError
 from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.transaction import refused
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from driverforge_node.runtime.transaction.observed import nvidia_handlers_of, observe_runtime
 from driverforge_node.runtime.transaction.summary import daemon_object
+
+# after a refused change
+WAY_ON = "change what it names and run `driverctl runtime apply`; the same again only with `--force`"
 
 
 def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
@@ -29,6 +33,7 @@ def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
     drift = [file.path for file in (entry.files if entry else ()) if seen.disk[file.path] != file.written]
     view = effective_configuration(system.host, daemon, seen.disk, seen.disk)
     ours = dict(entry.handlers) if entry else {}
+    last = refused.last_refusal(system.host, daemon.kind, daemon.config)
     down = [] if entry else selection.entries_of_stopped(system.host, system.sockets, system.request)
     return {
         "runtime": daemon_object(daemon),
@@ -44,6 +49,7 @@ def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
         },
         "reported": reported,
         "problem": answer,
+        "refused": {"when": last.when, "said": list(last.said)} if last else None,
         "down": [f"{each.kind} at {each.socket}" for each in down],
     }
 
@@ -72,5 +78,9 @@ def status_text(found: dict[str, Any]) -> str:
         f"driverctl has changed {each}, which is not running; `driverctl runtime revert` puts its files back"
         for each in found["down"]
     ]
+    if refusal := found["refused"]:
+        out.append(f"a change that {found['runtime']['kind']} did not accept on {refusal['when']}:")
+        out += [f"  {line}" for line in refusal["said"]]
+        out.append(f"  {WAY_ON}")
     out.append(f"the daemon reports: {', '.join(found['reported']) or found['problem'] or 'no handlers'}")
     return "\n".join(out)
