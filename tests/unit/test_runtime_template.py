@@ -21,7 +21,7 @@ from driverforge_node.runtime.backends.template import (
     undone,
 )
 from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.model import RUNC, Undone, WantedHandlers
+from driverforge_node.runtime.model import RUNC, Supervisor, Undone, WantedHandlers
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
 from support.fakes.runtimemodel import daemon
 
@@ -283,6 +283,13 @@ def made_text(template: bytes) -> bytes:
     base = f"version = 3\n{runc}\nSystemdCgroup = true\n"
     text = template.decode().replace(f"{BASE}\n", base).replace("{{ .SystemdCgroup }}", "true")
     return text.replace("{{ .Debug }}", "false").encode()
+
+
+def test_handlers_that_somebody_else_wrote_are_not_taken_out_of_a_template() -> None:
+    k3s = replace(DAEMON, supervisor=Supervisor(kind="k3s"))
+    with pytest.raises(Unsupported, match=f"is made of {NAME} and of programs that k3s finds") as caught:
+        TemplateBackend(template=NAME, version=3).stripped(k3s, {NAME: theirs()}, ("nvidia",))
+    assert "by hand" in caught.value.resolution
 
 
 def test_a_template_that_is_no_text_is_refused() -> None:
