@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
 from driverforge_node.ports import Connection, Sockets
-from driverforge_node.runtime.find import docker_info
+from driverforge_node.runtime.find import docker_info, selection
 from driverforge_node.runtime.find.daemon import daemon_behind
+from driverforge_node.runtime.model import NodePath
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from support.fakes.fakecontainerd import SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
@@ -65,6 +66,30 @@ def test_a_daemon_of_a_pid_namespace_that_we_do_not_see_is_told(node: FakeNode) 
 def test_a_daemon_that_has_ended_since_it_answered_is_not_there(node: FakeNode) -> None:
     with pytest.raises(Unavailable, match=f"the process 999 behind {SOCKET} ended just now"):
         daemon_behind(node.host, Peer(pid=999), SOCKET, REQUEST)
+
+
+@dataclass
+class Gone:
+    """Nobody answers at one socket, and a containerd at all others."""
+
+    path: str
+    others: FakeContainerd
+
+    @contextmanager
+    def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
+        if path.endswith(self.path):
+            raise Unavailable(f"nothing answers at {path}", details=["connection refused"])
+        with self.others.connect(path, timeout=timeout) as connection:
+            yield connection
+
+
+def test_where_the_given_socket_has_no_runtime_no_other_is_taken(node: FakeNode) -> None:
+    given = NodePath("/run/gone.sock")
+    sockets = Gone(path=given, others=FakeContainerd(node=node))
+    assert selection.select(node.host, sockets, REQUEST).socket == SOCKET
+    with pytest.raises(Unavailable, match=f"no container runtime answers at {given}") as caught:
+        selection.select(node.host, sockets, replace(REQUEST, socket=given))
+    assert caught.value.details == ("connection refused",)
 
 
 def silence() -> bytes:
