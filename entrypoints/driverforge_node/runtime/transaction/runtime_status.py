@@ -7,6 +7,7 @@ from typing import Any
 from driverforge_core.errors import DriverforgeError
 from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.model import RuntimeDaemon
 from driverforge_node.runtime.transaction import refused
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from driverforge_node.runtime.transaction.observed import nvidia_handlers_of, observe_runtime
@@ -33,7 +34,6 @@ def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
     drift = [file.path for file in (entry.files if entry else ()) if seen.disk[file.path] != file.written]
     view = effective_configuration(system.host, daemon, seen.disk, seen.disk)
     ours = dict(entry.handlers) if entry else {}
-    last = refused.last_refusal(system.host, daemon.kind, daemon.config)
     down = [] if entry else selection.entries_of_stopped(system.host, system.sockets, system.request)
     return {
         "runtime": daemon_object(daemon),
@@ -49,9 +49,14 @@ def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
         },
         "reported": reported,
         "problem": answer,
-        "refused": {"when": last.when, "said": list(last.said)} if last else None,
+        "refused": _refused(system, daemon),
         "down": [f"{each.kind} at {each.socket}" for each in down],
     }
+
+
+def _refused(system: RuntimeSystem, daemon: RuntimeDaemon) -> dict[str, Any] | None:
+    last = refused.last_refusal(system.host, daemon.kind, daemon.config)
+    return {"when": last.when, "said": list(last.said)} if last else None
 
 
 def status_text(found: dict[str, Any]) -> str:
