@@ -344,7 +344,10 @@ class Services(Protocol):
         """
 
     def main_pid(self, unit: str) -> int:
-        """PID of the unit's main process, 0 when it is not running."""
+        """PID of the unit's main process, 0 when it is not running.
+
+        Raises CommandFailed, TemporaryFailure and Unavailable where nobody answers.
+        """
 
     def start_seconds(self, unit: str) -> float:
         """What the unit's last start took; 0 where it has not started, or nobody tells.

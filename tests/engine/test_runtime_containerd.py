@@ -135,6 +135,51 @@ def test_relative_imports_start_where_the_daemon_runs(node: RuntimeNode) -> None
     assert node.snapshot() == before
 
 
+@pytest.mark.parametrize("suite", ["bookworm", "trixie"])
+def test_a_section_in_a_file_that_an_imported_file_imports_is_the_admins_to_move(suite: str) -> None:
+    """It is read after all that the root file imports, and takes the place of ours.
+
+    The root file could have it read earlier, by its name. But then containerd does not start without it: that
+    is no change to make for somebody.
+    """
+    with provided(lambda: open_node("containerd", suite)) as node:
+        deep = node.etc / "deep.toml"
+        site = f'version = 2\nimports = ["{deep}"]\n'
+        limit = f"version = 2\n[{CRI}]\n  max_container_log_line_size = 4096\n"
+        runc = f'[{CRI}.containerd.runtimes.runc]\n  runtime_type = "io.containerd.runc.v2"\n'
+        root = f'imports = ["{node.etc}/site.toml"]\n{DEBIAN}'
+        node.start(root, {"site.toml": site, "deep.toml": limit + runc})
+        before = node.snapshot()
+        with pytest.raises(Unsupported, match=r"/deep\.toml is read after") as caught:
+            node.driverctl("apply")
+        assert "own `imports`" in caught.value.resolution
+        assert (node.snapshot(), node.restarts(), node.journal.exists()) == (before, 0, False)
+        # whatever its name is: containerd does not see the handler of a file that the root file imports last
+        ours = node.etc / "zz.toml"
+        ours.write_text(limit + runc + runc.replace("runtimes.runc", "runtimes.nvidia"))
+        node.write(root.replace('site.toml"]', f'site.toml", "{ours}"]'))
+        assert set(runtimes(node)) == {"runc"}
+        ours.unlink()
+        # as the message says
+        listed = root.replace('site.toml"]', f'site.toml", "{deep}"]')
+        node.write(listed)
+        node.driverctl("apply")
+        assert set(runtimes(node)) == {"runc", *NAMES}
+        assert node.effective()["plugins"][SECTION]["max_container_log_line_size"] == 4096
+        node.driverctl("revert")
+        assert node.config.read_text() == listed
+        deep.unlink()
+        assert run(node.program, "--config", node.config, "config", "dump", check=False).status != 0
+
+
+SECTION = "io.containerd.grpc.v1.cri"
+
+
+def runtimes(node: RuntimeNode) -> dict[str, object]:
+    found: dict[str, object] = node.effective()["plugins"][SECTION]["containerd"]["runtimes"]
+    return found
+
+
 def test_a_default_that_no_runtime_has_is_refused_while_the_daemon_serves(node: RuntimeNode) -> None:
     """Its CRI plugin would not load: the node would be down, and be so after the roll-back."""
     node.start(DEBIAN)

@@ -126,6 +126,35 @@ def test_a_template_of_the_admins_keeps_what_they_wrote() -> None:
         assert node.snapshot() == before
 
 
+def test_a_handler_of_the_admins_template_gets_our_program_and_its_own_back() -> None:
+    with distribution("k3s", "trixie", BASE2, "config.toml.tmpl") as node:
+        runtime = f"{CRI2}.containerd.runtimes.nvidia"
+        theirs = f"""{{{{ template "base" . }}}}
+[{runtime}]
+  runtime_type = "io.containerd.runc.v2"
+  privileged_without_host_devices = true
+[{runtime}.options]
+  BinaryName = '/opt/nvidia-container-runtime' # by hand
+  SystemdCgroup = true
+"""
+        (node.etc / "config.toml.tmpl").write_text(theirs)
+        run(node.home / "restart")
+        until(lambda: node.answers() is not None, "containerd", timeout=60, log=node.log)
+        before, handlers = node.snapshot(), node.handlers()
+        assert handlers == {"runc": "", "nvidia": "/opt/nvidia-container-runtime"}
+        node.driverctl("apply")
+        assert node.handlers() == {"runc": "", **PROGRAMS}
+        tables = node.effective()["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
+        for name in NAMES:
+            assert tables[name]["privileged_without_host_devices"] is True
+            assert tables[name]["options"]["SystemdCgroup"] is True
+        marks, restarts = node.marks(), node.restarts()
+        node.driverctl("apply")
+        assert (node.marks(), node.restarts()) == (marks, restarts)
+        node.driverctl("revert")
+        assert (node.snapshot(), node.handlers()) == (before, handlers)
+
+
 def test_a_release_that_imports_a_folder_gets_a_drop_in() -> None:
     with distribution("k3s", "sid", BASE3, "config-v3.toml.tmpl") as node:
         before = node.snapshot()

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import NotPermitted, UsageError
+from driverforge_core.errors import CommandFailed, NotPermitted, UsageError
 from driverforge_node import cli
 from driverforge_node.app.configure_runtime import apply_runtime
 from driverforge_node.doctor import gather
 from driverforge_node.doctor.rules import examine
 from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
+from driverforge_node.runtime.model import NodePath
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.driverroot import add_device
@@ -236,9 +237,9 @@ def examined(node: FakeNode, daemon: FakeContainerd) -> list[str]:
     ]
 
 
-def applied(node: FakeNode) -> FakeContainerd:
+def applied(node: FakeNode, drop_in: str = "") -> FakeContainerd:
     daemon = FakeContainerd(node=node)
-    request = RuntimeRequest(wanted=wanted_handlers(), restart_command="restart")
+    request = RuntimeRequest(wanted=wanted_handlers(), restart_command="restart", drop_in=NodePath(drop_in))
     for handler in request.wanted.handlers:
         node.host.node.make_dirs("/usr/local/nvidia/toolkit")
         node.host.node.write_atomic(handler.binary, b"")
@@ -261,6 +262,34 @@ def test_a_node_whose_file_was_rewritten(node: FakeNode) -> None:
     daemon = applied(node)
     node.host.node.write_atomic(CONFIG, ROOT)
     assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
+
+
+@pytest.mark.parametrize("place", ["/etc/containerd/conf.d/99-nvidia.last", "/etc/site/nvidia.toml"])
+def test_a_drop_in_with_another_name_is_known_by_the_journal(node: FakeNode, place: str) -> None:
+    daemon = applied(node, drop_in=place)
+    node.host.node.write_atomic(CONFIG, ROOT)
+    assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
+    daemon.down = True
+    assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
+
+
+class Picky(FakeContainerd):
+    """It does not come up with a drop-in of ours."""
+
+    def restart(self) -> None:
+        super().restart()
+        self.down = self.node.host.node.exists(DROP_IN)
+
+
+def test_a_change_that_the_runtime_refused_is_told_with_its_words_and_the_way_on(node: FakeNode) -> None:
+    daemon = Picky(node=node)
+    request = RuntimeRequest(wanted=wanted_handlers(), restart_command="restart", patience=1.0)
+    with pytest.raises(CommandFailed):
+        apply_runtime(RuntimeSystem(host=node.host, sockets=daemon, request=request))
+    (problem,) = examine(gather.of_node(node.host, daemon, install_dir="/usr/local/nvidia"))
+    assert problem.rule.id == "change-refused"
+    assert any("nothing answers at" in line for line in problem.diagnosis.evidence)
+    assert "driverctl runtime apply --force" in problem.diagnosis.command
 
 
 def test_a_node_whose_daemon_was_not_restarted(node: FakeNode) -> None:

@@ -5,6 +5,7 @@ or put back.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import threading
 import time
@@ -18,12 +19,20 @@ import h2.connection
 import h2.events
 import pytest
 
-from driverforge_core.errors import CommandFailed, InputError, StorageFailed, Unavailable, UsageError
+from driverforge_core.errors import (
+    CommandFailed,
+    InputError,
+    StorageFailed,
+    Unavailable,
+    Unsupported,
+    UsageError,
+)
 from driverforge_node.cli import run
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.sockets import UnixSockets
 from driverforge_node.ports import Host, Metadata
 from driverforge_node.runtime import journal
+from driverforge_node.runtime.backends import config_files
 from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction import change, plans, restore
@@ -70,6 +79,26 @@ def test_a_file_that_cannot_be_written_takes_back_the_one_before_it(daemon: Fake
     assert node.read_bytes(CONFIG) == ROOT
     assert entry(daemon) is None
     assert len([line for line in caught.value.details if "EBUSY" in line]) == 1
+
+
+def test_a_file_that_is_too_large_to_be_a_configuration_is_not_read(daemon: FakeContainerd) -> None:
+    os.truncate(daemon.node.host.node.real(CONFIG), config_files.MAX_BYTES + 1)
+    with pytest.raises(InputError, match=f"{CONFIG} has {config_files.MAX_BYTES + 1} bytes"):
+        apply(daemon)
+
+
+@pytest.mark.parametrize(("more", "too_many"), [(0, False), (1, True)])
+def test_imports_without_end_are_not_followed(daemon: FakeContainerd, more: int, too_many: bool) -> None:
+    files = daemon.node.host.node
+    files.make_dirs("/etc/many")
+    for number in range(config_files.MAX_FILES - 1 + more):  # and the root file
+        files.write_atomic(f"/etc/many/{number}.toml", b"version = 2\n")
+    files.write_atomic(CONFIG, b'imports = ["/etc/many/*.toml"]\n' + ROOT)
+    if not too_many:
+        assert len(config_files.read_files(daemon.node.host, daemon.daemon)) == config_files.MAX_FILES + 1
+        return
+    with pytest.raises(Unsupported, match=f"{CONFIG} imports more than {config_files.MAX_FILES} files"):
+        apply(daemon)
 
 
 class Once(FakeFiles):

@@ -397,6 +397,13 @@ def test_services_are_reached_through_pid_1s_mounts() -> None:
     )
 
 
+@pytest.mark.parametrize("answer", [(1, "", "Failed to get properties: Connection timed out\n"), (0, "", "")])
+def test_a_question_that_systemd_does_not_answer_has_no_pid(answer: tuple[int, str, str]) -> None:
+    services = SystemdServices(FakeCommands(programs={"systemctl": lambda argv: answer}))
+    with pytest.raises(CommandFailed, match="systemctl"):
+        services.main_pid("containerd")
+
+
 def test_an_explicit_mount_of_the_host_wins(tmp_path: Path) -> None:
     files = RootedFiles("/", beneath=str(tmp_path))
     (tmp_path / "proc/1/root").mkdir(parents=True)

@@ -10,17 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import CommandFailed, Unavailable
+from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
 from driverforge_node.app.configure_runtime import revert_at_stop
 from driverforge_node.runtime import journal
+from driverforge_node.runtime.find.supervisor import SYSTEMD
 from driverforge_node.runtime.model import ProcessInstance, Supervisor
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction import change, plans, refused, restore
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 from driverforge_node.runtime.transaction.restore_script import SCRIPT, UNIT_FOLDER
-from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakedocker import FakeDocker
 from support.fakes.fakehost import NODE, FakeNode, FakeServices, fake_node
+from support.fakes.fakeruntimes import with_docker
 
 RKE2 = "rke2-server.service"
 RKE2_ROOT = b'imports = ["/etc/containerd/config.toml.d/*.toml"]\n' + ROOT
@@ -77,7 +79,7 @@ class Bench:
 def bench_of(folder: Path, *, unit: str) -> Bench:
     """A node of systemd, which runs the containerd as `unit`."""
     node = fake_node(folder, gpu=False)
-    for place in (restore.SYSTEMD, UNIT_FOLDER):
+    for place in (SYSTEMD, UNIT_FOLDER):
         node.host.node.make_dirs(place)
     daemon = FakeContainerd(node=node, unit=unit)
     if unit == RKE2:
@@ -114,6 +116,43 @@ def test_the_next_boot_restores_too_for_as_long_as_the_change_lasts(bench: Bench
     ((unit, link),) = bench.units.there
     assert link == f"multi-user.target.wants/{unit}"
     assert boot_units(bench.node) == []
+
+
+class Busy:
+    """systemd of a node under load: the first questions get no answer."""
+
+    def __init__(self, pid: int, unanswered: int) -> None:
+        self.pid, self.left = pid, unanswered
+
+    def __call__(self) -> int:
+        self.left -= 1
+        if self.left >= 0:
+            raise TemporaryFailure("'systemctl' took longer than 30 s")
+        return self.pid
+
+
+def test_a_question_to_systemd_that_failed_is_asked_again(bench: Bench) -> None:
+    bench.units.main = Busy(bench.daemon.pid, 2)
+    bench.apply()
+    assert bench.units.restarted == ["containerd.service"]
+
+
+@pytest.mark.parametrize("named", ["", SOCKET])
+def test_a_systemd_that_does_not_answer_is_no_answer(bench: Bench, named: str) -> None:
+    """Neither is containerd taken for one that nobody restarts, nor docker for the only runtime."""
+    bench.units.main = Busy(bench.daemon.pid, 99)
+    system = replace(bench.system(socket=named), sockets=with_docker(bench.node, bench.daemon))
+    for plan in (plans.apply_plan, plans.revert_plan):
+        with pytest.raises(CommandFailed, match=r"systemd does not say .* containerd\.service") as caught:
+            plan(system)
+        assert caught.value.details == ("'systemctl' took longer than 30 s",)
+    assert bench.text(DROP_IN) is None
+
+
+def test_a_node_without_systemd_has_nobody_to_ask(bench: Bench) -> None:
+    bench.node.host.node.remove_tree(SYSTEMD)
+    bench.units.main = Busy(0, 99)
+    assert plans.apply_plan(bench.system()).daemon.supervisor == Supervisor(kind="")
 
 
 def test_a_restart_is_guarded_also_where_nothing_is_written(bench: Bench) -> None:
@@ -235,7 +274,7 @@ def test_where_the_node_cannot_go_on_the_revert_is_made_here(tmp_path: Path, why
     bench = bench_of(tmp_path, unit=RKE2)
     bench.apply()
     if why == "no systemd":
-        bench.node.host.node.remove_tree(restore.SYSTEMD)
+        bench.node.host.node.remove_tree(SYSTEMD)
     revert_at_stop(bench.system(restart_mode="none" if why == "restart mode none" else ""))
     assert (bench.text(CONFIG), bench.text(RKE2_DROP_IN), handed_over(bench)) == (RKE2_ROOT, None, [])
 

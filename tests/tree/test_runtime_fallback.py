@@ -149,3 +149,16 @@ def test_what_does_not_run_gets_no_signal(bench: Bench, mode: str) -> None:
     assert len(bench.node.commands.calls) == calls
     unit = replace(plan, daemon=replace(plan.daemon, supervisor=Supervisor(kind="k3s", unit="k3s.service")))
     check_activation(unit, system)
+
+
+def test_what_nobody_can_restart_is_not_changed(bench: Bench) -> None:
+    back = plans.revert_plan(bench.system)
+    assert back is not None
+    change.carry_out(back, bench.system)
+    system = bench.asks(restart_command="")
+    plan = plans.apply_plan(system)
+    with pytest.raises(Unsupported, match="this containerd is not run by systemd") as caught:
+        change.carry_out(plan, system)
+    assert "--restart-command" in caught.value.resolution
+    assert any(line.startswith("started by: nobody that we know") for line in caught.value.details)
+    assert not bench.node.host.node.exists(DROP_IN)

@@ -16,7 +16,7 @@ from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime
 from driverforge_node.host.services import SystemdServices
 from driverforge_node.ports import Host
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
-from driverforge_node.runtime.transaction import change, plans, refused, restore
+from driverforge_node.runtime.transaction import change, plans, refused, restore, runtime_status
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
 from support.fakes.fakehost import NODE, FakeCommands, FakeNode, fake_node
@@ -80,6 +80,22 @@ def test_a_refused_change_is_not_tried_at_the_next_pods_start(bench: Bench) -> N
     plan = plan_of(bench.system, RuntimeAction.APPLY)
     assert plan is not None
     assert "did not accept this change on" in plan.notes[-1]
+
+
+def test_the_status_tells_what_was_refused_until_a_change_is_accepted(bench: Bench) -> None:
+    assert runtime_status.runtime_status(bench.system)["refused"] is None
+    bench.pod()
+    found = runtime_status.runtime_status(bench.system)
+    said = found["refused"]["said"]
+    assert any("nothing answers at " in line for line in said)
+    text = runtime_status.status_text(found)
+    assert f"did not accept on {found['refused']['when']}:\n  {said[0]}\n" in text
+    assert "--force" in text
+    bench.daemon.picky = False
+    bench.pod(force=True)
+    found = runtime_status.runtime_status(bench.system)
+    assert found["refused"] is None
+    assert "did not accept" not in runtime_status.status_text(found)
 
 
 def other_handlers(bench: Bench) -> None:

@@ -23,6 +23,7 @@ from driverforge_node.doctor.rules import RULES, examine, looked_at
 from driverforge_node.runtime.formats.tomledit import parse
 from driverforge_node.runtime.journal import JournalEntry, JournalFile
 from driverforge_node.runtime.model import Supervisor
+from driverforge_node.runtime.transaction.refused import RefusedChange
 
 CONFIG = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
@@ -293,6 +294,12 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
         # that one waits for somebody's restart
         (facts(journal=(entry("written", "1-a"),)), facts(journal=(entry("written"),))),
         (facts(journal_problem=("it is damaged",)), facts(journal=(entry(),))),
+    ],
+    "change-refused": [
+        (
+            facts(replace(containerd(ROOT), refused=RefusedChange(digest="x", said=("why",), at=0))),
+            facts(containerd(ROOT)),
+        ),
     ],
     "not-in-force": [
         (

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3
-from driverforge_node.runtime.backends.template import BASE, BEGIN, END, patched, undone
+from driverforge_node.runtime.backends.template import (
+    BASE,
+    BEGIN,
+    END,
+    TemplateBackend,
+    patched,
+    root_without_ours,
+    undone,
+)
 from driverforge_node.runtime.formats.values import lookup
-from driverforge_node.runtime.model import RUNC, WantedHandlers
+from driverforge_node.runtime.model import RUNC, Supervisor, Undone, WantedHandlers
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
+from support.fakes.runtimemodel import daemon
 
 WANTED = WantedHandlers(handlers=nvidia_handlers("/t")[:2])
 NAME = "/var/lib/rancher/k3s/agent/etc/containerd/config-v3.toml.tmpl"
@@ -120,16 +133,6 @@ def test_annotations_are_handed_to_the_program() -> None:
     ("before", "wanted", "says"),
     [
         (None, WantedHandlers(handlers=WANTED.handlers, default="nvidia"), "cannot set the default runtime"),
-        (
-            b"  [plugins.'x'.containerd.runtimes.\"nvidia\"]\n",
-            WANTED,
-            "has runtimes of these names already: nvidia",
-        ),
-        (
-            b'[plugins."x".containerd.runtimes.nvidia-cdi]\n',
-            WANTED,
-            "has runtimes of these names already: nvidia-cdi",
-        ),
     ],
 )
 def test_what_has_no_correct_result_is_refused(
@@ -138,6 +141,155 @@ def test_what_has_no_correct_result_is_refused(
     with pytest.raises(Unsupported, match=says) as caught:
         patched(before, NAME, wanted, version=3)
     assert caught.value.resolution
+
+
+THEIRS = """[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes."nvidia"]
+  # set up by hand
+  runtime_type = "io.containerd.runc.v2"
+  privileged_without_host_devices = true # why
+[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes."nvidia".options]
+  binaryName = '/usr/bin/nvidia-container-runtime' # the package's
+  Debug = {{ .Debug }}
+"""
+
+
+def theirs(change: Callable[[str], str] = str, *, start: str = f"{BASE}\n") -> bytes:
+    return (start + change(THEIRS)).encode()
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("start", [f"{BASE}\n", "version = 3\n"])
+def test_a_handler_of_the_template_gets_our_program_and_ours_take_after_it(start: str, end: str) -> None:
+    before = theirs(start=start).replace(b"\n", end.encode())
+    after = patched(before, NAME, WANTED, version=3)
+    ours = b'"/t/nvidia-container-runtime"'
+    assert after.startswith(before.replace(b"'/usr/bin/nvidia-container-runtime'", ours))
+    parsed = made(after.replace(b"{{ .Debug }}", b"true"))
+    handlers = lookup(parsed, (*CRI_V3, "containerd", "runtimes"))
+    assert isinstance(handlers, dict)
+    assert handlers["nvidia-cdi"] == {
+        "runtime_type": RUNC,
+        "privileged_without_host_devices": True,
+        "options": {
+            "BinaryName": "/t/nvidia-container-runtime.cdi",
+            "Debug": True,
+            **({"SystemdCgroup": True} if BASE in start else {}),
+        },
+    }
+    assert handlers["nvidia"]["options"] == {"binaryName": "/t/nvidia-container-runtime", "Debug": True}
+    assert patched(after, NAME, WANTED, version=3) == after
+    assert undone(NAME, original=before, written=after, current=after).data == before
+    later = undone(NAME, original=before, written=after, current=after + b"# later\n")
+    assert later.data == before + b"# later\n"
+    assert not later.kept
+
+
+def test_a_program_that_somebody_named_since_stays() -> None:
+    before = theirs()
+    after = patched(before, NAME, WANTED, version=3)
+    now = after.replace(b'"/t/nvidia-container-runtime"', b'"/other"')
+    undid = undone(NAME, original=before, written=after, current=now)
+    assert undid.data == before.replace(b"'/usr/bin/nvidia-container-runtime'", b'"/other"')
+    assert undid.kept == (("containerd", "runtimes", "nvidia", "options", "BinaryName"),)
+
+
+def test_a_handler_that_somebody_took_away_since_does_not_come_back() -> None:
+    before, other = theirs(), f"{BASE}\n".encode()
+    after = patched(before, NAME, WANTED, version=3)
+    now = after.replace(theirs(start="").replace(b"'/usr/bin/nvidia", b'"/t/nvidia', 1), b"")
+    now = other + now[now.index(BEGIN.encode()) :]
+    assert undone(NAME, original=before, written=after, current=now) == Undone(data=other)
+
+
+@pytest.mark.parametrize(
+    ("before", "says"),
+    [
+        (theirs(lambda text: text.replace("binaryName", "# binaryName")), "not one plain table"),
+        (theirs(lambda text: text + text), "not one plain table"),
+        (theirs(lambda text: text[text.rindex("[plugins") :]), "not one plain table"),
+        (theirs(lambda text: text.replace("  # set", "  {{ if .x }}\n  # set")), "not one plain table"),
+        (theirs(lambda text: text.replace("= true #", "= [\n")), "not one plain table"),
+        (b'[plugins."x".containerd.runtimes.nvidia-cdi]\n', "nvidia-cdi: not one plain table"),
+    ],
+)
+def test_a_handler_of_the_template_that_cannot_be_changed_in_its_place_is_refused(
+    before: bytes, says: str
+) -> None:
+    with pytest.raises(Unsupported, match="has runtimes of these names already: nvidia") as caught:
+        patched(before, NAME, WANTED, version=3)
+    assert any(says in line for line in caught.value.details)
+    assert caught.value.resolution
+
+
+@pytest.mark.parametrize(
+    ("wanted", "says"),
+    [
+        ({"options": {"Debug": True}}, "Debug = true is asked for"),
+        ({"annotations": ("a/*",)}, 'container_annotations = ["a/*"] is asked for'),
+    ],
+)
+def test_what_is_asked_of_every_handler_has_to_be_what_the_templates_says(
+    wanted: dict[str, Any], says: str
+) -> None:
+    asked = replace(WANTED, **wanted)
+    with pytest.raises(Unsupported) as caught:
+        patched(theirs(), NAME, asked, version=3)
+    assert [says in line for line in caught.value.details] == [True]
+    line = says.removesuffix(" is asked for")
+    here = theirs(
+        lambda text: text.replace("Debug = {{ .Debug }}", line).replace("  # set", f"  {line}\n  # set")
+    )
+    section = patched(here, NAME, asked, version=3).partition(BEGIN.encode())[2]
+    assert line.encode() in section
+
+
+DAEMON = daemon(drop_in="/x/99-nvidia.toml")
+
+
+@pytest.mark.parametrize(
+    ("source", "added"),
+    [
+        (f"{BASE}\n", True),
+        ("version = 3\n{{ range .ExtraRuntimes }}{{ end }}\n", True),
+        ("version = 3\n", False),
+    ],
+)
+def test_what_k3s_finds_by_itself_counts_where_its_template_says_so(source: str, added: bool) -> None:
+    edit = TemplateBackend(template=NAME, version=3, own=("nvidia",))
+    written = edit.patched(DAEMON, {NAME: source.encode()}, {}, WANTED)[NAME] or b""
+    assert (b'runtimes."nvidia"]' in written) is not added
+    both = {NAME: theirs(start=source)}
+    if added:
+        with pytest.raises(Unsupported) as caught:
+            edit.patched(DAEMON, both, {}, WANTED)
+        assert "the distribution adds a runtime of this name by itself" in caught.value.details[0]
+    else:
+        assert b'"/t/nvidia-container-runtime"' in (edit.patched(DAEMON, both, {}, WANTED)[NAME] or b"")
+
+
+def test_the_root_file_is_foreseen_with_the_programs_of_the_template() -> None:
+    edit = TemplateBackend(template=NAME, version=3)
+    root = made_text(theirs())
+    view = tomllib.loads(root.decode())
+    source = edit.patched(DAEMON, {NAME: theirs()}, view, WANTED)[NAME] or b""
+    then = edit.rendered(DAEMON, root, source, view, WANTED)
+    assert tomllib.loads(then.decode()) == tomllib.loads(made_text(source).decode())
+    # as the next plan sees it: made of a template with ours, and to be made of one without
+    assert root_without_ours(made_text(source), theirs(), NAME) == root
+
+
+def made_text(template: bytes) -> bytes:
+    runc = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc.options]"
+    base = f"version = 3\n{runc}\nSystemdCgroup = true\n"
+    text = template.decode().replace(f"{BASE}\n", base).replace("{{ .SystemdCgroup }}", "true")
+    return text.replace("{{ .Debug }}", "false").encode()
+
+
+def test_handlers_that_somebody_else_wrote_are_not_taken_out_of_a_template() -> None:
+    k3s = replace(DAEMON, supervisor=Supervisor(kind="k3s"))
+    with pytest.raises(Unsupported, match=f"is made of {NAME} and of programs that k3s finds") as caught:
+        TemplateBackend(template=NAME, version=3).stripped(k3s, {NAME: theirs()}, ("nvidia",))
+    assert "by hand" in caught.value.resolution
 
 
 def test_a_template_that_is_no_text_is_refused() -> None:

@@ -24,6 +24,15 @@ try:
 except TemporaryFailure as error:
     print(error.render())
 """
+FOLLOW = """
+import os
+from driverforge_core.errors import TemporaryFailure
+from driverforge_node.host.subprocesses import SystemCommands
+try:
+    SystemCommands(os.environ).run(["modprobe", "--dirname", "/tree", "stuck"], stream=True, timeout=2)
+except TemporaryFailure as error:
+    print(error.render())
+"""
 COMPILERS = """
 from driverforge_node.driver.build.processors import cgroup_folders, processor_limit
 from driverforge_node.host.real import real_host
@@ -45,16 +54,23 @@ def python(code: str) -> str:
     return f"PYTHONPATH={LIBRARY} python3 - <<'X'\n{code}\nX\n"
 
 
+def with_stuck_module(code: str) -> str:
+    tree = f"mkdir -p /tree/lib/modules/$(uname -r) && cp {MODULE} /tree/lib/modules/$(uname -r)/"
+    return f"export LC_ALL=C\n{tree} && depmod -b /tree || exit 1\n{python(code)}"
+
+
 def test_a_module_whose_init_never_ends_is_reported_with_the_kernels_words(guest: Guest) -> None:
     """Not even SIGKILL ends such a modprobe."""
-    tree = f"mkdir -p /tree/lib/modules/$(uname -r) && cp {MODULE} /tree/lib/modules/$(uname -r)/"
-    out = guest.run(
-        f"export LC_ALL=C\n{tree} && depmod -b /tree || exit 1\n{python(INSERT)}", timeout=120
-    ).ok()
+    out = guest.run(with_stuck_module(INSERT), timeout=120).ok()
     assert "error: could not insert the module stuck: modprobe has not ended after 2 s\n" in out
     assert "still in the kernel, after SIGKILL" in out
     assert "kernel: stuck: waiting for a device that never answers" in out
     assert "reboot" in out
+
+
+def test_a_program_whose_output_is_followed_is_not_waited_for_without_end(guest: Guest) -> None:
+    out = guest.run(with_stuck_module(FOLLOW), timeout=120).ok()
+    assert "error: modprobe took longer than 2 s\n" in out
 
 
 def test_compilers_follow_a_cgroup_of_version_2(guest: Guest) -> None:

@@ -9,6 +9,7 @@ from enum import Enum
 from driverforge_node.cdi.specfiles import SpecFile
 from driverforge_node.runtime.journal import JournalEntry
 from driverforge_node.runtime.model import RuntimeKind
+from driverforge_node.runtime.transaction.refused import RefusedChange
 
 Document = Mapping[str, object]
 Handlers = Mapping[str, str | None]
@@ -34,6 +35,7 @@ class RuntimeEvidence:
     unit: str = ""
     supervisor: str = ""  # 'k3s', 'rke2', …
     read_only: str = ""  # the folder of its drop-in, where that cannot be written
+    refused: RefusedChange | None = None  # the last change, where it did not accept that
 
     @property
     def service(self) -> str:

@@ -34,6 +34,7 @@ from driverforge_node.runtime.model import (
     WantedHandlers,
 )
 from driverforge_node.runtime.request import RuntimeRequest
+from driverforge_node.runtime.transaction import refused
 
 STARTING = re.compile(r'msg="starting containerd".*\bversion=v?(\d+)\.(\d+)\.(\d+)')
 
@@ -110,7 +111,8 @@ def of_node(
 ) -> tuple[RuntimeEvidence, ...]:
     """The daemons that run, with what they report; and those of which only files are there."""
     seen, _ = selection.running_runtimes(host, sockets, RuntimeRequest(wanted=WantedHandlers(handlers=())))
-    found = [_ask(host, sockets, each.daemon) for each in seen]
+    entries = tuple(entries)
+    found = [_ask(host, sockets, _with_drop_in(each.daemon, entries)) for each in seen]
     known = {runtime.config for runtime in found}
     found += [
         _from_files(host, daemon)
@@ -130,8 +132,9 @@ def _usual_daemons(
     host: Host, entries: Iterable[journal.JournalEntry], version: tuple[int, ...]
 ) -> list[RuntimeDaemon]:
     """Daemons of the usual places that have files, and those of the journal."""
+    entries = tuple(entries)
     found = [
-        place.daemon(version if place.kind == "containerd" else ())
+        _with_drop_in(place.daemon(version if place.kind == "containerd" else ()), entries)
         for place in PLACES
         if _has_files(host.node, place)
     ]
@@ -141,6 +144,14 @@ def _usual_daemons(
         *found,
         *(replace(daemon, version=version if daemon.kind == "containerd" else ()) for daemon in mine),
     ]
+
+
+def _with_drop_in(daemon: RuntimeDaemon, entries: Sequence[journal.JournalEntry]) -> RuntimeDaemon:
+    """The daemon with the drop-in that was chosen for it, where driverctl has changed it."""
+    chosen = (
+        entry.drop_in for entry in entries if (entry.kind, entry.config) == (daemon.kind, daemon.config)
+    )
+    return replace(daemon, drop_in=next(chosen, NodePath("")) or daemon.drop_in)
 
 
 def _has_files(node: Files, place: UsualPlace) -> bool:
@@ -180,6 +191,7 @@ def _from_files(host: Host, daemon: RuntimeDaemon) -> RuntimeEvidence:
         version=daemon.version,
         unit=daemon.supervisor.unit,
         supervisor=daemon.supervisor.kind,
+        refused=refused.last_refusal(host, daemon.kind, daemon.config),
     )
     try:
         # the drop-in counts only where an import leads to it
@@ -205,14 +217,15 @@ def _parsed(kind: RuntimeKind, data: bytes, path: str) -> Document:
 def _unread_files(
     node: Files, daemon: RuntimeDaemon, read_files: Mapping[str, bytes | None]
 ) -> Iterator[str]:
-    """TOML files of the folders for drop-ins that the daemon does not read."""
+    """Our drop-in, and TOML files of the folders for drop-ins, as far as the daemon does not read them."""
     if daemon.kind != "containerd":
         return
     base = daemon.config.rpartition("/")[0]
     for folder in dict.fromkeys((daemon.drop_in.rpartition("/")[0], f"{base}/conf.d", f"{base}/config.d")):
         for name in node.list_dir(folder) if folder else ():
             path = f"{folder}/{name}"
-            if name.endswith(".toml") and read_files.get(path) is None and not node.is_dir(path):
+            drop_in = path == daemon.drop_in or name.endswith(".toml")
+            if drop_in and read_files.get(path) is None and not node.is_dir(path):
                 yield path
 
 

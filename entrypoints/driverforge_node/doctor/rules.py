@@ -95,6 +95,12 @@ RULES: tuple[Rule, ...] = (
         "back, or is about to",
     ),
     Rule(
+        id="change-refused",
+        check=rules_runtime.change_refused,
+        symptom="the toolkit's pod fails at each start, and restarts nothing",
+        cause="the runtime did not come up with the change; it is not tried again while all is as it was",
+    ),
+    Rule(
         id="config-version-1",
         check=rules_runtime.version_1,
         symptom="the toolkit reports success, and there is no nvidia runtime",

@@ -271,6 +271,17 @@ def config_overwritten(evidence: NodeEvidence) -> Diagnosis | None:
     return None
 
 
+def change_refused(evidence: NodeEvidence) -> Diagnosis | None:
+    for runtime in evidence.runtimes:
+        if runtime.refused is not None:
+            return Diagnosis(
+                what=f"{runtime.kind} did not accept driverctl's last change, on {runtime.refused.when}",
+                evidence=runtime.refused.said,
+                command=f"change what it names, then {APPLY}; to try the same again: {APPLY} --force",
+            )
+    return None
+
+
 def not_in_force(evidence: NodeEvidence) -> Diagnosis | None:
     for runtime in evidence.runtimes:
         if runtime.reported is None or runtime.broken or _unread(runtime):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_node.ports import Commands
 
 
@@ -20,13 +20,11 @@ class SystemdServices:
         self._commands.run([*self._enter, "systemctl", "restart", unit], timeout=timeout)
 
     def main_pid(self, unit: str) -> int:
-        result = self._commands.run(
-            [*self._enter, "systemctl", "show", "--property=MainPID", "--value", unit],
-            check=False,
-            timeout=30,
-        )
-        text = result.stdout.strip()
-        return int(text) if result.ok and text.isdigit() else 0
+        words = ("systemctl", "show", "--property=MainPID", "--value", unit)
+        text = self._commands.run([*self._enter, *words], timeout=30).stdout.strip()
+        if not text.isdigit():
+            raise CommandFailed(f"{' '.join(words)} printed no PID", details=text.splitlines())
+        return int(text)
 
     def start_seconds(self, unit: str) -> float:
         """By the time between its first process and its being active, in µs of the system's clock."""

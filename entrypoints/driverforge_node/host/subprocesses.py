@@ -141,7 +141,8 @@ class SystemCommands:
             self._follow(child, shown, timeout, Follower(follow))
         # KeyboardInterrupt too: the child has a session of its own, so Ctrl-C reaches us alone
         except BaseException:
-            _end_group(child)
+            if not _end_group(child):
+                log.warning("a program is still in the kernel, after SIGKILL", pid=child.pid, command=shown)
             raise
 
     def _follow(
@@ -223,19 +224,20 @@ def _killed(child: subprocess.Popen[bytes]) -> bool:
     return child.returncode is not None
 
 
-def _end_group(child: subprocess.Popen[bytes]) -> None:
+def _end_group(child: subprocess.Popen[bytes]) -> bool:
     """End the child's whole session: SIGTERM, and SIGKILL to what is left of it after five seconds.
 
     It returns when none of it runs. The caller removes the folders that these processes write into, so a
-    dying one must be gone by then, not only signalled.
+    dying one must be gone by then, not only signalled. False where the child has not ended five seconds after
+    SIGKILL: nothing ends one that waits within the kernel (a dead NFS server).
     """
     with suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGTERM)
         with suppress(subprocess.TimeoutExpired):
             child.wait(5)
         os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-    deadline = time.monotonic() + 5  # one in an uninterruptible read (a dead NFS server) is not waited for
+    deadline = time.monotonic() + 5
     processes = KernelProcesses()
-    while processes.group(child.pid) and time.monotonic() < deadline:
+    while (child.poll() is None or processes.group(child.pid)) and time.monotonic() < deadline:
         time.sleep(0.01)
+    return child.poll() is not None

@@ -13,7 +13,13 @@ import tomllib
 from hypothesis import strategies as st
 
 from driverforge_node.runtime.backends import imports
-from driverforge_node.runtime.backends.containerd_config import CRI_V2, CRI_V3, MERGES_KEYS, cri_section
+from driverforge_node.runtime.backends.containerd_config import (
+    CRI_V1,
+    CRI_V2,
+    CRI_V3,
+    MERGES_KEYS,
+    cri_section,
+)
 from driverforge_node.runtime.formats import jsonedit
 from driverforge_node.runtime.formats.tomledit import parse
 from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, put, take
@@ -103,10 +109,12 @@ def _containerd(where: RuntimeDaemon, files: Mapping[str, bytes | None]) -> dict
 def _sections(where: RuntimeDaemon, document: Mapping[str, object]) -> tuple[tuple[str, ...], ...]:
     """The places of the CRI section in a document, as this daemon knows them; the last one wins.
 
-    2.x takes the section of version 3 in a file of version 2 too (AKS has such files).
+    1.x has another one for a file of version 1. 2.x takes the section of version 3 in a file of version 2 too
+    (AKS has such files).
     """
     if where.version < (2,):
-        return (CRI_V2,)
+        first = document.get("version", 1) == 1 and lookup(document, CRI_V1) is not REMOVED
+        return (CRI_V1,) if first else (CRI_V2,)
     return (CRI_V3,) if cri_section(document) == CRI_V3 else (CRI_V2, CRI_V3)
 
 

@@ -1,7 +1,10 @@
-"""Recorded cases of NVIDIA's toolkit, played against our runtime backends; and the deliberate differences.
+"""Recorded cases of NVIDIA's toolkit, played as a user of ours has them; and the deliberate differences.
 
-A case is played as upstream's tests play it: full layout, the configuration file as the only source. What
-comes out is compared as values.
+A case's files are those of a node whose daemon makes of them what `support.fakes.runtimemodel` says. A change
+is planned and judged as `runtime apply` does it, and taken back as `runtime revert` does; what upstream's
+installer wrote goes as by `runtime revert --strip`. What comes out is compared as values with upstream's
+result. For containerd, the drop-in is compared as 1.x or 2.0 get it (the whole section), and as 2.1 gets it:
+by what that daemon makes of its files with ours, and with upstream's.
 """
 
 from __future__ import annotations
@@ -9,7 +12,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +23,7 @@ from driverforge_node.cli import build_parser
 from driverforge_node.runtime import request
 from driverforge_node.runtime.backends import imports, oci_hook
 from driverforge_node.runtime.backends.distributions import BACKENDS
+from driverforge_node.runtime.formats.tomledit import rewritten
 from driverforge_node.runtime.formats.values import REMOVED, KeyPath, leaves
 from driverforge_node.runtime.model import (
     DaemonPath,
@@ -29,6 +33,9 @@ from driverforge_node.runtime.model import (
     Supervisor,
     WantedHandlers,
 )
+from driverforge_node.runtime.transaction.consequences import check_effective, check_servable
+from driverforge_node.runtime.transaction.observed import nvidia_handlers_of
+from support.fakes.runtimemodel import effective
 from support.upstream.cdicases import not_used
 
 CASES = Path(__file__).resolve().parents[2] / "cases" / "toolkit"
@@ -40,6 +47,10 @@ DEFAULTS = {
     "crio": ("/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"),
     "docker": ("/etc/docker/daemon.json", ""),
 }
+WHOLE_SECTIONS = {2: (1, 7, 24), 3: (2, 0, 4)}  # a containerd that reads a version, and merges no keys
+MERGING = (2, 1, 9)
+# what containerd takes a handler to have that has no such key; upstream writes some of them down
+ZEROS = {"runtime_root": "", "runtime_engine": "", "privileged_without_host_devices": False}
 Case = dict[str, Any]  # JSON as it was recorded
 Files = dict[str, bytes | None]
 
@@ -51,8 +62,9 @@ class Deviation:
     upstream: str
     ours: str
     because: str
-    differs: tuple[str, ...]  # the only keys that differ, or 'refused'
+    differs: tuple[str, ...]  # the only keys that differ; () where we refuse
     cases: tuple[str, ...]
+    refused: str = ""  # what our refusal says
 
 
 def load(*folders: str) -> list[Case]:
@@ -92,14 +104,15 @@ def _counts(folder: str, declared: int) -> tuple[str, int, int, int, int]:
     return f"`{folder}`", here + unused, here - declared, declared, unused
 
 
-def daemon(kind: str, config: str, drop_in: str) -> RuntimeDaemon:
-    """A daemon that merges no keys, so that the drop-in is the full one."""
+def daemon(kind: str, config: str, drop_in: str, files: Mapping[str, bytes | None]) -> RuntimeDaemon:
+    """A daemon with these files. A containerd merges no keys, so that the drop-in is the full one."""
     known = next(each for each in request.KINDS if each == kind)
+    root = values(config, files.get(config) or b"") if known == "containerd" else {}
     return RuntimeDaemon(
         kind=known,
         pid=1,
         binary=DaemonPath(""),
-        version=(1, 7),
+        version=WHOLE_SECTIONS[3 if root.get("version") == 3 else 2],
         socket=NodePath(""),
         config=NodePath(config),
         drop_in=NodePath(drop_in),
@@ -123,23 +136,75 @@ def recorded(section: Mapping[str, dict[str, str]]) -> Files:
 
 
 def patched(where: RuntimeDaemon, files: Files, wanted: WantedHandlers, dump: bytes | None = None) -> Files:
-    """The files after `runtime apply`; `dump` is what the daemon says, else it says what the files do."""
-    paths = [path for path in (where.config, where.drop_in) if path]
-    before: Files = {**dict.fromkeys(paths), **files}
-    source = before[where.config] if dump is None else dump
-    effective = {} if source is None else values(where.config, source)
-    return {**files, **BACKENDS[where.kind].patched(where, before, effective, wanted)}
+    """The files after `runtime apply`. Raises what that raises where it refuses.
+
+    `dump` is what a daemon says that does not go by these files.
+    """
+    edit = BACKENDS[where.kind]
+    before: Files = {**dict.fromkeys(_own(where)), **files}
+    view = effective(where, before)
+    where = edit.placed(where, before)
+    after = {**files, **edit.patched(where, before, view if dump is None else values("dump", dump), wanted)}
+    then = effective(where, after)
+    check_effective(edit, where, (view, then), wanted)
+    check_servable(edit, where, view, then)
+    return after
+
+
+def _own(where: RuntimeDaemon) -> tuple[str, ...]:
+    return tuple(path for path in (where.config, where.drop_in) if path)
+
+
+def reverted(where: RuntimeDaemon, before: Files, after: Files) -> Files:
+    """The files `after` a change, which `runtime revert` has taken back."""
+    undone = BACKENDS[where.kind].undone
+    return {
+        path: undone(path, original=before.get(path), written=data, current=data).data
+        for path, data in after.items()
+    }
+
+
+def stripped(where: RuntimeDaemon, files: Files) -> Files:
+    """The files after `runtime revert --strip`: without the handlers of NVIDIA's that the daemon sees."""
+    edit = BACKENDS[where.kind]
+    before: Files = {**dict.fromkeys(_own(where)), **files}
+    names = nvidia_handlers_of(edit, effective(where, before))
+    return {**files, **edit.stripped(where, before, tuple(names))}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """Parsed files or a value, ours and upstream's; `what` names the comparison."""
+
+    what: str
+    ours: object
+    upstream: object
+
+    @property
+    def differing(self) -> set[KeyPath]:
+        """Keys of which only one side has the value; () where the values are no documents."""
+        if not isinstance(self.ours, dict) or not isinstance(self.upstream, dict):
+            return set() if self.ours == self.upstream else {()}
+        ours, upstream = _said(self.ours), _said(self.upstream)
+        return {
+            path for path in {**ours, **upstream} if ours.get(path, REMOVED) != upstream.get(path, REMOVED)
+        }
+
+
+def _said(document: Mapping[str, object]) -> dict[KeyPath, object]:
+    """The keys of a document, but for a handler's zeros, which say nothing."""
+    return {
+        path: value
+        for path, value in leaves(document)
+        if not (path[-3:-2] == ("runtimes",) and path[-1] in ZEROS and value == ZEROS[path[-1]])
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Played:
-    """What came of a case: parsed files or a value, ours and upstream's.
+    """What came of a case: comparisons, or `refused`, our error."""
 
-    `refused` is our error where there is one.
-    """
-
-    ours: object
-    upstream: object
+    compared: tuple[Compared, ...] = ()
     before: Files
     after: Files
     where: RuntimeDaemon | None = None
@@ -147,15 +212,7 @@ class Played:
 
     @property
     def differing(self) -> set[KeyPath]:
-        """Keys of which only one side has the value; () where the values are no documents."""
-        if self.refused is not None:
-            return {("refused",)}
-        if not isinstance(self.ours, dict) or not isinstance(self.upstream, dict):
-            return set() if self.ours == self.upstream else {()}
-        ours, upstream = dict(leaves(self.ours)), dict(leaves(self.upstream))
-        return {
-            path for path in {**ours, **upstream} if ours.get(path, REMOVED) != upstream.get(path, REMOVED)
-        }
+        return {path for each in self.compared for path in each.differing}
 
 
 def play(case: Case) -> Played:
@@ -171,18 +228,17 @@ def _input(case: Case, config: str) -> Files:
     return {config: text.encode()} if given.get("parsed") or text.strip() not in ("", "{}") else {}
 
 
-def _outcome(case: Case, where: RuntimeDaemon, before: Files, after: Files) -> Played:
+def _outcome(case: Case, what: str, where: RuntimeDaemon, after: Files) -> Compared:
     """Compare what `expected` has: all files, one document, or one key of it."""
     expected = case["expected"]
     found = parsed(after)
     if "files" in expected:
-        theirs: object = parsed(recorded(expected["files"]))
-        ours: object = found
-    elif "default-runtime" in expected:
-        theirs, ours = expected["default-runtime"], _document(found, where.config).get("default-runtime")
-    else:
-        theirs, ours = expected["parsed"], _document(found, where.drop_in or where.config)
-    return Played(ours=ours, upstream=theirs, before=before, after=after, where=where)
+        return Compared(what=what, ours=found, upstream=parsed(recorded(expected["files"])))
+    if "default-runtime" in expected:
+        ours = _document(found, where.config).get("default-runtime")
+        return Compared(what=what, ours=ours, upstream=expected["default-runtime"])
+    ours = _document(found, where.drop_in or where.config)
+    return Compared(what=what, ours=ours, upstream=expected["parsed"])
 
 
 def _document(found: Mapping[str, object], path: str) -> dict[str, object]:
@@ -192,11 +248,35 @@ def _document(found: Mapping[str, object], path: str) -> dict[str, object]:
 
 def _change(case: Case, where: RuntimeDaemon, wanted: WantedHandlers) -> Played:
     before = _input(case, where.config)
+    where = replace(where, version=daemon(where.kind, where.config, where.drop_in, before).version)
     try:
         after = patched(where, before, wanted)
+        newer = _where_keys_are_merged(where, before, wanted, _upstream(case, where, after))
     except DriverforgeError as error:
-        return Played(ours=None, upstream=None, before=before, after=before, where=where, refused=error)
-    return _outcome(case, where, before, after)
+        return Played(before=before, after=before, where=where, refused=error)
+    first = _outcome(case, "runtime apply", where, _as_recorded(case, after))
+    return Played(compared=(first, *newer), before=before, after=after, where=where)
+
+
+def _upstream(case: Case, where: RuntimeDaemon, after: Files) -> Files:
+    """The node's files with upstream's result; its root file is ours where only the drop-in was recorded."""
+    expected = case["expected"]
+    if "files" in expected:
+        return _as_node(case, recorded(expected["files"]))
+    if where.kind != "containerd":
+        return {}
+    return {where.config: after[where.config], where.drop_in: rewritten(b"", expected["parsed"], "recorded")}
+
+
+def _where_keys_are_merged(
+    where: RuntimeDaemon, before: Files, wanted: WantedHandlers, upstream: Files
+) -> tuple[Compared, ...]:
+    """What containerd 2.1 makes of its files with ours, and with upstream's."""
+    if where.kind != "containerd":
+        return ()
+    newer = replace(where, version=MERGING)
+    ours, theirs = patched(newer, before, wanted), {**dict.fromkeys(_own(newer)), **upstream}
+    return (Compared(what="containerd 2.1", ours=effective(newer, ours), upstream=effective(newer, theirs)),)
 
 
 def _add(case: Case) -> Played:
@@ -208,7 +288,7 @@ def _add(case: Case) -> Played:
     default = options["runtime_name"] if options["set_as_default"] else ""
     return _change(
         case,
-        daemon(case["runtime"], *DEFAULTS[case["runtime"]]),
+        daemon(case["runtime"], *DEFAULTS[case["runtime"]], {}),
         WantedHandlers(handlers=handlers, default=default, release_default=not default),
     )
 
@@ -216,7 +296,7 @@ def _add(case: Case) -> Played:
 def _lifecycle(case: Case) -> RuntimeDaemon:
     options, default = case["options"], DEFAULTS[case["runtime"]]
     drop_in = options.get("drop_in_config_host_path") or options.get("drop_in_config") or default[1]
-    return daemon(case["runtime"], options.get("config") or default[0], drop_in)
+    return daemon(case["runtime"], options.get("config") or default[0], drop_in, {})
 
 
 def _as_recorded(case: Case, files: Files) -> Files:
@@ -233,7 +313,9 @@ def _as_node(case: Case, files: Files) -> Files:
 def _setup(case: Case) -> Played:
     options, where = case["options"], _lifecycle(case)
     if options.get("config_mode") == "hook":
-        return _hook(case, oci_hook.rendered(f"{options['runtime_dir']}/nvidia-container-runtime-hook"))
+        path, before = _hook(case), _input(case, "")
+        after = {**before, path: oci_hook.rendered(_hook_program(case))}
+        return Played(compared=(_outcome(case, "hook", where, after),), before=before, after=after)
     wanted = request.wanted_handlers(
         folder=options["runtime_dir"],
         name=options["runtime_name"] or "nvidia",
@@ -241,47 +323,75 @@ def _setup(case: Case) -> Played:
         cdi=options.get("enable_cdi_in_runtime", False),
         prefixes=options.get("cdi_annotation_prefixes") or (),
     )
-    played = _change(case, where, wanted)
-    return (
-        played if played.refused else _outcome(case, where, played.before, _as_recorded(case, played.after))
-    )
+    return _change(case, where, wanted)
 
 
-def _hook(case: Case, data: bytes | None) -> Played:
-    options = case["options"]
-    path, before = f"{options['hooks_dir']}/{options['hook_filename']}", _input(case, "")
-    return _outcome(case, daemon("crio", *DEFAULTS["crio"]), before, {**before, path: data})
+def _hook(case: Case) -> str:
+    return f"{case['options']['hooks_dir']}/{case['options']['hook_filename']}"
+
+
+def _hook_program(case: Case) -> str:
+    return f"{case['options']['runtime_dir']}/nvidia-container-runtime-hook"
 
 
 def _cleanup(case: Case) -> Played:
-    options, where = case["options"], _lifecycle(case)
-    before = _input(case, where.config)
-    if options.get("config_mode") == "hook":
-        path = f"{options['hooks_dir']}/{options['hook_filename']}"
-        return _hook(case, oci_hook.stripped(before.get(path), path))
-    names = (options["runtime_name"], "nvidia-cdi", "nvidia-legacy")
-    node = _as_node(case, before)
-    after = {**node, **BACKENDS[where.kind].stripped(where, node, names)}
-    return _outcome(case, where, before, _as_recorded(case, after))
+    """Taken back where we made the change, and where upstream did."""
+    if case["options"].get("config_mode") == "hook":
+        return _hook_cleanup(case)
+    where, before = _lifecycle(case), _as_node(case, _input(case, _lifecycle(case).config))
+    where = replace(where, version=daemon(where.kind, where.config, where.drop_in, before).version)
+    theirs = _outcome(case, "runtime revert --strip", where, _as_recorded(case, stripped(where, before)))
+    if case["operation"] == "remove":  # of one file, and nobody says what was in it before
+        return Played(compared=(theirs,), before=before, after=before, where=where)
+    made = _setup(_setup_of(case))
+    left = reverted(where, made.before, made.after)
+    ours = _outcome(case, "runtime revert", where, _as_recorded(case, left))
+    return Played(compared=(ours, theirs), before=made.before, after=made.after, where=where)
+
+
+def _setup_of(case: Case) -> Case:
+    """The first half of a recorded lifecycle."""
+    (found,) = (
+        other for other in load("runtime") if other["id"] == case["id"].replace("-cleanup-", "-setup-")
+    )
+    return found
+
+
+def _hook_cleanup(case: Case) -> Played:
+    path, before = _hook(case), _input(case, "")
+    written = oci_hook.rendered(_hook_program(case))
+    ours = oci_hook.undone(original=None, written=written, current=written).data
+    compared = tuple(
+        _outcome(case, what, _lifecycle(case), {**before, path: data})
+        for what, data in (
+            ("at a stop", ours),
+            ("upstream's hook", oci_hook.stripped(before.get(path), path)),
+        )
+    )
+    return Played(compared=compared, before=before, after=before)
+
+
+def _value(ours: object, upstream: object) -> Played:
+    return Played(compared=(Compared(what="value", ours=ours, upstream=upstream),), before={}, after={})
 
 
 def _ensure_imports(case: Case) -> Played:
     ours = imports.imports_with(
         case["input"]["parsed"], case["options"]["drop_in_path"], "/etc/containerd/config.toml"
     )
-    return Played(ours=ours, upstream=case["expected"]["imports"], before={}, after={})
+    return _value(ours, case["expected"]["imports"])
 
 
 def _get_binary_path(case: Case) -> Played:
     ours = (
         BACKENDS[case["runtime"]].handlers(case["input"]["parsed"]).get(case["options"]["runtime_name"], "")
     )
-    return Played(ours=ours, upstream=case["expected"]["binary_path"], before={}, after={})
+    return _value(ours, case["expected"]["binary_path"])
 
 
 def _override(case: Case) -> Played:
     ours = dict(request.wanted_handlers(override=case["input"]["json_text"]).options)
-    return Played(ours=ours, upstream=case["expected"]["parsed"] or {}, before={}, after={})
+    return _value(ours, case["expected"]["parsed"] or {})
 
 
 def _options(words: list[str]) -> dict[str, str]:
@@ -303,50 +413,48 @@ def _dump(given: Mapping[str, str], files: Files) -> bytes | None:
 
 
 def _configure(case: Case) -> Played:
-    given = _options(case["options"]["args"])
-    kind, before = given.get("--runtime", "docker"), _input(case, "")
-    upstream = parsed(
-        {
-            path: data
-            for path, data in recorded(case["expected"]["files_observed"]).items()
-            if "/bin/" not in path
-        }
-    )
+    given, written = _options(case["options"]["args"]), recorded(case["expected"]["files_observed"])
+    kind, upstream = given.get("--runtime", "docker"), _without_programs(written)
     if given.get("--config-mode") == "oci-hook":
         after: Files = {given["--oci-hook-path"]: oci_hook.rendered("/usr/bin/nvidia-container-runtime-hook")}
-        return Played(ours=parsed(after), upstream=upstream, before=before, after=after)
-    program = given.get(
-        "--nvidia-runtime-path",
-        "nvidia-container-runtime" if kind == "docker" else "/usr/bin/nvidia-container-runtime",
-    )
-    handler = Handler(name=given.get("--nvidia-runtime-name", "nvidia"), binary=program)
-    default = handler.name if "--nvidia-set-as-default" in given else ""
+        compared = Compared(what="hook", ours=parsed(after), upstream=parsed(upstream))
+        return Played(compared=(compared,), before={}, after=after)
     try:
         build_parser("runtime").parse_args(["runtime", "apply", "--runtime", kind])
-        where = daemon(kind, given["--config"], given.get("--drop-in-config", ""))
-        files = {path: data for path, data in before.items() if "/bin/" not in path}
-        after = patched(
-            where,
-            files,
-            WantedHandlers(
-                handlers=(handler,),
-                default=default,
-                release_default=not default,
-                cdi="--cdi.enabled" in given,
-            ),
-            _dump(given, before),
-        )
     except UsageError as error:
         # our command line refuses a kind in its own words, and names what was given
-        ours = bool(case["expected"]["error_contains"]) and f"'{kind}'" in error.brief
-        return Played(ours=ours, upstream=True, before=before, after=before)
-    except DriverforgeError as error:
-        expected = case["expected"]["error_contains"]
-        if expected:
-            return Played(ours=expected in error.brief, upstream=True, before=before, after=before)
-        return Played(ours=None, upstream=upstream, before=before, after=before, refused=error)
-    after = files if "--dry-run" in given else after
-    return Played(ours=parsed(after), upstream=upstream, before=files, after=after, where=where)
+        return _value(bool(case["expected"]["error_contains"]) and f"'{kind}'" in error.brief, True)
+    return _configured(case, given, kind, upstream)
+
+
+def _configured(case: Case, given: Mapping[str, str], kind: str, upstream: Files) -> Played:
+    every = _input(case, "")
+    before, dump = _without_programs(every), _dump(given, every)
+    where = daemon(kind, given["--config"], given.get("--drop-in-config", ""), before)
+    wanted = _asked(given, kind)
+    after = patched(where, before, wanted, dump)
+    if "--dry-run" in given:
+        compared = Compared(what="dry run", ours=parsed(before), upstream=parsed(upstream))
+        return Played(compared=(compared,), before=before, after=before, where=where)
+    first = Compared(what="runtime apply", ours=parsed(after), upstream=parsed(upstream))
+    newer = _where_keys_are_merged(where, before, wanted, upstream)
+    return Played(compared=(first, *newer), before=before, after=after, where=where)
+
+
+def _asked(given: Mapping[str, str], kind: str) -> WantedHandlers:
+    usual = "nvidia-container-runtime" if kind == "docker" else "/usr/bin/nvidia-container-runtime"
+    name = given.get("--nvidia-runtime-name", "nvidia")
+    default = name if "--nvidia-set-as-default" in given else ""
+    return WantedHandlers(
+        handlers=(Handler(name=name, binary=given.get("--nvidia-runtime-path", usual)),),
+        default=default,
+        release_default=not default,
+        cdi="--cdi.enabled" in given,
+    )
+
+
+def _without_programs(files: Files) -> Files:
+    return {path: data for path, data in files.items() if "/bin/" not in path}
 
 
 PLAYERS = {

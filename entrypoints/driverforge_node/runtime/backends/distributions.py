@@ -66,7 +66,7 @@ def without_handlers(
     if is_template(edit):
         return {
             **base,
-            daemon.config: template.undone(daemon.config, original=root, written=None, current=root).data,
+            daemon.config: template.root_without_ours(root, base.get(edit.template), daemon.config),
         }
     if daemon.supervisor.kind == "k0s" and is_generated(daemon, root) and handlers:
         # what k0s merged our drop-in into

@@ -1,14 +1,15 @@
 """The templates of which k3s, rke2 and microk8s make containerd's configuration at each start.
 
 A template is no TOML (`{{ … }}`), so that it is edited as text: our tables are in a marked section at its
-end. Facts: k3s' advanced documentation, microk8s' own template.
+end. A handler of one of our names that the template has itself keeps its table, gets our program, and is what
+our others take after. Facts: k3s' advanced documentation, microk8s' own template.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
 
@@ -18,15 +19,30 @@ from driverforge_node.runtime.backends.containerd_config import (
     CGROUP,
     CRI_V2,
     CRI_V3,
+    PROGRAM,
     RUNTIMES,
-    cri_section,
 )
-from driverforge_node.runtime.formats.values import KeyPath, lookup, text_of
-from driverforge_node.runtime.model import Activation, Backend, RuntimeDaemon, Undone, WantedHandlers
+from driverforge_node.runtime.backends.template_tables import (
+    Values,
+    has_table,
+    programs,
+    tables_of,
+    with_programs,
+)
+from driverforge_node.runtime.formats.values import KeyPath, text_of
+from driverforge_node.runtime.model import (
+    Activation,
+    Backend,
+    Handler,
+    RuntimeDaemon,
+    Undone,
+    WantedHandlers,
+)
 
 BEGIN = "# >>> driverctl: NVIDIA's runtime handlers; `driverctl runtime revert` takes this section out"
 END = "# <<< driverctl"
 BASE = '{{ template "base" . }}'  # k3s' and rke2's own configuration
+EXTRA = ".ExtraRuntimes"  # in a copy of their template: the runtimes that they find by themselves
 K3S_CGROUP = {CGROUP: "{{ .SystemdCgroup }}"}  # as the runtimes of the base have it
 _RUNC_CGROUP = re.compile(
     r"""^[ \t]*\[.*runtimes\.["']?runc["']?\.options[ \t]*\].*\n(?:(?![ \t]*\[).*\n)*?"""
@@ -53,44 +69,91 @@ def patched(
         )
     text = text_of(data, name) if data is not None else f"{BASE}\n"
     rest = _SECTION.sub("", text)
-    missing = [handler for handler in wanted.handlers if handler.name not in present]
-    twice = [handler.name for handler in missing if _has(rest, handler.name)]
-    if twice:
-        raise Unsupported(
-            f"{name} has runtimes of these names already: {', '.join(twice)}",
-            resolution="take them out of the template, or keep them and leave the template alone; nothing "
-            "was changed",
-        )
+    there = [handler for handler in wanted.handlers if has_table(rest, handler.name)]
+    model = _taken_over(rest, name, there, wanted, present)
+    rest = with_programs(rest, {handler.name: _value(handler.binary, "") for handler in there})
+    missing = [handler for handler in wanted.handlers if handler not in there and handler.name not in present]
     if not missing:
         return data if data is not None and rest == text else rest.encode()
-    cgroup = K3S_CGROUP if BASE in rest else _cgroup_of_runc(rest)
-    options = {**cgroup, **{key: _value(value, key) for key, value in wanted.options.items()}}
+    table, options = model or _new_tables(rest, wanted)
     lines = [BEGIN]
     for handler in missing:
-        annotations = (
-            {"container_annotations": _value(list(wanted.annotations), "")} if wanted.annotations else {}
-        )
-        lines += _tables(
-            handler.name, {"runtime_type": _value(wanted.runtime_type, ""), **annotations}, version
-        )
-        lines += _tables(
-            handler.name, {"BinaryName": _value(handler.binary, ""), **options}, version, ".options"
-        )
+        lines += _tables(handler.name, table, version)
+        program = {PROGRAM: _value(handler.binary, "")}
+        lines += _tables(handler.name, {**program, **options}, version, ".options")
     newline = "\r\n" if "\r\n" in rest else "\n"
     joint = "" if not rest or rest.endswith("\n") else newline
     return f"{rest}{joint}{newline.join([*lines, END])}{newline}".encode()
 
 
-def _cgroup_of_runc(text: str) -> dict[str, str]:
-    """The cgroup driver that a template of its own gives to runc, as it is written there; {} without one."""
+def _taken_over(
+    rest: str, name: str, there: Sequence[Handler], wanted: WantedHandlers, present: Collection[str]
+) -> tuple[Values, Values] | None:
+    """The tables of the first handler that the template has itself, less its program; None where it has none.
+
+    Raises Unsupported for one that cannot be changed where it is, or that does not say what is asked for.
+    """
+    found = {handler.name: tables_of(rest, handler.name) for handler in there}
+    wrong = [
+        f"{each}: {why}"
+        for each, tables in found.items()
+        for why in _unfit(tables, programs(rest).get(each, ""), wanted, added=each in present)
+    ]
+    if wrong:
+        raise Unsupported(
+            f"{name} has runtimes of these names already: {', '.join(found)}",
+            details=wrong,
+            resolution="take them out of the template, or keep them and leave the template alone; nothing "
+            "was changed",
+        )
+    table, options = next((tables for tables in found.values() if tables), (None, {}))
+    if table is None:
+        return None
+    said = {key: value for key, value in options.items() if key.lower() != PROGRAM.lower()}
+    silent = not any(key.lower() == CGROUP.lower() for key in said)
+    return table, {**(_cgroup_of_runc(rest) if silent else {}), **said}
+
+
+def _unfit(
+    tables: tuple[Values, Values] | None, program: str, wanted: WantedHandlers, *, added: bool
+) -> list[str]:
+    """Why a handler of the template cannot be used; `added`: the distribution brings it too."""
+    if added:
+        return ["the distribution adds a runtime of this name by itself, and TOML allows it once"]
+    if tables is None or not program:
+        return [f'not one plain table, and one of its options with a line {PROGRAM} = "…"']
+    table, options = tables
+    return [
+        f"{key} = {value} is asked for, and is not what it says"
+        for says, asked in ((table, _annotations(wanted)), (options, _options(wanted)))
+        for key, value in asked.items()
+        if says.get(key) != value
+    ]
+
+
+def _new_tables(rest: str, wanted: WantedHandlers) -> tuple[Values, Values]:
+    """The tables of a handler of ours, less its program, where the template has none to take after."""
+    table = {"runtime_type": _value(wanted.runtime_type, ""), **_annotations(wanted)}
+    return table, {**_cgroup_of_runc(rest), **_options(wanted)}
+
+
+def _annotations(wanted: WantedHandlers) -> Values:
+    return {"container_annotations": _value(list(wanted.annotations), "")} if wanted.annotations else {}
+
+
+def _options(wanted: WantedHandlers) -> Values:
+    return {key: _value(value, key) for key, value in wanted.options.items()}
+
+
+def _cgroup_of_runc(text: str) -> Values:
+    """The cgroup driver that a template gives to runc, as it is written there; {} without one.
+
+    In the distribution's own it is the distribution's expression.
+    """
+    if BASE in text:
+        return K3S_CGROUP
     found = _RUNC_CGROUP.search(text)
     return {CGROUP: found.group(1).strip()} if found else {}
-
-
-def _has(text: str, runtime: str) -> bool:
-    return (
-        re.search(rf"^\s*\[.*runtimes\.[\"']?{re.escape(runtime)}[\"']?\s*\]", text, re.MULTILINE) is not None
-    )
 
 
 def _tables(name: str, values: Mapping[str, str], version: int, inner: str = "") -> list[str]:
@@ -110,7 +173,7 @@ def _value(value: object, name: str) -> str:
 
 
 def undone(path: str, *, original: bytes | None, written: bytes | None, current: bytes | None) -> Undone:
-    """`current` without our section.
+    """`current` without our section, and with the programs that it named before.
 
     The exact original where nobody changed the file since, None for a file that was ours alone.
     """
@@ -119,7 +182,25 @@ def undone(path: str, *, original: bytes | None, written: bytes | None, current:
     if current is None:
         return Undone(data=None)
     rest = _SECTION.sub("", text_of(current, path))
-    return Undone(data=None if original is None and rest.strip() in ("", BASE) else rest.encode())
+    before, ours, now = (
+        programs(_SECTION.sub("", text_of(data or b"", path))) for data in (original, written, current)
+    )
+    changed = [each for each, program in before.items() if ours.get(each, program) != program and each in now]
+    back = {each: before[each] for each in changed if now[each] == ours[each]}
+    rest = with_programs(rest, back)
+    kept = tuple((*RUNTIMES, each, "options", PROGRAM) for each in changed if each not in back)
+    if original is None and rest.strip() in ("", BASE):
+        return Undone(data=None)
+    return Undone(data=rest.encode(), kept=kept)
+
+
+def root_without_ours(root: bytes, source: bytes | None, name: str) -> bytes:
+    """The root file as the distribution makes it of a template that has nothing of ours.
+
+    `root` was made of one that had. `source` is the template without ours.
+    """
+    text = _SECTION.sub("", text_of(root, name))
+    return with_programs(text, programs(text_of(source or b"", name))).encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +224,15 @@ class TemplateBackend:
         effective: Mapping[str, object],
         wanted: WantedHandlers,
     ) -> dict[str, bytes | None]:
-        present = {*containerd.handlers(effective), *self.own}
-        return {
-            self.template: patched(
-                files[self.template], self.template, wanted, version=self.version, present=present
-            )
-        }
+        source = files[self.template]
+        text = text_of(source or BASE.encode(), self.template)
+        here = {each for each in wanted.names if has_table(_SECTION.sub("", text), each)}
+        present = {*(containerd.handlers(effective).keys() - here), *self._found(text)}
+        return {self.template: patched(source, self.template, wanted, version=self.version, present=present)}
+
+    def _found(self, text: str) -> tuple[str, ...]:
+        """The handlers that the distribution adds to what it makes of this template."""
+        return self.own if BASE in text or EXTRA in text else ()
 
     def undone(
         self, path: str, *, original: bytes | None, written: bytes | None, current: bytes | None
@@ -194,14 +278,10 @@ class TemplateBackend:
 
         `root` is today's without our section, `source` is the template as it will be.
         """
-        present = containerd.handlers(effective)
-        whole = BASE.encode() in source
-        start = f"{BASE}\n".encode() if whole else root
-        text = patched(start, daemon.config, wanted, version=self.version, present=present)
-        runc = lookup(effective, (*cri_section(effective), *RUNTIMES, "runc", "options", CGROUP))
-        cgroup = b"true" if runc is True else b"false"
-        text = text.replace(BASE.encode(), root) if whole else text
-        return text.replace(K3S_CGROUP[CGROUP].encode(), cgroup)
+        text = _SECTION.sub("", text_of(source, self.template))
+        here = {each for each in wanted.names if has_table(text, each)}
+        present = containerd.handlers(effective).keys() - here
+        return patched(root, daemon.config, wanted, version=self.version, present=present)
 
 
 def is_template(edit: Backend) -> TypeGuard[TemplateBackend]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from driverforge_core.errors import DriverforgeError, Unavailable, UsageError
+from driverforge_core.errors import CommandFailed, DriverforgeError, Unavailable, UsageError
 from driverforge_node.ports import Host, Sockets
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import cri, crio_config, docker_info
@@ -126,7 +126,10 @@ def _kubelets_word(host: Host, request: RuntimeRequest) -> list[str]:
 def running_runtimes(
     host: Host, sockets: Sockets, request: RuntimeRequest
 ) -> tuple[list[RunningRuntime], list[str]]:
-    """The runtimes behind the known sockets, and why the other sockets have none."""
+    """The runtimes behind the known sockets, and why the other sockets have none.
+
+    Raises CommandFailed where systemd does not answer: the runtime is there, and no other is to be taken.
+    """
     seen: dict[int, RunningRuntime] = {}
     problems = []
     for socket in KNOWN:
@@ -134,6 +137,8 @@ def running_runtimes(
             continue
         try:
             daemon = daemon_behind(host, sockets, socket, request)
+        except CommandFailed:
+            raise
         except DriverforgeError as error:
             problems += [error.brief, *error.details]
             continue

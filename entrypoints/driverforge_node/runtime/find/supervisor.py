@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_node.ports import Files, Host
 from driverforge_node.runtime.model import Supervisor, SupervisorKind
 
@@ -23,6 +23,8 @@ SLOW = {
     "rke2": 300.0,
     "k0s": 180.0,
 }
+SYSTEMD = "/run/systemd/system"  # sd_booted(3): systemd runs this node
+ATTEMPTS = 3  # a node under load leaves a question unanswered, and not the next one
 USER = re.compile(r"user@\d+\.service")
 
 
@@ -74,11 +76,24 @@ def supervisor_of(host: Host, pid: int, *paths: str) -> tuple[Supervisor, str]:
 
 
 def main_pid(host: Host, unit: str) -> int:
-    """The PID of a unit's main process; 0 where it does not run, or where there is no systemd."""
-    try:
-        return host.services.main_pid(unit)
-    except DriverforgeError:
-        return 0
+    """The PID of a unit's main process; 0 where it does not run, or where there is no systemd.
+
+    Raises CommandFailed where there is one that does not answer: then nobody knows who starts the runtime.
+    """
+    said: tuple[str, ...] = ()
+    for _ in range(ATTEMPTS):
+        try:
+            return host.services.main_pid(unit)
+        except DriverforgeError as error:
+            if not host.node.exists(SYSTEMD):
+                return 0
+            said = (error.brief, *error.details)
+        host.clock.pause(1.0)
+    raise CommandFailed(
+        f"systemd does not say what the main process of {unit} is",
+        details=said,
+        resolution="run this again when the node has less to do; nothing was changed",
+    )
 
 
 def ancestors(node: Files, pid: int) -> Iterator[int]:

@@ -16,7 +16,7 @@ from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files
 from driverforge_node.runtime.backends.effective import remove_candidates
-from driverforge_node.runtime.find.supervisor import SLOW
+from driverforge_node.runtime.find.supervisor import SLOW, SYSTEMD
 from driverforge_node.runtime.model import NO_PROCESS
 from driverforge_node.runtime.transaction import refused, restore, unchanged
 from driverforge_node.runtime.transaction.activation import (
@@ -126,7 +126,7 @@ def outlasts_a_stop(plan: ChangePlan, system: RuntimeSystem) -> bool:
         and system.request.restart_mode != "none"
         and plan.daemon.supervisor.kind in SLOW
         and bool(system.unit(plan.daemon))
-        and system.host.node.exists(restore.SYSTEMD)
+        and system.host.node.exists(SYSTEMD)
     )
 
 

@@ -17,6 +17,7 @@ from driverforge_node import log
 from driverforge_node.ports import Host, text_of
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files
+from driverforge_node.runtime.model import RuntimeKind
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
 
 FOLDER = "/var/lib/driverforge/refused"
@@ -30,6 +31,10 @@ class RefusedChange:
     digest: str  # of all that it was made from
     said: tuple[str, ...]  # why, a line each, with the daemon's own last lines
     at: int  # seconds since the epoch
+
+    @property
+    def when(self) -> str:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.at))
 
 
 def digest_of(plan: ChangePlan, system: RuntimeSystem) -> str:
@@ -64,7 +69,7 @@ def forget(host: Host, plan: ChangePlan) -> None:
 
 def refusal_of(system: RuntimeSystem, plan: ChangePlan, digest: str) -> RefusedChange | None:
     """What the daemon said of this very change, None where it was not tried yet."""
-    found = _read(system.host, _path(plan))
+    found = last_refusal(system.host, plan.daemon.kind, plan.daemon.config)
     return found if found is not None and found.digest == digest else None
 
 
@@ -81,8 +86,12 @@ def check_not_refused(system: RuntimeSystem, plan: ChangePlan, digest: str) -> N
 
 
 def note_of(plan: ChangePlan, refused: RefusedChange) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(refused.at))
-    return f"{plan.daemon.kind} did not accept this change on {when}, and all is as it was then"
+    return f"{plan.daemon.kind} did not accept this change on {refused.when}, and all is as it was then"
+
+
+def last_refusal(host: Host, kind: RuntimeKind, config: str) -> RefusedChange | None:
+    """The last change that a daemon did not accept, None where it has accepted one since."""
+    return _read(host, f"{FOLDER}/{journal.name_of(kind, config)}")
 
 
 def _read(host: Host, path: str) -> RefusedChange | None:

@@ -19,6 +19,7 @@ from driverforge_node import log
 from driverforge_node.ports import Host, Result, text_of
 from driverforge_node.runtime.find.daemon import enter
 from driverforge_node.runtime.find.instance import boot_id
+from driverforge_node.runtime.find.supervisor import SYSTEMD
 from driverforge_node.runtime.transaction.polling import poll
 from driverforge_node.runtime.transaction.restore_script import (
     SCRIPT,
@@ -31,7 +32,6 @@ from driverforge_node.runtime.transaction.restore_script import (
 )
 
 FOLDER = "/var/lib/driverforge/restore"
-SYSTEMD = "/run/systemd/system"
 EVERY = 2  # seconds between two looks
 FIRST_LOOK = 30.0  # seconds until the script must have run once; it takes a fraction of one
 LAST_LOOK = 420.0  # seconds for a restore under way: rke2 alone may take 300 to start

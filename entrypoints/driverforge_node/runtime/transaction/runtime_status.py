@@ -7,9 +7,14 @@ from typing import Any
 from driverforge_core.errors import DriverforgeError
 from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.model import RuntimeDaemon
+from driverforge_node.runtime.transaction import refused
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from driverforge_node.runtime.transaction.observed import nvidia_handlers_of, observe_runtime
 from driverforge_node.runtime.transaction.summary import daemon_object
+
+# after a refused change
+WAY_ON = "change what it names and run `driverctl runtime apply`; the same again only with `--force`"
 
 
 def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
@@ -44,8 +49,14 @@ def runtime_status(system: RuntimeSystem) -> dict[str, Any]:
         },
         "reported": reported,
         "problem": answer,
+        "refused": _refused(system, daemon),
         "down": [f"{each.kind} at {each.socket}" for each in down],
     }
+
+
+def _refused(system: RuntimeSystem, daemon: RuntimeDaemon) -> dict[str, Any] | None:
+    last = refused.last_refusal(system.host, daemon.kind, daemon.config)
+    return {"when": last.when, "said": list(last.said)} if last else None
 
 
 def status_text(found: dict[str, Any]) -> str:
@@ -72,5 +83,9 @@ def status_text(found: dict[str, Any]) -> str:
         f"driverctl has changed {each}, which is not running; `driverctl runtime revert` puts its files back"
         for each in found["down"]
     ]
+    if refusal := found["refused"]:
+        out.append(f"a change that {found['runtime']['kind']} did not accept on {refusal['when']}:")
+        out += [f"  {line}" for line in refusal["said"]]
+        out.append(f"  {WAY_ON}")
     out.append(f"the daemon reports: {', '.join(found['reported']) or found['problem'] or 'no handlers'}")
     return "\n".join(out)
