@@ -562,8 +562,11 @@ def test_a_refused_start_takes_back_the_readiness_of_a_killed_one_and_of_no_othe
     assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"
 
 
-def under_selinux(node: FakeNode, *, fails: bool = False) -> list[Sequence[str]]:
-    """A kernel with SELinux, played: files have labels, and chcon changes the driver root's."""
+def under_selinux(node: FakeNode, *, fails: bool = False, seen_by_us: bool = False) -> list[Sequence[str]]:
+    """A kernel with SELinux, played: files have labels, and chcon changes the driver root's.
+
+    selinuxfs is a mount of its own below /sys, which runtimes give to few containers (`seen_by_us`).
+    """
     called: list[Sequence[str]] = []
 
     class Labelled(FakeFiles):
@@ -577,14 +580,16 @@ def under_selinux(node: FakeNode, *, fails: bool = False) -> list[Sequence[str]]
         return (1, "", "chcon: failed to change context: Operation not supported") if fails else (0, "", "")
 
     node.files = Labelled(node.places, node.files.fuse)
-    node.files.make_dirs("/sys/fs/selinux")
-    node.files.write_atomic("/sys/fs/selinux/enforce", b"1")
+    where = node.files if seen_by_us else node.host.node
+    where.make_dirs("/sys/fs/selinux")
+    where.write_atomic("/sys/fs/selinux/enforce", b"1")
     node.commands.programs["chcon"] = chcon
     return called
 
 
-def test_device_files_of_the_root_are_labelled_for_containers_once(node: FakeNode) -> None:
-    called = under_selinux(node)
+@pytest.mark.parametrize("seen_by_us", [False, True])
+def test_device_files_of_the_root_are_labelled_for_containers_once(node: FakeNode, seen_by_us: bool) -> None:
+    called = under_selinux(node, seen_by_us=seen_by_us)
     ready(node)
     ready(node)
     assert called == [["-R", "-t", "container_file_t", "/run/nvidia/driver/dev"]]

@@ -1,5 +1,7 @@
 """The recorded runs of NVIDIA's installer: what ours leaves on a node equals it, value by value.
 
+The cases of the NRI plugin are declared differences: ours refuses what asks for it.
+
 Wrappers are compared by running them (test_toolkit_wrappers); documents of the runtime, CDI specifications
 and config.toml as values.
 """
@@ -15,13 +17,12 @@ from typing import Any
 import pytest
 import yaml
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_node.app.management_spec import write_management_spec
 from driverforge_node.commands import toolkit as command
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
 from driverforge_node.toolkit import artifacts
 from driverforge_node.toolkit.install import WRITTEN, InstalledRelease, install_release
-from driverforge_node.toolkit.nri import requested_devices
 from driverforge_node.toolkit.release_plan import layout_of, wanted_release
 from driverforge_node.toolkit.runtime_request import request_of
 from driverforge_node.toolkit.settings import ToolkitSettings
@@ -42,7 +43,7 @@ OPERATIONS = {
     "render-wrapper": 3,
     "runtimes-table": 5,
 }
-DECLARED = {case for group in deviations() for case in group.cases}
+DECLARED = {case: group.differs for group in deviations() for case in group.cases}
 # upstream's fixture rootfs-1; its device files are plain files, without numbers
 DRIVER = """\
 lib/x86_64-linux-gnu/libcuda.so.999.88.77 file
@@ -219,15 +220,12 @@ def play_plan(case: Case, _: FakeNode) -> None:
     }
 
 
-def play_nri(case: Case, _: FakeNode) -> None:
-    pod = case["input"]["pod"]
-    found = requested_devices(
-        pod["Annotations"] or {},
-        container=case["input"]["container"],
-        namespace=pod["Namespace"],
-        management_namespaces=case["options"]["allowed_management_namespaces"],
-    )
-    assert list(found) == (case["expected"]["devices"] or [])
+def play_nri(case: Case, node: FakeNode) -> None:
+    """Upstream's plugin answers here, also with no device: without the plugin, ours says so and ends."""
+    namespaces = ",".join(case["options"]["allowed_management_namespaces"])
+    words = ["--enable-nri-plugin", f"--nri-management-cdi-device-namespaces={namespaces}"]
+    with pytest.raises(Unsupported, match="NRI mode"):
+        settings_of(node, words)
 
 
 def play_table(case: Case, node: FakeNode) -> None:
@@ -285,6 +283,7 @@ def test_every_recorded_case_is_here_once() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["id"] for case in CASES])
-def test_a_run_leaves_what_upstreams_leaves(case: Case, node: FakeNode) -> None:
-    assert case["id"] not in DECLARED
+def test_a_run_leaves_what_upstreams_leaves_or_the_difference_is_declared(case: Case, node: FakeNode) -> None:
+    declared = case["operation"] == "nri-parse-cdi-devices"
+    assert DECLARED.get(case["id"]) == (("refused",) if declared else None)
     PLAYERS[case["operation"]](case, node)

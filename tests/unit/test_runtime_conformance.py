@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_node.runtime.backends.distributions import BACKENDS
-from support.upstream.toolkitcases import Case, Deviation, deviations, load, play, table
+from support.upstream.toolkitcases import Case, Deviation, counted, deviations, load, play, table
 
 DECLARED = {case: group for group in deviations() for case in group.cases}
 CASES = load("runtime", "configure")
@@ -71,3 +71,8 @@ def test_declared_differences_are_of_cases_that_exist() -> None:
 
 def test_the_documentation_has_every_declared_difference() -> None:
     assert table() in DOCS.read_text(), f"docs/compatibility.md wants this table:\n{table()}"
+
+
+def test_the_documentation_counts_what_is_equal_and_what_is_declared() -> None:
+    assert "| the core: these three | 144 |" in counted()
+    assert counted() in DOCS.read_text(), f"docs/compatibility.md wants this table:\n{counted()}"

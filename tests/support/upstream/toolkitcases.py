@@ -7,6 +7,7 @@ comes out is compared as values.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,9 +29,11 @@ from driverforge_node.runtime.model import (
     Supervisor,
     WantedHandlers,
 )
+from support.upstream.cdicases import not_used
 
 CASES = Path(__file__).resolve().parents[2] / "cases" / "toolkit"
 DEVIATIONS = CASES / "deviations.json"
+CORE = ("runtime", "configure", "installer")  # every recorded case of these is played
 ROOT = "/root-of-test"  # stands for the temporary folder of the recording
 DEFAULTS = {
     "containerd": ("/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml"),
@@ -71,6 +74,22 @@ def table() -> str:
         for group in deviations()
     ]
     return "\n".join(["| NVIDIA's toolkit does | we do | because | cases |", "|---|---|---|---|", *lines])
+
+
+def counted() -> str:
+    """How many of the recorded cases are equal: another table of docs/compatibility.md."""
+    declared = Counter(case.partition("/")[0] for group in deviations() for case in group.cases)
+    rows = [_counts(folder, declared[folder]) for folder in (*CORE, "toolkit-config", "cdi", "system")]
+    core = ("the core: these three", *map(sum, list(zip(*rows[: len(CORE)], strict=True))[1:]))
+    lines = [f"| {' | '.join(map(str, row))} |" for row in (*rows[: len(CORE)], core, *rows[len(CORE) :])]
+    head = "| cases | recorded | equal | declared differences | not used |"
+    return "\n".join([head, "|---|---|---|---|---|", *lines])
+
+
+def _counts(folder: str, declared: int) -> tuple[str, int, int, int, int]:
+    here = len(list((CASES / folder).glob("*.json")))
+    unused = 0 if folder in CORE else sum(not_used(folder).values())
+    return f"`{folder}`", here + unused, here - declared, declared, unused
 
 
 def daemon(kind: str, config: str, drop_in: str) -> RuntimeDaemon:
