@@ -61,8 +61,8 @@ class Fact:
 
 
 def agree(fact: str, row: str) -> bool:
-    """Whether a row's name is the fact's: it may go on with a release or a version, a tag may be cut short."""
-    if fact == row or row.startswith((f"{fact}=", f"{fact}-")) and re.match(r"[=-]\d", row[len(fact) :]):
+    """Whether a row's name is the fact's: it may go on with a release or a version, a tag may be cut."""
+    if fact == row or (row.startswith((f"{fact}=", f"{fact}-")) and re.match(r"[=-]\d", row[len(fact) :])):
         return True
     if ":" in fact and "/" in fact:
         return fact.startswith(f"{row}-") or fact.endswith(f"/{row}")
@@ -83,7 +83,7 @@ def facts(system: str) -> tuple[Fact, ...]:
 
 @cache
 def releases(system: str) -> tuple[Mapping[str, Any], ...]:
-    """Kernel releases that the facts name as examples, each with its parts and its `arch`, where it has one."""
+    """Kernel releases that the facts name as examples: each with its parts, and the `arch` it is for."""
     document = json.loads(FILE.read_text())
     return tuple(
         {**fact["value"], "arch": fact.get("arch", ["amd64", "arm64"])}

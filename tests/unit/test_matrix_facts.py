@@ -52,7 +52,7 @@ class Subject:
         yield from self._drivers()
 
     def _base(self) -> Iterator[str]:
-        """The image by the exact tag that a source names, by a tag that it begins with, or by its other name."""
+        """The image by a tag that a source names, by the beginning of one, or by its other name."""
         if wrong := [*self._words("base_image", [self.row.base])]:
             aliases = [fact for fact in facts(self.row.id) if fact.key == "base_image_alias"]
             if not any(self.row.base in fact.wanted for fact in aliases):

@@ -106,7 +106,7 @@ RepositoryId = Annotated[
     str,
     _rule(
         r"[A-Za-z0-9{][A-Za-z0-9._+{}-]*",
-        "is not a repository's id; write it as the package manager does, with {machine} for x86_64 or aarch64",
+        "is not a repository's id; write it as the package manager does, {machine} for x86_64 or aarch64",
     ),
 ]
 

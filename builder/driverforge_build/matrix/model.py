@@ -16,6 +16,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from driverforge_build.matrix.fields import (
     Arch,
+    ArchPackages,
     Archs,
     BranchNumber,
     DottedNumber,
@@ -31,16 +32,15 @@ from driverforge_build.matrix.fields import (
     OsKey,
     PackageManager,
     PackageName,
-    ArchPackages,
     PayloadKind,
     PciRange,
     PlainPath,
     PlainPathOrNone,
     ProbeKind,
-    RowId,
-    RowIds,
     RepositoryId,
     RepositoryIds,
+    RowId,
+    RowIds,
     Sha256,
     SomePackageNames,
     Text,
@@ -255,8 +255,8 @@ class ModuleSource(Row):
 
     id: ModuleType = Field(description="open or proprietary.")
     packages: ArchPackages = Field(
-        description="Packages; {release}, {branch} and {version} are replaced. All of a kernel's are taken in "
-        "one version."
+        description="Packages; {release}, {branch} and {version} are replaced. Finished modules of a kernel "
+        "are taken in one version."
     )
     tree: PlainPathOrNone = Field(
         default="",
