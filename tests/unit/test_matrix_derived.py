@@ -29,7 +29,7 @@ systems:
       - id: "7"
         releases: "7.*+deb99*"
         repositories: [zurg, zurg-updates, zurg-security]
-        compiler: gcc-16
+        compilers: [gcc-16]
     drivers:
       - {id: "535", remove: true}
       - {id: "550", kernels: ["7"]}

@@ -107,9 +107,7 @@ def test_an_exclusion_without_kernel_conditions_takes_jit_cells_too() -> None:
 def test_rows_of_vendor_modules_have_no_jit_cells() -> None:
     matrix = site("keep: {systems: [ubuntu24.04], branches: ['580']}")
     kernels = {
-        ("ubuntu24.04", "amd64"): releases(
-            "6.8.0-106-generic", "6.8.0-1046-azure-fde", "6.8.0-106-lowlatency"
-        )
+        ("ubuntu24.04", "amd64"): releases("6.8.0-106-generic", "6.8.0-1046-azure-fde", "6.8.0-106-realtime")
     }
     assert {cell.driver.id for cell in jit_cells(matrix)} == {"580"}
     assert keys(list(kernel_cells(matrix, kernels))) == [
@@ -143,9 +141,21 @@ def test_flavours_as_the_matrix_names_them(release: str, flavour: str) -> None:
             "5.14-64k",
             ("kernel-64k-devel-5.14.0-427.el9.aarch64",),
         ),
-        ("rhel9", "arm64", "5.14.0-427.el9.aarch64", "5.14", ("kernel-devel-5.14.0-427.el9.aarch64",)),
+        (
+            "rhel9",
+            "arm64",
+            "5.14.0-427.el9.aarch64",
+            "5.14",
+            ("kernel-devel-5.14.0-427.el9.aarch64", "kernel-headers-5.14.0-427.el9.aarch64"),
+        ),
         ("debian13", "amd64", "7.2.11+deb13-amd64", "7", ("linux-headers-7.2.11+deb13-amd64",)),
-        ("sles15.7", "arm64", "6.4.0-150700.53.19-64kb", "6.4", ("kernel-default-devel", "kernel-devel")),
+        (
+            "sles15.7",
+            "amd64",
+            "6.4.0-150700.53.19-default",
+            "6.4",
+            ("kernel-default-devel", "kernel-devel", "kernel-macros"),
+        ),
     ],
 )
 def test_the_header_packages_of_a_kernel(
@@ -174,4 +184,4 @@ def test_a_hundred_thousand_cells_share_their_rows() -> None:
     }
     found = list(kernel_cells(DEBIAN12, kernels))
     assert len(found) == 100_000
-    assert {id(cell.os) for cell in found} == {id(DEBIAN12.rows[0])}
+    assert len({id(cell.os) for cell in found}) == len(("amd64", "arm64"))

@@ -402,13 +402,13 @@ def test_like_in_a_circle_names_the_circle() -> None:
 
 def test_a_branch_is_offered_by_the_distributions_own_range_first() -> None:
     text = (
-        "systems:\n  - id: ubuntu26.04\n    drivers:\n      - {id: '580', branch: '580', version: "
-        "'580.178.04', payload: runfile,\n"
+        "systems:\n  - id: ubuntu26.04\n    drivers:\n      - {id: '550', branch: '550', version: "
+        "'550.163.01', payload: runfile,\n"
     )
     found = problems(EXTENDS + text + "         module_types: [open], url: 'https://h/{version}'}\n")
     assert found == [
         (
-            "5: systems ubuntu26.04 drivers 580: branch 580 is not offered for ubuntu26.04; see `systems` of "
+            "5: systems ubuntu26.04 drivers 550: branch 550 is not offered for ubuntu26.04; see `systems` of "
             "its row in `branches`"
         )
     ]

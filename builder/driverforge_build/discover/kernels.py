@@ -137,7 +137,7 @@ def _kernel(
     return Kernel(
         release=release,
         series=series,
-        compiler=compiler or series.compiler,
+        compiler=compiler or series.compilers[0],
         headers=tuple(whole[name] for name in sorted(whole)),
         image=_matching(index, image, headers[0].version),
         links=tuple(sorted(links, key=str)),

@@ -73,7 +73,8 @@ def pin_driver(
     wanted = glob_set(driver.kernels)
     mine = [kernel for kernel in kernels if wanted(kernel.series.id)]
     tools = closure(index, _names([row.python.package, *row.tools.runtime]))
-    build = _names([*row.tools.jit, *(kernel.compiler for kernel in mine)])
+    compilers = {name for kernel in mine for name in (kernel.compiler, *kernel.series.compilers)}
+    build = _names([*row.tools.jit, *sorted(compilers)])
     build += [(requirement,) for kernel in mine for requirement in kernel.links]
     roles: dict[Role, tuple[Package, ...]] = {"tools": tools, "toolchain": closure(index, build, given=tools)}
     if driver.payload != "packages":
@@ -177,14 +178,17 @@ def _locked_kernel(index: PackageIndex, kernel: Kernel, drivers: Sequence[Driver
 
 
 def _vendor_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
-    """The distribution's finished modules for a kernel.
+    """The distribution's finished modules for a kernel: every package of every module type, in one version.
 
-    Empty unless every package of every module type is there.
+    Empty where no version has them all: modules, objects and signatures are made together, and some kernels'
+    signatures were never published.
     """
     names = [
         name
         for source in _module_sources(driver)
         for name in driver.filled(source.packages, release=kernel.release.text)
     ]
-    found = [index.versions(name)[:1] for name in names]
-    return tuple(locked(package) for versions in found for package in versions) if all(found) else ()
+    offered = [{package.version: package for package in _offered(index, driver, name)} for name in names]
+    whole = (version for version in offered[0] if all(version in versions for versions in offered[1:]))
+    version = next(whole, None)
+    return tuple(locked(versions[version]) for versions in offered) if version is not None else ()

@@ -65,11 +65,12 @@ def survey(
     for row in {row.id: row for row, _ in targets}.values():
         suites = _read_suites(row, downloads, settings)
         for arch in (arch for other, arch in targets if other.id == row.id):
-            drivers = [driver for driver in row.drivers if arch in driver_archs(matrix, row, driver)]
+            mine = row.on(arch)
+            drivers = [driver for driver in mine.drivers if arch in driver_archs(matrix, mine, driver)]
             index = PackageIndex()
             for suite in suites:
                 read_packages(downloads, suite, arch, index)
-            pinned = pin_target(index, row, arch, drivers, [suite.locked(arch) for suite in suites])
+            pinned = pin_target(index, mine, arch, drivers, [suite.locked(arch) for suite in suites])
             if not settings.accept_shrink:
                 check_losses(earlier.target(row.id, arch), pinned.target)
             problems |= {

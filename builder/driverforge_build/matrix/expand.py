@@ -149,9 +149,10 @@ def driver_archs(matrix: Matrix, row: OsRow, driver: DriverRow) -> tuple[Arch, .
 
 def _combinations(matrix: Matrix) -> Iterator[tuple[OsRow, DriverRow, Arch]]:
     for row in matrix.rows:
-        for driver in row.drivers:
+        seen = {arch: row.on(arch) for arch in row.archs}
+        for number, driver in enumerate(row.drivers):
             for arch in driver_archs(matrix, row, driver):
-                yield row, driver, arch
+                yield seen[arch], seen[arch].drivers[number], arch
 
 
 def _series(

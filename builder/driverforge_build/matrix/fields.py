@@ -102,11 +102,33 @@ OsKey = Annotated[
 ]
 
 
+RepositoryId = Annotated[
+    str,
+    _rule(
+        r"[A-Za-z0-9{][A-Za-z0-9._+{}-]*",
+        "is not a repository's id; write it as the package manager does, {machine} for x86_64 or aarch64",
+    ),
+]
+
+
+_PACKAGE = r"[A-Za-z0-9@{][A-Za-z0-9@.+_{}:-]*"
+
+
 PackageName = Annotated[
     str,
     _rule(
-        r"[A-Za-z0-9@{][A-Za-z0-9@.+_{}:-]*",
+        _PACKAGE,
         "is not a package name; write one name, with {release}, {branch} or {version} where they vary",
+    ),
+]
+
+
+ArchPackage = Annotated[
+    str,
+    _rule(
+        _PACKAGE + r"( \[(amd64|arm64)\])?",
+        "is not a package name; write one name, with {release}, {branch} or {version} where they vary, and "
+        "after it [amd64] or [arm64] where only one architecture has it",
     ),
 ]
 
@@ -192,10 +214,16 @@ Variants = Annotated[tuple[Variant, ...], Field(min_length=1), AfterValidator(un
 PackageNames = Annotated[tuple[PackageName, ...], AfterValidator(unique)]
 
 
+ArchPackages = Annotated[tuple[ArchPackage, ...], AfterValidator(unique)]
+
+
 SomePackageNames = Annotated[tuple[PackageName, ...], Field(min_length=1), AfterValidator(unique)]
 
 
 RowIds = Annotated[tuple[RowId, ...], AfterValidator(unique)]
+
+
+RepositoryIds = Annotated[tuple[RepositoryId, ...], AfterValidator(unique)]
 
 
 Globs = tuple[Glob, ...]
@@ -204,6 +232,12 @@ Globs = tuple[Glob, ...]
 def is_branch(text: str) -> bool:
     """Whether a text is the number of a branch by its form."""
     return re.fullmatch(_BRANCH, text) is not None
+
+
+def on_arch(packages: Iterable[str], arch: Arch) -> tuple[str, ...]:
+    """The names that hold on an architecture, without their [amd64] or [arm64]."""
+    parts = (package.partition(" ") for package in packages)
+    return tuple(name for name, _, limit in parts if limit in ("", f"[{arch}]"))
 
 
 def filled(texts: Iterable[str], **values: str) -> tuple[str, ...]:

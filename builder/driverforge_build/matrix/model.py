@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from driverforge_build.matrix.fields import (
     Arch,
+    ArchPackages,
     Archs,
     BranchNumber,
     DottedNumber,
@@ -31,12 +32,13 @@ from driverforge_build.matrix.fields import (
     OsKey,
     PackageManager,
     PackageName,
-    PackageNames,
     PayloadKind,
     PciRange,
     PlainPath,
     PlainPathOrNone,
     ProbeKind,
+    RepositoryId,
+    RepositoryIds,
     RowId,
     RowIds,
     Sha256,
@@ -46,15 +48,20 @@ from driverforge_build.matrix.fields import (
     Variants,
     Version,
     filled,
+    on_arch,
     unique,
 )
 from driverforge_build.matrix.globs import glob_set
+from driverforge_core.arch import to_machine
 
 
 class Row(BaseModel):
     """What all rows are: frozen, with no key but the ones named."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+_R = TypeVar("_R", bound=Row)
 
 
 class Eol(Row):
@@ -181,7 +188,9 @@ class Repository(Row):
     Its mirror's address is what the base image's own configuration says.
     """
 
-    id: RowId = Field(description="apt: the suite; dnf and zypper: the repository's id.")
+    id: RepositoryId = Field(
+        description="apt: the suite; dnf and zypper: the repository's id, {machine} is x86_64 or aarch64."
+    )
     archive: str = Field(
         default="",
         description="apt: last path element of the archive that holds the suite, e.g. debian-security.",
@@ -201,9 +210,12 @@ class KernelSeries(Row):
     flavours: dict[Arch, tuple[RowId, ...]] = Field(
         description="Flavours that images are made for, an architecture a key."
     )
-    repositories: RowIds = Field(description="Repositories that offer it (ids of the row's `repositories`).")
-    compiler: PackageName = Field(
-        description="Package of the compiler that built it; modules are compiled with the same."
+    repositories: RepositoryIds = Field(
+        description="Repositories that offer it (ids of the row's `repositories`)."
+    )
+    compilers: SomePackageNames = Field(
+        description="Packages of the compilers that built kernels of the series: JIT images have them all. "
+        "Which one a kernel wants its headers say; where they do not, it is the first."
     )
     headers: SomePackageNames = Field(
         description="Packages with the headers; {release} is uname -r, {plain} the same without its +variant."
@@ -232,8 +244,8 @@ class Python(Row):
 class Tools(Row):
     """Packages beside the driver's own."""
 
-    runtime: PackageNames = Field(default=(), description="In every image.")
-    jit: PackageNames = Field(
+    runtime: ArchPackages = Field(default=(), description="In every image.")
+    jit: ArchPackages = Field(
         default=(), description="In JIT images, beside the kernel's compiler: what a build of modules calls."
     )
 
@@ -242,7 +254,10 @@ class ModuleSource(Row):
     """Where the kernel modules of one type come from."""
 
     id: ModuleType = Field(description="open or proprietary.")
-    packages: PackageNames = Field(description="Packages; {release}, {branch} and {version} are replaced.")
+    packages: ArchPackages = Field(
+        description="Packages; {release}, {branch} and {version} are replaced. Finished modules of a kernel "
+        "are taken in one version."
+    )
     tree: PlainPathOrNone = Field(
         default="",
         description="Folder with the source inside the package; empty: the packages hold finished modules.",
@@ -274,17 +289,17 @@ class DriverRow(Row):
         default=False,
         description="true: the distribution ships finished, signed modules; nothing is compiled.",
     )
-    repositories: RowIds = Field(
+    repositories: RepositoryIds = Field(
         default=(), description="Repositories that hold the driver's packages, first one first."
     )
     modules: tuple[ModuleSource, ...] = Field(
         default=(), description="Sources of the kernel modules (payload packages)."
     )
     firmware: Firmware | None = Field(default=None)
-    userspace: PackageNames = Field(
+    userspace: ArchPackages = Field(
         default=(), description="Packages of the user space; each must have exactly the driver's version."
     )
-    companions: PackageNames = Field(
+    companions: ArchPackages = Field(
         default=(),
         description="Packages that are versioned on their own; any version of the repositories does.",
     )
@@ -340,6 +355,34 @@ class OsRow(Row):
 
     def driver(self, driver_id: str) -> DriverRow | None:
         return next((row for row in self.drivers if row.id == driver_id), None)
+
+    def on(self, arch: Arch) -> OsRow:
+        """The row as one architecture sees it: its packages alone, and its repositories' ids filled in."""
+
+        def ids(names: Iterable[str]) -> tuple[str, ...]:
+            return filled(names, machine=to_machine(arch))
+
+        def changed(row: _R, **update: object) -> _R:
+            return row.model_copy(update=update)
+
+        return changed(
+            self,
+            repositories=tuple(changed(one, id=ids([one.id])[0]) for one in self.repositories),
+            kernels=tuple(changed(one, repositories=ids(one.repositories)) for one in self.kernels),
+            tools=Tools(runtime=on_arch(self.tools.runtime, arch), jit=on_arch(self.tools.jit, arch)),
+            drivers=tuple(
+                changed(
+                    one,
+                    repositories=ids(one.repositories),
+                    modules=tuple(
+                        changed(source, packages=on_arch(source.packages, arch)) for source in one.modules
+                    ),
+                    userspace=on_arch(one.userspace, arch),
+                    companions=on_arch(one.companions, arch),
+                )
+                for one in self.drivers
+            ),
+        )
 
 
 class Toolkit(Row):

@@ -56,7 +56,7 @@ systems:
         releases: "6.1.*"
         flavours: {amd64: [cloud-amd64]}
         repositories: [bookworm, bookworm-security]
-        compiler: gcc-12
+        compilers: [gcc-12]
         headers: ["linux-headers-{release}"]
         image: ["linux-image-{release}"]
     tools: {runtime: [kmod], jit: [make]}

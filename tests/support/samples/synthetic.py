@@ -15,6 +15,7 @@ from itertools import product, zip_longest
 from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, LockedRepository, TargetLock
 from driverforge_build.matrix import Cell, DriverRow, KernelSeries, Matrix, OsRow, jit_cells, kernel_cells
 from driverforge_build.matrix.expand import flavour_of
+from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import expand_braces
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
@@ -33,7 +34,9 @@ RELEASES = {  # a release for each glob of the matrix; {arch} and {machine} are 
     "5.14.0-*.el9*.aarch64+64k": "5.14.0-687.5.1.el9_8.aarch64+64k",
     "6.12.0-*.el10*.{x86_64,aarch64}*": "6.12.0-211.7.1.el10_2.{machine}",
     "6.12.0-*.el10*.aarch64+64k": "6.12.0-211.7.1.el10_2.aarch64+64k",
-    "6.4.0-150700.*": "6.4.0-150700.53.19-default",
+    "{6.14.0,6.17.0,7.0.0}-*": "6.17.0-1018-oracle",
+    "6.4.0-150700.*-default": "6.4.0-150700.53.19-default",
+    "6.4.0-150700.*-64kb": "6.4.0-150700.53.19-64kb",
 }
 
 
@@ -106,7 +109,8 @@ def _releases(row: OsRow, arch: str) -> Iterator[KernelRelease]:
             yield release_of(line, arch)
 
 
-def _target(row: OsRow, arch: str) -> TargetLock:
+def _target(whole: OsRow, arch: Arch) -> TargetLock:
+    row = whole.on(arch)
     suite = row.repositories[0].id
 
     def packages(names: Iterable[str], version: str) -> tuple[LockedPackage, ...]:
@@ -120,7 +124,10 @@ def _target(row: OsRow, arch: str) -> TargetLock:
             driver.version: {
                 "tools": packages((row.python.package, *row.tools.runtime), "1"),
                 "toolchain": packages(
-                    dict.fromkeys((*row.tools.jit, *(line.compiler for line in row.kernels))), "1"
+                    dict.fromkeys(
+                        (*row.tools.jit, *(name for line in row.kernels for name in line.compilers))
+                    ),
+                    "1",
                 ),
                 "userspace": packages((*driver.userspace, *driver.companions), f"{driver.version}-1"),
                 "firmware": packages(

@@ -1,0 +1,129 @@
+"""Facts about distributions, read in other projects' sources, to compare rows of matrix.yaml with.
+
+`tests/cases/distributions/facts.json` was not made from our rows and is never written anew from them. A fact
+holds where all of its conditions do; each condition is a list of which one must match.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).resolve().parents[1] / "cases" / "distributions" / "facts.json"
+
+_COMPARED = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
+_CLAIMS = ("value", "one_of", "must_include", "must_not_include")
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One claim. `claim` is how `wanted` is meant: value, one_of, must_include or must_not_include."""
+
+    system: str
+    key: str
+    claim: str
+    wanted: tuple[str, ...]
+    conditions: Mapping[str, tuple[str, ...]]
+    source: str
+
+    def holds(self, **case: str) -> bool:
+        """Whether every condition is met by what `case` says; a condition that it says nothing of is not."""
+        return all(
+            name in case and any(_matches(name, glob, case[name]) for glob in globs)
+            for name, globs in self.conditions.items()
+        )
+
+    def contradictions(self, words: Collection[str], names: Mapping[str, str]) -> list[str]:
+        """What of `words` disagrees; {placeholders} of both sides are replaced by `names` first."""
+        have = [_filled(word, names) for word in words]
+        want = [_filled(word, names) for word in self.wanted]
+        missing = [word for word in want if not any(agree(word, other) for other in have)]
+        strange = [word for word in have if not any(agree(other, word) for other in want)]
+        wrong = {
+            "value": [*(f"no {word}" for word in missing), *(f"{word} too" for word in strange)],
+            "one_of": [f"{word} is none of {', '.join(want)}" for word in strange],
+            "must_include": [f"no {word}" for word in missing],
+            "must_not_include": [word for word in have if word in want],
+        }
+        return wrong[self.claim]
+
+    def __str__(self) -> str:
+        limits = "".join(f" [{name}: {', '.join(globs)}]" for name, globs in self.conditions.items())
+        return f"{self.system} {self.key}{limits} {self.claim} {', '.join(self.wanted)} ({self.source})"
+
+
+def agree(fact: str, row: str) -> bool:
+    """Whether a row's name is the fact's: it may go on with a release or a version, a tag may be cut."""
+    if fact == row or (row.startswith((f"{fact}=", f"{fact}-")) and re.match(r"[=-]\d", row[len(fact) :])):
+        return True
+    if ":" in fact and "/" in fact:
+        return fact.startswith(f"{row}-") or fact.endswith(f"/{row}")
+    return fact.startswith(f"{row}-") and ":" in fact
+
+
+@cache
+def facts(system: str) -> tuple[Fact, ...]:
+    """The facts about a system, and those about every system."""
+    document = json.loads(FILE.read_text())
+    return tuple(
+        fact
+        for told in document["systems"]
+        if told["id"] in ("any", system)
+        for fact in _facts(told["id"], told["facts"])
+    )
+
+
+@cache
+def releases(system: str) -> tuple[Mapping[str, Any], ...]:
+    """Kernel releases that the facts name as examples: each with its parts, and the `arch` it is for."""
+    document = json.loads(FILE.read_text())
+    return tuple(
+        {**fact["value"], "arch": fact.get("arch", ["amd64", "arm64"])}
+        for told in document["systems"]
+        if told["id"] == system
+        for fact in told["facts"]
+        if fact["key"] == "release_example"
+    )
+
+
+def _facts(system: str, told: list[dict[str, Any]]) -> Iterator[Fact]:
+    for fact in told:
+        if fact["key"] == "release_example":
+            continue
+        claim = next(name for name in _CLAIMS if name in fact)
+        wanted = fact[claim]
+        yield Fact(
+            system=system,
+            key=fact["key"],
+            claim=claim,
+            wanted=tuple(wanted if isinstance(wanted, list) else [wanted] if wanted else []),
+            conditions={
+                name: tuple(fact[name])
+                for name in ("arch", "branch", "version", "kernel", "flavour", "repository", "url")
+                if name in fact
+            },
+            source=fact["source"],
+        )
+
+
+def _matches(name: str, glob: str, word: str) -> bool:
+    if name != "branch":
+        return fnmatchcase(word, glob)
+    parts = [re.fullmatch(r"([<>]=?)?(\d+)", part) for part in glob.split()]
+    return all(
+        part is not None and _COMPARED.get(part[1], operator.eq)(int(word), int(part[2])) for part in parts
+    )
+
+
+def _filled(text: str, names: Mapping[str, str]) -> str:
+    for name, value in names.items():
+        text = text.replace("{" + name + "}", value)
+    return text

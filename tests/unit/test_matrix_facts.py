@@ -1,0 +1,130 @@
+"""Rows of matrix.yaml against facts that were read in the distributions' and NVIDIA's own sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import pytest
+
+from driverforge_build.matrix import KernelSeries, OsRow, load_matrix
+from driverforge_build.matrix.expand import driver_archs
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.globs import glob_set
+from driverforge_core.arch import to_machine
+from support.facts import Fact, facts, releases
+
+MATRIX = load_matrix()
+
+# Rocky's and Oracle's kernels have the releases of Red Hat's; the facts name examples for these
+EXAMPLES = {"rocky8": "rhel8", "rocky9": "rhel9", "rocky10": "rhel10"}
+
+ANSWERED = {
+    # claim of a fact: why the row differs
+    "no binutils": "the stage that links modules has the tool chain, and gcc depends on binutils",
+}
+
+
+class Subject:
+    """A row as one architecture sees it, compared claim by claim."""
+
+    def __init__(self, row: OsRow, arch: Arch) -> None:
+        self.row, self.arch = row.on(arch), arch
+        self.names = {
+            "machine": to_machine(arch),
+            "sbsa": "sbsa" if arch == "arm64" else "x86_64",
+        }
+        self.compared: set[Fact] = set()
+
+    def contradictions(self) -> Iterator[str]:
+        row = self.row
+        yield from self._base()
+        yield from self._words("package_manager", [row.package_manager])
+        yield from self._words("python_package", [row.python.package])
+        yield from self._words("python_version", [row.python.version])
+        yield from self._words("keyring", [row.keyring])
+        yield from self._words("repository_id", [one.id for one in row.repositories])
+        for repository in row.repositories:
+            yield from self._words("repository_components", repository.components)
+        for series in row.kernels:
+            yield from self._flavours(series)
+            for example in releases(EXAMPLES.get(row.id, row.id)):
+                yield from self._kernel(series, example)
+        yield from self._drivers()
+
+    def _base(self) -> Iterator[str]:
+        """The image by a tag that a source names, by the beginning of one, or by its other name."""
+        if wrong := [*self._words("base_image", [self.row.base])]:
+            aliases = [fact for fact in facts(self.row.id) if fact.key == "base_image_alias"]
+            if not any(self.row.base in fact.wanted for fact in aliases):
+                yield from wrong
+
+    def _flavours(self, series: KernelSeries) -> Iterator[str]:
+        for flavour in series.flavours.get(self.arch, ()):
+            yield from self._words("kernel_flavours", [flavour])
+
+    def _kernel(self, series: KernelSeries, example: Mapping[str, str]) -> Iterator[str]:
+        release, flavour = example["release"], example["flavour"]
+        if (
+            self.arch not in example["arch"]
+            or flavour not in series.flavours.get(self.arch, ())
+            or not glob_set((series.releases,))(release)
+        ):
+            return
+        case = {"kernel": release, "flavour": flavour}
+        names = {"release": release, "plain": release.partition("+")[0], "abi": example.get("abi", "")}
+        tools = (*self.row.tools.jit, *self.row.tools.runtime, *series.compilers)
+        yield from self._words("headers_packages", series.header_packages(release), names, **case)
+        yield from self._words("image_packages", series.image_packages(release)[:1], names, **case)
+        yield from self._words("headers_repository", series.repositories, names, **case)
+        yield from self._words("jit_tools", tools, names, **case)
+        compilers = [[*self._words("compiler_package", [name], names, **case)] for name in series.compilers]
+        if all(compilers):
+            yield from compilers[0]
+
+    def _drivers(self) -> Iterator[str]:
+        for driver in self.row.drivers:
+            if self.arch not in driver_archs(MATRIX, self.row, driver):
+                continue
+            names = {"branch": driver.branch, "version": driver.version}
+            case = dict(names)
+            yield from self._words("module_types_from_branch", driver.module_types, names, **case)
+            if driver.url:
+                yield from self._words("driver_url", [driver.url], **case)
+            if not driver.vendor_modules:
+                continue
+            if self.row.package_manager == "zypper":  # NVIDIA's own repository, which the row names last
+                case["repository"] = "nvidia"
+            for source in driver.modules:
+                key = f"precompiled_{source.id}_packages"
+                # what SUSE signs is in its own repository
+                own = {"flavour": "default"} if self.row.package_manager == "zypper" else {}
+                yield from self._words(key, source.packages, names, **own, **_without(case, "repository"))
+                signatures = [name for name in source.packages if "signatures" in name]
+                yield from self._words("signature_packages", signatures, names, **case)
+            yield from self._words(
+                "userspace_packages", (*driver.userspace, *driver.companions), names, **case
+            )
+            firmware = [driver.firmware.package] if driver.firmware else []
+            yield from self._words(
+                "firmware_package", firmware, names, **_without(case, "repository"), flavour="default"
+            )
+
+    def _words(
+        self, key: str, words: Sequence[str], names: Mapping[str, str] | None = None, **case: str
+    ) -> Iterator[str]:
+        for fact in facts(self.row.id):
+            if fact.key == key and fact.holds(arch=self.arch, **case):
+                for wrong in fact.contradictions(words, {**self.names, **(names or {})}):
+                    if wrong not in ANSWERED:
+                        yield f"{wrong}: {' '.join([self.arch, *case.values()])}: {fact}"
+
+
+def _without(case: Mapping[str, str], key: str) -> dict[str, str]:
+    return {name: value for name, value in case.items() if name != key}
+
+
+@pytest.mark.parametrize("key", sorted(row.id for row in MATRIX.rows))
+def test_a_row_says_what_the_sources_say(key: str) -> None:
+    row = MATRIX.row(key)
+    assert row is not None
+    assert [wrong for arch in row.archs for wrong in Subject(row, arch).contradictions()] == []
