@@ -204,6 +204,8 @@ def _wrong_runtime(name: str, runtime: Runtime) -> str:
         return f'"{name}" not found in $PATH'
     if path and not Path(path).exists():
         return f"invalid runtime_path for runtime '{name}': stat {path}: no such file or directory"
+    if runtime.get("runtime_config_path") and kind != "vm":
+        return "runtime_config_path can only be used with the 'vm' runtime type"
     monitor = str(runtime.get("monitor_path", ""))
     if kind in ("", "oci") and monitor and not Path(monitor).exists():
         return f"invalid conmon path: stat {monitor}: no such file or directory"
