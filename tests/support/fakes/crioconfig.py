@@ -25,6 +25,7 @@ Runtime = dict[str, object]
 ROOT = Path("/etc/crio/crio.conf")
 FOLDER = Path("/etc/crio/crio.conf.d")
 TYPES = ("", "oci", "vm", "pod")
+SPEAKS_V1 = (1, 21)  # of the runtime interface (cloudnativelabs/kube-router#1470)
 IGNORES_BROKEN = (1, 21)  # runtimes but the default one (cri-o/cri-o#4631)
 PRINTS_DIFFERENCES = (1, 21)  # cri-o/cri-o#4506
 PRINTS_COMMENTS = (1, 24)  # cri-o/cri-o#5007
