@@ -46,7 +46,7 @@ runtime_root = "/run/crun"
 monitor_path = "{bin}/conmon"
 allowed_annotations = ["io.containers.trace-syscall"]
 """
-VERSIONS = ("1.20.0", "1.22.0", "1.25.0", "1.29.1", "1.31.2", "1.35.0")
+VERSIONS = ("1.21.0", "1.23.0", "1.25.0", "1.29.1", "1.31.2", "1.35.0")
 OLDER, NEWER = "1.29.1", "1.31.2"  # before and after the runtime interface lists handlers
 
 

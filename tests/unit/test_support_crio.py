@@ -94,6 +94,7 @@ def test_a_broken_runtime_that_is_not_the_default_is_ignored(
         ('runtime_path = "/no"', "invalid runtime_path"),
         ('runtime_path = "/bin/sh"\nruntime_type = "io.containerd.runc.v2"', "invalid `runtime_type`"),
         ('runtime_path = "/bin/sh"\nmonitor_path = "/no/conmon"', "invalid conmon path"),
+        ('runtime_path = "/bin/sh"\nruntime_config_path = "/etc/passwd"', "only be used with the 'vm'"),
         ("", "not found in"),
     ],
 )

@@ -25,6 +25,7 @@ Runtime = dict[str, object]
 ROOT = Path("/etc/crio/crio.conf")
 FOLDER = Path("/etc/crio/crio.conf.d")
 TYPES = ("", "oci", "vm", "pod")
+SPEAKS_V1 = (1, 21)  # of the runtime interface (cloudnativelabs/kube-router#1470)
 IGNORES_BROKEN = (1, 21)  # runtimes but the default one (cri-o/cri-o#4631)
 PRINTS_DIFFERENCES = (1, 21)  # cri-o/cri-o#4506
 PRINTS_COMMENTS = (1, 24)  # cri-o/cri-o#5007
@@ -204,6 +205,8 @@ def _wrong_runtime(name: str, runtime: Runtime) -> str:
         return f'"{name}" not found in $PATH'
     if path and not Path(path).exists():
         return f"invalid runtime_path for runtime '{name}': stat {path}: no such file or directory"
+    if runtime.get("runtime_config_path") and kind != "vm":
+        return "runtime_config_path can only be used with the 'vm' runtime type"
     monitor = str(runtime.get("monitor_path", ""))
     if kind in ("", "oci") and monitor and not Path(monitor).exists():
         return f"invalid conmon path: stat {monitor}: no such file or directory"

@@ -18,7 +18,7 @@ import h2.connection
 import h2.events
 
 from driverforge_node.runtime.find.cri import messages, texts
-from support.fakes.crioconfig import LISTS_HANDLERS, CrioConfig, Refusal
+from support.fakes.crioconfig import LISTS_HANDLERS, SPEAKS_V1, CrioConfig, Refusal
 from support.machines.cripods import encode
 
 ANNOTATION = "io.kubernetes.cri-o."
@@ -41,6 +41,8 @@ class Crio:
 
     def answer(self, method: str, message: bytes) -> bytes:
         """Raises Refusal with the message of an error."""
+        if self.config.version < SPEAKS_V1:
+            raise Refusal("unknown service runtime.v1.RuntimeService")
         if method == "Version":
             number = ".".join(map(str, self.config.version))
             return encode({1: "0.1.0", 2: "cri-o", 3: number, 4: "v1"})
