@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from driverforge_core.errors import Unavailable
 
@@ -101,12 +101,6 @@ class Blob:
 
 class NotThere(Unavailable):
     """The mirror answered that it does not have this (404, 410)."""
-
-
-def without_password(url: str) -> str:
-    """An address for people: without the password that it may carry."""
-    parts = urlsplit(url)
-    return url if parts.password is None else url.replace(f":{parts.password}@", ":***@", 1)
 
 
 class Downloads(Protocol):

@@ -197,7 +197,7 @@ class Judge:
     ) -> Verdict:
         broken = [kind for kind in cell.module_types if kind in row.module_types]
         left = [kind for kind in cell.module_types if kind not in row.module_types]
-        package = next((one for one in kernel.headers if one.key in looked_into), kernel.headers[0])
+        package = next(one for one in kernel.headers if one.key in looked_into)
         hints = []
         if left:
             others = ", ".join(left)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from driverforge_core.mountinfo import Mount
@@ -456,6 +456,8 @@ class Mig:
     compute_instance: int
     index: int | None = None
     uuid: str = ""
+    # NVML only; not in the repr, of which specs hold a hash (`cdi.stale`)
+    graphics: bool = field(default=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,6 +470,7 @@ class Gpu:
     bus_id: str = ""  # '0000:3b:00.0', as sysfs writes it
     mig_enabled: bool = False
     migs: tuple[Mig, ...] = ()
+    model: str = ""
 
 
 class Nvml(Protocol):

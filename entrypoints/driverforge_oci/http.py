@@ -1,4 +1,4 @@
-"""The real transport: urllib of the standard library.
+"""A real transport that needs nothing but the standard library: urllib, for the node.
 
 Proxies and CA files come from the environment, by the variables that users of curl and docker know.
 """
@@ -19,7 +19,7 @@ from typing import IO
 
 from driverforge_core import __version__
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
-from driverforge_oci.transport import Request, Response, Retrying, Transport
+from driverforge_oci.transport import Request, Response, Retrying, Transport, without_secrets
 
 TIMEOUT = 30.0
 """Seconds for a connection, and between two pieces of an answer."""
@@ -29,13 +29,11 @@ def http_transport(
     environ: Mapping[str, str],
     *,
     timeout: float = TIMEOUT,
-    told: Callable[[str], object] = lambda _: None,
+    told: Callable[[str, float], object] = lambda _why, _seconds: None,
 ) -> Transport:
     """A transport with retries, of which `told` hears.
 
-    Environment: HTTPS_PROXY, HTTP_PROXY, NO_PROXY (names, suffixes, addresses, CIDR blocks, *) in either
-    case, as curl has them; SSL_CERT_FILE: a PEM file with the authorities to trust instead of the system's.
-    InputError where that file cannot be used.
+    Environment: as `proxy_for` and `tls_context` read it. InputError where SSL_CERT_FILE cannot be used.
     """
     inner = UrllibTransport(environ, timeout=timeout)
     return Retrying(inner=inner, wait=time.sleep, now=time.time, told=told)
@@ -46,13 +44,9 @@ class UrllibTransport:
 
     def __init__(self, environ: Mapping[str, str], *, timeout: float = TIMEOUT) -> None:
         self._timeout = timeout
-        self._no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
-        proxies = {}
-        # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
-        for scheme in ("http", "https"):
-            if proxy := environ.get(f"{scheme}_proxy") or environ.get(f"{scheme.upper()}_PROXY"):
-                proxies[scheme] = proxy if "://" in proxy else f"http://{proxy}"
-        tls = urllib.request.HTTPSHandler(context=_tls(environ.get("SSL_CERT_FILE", "")))
+        self._environ = dict(environ)
+        proxies = {scheme: proxy for scheme in ("http", "https") if (proxy := _proxy(scheme, environ))}
+        tls = urllib.request.HTTPSHandler(context=tls_context(environ.get("SSL_CERT_FILE", "")))
         self._direct = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects(), tls)
         self._proxied = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects(), tls)
 
@@ -66,7 +60,7 @@ class UrllibTransport:
         wire = urllib.request.Request(  # noqa: S310 -- http and https only
             request.url, data=body, headers=headers, method=request.method
         )
-        opener = self._direct if bypasses_proxy(parts.hostname or "", self._no_proxy) else self._proxied
+        opener = self._proxied if proxy_for(request.url, self._environ) else self._direct
         try:
             answer = opener.open(wire, timeout=self._timeout)
         except urllib.error.HTTPError as error:
@@ -78,7 +72,7 @@ class UrllibTransport:
                 raise TemporaryFailure(
                     f"no answer from {parts.netloc}: a name does not resolve, the host's or its proxy's "
                     f"({reason.strerror})",
-                    details=[f"{request.method} {_without_query(request.url)}"],
+                    details=[f"{request.method} {without_secrets(request.url)}"],
                     resolution="check the spelling of the host, this machine's DNS (/etc/resolv.conf, VPN), "
                     "HTTPS_PROXY and NO_PROXY",
                 ) from error
@@ -88,7 +82,7 @@ class UrllibTransport:
                 why = f"connected, but nothing came for {self._timeout:g} s (timed out)"
             raise TemporaryFailure(
                 f"no answer from {parts.netloc}: {why}",
-                details=[f"{request.method} {_without_query(request.url)}"],
+                details=[f"{request.method} {without_secrets(request.url)}"],
                 resolution="check the name, the network, HTTPS_PROXY and NO_PROXY, and SSL_CERT_FILE for a "
                 "private authority",
             ) from error
@@ -108,9 +102,9 @@ class _Body:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
 
-    def read(self, size: int = -1, /) -> bytes:
+    def read(self, size: int, /) -> bytes:
         try:
-            data = self._stream.read() if size < 0 else self._stream.read(size)
+            data = self._stream.read(size)
             # http.client checks in read() without a size only
             if len(data) < size and (missing := getattr(self._stream, "length", None)):
                 raise http.client.IncompleteRead(data, missing)
@@ -129,6 +123,24 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *args: object) -> None:
         return None
+
+
+def proxy_for(url: str, environ: Mapping[str, str]) -> str:
+    """The proxy to ask for a URL, '' for none.
+
+    HTTPS_PROXY, HTTP_PROXY, ALL_PROXY, NO_PROXY (names, suffixes, addresses, CIDR blocks, *) in either case,
+    as curl has them.
+    """
+    parts = urllib.parse.urlsplit(url)
+    no_proxy = environ.get("no_proxy") or environ.get("NO_PROXY") or ""
+    return "" if bypasses_proxy(parts.hostname or "", no_proxy) else _proxy(parts.scheme, environ)
+
+
+def _proxy(scheme: str, environ: Mapping[str, str]) -> str:
+    # HTTP_PROXY in capitals could be a request header in CGI; we are never run by a web server
+    names = (f"{scheme}_proxy", f"{scheme.upper()}_PROXY", "all_proxy", "ALL_PROXY")
+    proxy = next(filter(None, map(environ.get, names)), "")
+    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
 
 
 def bypasses_proxy(host: str, no_proxy: str) -> bool:
@@ -162,7 +174,8 @@ def _covers(entry: str, name: str) -> bool:
         return bool(suffix) and (name == suffix or name.endswith("." + suffix))
 
 
-def _tls(ca_file: str) -> ssl.SSLContext:
+def tls_context(ca_file: str) -> ssl.SSLContext:
+    """TLS with the authorities of SSL_CERT_FILE (PEM), of the system where that is ''."""
     try:
         return ssl.create_default_context(cafile=ca_file or None)
     except OSError as error:
@@ -170,8 +183,3 @@ def _tls(ca_file: str) -> ssl.SSLContext:
             f"SSL_CERT_FILE={ca_file} cannot be used: {error}",
             resolution="name a readable PEM file with the authority's certificate",
         ) from error
-
-
-def _without_query(url: str) -> str:
-    """For messages: an upload's or a CDN's query carries signatures."""
-    return urllib.parse.urlunsplit(urllib.parse.urlsplit(url)._replace(query="", fragment=""))

@@ -10,9 +10,17 @@ from driverforge_oci import jsontext
 from driverforge_oci.auth import Challenge, LoginFor, fetch_token, nobody, parse_challenge
 from driverforge_oci.http import is_loopback
 from driverforge_oci.reference import DOCKER_HUB, Reference
-from driverforge_oci.transport import Body, Request, Response, Transport, asked_to_wait, is_web_address
+from driverforge_oci.transport import (
+    REDIRECTS,
+    Body,
+    Request,
+    Response,
+    Transport,
+    asked_to_wait,
+    joined,
+    origin,
+)
 
-_REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 5
 _ERROR_LIMIT = 64 << 10
 # of a text that is no error of the specification: a proxy's page, or noise
@@ -56,7 +64,7 @@ class Session:
         response when its status is in `expected`. Raises NotFound for 404, NotPermitted for 401 and 403,
         TemporaryFailure for 429, 5xx and where no answer came, Unavailable for anything else.
         """
-        url = _joined(f"{self.base(reference.host)}/v2/{reference.repository}/", path, reference)
+        url = joined(f"{self.base(reference.host)}/v2/{reference.repository}/", path)
         wanted = scopes or (scope(reference, "pull"),)
         request = Request(method=method, url=url, headers=headers or {}, body=body)
         known = self._challenges.get(reference.host)
@@ -99,13 +107,13 @@ class Session:
                 Request(method=request.method, url=url, headers=headers, body=request.body)
             )
             if (
-                response.status not in _REDIRECTS
+                response.status not in REDIRECTS
                 or request.method not in ("GET", "HEAD")
                 or "location" not in response.headers
             ):
                 return response
             response.body.close()
-            url = _joined(url, response.headers["location"], reference)
+            url = joined(url, response.headers["location"])
         raise Unavailable(f"{reference.host} redirects more than {_MAX_REDIRECTS} times")
 
     def _is_home(self, url: str, host: str) -> bool:
@@ -113,7 +121,7 @@ class Session:
 
         The URL of an upload or a redirect may be a CDN's, which must not see the login.
         """
-        return _origin(url) == _origin(self.base(host))
+        return origin(url) == origin(self.base(host))
 
     def _authorization(self, reference: Reference, scopes: tuple[str, ...]) -> str:
         challenge = self._challenges.get(reference.host)
@@ -147,22 +155,6 @@ class Session:
 def scope(reference: Reference, actions: str) -> str:
     """A token's scope: 'repository:driver:pull,push'."""
     return f"repository:{reference.repository}:{actions}"
-
-
-def _joined(base: str, location: str, reference: Reference) -> str:
-    """A path or a Location, as an absolute URL. Unavailable where the registry sent one that is none."""
-    try:
-        url = urllib.parse.urljoin(base, location)
-    except ValueError:
-        url = ""
-    if not is_web_address(url):
-        raise Unavailable(f"{reference.host} sends us to an address that is none", details=[location[:200]])
-    return url
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urllib.parse.urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
 
 
 def _failure(request: Request, response: Response, reference: Reference) -> DriverforgeError:

@@ -7,14 +7,19 @@ credentials.
 from __future__ import annotations
 
 import email.utils
+import random
+import re
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, TypeVar
 
-from driverforge_core.errors import TemporaryFailure
+from driverforge_core.errors import TemporaryFailure, Unavailable
 
+_T = TypeVar("_T")
 _YEAR = 365 * 86400.0
+_PASSING = (408, 425, 500, 502, 503, 504)
+REDIRECTS = (301, 302, 303, 307, 308)
 
 Body = bytes | Callable[[], BinaryIO]
 """What a request sends: bytes, or a way to open the stream, so that a second attempt sends all of it again.
@@ -32,88 +37,169 @@ class Request:
 
 
 class Readable(Protocol):
-    """A stream of bytes: what http.client's responses and io.BytesIO have in common."""
+    """A stream of bytes; io.BytesIO is one."""
 
-    def read(self, size: int = -1, /) -> bytes: ...
+    def read(self, size: int, /) -> bytes:
+        """What has come, `size` bytes at most; b'' at the end. Raises TemporaryFailure where it breaks."""
+
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """Header names are in lower case. Whoever gets a response closes its body."""
+    """Header names are in lower case. Whoever gets a response closes its body.
+
+    `url` is where redirects led, '' where none was followed.
+    """
 
     status: int
     headers: Mapping[str, str]
     body: Readable
+    url: str = ""
 
     def read(self, limit: int) -> bytes:
         """The body up to `limit` bytes, and close it."""
+        content = bytearray()
         try:
-            return self.body.read(limit)
+            while len(content) < limit and (piece := self.body.read(limit - len(content))):
+                content += piece
         finally:
             self.body.close()
+        return bytes(content)
 
 
 class Transport(Protocol):
     def send(self, request: Request) -> Response:
         """Raises TemporaryFailure where no answer came.
 
-        Name resolution, a refused connection, a timeout, TLS.
+        Name resolution, a refused connection, a timeout, TLS. Unavailable, InputError where asking again
+        would not help.
         """
+
+
+def jittered(pause: float) -> float:
+    """About as long: clients that failed together do not come back together."""
+    return pause * random.uniform(0.5, 1.5)  # noqa: S311 -- no secret
+
+
+class _Again(Exception):
+    def __init__(self, why: str, asked: float = 0.0) -> None:
+        super().__init__(why)
+        self.why = why
+        self.asked = asked
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
-    """A transport that asks again on 429, 5xx and broken connections.
+    """A transport that asks again on 408, 425, 429, 5xx and broken connections.
 
-    It waits as long as Retry-After says, else ever longer. `wait` is called with seconds; `now` (seconds
-    since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST is repeated only when
-    the registry itself says 429: a broken POST may have begun an upload already. The last answer is returned
-    as it is, the last failure raised. A host that gave no answer to any attempt is not asked again: a plan
-    of a thousand cells would wait for it a thousand times. `told` hears why there is a pause.
+    It waits ever longer, and as long as Retry-After says besides. `wait` is called with seconds; `now`
+    (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST is repeated
+    only when the registry itself says 429: a broken POST may have begun an upload already. The last answer is
+    returned as it is, the last failure raised. A host that gave no answer to any attempt is not asked again:
+    a plan of a thousand cells would wait for it a thousand times. `told` hears why there is a pause, and how
+    many seconds it takes.
     """
 
     inner: Transport
     wait: Callable[[float], object]
     now: Callable[[], float]
-    told: Callable[[str], object] = lambda _: None
+    told: Callable[[str, float], object] = lambda _why, _seconds: None
+    jitter: Callable[[float], float] = jittered
     attempts: int = 5
     first_pause: float = 0.5
     longest_pause: float = 60.0
     silent: dict[str, TemporaryFailure] = field(default_factory=dict)
 
     def send(self, request: Request) -> Response:
-        host = urllib.parse.urlsplit(request.url).netloc
+        return self.receive(lambda: request, lambda response: response)
+
+    def receive(self, ask: Callable[[], Request], take: Callable[[Response], _T]) -> _T:
+        """What `take` makes of the answer to the request of `ask`.
+
+        Both are called again where that may help, `take` also for a TemporaryFailure of its own about an
+        answer that was none.
+        """
+        pause = self.first_pause
+        for left in reversed(range(self.attempts)):
+            try:
+                return self._attempt(ask(), take, last=not left)
+            except _Again as again:
+                seconds = again.asked + self.jitter(pause)
+                self.told(again.why, seconds)
+                self.wait(seconds)
+            pause = min(pause * 2, self.longest_pause)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _attempt(self, request: Request, take: Callable[[Response], _T], *, last: bool) -> _T:
+        host = host_of(request.url)
         if (failure := self.silent.get(host)) is not None:
             raise TemporaryFailure(failure.brief, details=failure.details, resolution=failure.resolution)
-        pause = self.first_pause
-        for _ in range(self.attempts - 1):
-            asked = 0.0
-            try:
-                response = self.inner.send(request)
-            except TemporaryFailure as error:
-                if request.method == "POST":
-                    raise
-                why = error.brief
-            else:
-                if not self._again(request, response.status):
-                    return response
-                asked = retry_after(response.headers.get("retry-after", ""), self.now())
-                if asked > self.longest_pause:
-                    return response
-                response.body.close()
-                why = f"{host} answers {response.status}"
-            self.told(f"{why}; again in {max(asked, pause):g} s")
-            self.wait(max(asked, pause))
-            pause = min(pause * 2, self.longest_pause)
+        may_repeat = request.method != "POST" and not last
         try:
-            return self.inner.send(request)
+            response = self.inner.send(request)
         except TemporaryFailure as error:
-            self.silent[host] = error
+            if may_repeat:
+                raise _Again(error.brief) from error
+            if last:
+                self.silent[host] = error
+            raise
+        asked = retry_after(response.headers.get("retry-after", ""), self.now())
+        refused = response.status == 429
+        if (refused or response.status in _PASSING) and asked > self.longest_pause:
+            return take(response)
+        if (refused and not last) or (may_repeat and response.status in _PASSING):
+            response.body.close()
+            raise _Again(f"{host} answers {response.status}", asked)
+        try:
+            return take(response)
+        except TemporaryFailure as error:
+            if may_repeat:
+                raise _Again(error.brief) from error
             raise
 
-    def _again(self, request: Request, status: int) -> bool:
-        return status == 429 or (status in (500, 502, 503, 504) and request.method != "POST")
+
+def host_of(url: str) -> str:
+    """'host[:port]' of an address, without the login that it may carry."""
+    return urllib.parse.urlsplit(url).netloc.rpartition("@")[2]
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port: what has to be the same for a login to be sent."""
+    parts = urllib.parse.urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+def joined(base: str, location: str) -> str:
+    """A path or a Location, as an absolute URL. Unavailable where a server sent one that is none."""
+    try:
+        url = urllib.parse.urljoin(base, location)
+    except ValueError:
+        url = ""
+    if not is_web_address(url):
+        raise Unavailable(
+            f"{host_of(base)} sends us to an address that is none", details=[without_secrets(location)[:200]]
+        )
+    return url
+
+
+def without_secrets(url: str) -> str:
+    """An address for people: without the login that it may carry, and the query, which may be signed.
+
+    Also of a text that is no address because its password has a character that should be quoted.
+    """
+    scheme, colon, rest = url.partition("://")
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    login = ""
+    if "@" in authority:
+        login = authority.rpartition("@")[0]
+    elif not re.fullmatch(r"(\[.*\]|[^:]*)(:\d*)?", authority):
+        login = rest.rpartition("@")[0]
+    if login:
+        user, secret, _ = login.partition(":")
+        rest = (f"{user}:***@" if secret else "***@") + rest[len(login) + 1 :]
+    rest, query, _ = rest.partition("?")
+    return scheme + colon + rest + ("?***" if query else "")
 
 
 def is_web_address(url: str) -> bool:

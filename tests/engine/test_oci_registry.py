@@ -1,5 +1,5 @@
-"""The client against Debian's docker-registry: what we push it serves, what it refuses is unknown and not
-absent.
+"""The client against Debian's docker-registry, over both transports: what we push it serves, what it refuses
+is unknown and not absent.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ import io
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from driverforge_build.fetch.web import HttpxTransport
 from driverforge_core.errors import NotPermitted
 from driverforge_oci.auth import Login, find_login
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
@@ -66,8 +68,13 @@ def closed_registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     yield from _serve(folder, REGISTRY_AUTH="htpasswd", **users)
 
 
-def _client(logins: Mapping[str, Login] | None = None) -> RegistryClient:
-    return RegistryClient(Session(UrllibTransport(os.environ), partial(find_login, logins or {})))
+ClientWith = Callable[[Mapping[str, Login]], RegistryClient]
+
+
+@pytest.fixture(params=[UrllibTransport, HttpxTransport])
+def client_with(request: pytest.FixtureRequest) -> ClientWith:
+    """Makes clients with these logins."""
+    return lambda logins: RegistryClient(Session(request.param(os.environ), partial(find_login, logins)))
 
 
 def _push(client: RegistryClient, reference: Reference, *, arch: str) -> tuple[str, int]:
@@ -98,9 +105,9 @@ def _push(client: RegistryClient, reference: Reference, *, arch: str) -> tuple[s
     return client.put_manifest(reference, data, OCI_MANIFEST), len(data)
 
 
-def test_an_index_goes_there_and_back(registry: str) -> None:
-    client = _client()
-    image = Reference.parse(f"{registry}/site/driver:535.261.03-debian12")
+def test_an_index_goes_there_and_back(registry: str, client_with: ClientWith) -> None:
+    client = client_with({})
+    image = Reference.parse(f"{registry}/{uuid4().hex}/driver:535.261.03-debian12")
     assert presence(client, image) == Absent()
     children = []
     for arch in ("amd64", "arm64"):
@@ -123,8 +130,8 @@ def test_an_index_goes_there_and_back(registry: str) -> None:
     assert client.get_blob(image, layer.digest, sink) == layer.size == len(sink.getvalue())
 
 
-def test_a_blob_is_mounted_from_another_repository(registry: str) -> None:
-    client = _client()
+def test_a_blob_is_mounted_from_another_repository(registry: str, client_with: ClientWith) -> None:
+    client = client_with({})
     data = os.urandom(1000)
     assert client.put_blob(Reference.parse(f"{registry}/one:1"), data, digest=digest_of(data), size=len(data))
     two = Reference.parse(f"{registry}/two:1")
@@ -132,20 +139,20 @@ def test_a_blob_is_mounted_from_another_repository(registry: str) -> None:
     assert client.has_blob(two, digest_of(data))
 
 
-def test_what_is_not_there(registry: str) -> None:
+def test_what_is_not_there(registry: str, client_with: ClientWith) -> None:
     nothing = Reference.parse(f"{registry}/nothing:1")
     with pytest.raises(NotFound) as caught:
-        _client().get_manifest(nothing)
+        client_with({}).get_manifest(nothing)
     assert any("MANIFEST_UNKNOWN" in line for line in caught.value.details)
 
 
-def test_without_a_login_nothing_is_known(closed_registry: str) -> None:
-    image = Reference.parse(f"{closed_registry}/driver:1")
-    let_in = _client({closed_registry: LOGIN})
+def test_without_a_login_nothing_is_known(closed_registry: str, client_with: ClientWith) -> None:
+    image = Reference.parse(f"{closed_registry}/{uuid4().hex}:1")
+    let_in = client_with({closed_registry: LOGIN})
     assert presence(let_in, image) == Absent()
     digest, _ = _push(let_in, image, arch="amd64")
     assert presence(let_in, image) == Present(digest)
-    for client in (_client(), _client({closed_registry: Login(user="ci", password="wrong")})):
+    for client in (client_with({}), client_with({closed_registry: Login(user="ci", password="wrong")})):
         found = presence(client, image)
         assert isinstance(found, Unknown)
         assert "401" in found.reason
@@ -153,11 +160,11 @@ def test_without_a_login_nothing_is_known(closed_registry: str) -> None:
             client.put_blob(image, b"x", digest=digest_of(b"x"), size=1)
 
 
-def test_a_registry_that_is_gone_is_unknown(tmp_path: Path) -> None:
+def test_a_registry_that_is_gone_is_unknown(tmp_path: Path, client_with: ClientWith) -> None:
     server = _serve(tmp_path / "gone")
     image = Reference.parse(f"{next(server)}/driver:1")
-    assert presence(_client(), image) == Absent()
+    assert presence(client_with({}), image) == Absent()
     server.close()  # type: ignore[attr-defined]
-    found = presence(_client(), image)
+    found = presence(client_with({}), image)
     assert isinstance(found, Unknown)
     assert "refused" in found.reason

@@ -16,6 +16,7 @@ import pytest
 from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.engine.buildx import Buildx
+from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.publish.upload import PushReport, push_image
@@ -24,7 +25,6 @@ from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.client import RegistryClient
-from driverforge_oci.http import http_transport
 from driverforge_oci.presence import labels
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
@@ -91,7 +91,7 @@ def make_image(engine: Engine, folder: Path, made: BuildContext, *, inputs: str 
 
 
 def client() -> RegistryClient:
-    return RegistryClient(Session(http_transport(os.environ)))
+    return RegistryClient(Session(registry_transport(os.environ, lambda *_: None)))
 
 
 def push(made: BuildContext, registry: str, buildx: Buildx) -> PushReport:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
 import pytest
-import stamina
 
 from driverforge_build.fetch.cache import Cache, default_folder
-from driverforge_build.fetch.fetcher import ATTEMPTS, Fetcher
-from driverforge_build.ports import Blob, NotThere, without_password
+from driverforge_build.fetch.fetcher import Fetcher
+from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
+from support.fakes import mirror
+from support.fakes.mirror import Answer
 from support.process import missing
 from support.samples.aptrepo import self_signed, served
 
 URL = "http://mirror.site/debian/dists/bookworm/InRelease"
 YESTERDAY = "Fri, 20 Nov 2026 22:17:41 GMT"
-Answer = Callable[[httpx2.Request], httpx2.Response]
-
-
-@pytest.fixture(autouse=True)
-def _no_waiting() -> Iterator[None]:
-    with stamina.set_testing(True, attempts=ATTEMPTS):
-        yield
+ATTEMPTS = 5
 
 
 class Server:
@@ -40,7 +35,7 @@ class Server:
             self.requests.append(request)
             return self._answer(request)
 
-        return Fetcher(Cache(folder), offline=offline, transport=httpx2.MockTransport(handle))
+        return Fetcher(Cache(folder), None) if offline else mirror.fetcher(folder, handle)
 
 
 class Body(httpx2.SyncByteStream):
@@ -217,9 +212,9 @@ def test_a_body_that_breaks_off_is_asked_for_again(tmp_path: Path) -> None:
 
 def test_passwords_are_not_shown(tmp_path: Path) -> None:
     url = "http://user:secret@mirror.site/debian/x"
-    assert without_password(url) == "http://user:***@mirror.site/debian/x"
     with pytest.raises(NotThere) as told:
         Server(lambda _: httpx2.Response(404)).fetcher(tmp_path).document(url)
+    assert "http://user:***@mirror.site/debian/x" in told.value.brief
     assert "secret" not in told.value.render()
 
 
@@ -232,7 +227,7 @@ def test_passwords_are_not_kept(tmp_path: Path) -> None:
 
 def test_an_address_of_an_unknown_kind(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ftp"):
-        Fetcher(Cache(tmp_path)).document("ftp://mirror.site/debian")
+        mirror.fetcher(tmp_path).document("ftp://mirror.site/debian")
 
 
 @pytest.mark.parametrize("address", ["http://mirror:abc/debian", "http://mirror.site/\x7f"])
@@ -245,15 +240,15 @@ def test_an_address_that_is_none(tmp_path: Path, address: str) -> None:
 
 def test_redirects_without_end(tmp_path: Path) -> None:
     server = Server(lambda request: httpx2.Response(302, headers={"location": str(request.url)}))
-    with pytest.raises(Unavailable, match=r"mirror\.site does not answer with a file") as told:
+    with pytest.raises(Unavailable, match=r"mirror\.site redirects more than 20 times") as told:
         server.fetcher(tmp_path).document(URL)
-    assert any(line.startswith("TooManyRedirects") for line in told.value.details)
+    assert len(server.requests) == 21
     assert "--mirror" in told.value.resolution
 
 
 def test_file_addresses(tmp_path: Path) -> None:
     (tmp_path / "a b").write_bytes(b"content")
-    fetcher = Fetcher(Cache(tmp_path / "cache"))
+    fetcher = mirror.fetcher(tmp_path / "cache")
     assert fetcher.document((tmp_path / "a b").as_uri()) == b"content"
     assert fetcher.blob(blob(b"content", (tmp_path / "a b").as_uri())).read_bytes() == b"content"
     with pytest.raises(NotThere):
@@ -274,12 +269,9 @@ def test_a_real_server_answers_not_modified(tmp_path: Path) -> None:
     (folder / "InRelease").write_text("one")
     (folder / "a.deb").write_bytes(b"package" * 100_000)
     with served(folder) as server:
-        fetcher = Fetcher(Cache(tmp_path / "cache"))
-        try:
-            assert [fetcher.document(f"{server.url}/InRelease") for _ in range(2)] == [b"one", b"one"]
-            assert fetcher.blob(blob(b"package" * 100_000, f"{server.url}/a.deb")).stat().st_size == 700_000
-        finally:
-            fetcher.close()
+        fetcher = mirror.fetcher(tmp_path / "cache")
+        assert [fetcher.document(f"{server.url}/InRelease") for _ in range(2)] == [b"one", b"one"]
+        assert fetcher.blob(blob(b"package" * 100_000, f"{server.url}/a.deb")).stat().st_size == 700_000
         assert server.requests == ["GET /InRelease", "GET /InRelease", "GET /a.deb"]
 
 
@@ -298,11 +290,8 @@ def test_a_proxy_from_the_environment(tmp_path: Path, monkeypatch: pytest.Monkey
     with served(tmp_path) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url)
         monkeypatch.delenv("no_proxy", raising=False)
-        fetcher = Fetcher(Cache(tmp_path / "cache"))
-        try:
-            assert fetcher.document("http://mirror.site/debian/InRelease") == b"through the proxy"
-        finally:
-            fetcher.close()
+        fetcher = mirror.fetcher(tmp_path / "cache")
+        assert fetcher.document("http://mirror.site/debian/InRelease") == b"through the proxy"
 
 
 @pytest.mark.skipif(bool(missing("openssl")), reason="not installed: openssl")
@@ -310,15 +299,11 @@ def test_a_sites_own_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     (tmp_path / "InRelease").write_text("over TLS")
     certificate = self_signed(tmp_path / "tls")
     with served(tmp_path, certificate=certificate) as server:
-        strict = Fetcher(Cache(tmp_path / "cache"))
+        strict = mirror.fetcher(tmp_path / "cache")
         with pytest.raises(Unavailable, match="a certificate that this machine does not trust") as told:
             strict.document(f"{server.url}/InRelease")
-        strict.close()
         assert "SSL_CERT_FILE" in told.value.resolution
         assert told.value.exit_code == 69
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        trusting = Fetcher(Cache(tmp_path / "cache"))
-        try:
-            assert trusting.document(f"{server.url}/InRelease") == b"over TLS"
-        finally:
-            trusting.close()
+        trusting = mirror.fetcher(tmp_path / "cache")
+        assert trusting.document(f"{server.url}/InRelease") == b"over TLS"

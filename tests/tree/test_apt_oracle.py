@@ -10,9 +10,8 @@ import pytest
 from driverforge_build.discover.apt import Location, read_packages, read_suite
 from driverforge_build.discover.closure import closure
 from driverforge_build.discover.packages import PackageIndex, parse_clause
-from driverforge_build.fetch.cache import Cache
-from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.matrix.model import Repository
+from support.fakes.mirror import fetcher
 from support.process import missing, run
 from support.samples.aptrepo import EPOCH, Archive, Deb, signing_key
 from support.samples.sampledebian import BASE, DRIVER_PARTS, SECURITY
@@ -68,7 +67,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 @pytest.fixture(scope="module")
 def catalogue(archive: Archive) -> PackageIndex:
     found = PackageIndex()
-    fetcher = Fetcher(Cache(archive.folder.parent / "cache"))
+    downloads = fetcher(archive.folder.parent / "cache")
     for suite, components in (
         ("bookworm", ("main", "non-free")),
         ("bookworm-security", ("main",)),
@@ -76,7 +75,7 @@ def catalogue(archive: Archive) -> PackageIndex:
     ):
         row = Repository(id=suite, archive="debian", components=components)
         place = Location(repository=row, uri=archive.url, keyrings=(archive.key.keyring,))
-        read_packages(fetcher, read_suite(fetcher, place, now=EPOCH + timedelta(days=1)), "amd64", found)
+        read_packages(downloads, read_suite(downloads, place, now=EPOCH + timedelta(days=1)), "amd64", found)
     return found
 
 

@@ -8,17 +8,15 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-import stamina
 
 from driverforge_build.discover.apt import Location, read_packages, read_suite
 from driverforge_build.discover.kernels import find_kernels
 from driverforge_build.discover.machine import read_machine
 from driverforge_build.discover.packages import PackageIndex
 from driverforge_build.discover.signature import Untrusted, verify
-from driverforge_build.fetch.cache import Cache
-from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.matrix.model import Repository
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, UsageError
+from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples.aptrepo import EPOCH, Archive, Deb, SigningKey, signing_key
 from support.samples.sampledebian import BARE, NEW, OLD, publish, sample_matrix
@@ -45,12 +43,6 @@ def other_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
         yield made
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting() -> Iterator[None]:
-    with stamina.set_testing(True):
-        yield
-
-
 @pytest.fixture
 def archive(tmp_path: Path, key: SigningKey) -> Archive:
     return Archive(tmp_path / "debian", key)
@@ -60,15 +52,11 @@ def location(archive: Archive, *, keyring: Path | None = None, row: Repository =
     return Location(repository=row, uri=archive.url, keyrings=(keyring or archive.key.keyring,))
 
 
-def fetcher(tmp_path: Path) -> Fetcher:
-    return Fetcher(Cache(tmp_path / "cache"))
-
-
 def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS})
-    suite = read_suite(fetcher(tmp_path), location(archive), now=NOW)
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
     catalogue = PackageIndex()
-    read_packages(fetcher(tmp_path), suite, "amd64", catalogue)
+    read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue)
     (package,) = catalogue.versions("b")
     assert (package.version, package.arch, package.suite) == ("2", "all", "bookworm")
     assert (archive.folder / package.path).stat().st_size == package.size
@@ -81,7 +69,7 @@ def test_an_armored_keyring_serves_as_well(archive: Archive, tmp_path: Path) -> 
     archive.publish("bookworm", {"main": DEBS})
     assert (
         read_suite(
-            fetcher(tmp_path), location(archive, keyring=archive.key.armored), now=NOW
+            fetcher(tmp_path / "cache"), location(archive, keyring=archive.key.armored), now=NOW
         ).release.codename
         == "bookworm"
     )
@@ -97,7 +85,7 @@ def test_a_changed_document_is_refused(archive: Archive, tmp_path: Path) -> None
     text = (dist / "InRelease").read_text()
     (dist / "InRelease").write_text(text.replace("Label: Debian", "Label: Debiam"))
     with pytest.raises(Untrusted, match="was changed after it was signed"):
-        read_suite(fetcher(tmp_path), location(archive), now=NOW)
+        read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
 
 
 def test_a_key_that_is_not_in_the_keyring_is_named(
@@ -105,7 +93,7 @@ def test_a_key_that_is_not_in_the_keyring_is_named(
 ) -> None:
     archive.publish("bookworm", {"main": DEBS})
     with pytest.raises(Untrusted, match="not signed by a key that is trusted here") as told:
-        read_suite(fetcher(tmp_path), location(archive, keyring=other_key.keyring), now=NOW)
+        read_suite(fetcher(tmp_path / "cache"), location(archive, keyring=other_key.keyring), now=NOW)
     assert any("a key that the keyrings do not have" in line for line in told.value.details)
     assert "--keyring" in told.value.resolution
 
@@ -161,10 +149,12 @@ def test_without_gpgv(archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_a_suite_that_is_too_old(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS}, valid_for=timedelta(hours=12))
     with pytest.raises(Unavailable, match="expired on 2026-11-21T00:00:00Z") as told:
-        read_suite(fetcher(tmp_path), location(archive), now=NOW)
+        read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
     assert "--accept-expired" in told.value.resolution
     assert (
-        read_suite(fetcher(tmp_path), location(archive), now=NOW, accept_expired=True).release.codename
+        read_suite(
+            fetcher(tmp_path / "cache"), location(archive), now=NOW, accept_expired=True
+        ).release.codename
         == "bookworm"
     )
 
@@ -172,34 +162,34 @@ def test_a_suite_that_is_too_old(archive: Archive, tmp_path: Path) -> None:
 def test_another_suite_at_that_address(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS}, fields={"Codename": "trixie"})
     with pytest.raises(UsageError, match="is not bookworm: it says Suite test-bookworm, Codename trixie"):
-        read_suite(fetcher(tmp_path), location(archive), now=NOW)
+        read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
 
 
 def test_a_component_that_the_mirror_lacks(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS})
     suite = read_suite(
-        fetcher(tmp_path),
+        fetcher(tmp_path / "cache"),
         location(archive, row=ROW.model_copy(update={"components": ("main", "non-free")})),
         now=NOW,
     )
     with pytest.raises(Unavailable, match="no packages of component non-free for amd64"):
-        read_packages(fetcher(tmp_path), suite, "amd64", PackageIndex())
+        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", PackageIndex())
 
 
 def test_an_index_that_is_not_the_signed_one(archive: Archive, tmp_path: Path) -> None:
     dist = archive.publish("bookworm", {"main": DEBS}, by_hash=False)
-    suite = read_suite(fetcher(tmp_path), location(archive), now=NOW)
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
     (dist / "main/binary-amd64/Packages.xz").write_bytes(b"another")
     with pytest.raises(TemporaryFailure, match=r"Packages\.xz is not what the signed index says"):
-        read_packages(fetcher(tmp_path), suite, "amd64", PackageIndex())
+        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", PackageIndex())
 
 
 def test_by_hash_survives_an_update_of_the_mirror(archive: Archive, tmp_path: Path) -> None:
     dist = archive.publish("bookworm", {"main": DEBS})
-    suite = read_suite(fetcher(tmp_path), location(archive), now=NOW)
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
     (dist / "main/binary-amd64/Packages.xz").write_bytes(b"the next one already")
     catalogue = PackageIndex()
-    read_packages(fetcher(tmp_path), suite, "amd64", catalogue)
+    read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue)
     assert catalogue.names("") == ["a", "b"]
 
 
@@ -209,8 +199,8 @@ def test_all_kernels_of_a_flavour(archive: Archive, tmp_path: Path) -> None:
     row = sample_matrix().rows[0]
     catalogue = PackageIndex()
     for repository, where in zip(row.repositories, (archive, security), strict=True):
-        suite = read_suite(fetcher(tmp_path), location(where, row=repository), now=NOW)
-        read_packages(fetcher(tmp_path), suite, "amd64", catalogue)
+        suite = read_suite(fetcher(tmp_path / "cache"), location(where, row=repository), now=NOW)
+        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue)
     kernels = find_kernels(catalogue, row, "amd64")
     assert [kernel.release.text for kernel in kernels.found] == [OLD, NEW]
     assert [release.text for release in kernels.without_headers] == [BARE]
@@ -251,7 +241,10 @@ def test_the_new_naming_of_kernels(archive: Archive, tmp_path: Path) -> None:
     line = row.kernels[0].model_copy(update={"releases": "6.12.*"})
     catalogue = PackageIndex()
     read_packages(
-        fetcher(tmp_path), read_suite(fetcher(tmp_path), location(archive), now=NOW), "amd64", catalogue
+        fetcher(tmp_path / "cache"),
+        read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW),
+        "amd64",
+        catalogue,
     )
     (kernel,) = find_kernels(catalogue, row.model_copy(update={"kernels": (line,)}), "amd64").found
     assert kernel.release.text == release
@@ -272,7 +265,10 @@ def test_headers_half_way_through_an_update(archive: Archive, tmp_path: Path) ->
     archive.publish("bookworm", {"main": debs})
     catalogue = PackageIndex()
     read_packages(
-        fetcher(tmp_path), read_suite(fetcher(tmp_path), location(archive), now=NOW), "amd64", catalogue
+        fetcher(tmp_path / "cache"),
+        read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW),
+        "amd64",
+        catalogue,
     )
     kernels = find_kernels(catalogue, sample_matrix().rows[0], "amd64")
     assert kernels.found == ()
@@ -324,4 +320,4 @@ def test_dates_are_utc(archive: Archive, tmp_path: Path) -> None:
     archive.publish(
         "bookworm", {"main": DEBS}, date=datetime(2026, 11, 20, 13, tzinfo=timezone(timedelta(hours=1)))
     )
-    assert read_suite(fetcher(tmp_path), location(archive), now=NOW).release.date == EPOCH
+    assert read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW).release.date == EPOCH

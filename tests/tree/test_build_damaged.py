@@ -12,13 +12,13 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.fetch.cache import Cache, KeptAnswer
-from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.lock.file import dump_lock, load_lock, write_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import context_of, write_context
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import DriverforgeError, InputError, StorageFailed
+from support.fakes.mirror import fetcher
 from support.samples.locks import kernel, target
 from support.samples.synthetic import all_cells, synthetic_lock
 
@@ -101,14 +101,14 @@ def test_a_folder_or_a_circle_in_the_cache_is_one_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["http://[::1", "http://[::1/InRelease"])
 def test_an_address_that_is_none_is_wrong_input(tmp_path: Path, url: str) -> None:
     with pytest.raises(InputError) as told:
-        Fetcher(Cache(tmp_path)).document(url)
+        fetcher(tmp_path).document(url)
     assert "http://" in told.value.resolution
 
 
 def test_a_proxy_that_is_none_is_wrong_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("http_proxy", "nonsense://site")
     with pytest.raises(InputError, match="proxy"):
-        Fetcher(Cache(tmp_path)).document(URL)
+        fetcher(tmp_path).document(URL)
 
 
 def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+
+import pytest
+
+from driverforge_build.commands.progress import Lines
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """\
@@ -29,10 +34,10 @@ HOSTILE = f"""\
 from driverforge_build.commands.progress import shown_builds, shown_downloads
 with shown_builds(["a-cell"]) as told:
     told("a-cell", "jit 1/4 RUN [/red] {OWNED}")
-with shown_downloads() as progress:
-    progress.started("[/red]{OWNED}.deb", 2_000_000)
-    progress.advanced("[/red]{OWNED}.deb", 1)
-    progress.finished("[/red]{OWNED}.deb")
+with shown_downloads(as_json=False) as progress:
+    with progress.download("[/red]{OWNED}.deb", 2_000_000) as advanced:
+        advanced(1)
+    progress.waiting("[/red]{OWNED} answers 503", 60.0)
 """
 
 
@@ -49,6 +54,7 @@ def test_a_compilers_or_a_mirrors_words_are_no_commands_to_the_terminal() -> Non
     ).stderr
     assert told == (
         "a-cell: jit 1/4 RUN [/red] \\x1b]0;owned\\x07\ndownload [/red]\\x1b]0;owned\\x07.deb 2.0 MB\n"
+        "[/red]\\x1b]0;owned\\x07 answers 503; again in 60.0 s\n"
     )
 
 
@@ -83,3 +89,28 @@ def test_on_a_terminal_every_cell_has_a_line_with_its_last_step() -> None:
     assert any("a-cell" in line and "built" in line for line in last), seen
     assert any("b-cell" in line and "waiting" in line for line in last), seen
     assert done.stdout == b""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_download_that_takes_long_tells_its_bytes(
+    as_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds = iter([0.0, 4.0, 12.0, 12.0, 13.0])
+    with Lines(as_json=as_json, now=lambda: next(seconds)).download("a.deb", 12_400_000) as advanced:
+        for _ in range(3):
+            advanced(1_000_000)
+    told = capsys.readouterr().err.splitlines()
+    if not as_json:
+        assert told == ["download a.deb 12.4 MB", "download a.deb 2.0 of 12.4 MB"]
+        return
+    assert [json.loads(line) for line in told] == [
+        {"event": "download", "name": "a.deb", "bytes": count, "total": 12_400_000}
+        for count in (0, 2_000_000)
+    ]
+
+
+def test_a_pause_is_told_on_a_terminal_too() -> None:
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", HOSTILE], env=ENVIRONMENT, stderr=theirs, check=True)
+    os.close(theirs)
+    assert "answers 503; again in 60.0 s" in drained(ours)

@@ -34,7 +34,7 @@ dev/nvidia1 c c3:1 666
 dev/nvidiactl c c3:ff 666
 """
 INFORMATION = (
-    "Model: \t\t NVIDIA H100\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: "
+    "Model: \t\t {model}\nGPU UUID: \t {uuid}\nBus Type: \t PCIe\nDevice Minor: "
     "\t {minor}\nGPU Excluded:\t No\n"
 )
 UUIDS = ("GPU-aaaaaaaa-0000-0000-0000-000000000000", "GPU-bbbbbbbb-0000-0000-0000-000000000000")
@@ -57,10 +57,13 @@ def static_spec(node: FakeNode, *, options: EditOptions | None = None, **changes
     return make_spec(node.host, request, FakeNvml())
 
 
-def add_information(node: FakeNode, address: str, minor: int, uuid: str) -> None:
+def add_information(
+    node: FakeNode, address: str, minor: int, uuid: str, *, model: str = "NVIDIA H100"
+) -> None:
     folder = f"/proc/driver/nvidia/gpus/{address}"
     node.files.make_dirs(folder)
-    node.files.write_atomic(f"{folder}/information", INFORMATION.format(uuid=uuid, minor=minor).encode())
+    text = INFORMATION.format(model=model, uuid=uuid, minor=minor)
+    node.files.write_atomic(f"{folder}/information", text.encode())
 
 
 def add_mig(node: FakeNode, minor: int, *instances: tuple[int, int]) -> None:
@@ -97,6 +100,18 @@ def test_static_gpus_are_in_the_order_of_their_addresses(node: FakeNode) -> None
 
 def test_static_gpus_without_proc_have_no_uuid(node: FakeNode) -> None:
     assert [device.name for device in static_spec(node).devices] == ["0", "1", "all"]
+
+
+@pytest.mark.parametrize("mode", [SpecMode.STATIC, SpecMode.NVML])
+def test_a_gpu_that_only_serves_a_display_is_left_out(node: FakeNode, mode: SpecMode) -> None:
+    """A DGX Station has one. The others keep the index that NVML gives them."""
+    add_information(node, "0000:17:00.0", 1, UUIDS[1], model="NVIDIA DGX Display")
+    add_information(node, "0000:65:00.0", 0, UUIDS[0])
+    gpus = static_gpus(view_of(node.host, DriverRoots(driver=ROOT)))
+    request = SpecRequest(mode=mode, roots=DriverRoots(driver=ROOT))
+    spec = make_spec(node.host, request, FakeNvml(gpus))
+    assert [device.name for device in spec.devices] == ["1", UUIDS[0], "all"]
+    assert paths(spec, "all") == ["/dev/nvidia0"]
 
 
 def test_a_uuid_that_the_driver_does_not_know_yet_is_no_name(node: FakeNode) -> None:
@@ -164,13 +179,18 @@ def test_auto_falls_back_to_proc_where_nvml_gives_no_answer(node: FakeNode) -> N
         make_spec(node.host, SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT)), FakeNvml())
 
 
-def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
-    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+def add_drm(node: FakeNode, address: str) -> None:
+    """A card and a render node of the GPU at this address, and a link to the card."""
     for number, name in enumerate(("card1", "renderD129")):
-        node.files.make_dirs(f"/sys/bus/pci/devices/0000:17:00.0/drm/{name}")
+        node.files.make_dirs(f"/sys/bus/pci/devices/{address}/drm/{name}")
         add_device(node, f"{ROOT}/dev/dri/{name}", 226, number, mode=0o660, group=44)
     node.files.make_dirs(f"{ROOT}/dev/dri/by-path")
-    node.files.symlink("../card1", f"{ROOT}/dev/dri/by-path/pci-0000:17:00.0-card")
+    node.files.symlink("../card1", f"{ROOT}/dev/dri/by-path/pci-{address}-card")
+
+
+def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    add_drm(node, "0000:17:00.0")
     (device,) = (device for device in static_spec(node).devices if device.name == "0")
     assert [item.path for item in device.edits.device_nodes] == [
         "/dev/nvidia0",
@@ -182,6 +202,34 @@ def test_a_gpu_brings_its_drm_nodes_and_their_links(node: FakeNode) -> None:
     assert static_spec(node).version == ""
     off = static_spec(node, options=EditOptions(hooks=HookProgram(), flags=frozenset({FeatureFlag.NO_GIDS})))
     assert all(not device.edits.additional_gids for device in off.devices)
+
+
+def test_a_mig_device_has_drm_nodes_only_with_a_profile_for_graphics(node: FakeNode) -> None:
+    """Both are on one GPU, whose DRM nodes these are."""
+    add_drm(node, "0000:17:00.0")
+    add_mig(node, 0, (1, 0), (2, 0))
+    migs = (
+        Mig(index=0, gpu_instance=1, compute_instance=0),
+        Mig(index=1, gpu_instance=2, compute_instance=0, graphics=True),
+    )
+    gpus = FakeNvml((Gpu(index=0, minor=0, bus_id="0000:17:00.0", mig_enabled=True, migs=migs),))
+    request = SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver=ROOT), merged=False)
+    compute, graphics = make_spec(node.host, request, gpus).devices
+    capabilities = [f"/dev/nvidia-caps/nvidia-cap{number}" for number in range(10, 14)]
+    assert [item.path for item in compute.edits.device_nodes] == ["/dev/nvidia0", *capabilities[:2]]
+    assert (compute.edits.hooks, compute.edits.additional_gids) == ((), ())
+    drm = ["/dev/dri/card1", "/dev/dri/renderD129"]
+    assert [item.path for item in graphics.edits.device_nodes] == ["/dev/nvidia0", *drm, *capabilities[2:]]
+    assert graphics.edits.hooks[0].args[2:] == ("--link", "../card1::/dev/dri/by-path/pci-0000:17:00.0-card")
+    assert graphics.edits.additional_gids == (44,)
+
+
+def test_without_nvml_no_mig_device_has_drm_nodes(node: FakeNode) -> None:
+    """/proc does not say which profile an instance was made with."""
+    add_information(node, "0000:17:00.0", 0, UUIDS[0])
+    add_drm(node, "0000:17:00.0")
+    add_mig(node, 0, (1, 0))
+    assert not [path for path in paths(static_spec(node), "all") if path.startswith("/dev/dri")]
 
 
 def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
@@ -198,6 +246,16 @@ def test_links_inside_a_driver_root_stay_inside_it(node: FakeNode) -> None:
     assert not [path for path in container_paths(spec) if path.startswith("/lib/")]
 
 
+def test_nvidia_xconfig_comes_with_graphics(node: FakeNode) -> None:
+    """An X server in a container is configured with it; a management container has no X server."""
+    write_tree(node, "usr/bin/nvidia-xconfig file\nusr/bin/nvidia-smi file")
+    assert {"/usr/bin/nvidia-xconfig", "/usr/bin/nvidia-smi"} <= {*container_paths(static_spec(node))}
+    request = SpecRequest(mode=SpecMode.MANAGEMENT, roots=DriverRoots(driver=ROOT))
+    found = container_paths(make_spec(node.host, request, FakeNvml()))
+    assert "/usr/bin/nvidia-smi" in found
+    assert "/usr/bin/nvidia-xconfig" not in found
+
+
 def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -> None:
     write_tree(node, "usr/lib/x86_64-linux-gnu/libcuda.so.570.10.01 file")
     files = view_of(node.host, DriverRoots(driver=ROOT)).driver
@@ -205,6 +263,65 @@ def test_the_loaded_version_counts_where_several_are_installed(node: FakeNode) -
     assert locate(files, loaded="580.65.06").version == "580.65.06"
     node.files.write_atomic("/sys/module/nvidia/version", b"580.65.06\n")
     assert "/usr/lib/x86_64-linux-gnu/libcuda.so.570.10.01" not in container_paths(static_spec(node))
+
+
+def test_libraries_are_taken_from_every_folder_that_has_some_of_this_version(tmp_path: Path) -> None:
+    """Debian's packages: libcuda is in a folder of its own, what it loads is beside that."""
+    node = bare_node(tmp_path)
+    folder = "usr/lib/x86_64-linux-gnu"
+    names = (
+        "nvidia/current/libcuda.so.580.65.06",
+        "libnvidia-ptxjitcompiler.so.580.65.06",
+        "libnvidia-glcore.so.570.10.01",
+        "vdpau/libvdpau_nvidia.so.580.65.06",
+        "libnvidia-egl-wayland.so.1.1.19",
+    )
+    write_tree(node, "dev/nvidia0 c c3:0 666\n" + "\n".join(f"{folder}/{name} file" for name in names))
+    spec = static_spec(node)
+    found = {name for name in names if f"/{folder}/{name}" in container_paths(spec)}
+    assert found == {*names} - {"libnvidia-glcore.so.570.10.01"}
+    assert f"NVIDIA_CTK_LIBCUDA_DIR=/{folder}:/{folder}/nvidia/current" in spec.edits.env
+    (ldcache,) = (hook for hook in spec.edits.hooks if "update-ldcache" in hook.args)
+    assert [word for word in ldcache.args if word.startswith("/")] == [
+        f"/{folder}{part}" for part in ("", "/nvidia/current", "/vdpau")
+    ]
+
+
+def test_libraries_of_32_bits_are_left_out(node: FakeNode) -> None:
+    """Where both are installed, /usr/lib has those of 32 bits on many systems."""
+    names = ("libcuda.so.580.65.06", "libnvidia-ml.so.580.65.06", "libnvidia-egl-gbm.so.1.1.2")
+    write_tree(
+        node,
+        "\n".join(f"usr/lib/{name} file" for name in names),
+        contents=dict.fromkeys(names, b"\x7fELF\x01\x01\x01" + bytes(45)),
+    )
+    spec = static_spec(node)
+    assert not [path for path in container_paths(spec) if path.count("/") == 3 and "/usr/lib/" in path]
+    assert "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu" in spec.edits.env
+
+
+def test_modules_of_xorg_stay_where_the_x_server_looks(node: FakeNode) -> None:
+    """Debian's alternatives: both are links, into a folder that the X server does not know."""
+    modules, home = "usr/lib/xorg/modules", "/usr/lib/nvidia/current"
+    names = ("drivers/nvidia_drv.so", "extensions/libglxserver_nvidia.so.580.65.06")
+    write_tree(
+        node,
+        "\n".join(f"{home}/{Path(name).name} file" for name in names)
+        + "\n"
+        + "\n".join(f"{modules}/{name} -> {home}/{Path(name).name}" for name in names),
+    )
+    spec = static_spec(node)
+    found = {mount.container_path: mount.host_path for mount in spec.edits.mounts}
+    for name in names:
+        assert found[f"/{modules}/{name}"] == f"{ROOT}{home}/{Path(name).name}"
+    link = f"libglxserver_nvidia.so.580.65.06::/{modules}/extensions/libglxserver_nvidia.so"
+    assert link in spec.edits.hooks[0].args
+
+
+def test_a_platform_of_egl_may_be_apart_from_the_driver(node: FakeNode) -> None:
+    """It has packages of its own, of the distribution's making."""
+    write_tree(node, "usr/lib64/libnvidia-egl-gbm.so.1.1.2 file")
+    assert "/usr/lib64/libnvidia-egl-gbm.so.1.1.2" in container_paths(static_spec(node))
 
 
 def test_sockets_firmware_and_explicit_libraries(node: FakeNode) -> None:
@@ -237,9 +354,14 @@ def test_an_empty_root_says_what_was_looked_for(tmp_path: Path) -> None:
         make_spec(node.host, SpecRequest(mode=SpecMode.CSV), FakeNvml())
 
 
-def test_a_device_without_edits_for_the_name_none(node: FakeNode) -> None:
-    spec = static_spec(node, selection=DeviceSelection(ids=("none",)), merged=False)
-    assert [(device.name, device.edits.env) for device in spec.devices] == [("none", ("NVCT_EMPTY_DEVICE=",))]
+@pytest.mark.parametrize("ids", [("none",), ("0", "none")])
+def test_a_device_without_a_gpu_for_the_name_none(node: FakeNode, ids: tuple[str, ...]) -> None:
+    """It is no part of the device `all`: with nothing else, there is none, and no container misses a GPU."""
+    spec = static_spec(node, selection=DeviceSelection(ids=ids))
+    edits = {device.name: device.edits for device in spec.devices}
+    assert edits.pop("none").env == ("NVCT_EMPTY_DEVICE=",)
+    assert [*edits] == (["0", "all"] if "0" in ids else [])
+    assert not any(other.env for other in edits.values())
 
 
 @pytest.mark.parametrize("case", cdicases.load("system", "Locate"), ids=cdicases.title)

@@ -1,6 +1,6 @@
 """The specs that upstream's nvidia-ctk and installer wrote for a fake driver root: ours parse to the same.
 
-They are in cases/toolkit/golden-cdi.
+They are in cases/toolkit/golden-cdi. More, with MIG and graphics, are in cases/nvidia-programs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from driverforge_node.cdi.modes import SpecMode
 from driverforge_node.cdi.specfiles import write
 from driverforge_node.gpu.roots import DriverRoots
 from driverforge_node.ports import Gpu
+from support.fakes import nvmllibrary
 from support.fakes.driverroot import ROOT, FakeNvml, bare_node, write_tree
 from support.fakes.fakehost import FakeNode
 from support.samples.tinyso import tiny_so
+from support.upstream import recordedcdi
 
 CASES = Path(__file__).parents[1] / "cases/toolkit/golden-cdi"
 MODES = ("gds", "imex", "management", "nvml", "nvswitch")
@@ -74,3 +76,14 @@ def test_installers_management_spec_is_upstreams(node: FakeNode) -> None:
     )
     assert path == "/var/run/cdi/management.nvidia.com-gpu.yaml"
     assert yaml.safe_load(node.text(path)) == golden("installer-management.nvidia.com-gpu")
+
+
+@pytest.mark.parametrize("name", recordedcdi.ROOTS)
+def test_spec_with_mig_and_graphics_is_upstreams(tmp_path: Path, name: str) -> None:
+    """A GPU with DRM nodes, and two MIG devices of another, of which one has them."""
+    node = bare_node(tmp_path)
+    contents = {"mig-minors": recordedcdi.MINORS, nvmllibrary.NAME: tiny_so(nvmllibrary.SONAME)}
+    write_tree(node, recordedcdi.tree(name), base="/", contents=contents)
+    request = SpecRequest(mode=SpecMode.NVML, roots=DriverRoots(driver="/"))
+    found = make_spec(node.host, request, FakeNvml(nvmllibrary.GPUS))
+    assert yaml.safe_load(write(found)) == yaml.safe_load(recordedcdi.recorded(name))

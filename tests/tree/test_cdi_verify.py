@@ -11,6 +11,7 @@ from driverforge_node.cdi import specfiles, stale
 from driverforge_node.cdi.generate import generate_management
 from driverforge_node.cdi.verify import verify
 from driverforge_node.gpu.roots import DriverRoots
+from driverforge_node.ports import Mig
 from support.fakes.driverroot import DEVICES, add_device, bare_node, write_tree
 from support.fakes.fakehost import NODE, FakeNode
 
@@ -160,6 +161,13 @@ def test_what_a_spec_depends_on_is_noticed(node: FakeNode) -> None:
     assert reasons(node) == ("the MIG layout changed",)
     write(node)
     assert reasons(node) == ()
+
+
+def test_the_mark_of_a_mig_layout_stays_as_earlier_releases_wrote_it() -> None:
+    """It is a hash of these texts: another one makes every spec with MIG stale."""
+    text = "Mig(gpu_instance=1, compute_instance=0, index=None, uuid='')"
+    assert repr(Mig(gpu_instance=1, compute_instance=0)) == text
+    assert repr(Mig(gpu_instance=1, compute_instance=0, graphics=True)) == text
 
 
 def test_another_driver_root_at_the_same_place_is_noticed(node: FakeNode) -> None:

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import httpx2
 import pytest
-import stamina
 
 from driverforge_build.discover.packages import read_stanzas
-from driverforge_build.fetch.cache import Cache
 from driverforge_build.fetch.fetcher import DOCUMENT_LIMIT, Fetcher
 from driverforge_build.fetch.headers import HEADER_LIMIT, read_members
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from support.fakes import mirror
 
 URL = "http://mirror.site/debian/dists/bookworm/InRelease"
 PCI = "*/include/linux/pci.h"
@@ -40,7 +39,7 @@ class Endless(httpx2.SyncByteStream):
 
 def fetcher(folder: Path, *answers: httpx2.Response) -> Fetcher:
     left = list(answers)
-    return Fetcher(Cache(folder), transport=httpx2.MockTransport(lambda _: left.pop(0)))
+    return mirror.fetcher(folder, lambda _: left.pop(0))
 
 
 def test_a_document_without_an_end_is_left(tmp_path: Path) -> None:
@@ -66,27 +65,23 @@ def test_a_file_that_is_larger_than_any_is_left(tmp_path: Path) -> None:
     with (tmp_path / "InRelease").open("wb") as file:
         file.truncate(DOCUMENT_LIMIT + 1)
     with pytest.raises(Unavailable, match="more than 16 MiB"):
-        Fetcher(Cache(tmp_path / "cache")).document((tmp_path / "InRelease").as_uri())
+        mirror.fetcher(tmp_path / "cache").document((tmp_path / "InRelease").as_uri())
 
 
 @pytest.mark.parametrize("later", ["3600", "9" * 400, "Fri, 15 Jan 2100 08:00:10 GMT"])
 def test_a_server_that_asks_for_a_long_pause_is_not_waited_for(tmp_path: Path, later: str) -> None:
     busy = httpx2.Response(429, headers={"retry-after": later})
-    with (
-        stamina.set_testing(True, attempts=4),
-        pytest.raises(TemporaryFailure, match=r"mirror\.site is busy or broken \(Retry-After: ") as caught,
-    ):
+    with pytest.raises(TemporaryFailure, match=r"mirror\.site is busy or broken \(Retry-After: ") as caught:
         fetcher(tmp_path, busy).document(URL)
     assert later[:40] in caught.value.brief
 
 
 def test_a_mirror_that_takes_the_call_and_says_nothing_is_one_line(tmp_path: Path) -> None:
-    with stamina.set_testing(True, attempts=2), socket.create_server(("127.0.0.1", 0)) as silent:
-        asked = Fetcher(Cache(tmp_path), timeout=0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
         with pytest.raises(TemporaryFailure) as caught:
-            asked.document(f"http://127.0.0.1:{silent.getsockname()[1]}/InRelease")
-        asked.close()
-    assert caught.value.brief == "127.0.0.1 accepts the connection and sends nothing for 0.2 s"
+            mirror.fetcher(tmp_path, timeout=0.2).document(f"http://127.0.0.1:{port}/InRelease")
+    assert caught.value.brief == f"127.0.0.1:{port} accepts the connection and sends nothing for 0.2 s"
 
 
 @pytest.mark.parametrize("suffix", [".xz", ".gz", ""])

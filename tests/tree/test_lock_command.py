@@ -10,7 +10,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
-import stamina
 
 from driverforge_build import cli
 from driverforge_build.lock.file import load_lock
@@ -63,19 +62,16 @@ def published(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path
 
 
 @pytest.fixture
-def site(
-    tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Site]:
+def site(tmp_path: Path, key: SigningKey, published: Path, capsys: pytest.CaptureFixture[str]) -> Site:
     write_matrix(tmp_path)
 
     def out() -> str:
         captured = capsys.readouterr()
         return captured.out + captured.err
 
-    with stamina.set_testing(True, attempts=2):
-        yield Site(
-            tmp_path, Archive(published / "debian", key), Archive(published / "debian-security", key), out
-        )
+    return Site(
+        tmp_path, Archive(published / "debian", key), Archive(published / "debian-security", key), out
+    )
 
 
 @pytest.fixture
@@ -158,12 +154,32 @@ def test_offline_uses_the_cache(site: Site, published: Path) -> None:
 def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, published: Path) -> None:
     with served(published) as server:
         server.broken["/debian-security/dists/bookworm-security/InRelease"] = 503
+        server.later = "3600"
         status, told = site.run("lock", mirror=f"{server.url}/debian")
     assert status == 75
-    assert "127.0.0.1 is busy or broken; again in 0.0 s" in told
+    assert f"{server.url.removeprefix('http://')} is busy or broken (Retry-After: 3600)" in told
     assert "discovery is degraded: 1 of the suites cannot be read now (bookworm-security)" in told
     assert "--offline" in told
     assert not site.lock.exists()
+
+
+def test_a_pause_is_an_event_for_programs(
+    site: Site, published: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A document on standard output, what is waited for on standard error."""
+    name = "/debian/dists/bookworm/InRelease"
+    with served(published) as server:
+        server.broken[name] = 503
+        server.before = lambda line: server.requests.count(line) > 1 and server.broken.pop(name, None)
+        words = ["--matrix", str(site.folder / "site.yaml"), "--lock", str(site.lock), "--json"]
+        words += ["--cache-dir", str(site.folder / "cache"), "--mirror", f"debian12={server.url}/debian"]
+        assert cli.run(["lock", "--keyring", str(site.archive.key.keyring), *words]) == 0
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["changed"]
+    (waited,) = map(json.loads, captured.err.splitlines())
+    assert waited["event"] == "waiting"
+    assert waited["why"] == f"{server.url.removeprefix('http://')} answers 503"
+    assert waited["seconds"] > 0
 
 
 def test_packages_of_a_module_type_that_the_row_does_not_offer_are_not_looked_for(site: Site) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -11,10 +11,10 @@ import pytest
 
 from driverforge_build import cli
 from driverforge_build.discover.survey import Settings, survey
-from driverforge_build.fetch.cache import Cache
-from driverforge_build.fetch.fetcher import Fetcher, Quiet
+from driverforge_build.fetch.fetcher import Quiet
 from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
+from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples.aptrepo import Archive, SigningKey, served, signing_key
 from support.samples.sampledebian import NEW, OLD, publish, sample_matrix, write_matrix
@@ -48,7 +48,12 @@ class OtherRun(Quiet):
         self.removed: list[str] = []
         self._cache = cache
 
-    def finished(self, name: str) -> None:
+    @contextmanager
+    def download(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
+        yield lambda _: None
+        self._after(name)
+
+    def _after(self, name: str) -> None:
         if name.endswith(".deb") and name not in self.removed:
             self.removed.append(name)
             for path in self._cache.glob("blobs/sha256/*/[!.]*"):
@@ -61,11 +66,10 @@ class OtherRun(Quiet):
 def test_a_package_that_another_run_removed_is_downloaded_once_more(tmp_path: Path, archive: Archive) -> None:
     matrix = sample_matrix()
     other = OtherRun(tmp_path)
-    fetcher = Fetcher(Cache(tmp_path), progress=other)
     settings = Settings(
         now=datetime.now(timezone.utc), mirrors={"debian12": archive.url}, keyrings=(archive.key.keyring,)
     )
-    found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher, settings)
+    found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path, progress=other), settings)
     target = found.lock.targets["debian12-amd64"]
     assert sorted(name.partition("_")[0] for name in other.removed) == [
         f"linux-headers-6.1.0-{abi}-common" for abi in (50, 53)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -45,10 +44,10 @@ from driverforge_node.reconcile.outcomes import Step
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import CONTAINER_ID, POD, FakeNode, FakeProcess, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE, write_image, write_modules
+from support.heard import heard
 from support.samples.arguments import arguments
 from support.samples.tinyko import append_signature
 
-LOGGER = logging.getLogger("driverforge")
 UPSTREAM = "535.161.08"
 
 
@@ -80,9 +79,7 @@ def left_in_run(node: FakeNode) -> list[str]:
     )
 
 
-def test_init_goes_from_nothing_to_ready_and_back_to_nothing(
-    node: FakeNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_init_goes_from_nothing_to_ready_and_back_to_nothing(node: FakeNode) -> None:
     seen: list[tuple[str, str]] = []
 
     def look(_: float) -> None:
@@ -177,26 +174,11 @@ def test_a_modprobe_that_inserts_nothing_points_to_its_configuration(node: FakeN
     assert "/etc/modprobe.d" in caught.value.resolution
 
 
-class Heard(logging.Handler):
-    """What is logged as a warning, whatever a command line that ran before did to the logger."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.said: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.said.append(record.getMessage())
-
-
 def test_a_signal_while_a_pod_trains_leaves_the_driver_and_names_the_pod(node: FakeNode) -> None:
-    heard = Heard()
     node.clock.on_wait = lambda _: node.processes.add(trainer())
-    LOGGER.addHandler(heard)
-    try:
+    with heard() as said:
         assert init.run(arguments(), node.host) == 0
-    finally:
-        LOGGER.removeHandler(heard)
-    assert heard.said == [
+    assert said == [
         "the driver stays loaded: it is in use",
         f"process 812 (python3, container {CONTAINER_ID[:12]}, pod {POD}) holds /dev/nvidia-uvm",
     ]
@@ -562,8 +544,11 @@ def test_a_refused_start_takes_back_the_readiness_of_a_killed_one_and_of_no_othe
     assert node.text(paths.DAEMONS_STATUS) == "NotReady\n"
 
 
-def under_selinux(node: FakeNode, *, fails: bool = False) -> list[Sequence[str]]:
-    """A kernel with SELinux, played: files have labels, and chcon changes the driver root's."""
+def under_selinux(node: FakeNode, *, fails: bool = False, seen_by_us: bool = False) -> list[Sequence[str]]:
+    """A kernel with SELinux, played: files have labels, and chcon changes the driver root's.
+
+    selinuxfs is a mount of its own below /sys, which runtimes give to few containers (`seen_by_us`).
+    """
     called: list[Sequence[str]] = []
 
     class Labelled(FakeFiles):
@@ -577,14 +562,16 @@ def under_selinux(node: FakeNode, *, fails: bool = False) -> list[Sequence[str]]
         return (1, "", "chcon: failed to change context: Operation not supported") if fails else (0, "", "")
 
     node.files = Labelled(node.places, node.files.fuse)
-    node.files.make_dirs("/sys/fs/selinux")
-    node.files.write_atomic("/sys/fs/selinux/enforce", b"1")
+    where = node.files if seen_by_us else node.host.node
+    where.make_dirs("/sys/fs/selinux")
+    where.write_atomic("/sys/fs/selinux/enforce", b"1")
     node.commands.programs["chcon"] = chcon
     return called
 
 
-def test_device_files_of_the_root_are_labelled_for_containers_once(node: FakeNode) -> None:
-    called = under_selinux(node)
+@pytest.mark.parametrize("seen_by_us", [False, True])
+def test_device_files_of_the_root_are_labelled_for_containers_once(node: FakeNode, seen_by_us: bool) -> None:
+    called = under_selinux(node, seen_by_us=seen_by_us)
     ready(node)
     ready(node)
     assert called == [["-R", "-t", "container_file_t", "/run/nvidia/driver/dev"]]

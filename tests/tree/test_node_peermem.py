@@ -6,6 +6,7 @@ D3 is a defect of NVIDIA's container, by its name in docs/compatibility.md.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from driverforge_node.ports import LoadedModule
 from driverforge_node.reconcile.outcomes import Done
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.fakes.fakeimage import DRIVER, RELEASE
+from support.heard import heard
 from support.samples.driverfacts import image
 
 WITHOUT_SYMBOLS = [
@@ -90,20 +92,23 @@ def test_it_is_loaded_last_and_goes_before_the_module_it_depends_on(node: FakeNo
     assert not [name for name in node.kernel.loaded_modules if name.startswith("nvidia")]
 
 
-def test_a_node_without_a_network_device_of_that_vendor_leaves_it_out(
-    node: FakeNode, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_node_without_a_network_device_of_that_vendor_leaves_it_out_and_logs_so(node: FakeNode) -> None:
     """The operator sets the variable for all nodes."""
     node.kernel.refuses["nvidia_peermem"] = WITHOUT_SYMBOLS
-    assert ready(node).warnings == ()
+    with heard(logging.INFO) as said:
+        assert ready(node).warnings == ()
+    assert "nvidia-peermem is left out: no network device of PCI vendor 15b3 on this node" in said
     assert "insert nvidia_peermem" not in node.kernel.calls
 
 
 def test_it_waits_for_the_network_drivers_modules_and_says_so(node: FakeNode) -> None:
     """modprobe would load the kernel's own ib_core in the place of MOFED's."""
     add_network(node, loaded=False)
-    (warning,) = ready(node).warnings
+    with heard(logging.INFO) as said:
+        (warning,) = ready(node).warnings
     assert "no InfiniBand yet" in warning
+    assert warning in said
+    assert not [line for line in said if "left out" in line or not line]
     assert "insert nvidia_peermem" not in node.kernel.calls
     node.files.make_dirs(network.INFINIBAND)
     assert ready(node).warnings == ()

@@ -155,7 +155,7 @@ def test_a_host_name_that_no_resolver_takes() -> None:
         UrllibTransport({}).send(_get(f"http://{'a' * 64}.invalid/"))
 
 
-@pytest.mark.parametrize("size", [-1, 100, 999])
+@pytest.mark.parametrize("size", [100, 999])
 def test_an_answer_that_breaks_off(server: Server, size: int) -> None:
     response = UrllibTransport({}).send(_get(f"http://127.0.0.1:{server.port}/short"))
     with pytest.raises(TemporaryFailure, match="in the middle of an answer"):

@@ -4,6 +4,7 @@ no more. On a fake node.
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal
@@ -14,7 +15,7 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction import change, plans
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
-from support.fakes.fakedocker import FakeDocker
+from support.fakes.fakedocker import CONFIG, FakeDocker
 from support.fakes.fakehost import fake_node
 
 
@@ -93,3 +94,16 @@ def test_an_entry_of_a_release_that_did_not_write_it_down_is_read(docker: FakeDo
     assert '"needs": "reload"' in text
     docker.node.host.node.write_atomic(place, text.replace('  "needs": "reload",\n', "").encode())
     assert journal.entries(docker.node.host) == (replace(entry, needs="none"),)
+
+
+def test_a_revert_takes_out_what_is_in_force_and_not_only_what_was_written_last(docker: FakeDocker) -> None:
+    """The change that nobody restarted docker for has no CDI, and docker runs with the one before it."""
+    theirs = {"runtimes": {"kata": {"path": "/usr/bin/kata"}}}
+    docker.node.host.node.write_atomic(CONFIG, json.dumps(theirs).encode())
+    docker.restart()
+    run(docker, cdi=True)
+    for _ in range(2):
+        run(docker, restarts=False)
+    assert docker.running["features"] == {"cdi": True}
+    run(docker, "revert")
+    assert (docker.starts, docker.running) == (4, theirs)

@@ -1,11 +1,9 @@
-"""The script with which the node itself restores: real sh, real files, real processes.
-
-Beside it: what is written of it, and journals.
+"""The script with which the node itself restores: real sh, real files, real processes. Beside it: what is
+written of it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -18,13 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import InputError
 from driverforge_node.host.real import real_host
 from driverforge_node.ports import Metadata
-from driverforge_node.runtime import journal
 from driverforge_node.runtime.find.instance import boot_id, process_instance
-from driverforge_node.runtime.journal import JournalEntry, JournalFile
-from driverforge_node.runtime.model import NO_PROCESS, ProcessInstance, Supervisor
+from driverforge_node.runtime.journal import JournalFile
+from driverforge_node.runtime.model import NO_PROCESS, ProcessInstance
 from driverforge_node.runtime.transaction import restore
 from driverforge_node.runtime.transaction.restore_script import (
     SCRIPT,
@@ -37,7 +33,6 @@ from support.process import run
 
 SHELLCHECK = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 ME = (os.getuid(), os.getgid())
-CASES = Path(__file__).parents[1] / "cases/journal"
 
 
 @pytest.fixture
@@ -372,84 +367,3 @@ def test_a_restore_under_way_is_waited_for_but_not_one_that_a_reboot_cut_off(
     assert (waited == 0) is not waits
     assert restore.settle_restore(node.host, "1-a") == ()
     assert not node.host.node.exists(here)
-
-
-# --- the journal
-
-ENTRY = JournalEntry(
-    kind="crio",
-    socket="/run/crio/crio.sock",
-    binary="/usr/bin/crio",
-    config="/etc/crio/crio.conf",
-    drop_in="/etc/crio/crio.conf.d/x",
-    supervisor=Supervisor(kind="systemd", unit="crio.service"),
-    handlers=(("nvidia", "/n"),),
-    state="written",
-    folders=("/etc/crio",),
-    default="nvidia",
-    restore="1-a",
-    needs="restart",
-    files=(
-        JournalFile(path="/a", original=None, written=b"\xff\x00", before=b""),
-        JournalFile(
-            path="/b",
-            original=b"x",
-            written=None,
-            before=b"x",
-            metadata=Metadata(mode=0o600, user=1, group=2, label="system_u:x"),
-        ),
-    ),
-)
-
-
-def test_what_is_journalled_is_read_again(tmp_path: Path) -> None:
-    host = fake_node(tmp_path).host
-    process = ProcessInstance(pid=7, start=12, boot=BOOT)
-    whole = replace(ENTRY, state="prepared", process=process, earlier=replace(ENTRY, state="in force"))
-    journal.write_entry(host, whole)
-    assert journal.read_entry(host, "crio", "/etc/crio/crio.conf") == whole
-    assert journal.entries(host) == (whole,)
-    assert journal.read_entry(host, "docker", "/etc/crio/crio.conf") is None
-    journal.remove_entry(host, "crio", "/etc/crio/crio.conf")
-    assert journal.entries(host) == ()
-
-
-def test_an_entry_of_an_earlier_release_is_read(tmp_path: Path) -> None:
-    """A real one, of the format without the daemon's start."""
-    host = fake_node(tmp_path).host
-    host.node.make_dirs(journal.FOLDER)
-    text = (CASES / "schema-2.json").read_bytes()
-    config = "/etc/containerd/config.toml"
-    host.node.write_atomic(journal.path_of("containerd", config), text)
-    found = journal.read_entry(host, "containerd", config)
-    assert found is not None
-    assert (found.process, found.state, found.default) == (ProcessInstance(pid=701), "in force", "nvidia")
-    journal.write_entry(host, found)
-    assert journal.entries(host) == (found,)
-
-
-def test_an_entry_of_a_later_release_is_not_called_damaged(tmp_path: Path) -> None:
-    host = fake_node(tmp_path).host
-    host.node.make_dirs(journal.FOLDER)
-    host.node.write_atomic(journal.path_of("crio", "/x"), b'{"schema": 4, "kind": "crio"}')
-    with pytest.raises(InputError, match="a newer driverctl wrote") as caught:
-        journal.read_entry(host, "crio", "/x")
-    assert caught.value.details == ("its format is 4; this release reads formats up to 3",)
-
-
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"schema": 3}', '{"schema": 2}', '{"schema": 1}'])
-def test_a_damaged_entry_is_one_message(tmp_path: Path, text: str) -> None:
-    host = fake_node(tmp_path).host
-    host.node.make_dirs(journal.FOLDER)
-    host.node.write_atomic(journal.path_of("crio", "/x"), text.encode())
-    with pytest.raises(InputError, match="is damaged"):
-        journal.read_entry(host, "crio", "/x")
-
-
-def test_an_entry_of_another_file_is_not_taken(tmp_path: Path) -> None:
-    host = fake_node(tmp_path).host
-    journal.write_entry(host, ENTRY)
-    data = json.loads(host.node.read_text(journal.path_of("crio", ENTRY.config)))
-    host.node.write_atomic(journal.path_of("crio", "/other"), json.dumps(data).encode())
-    with pytest.raises(InputError, match="is damaged"):
-        journal.read_entry(host, "crio", "/other")

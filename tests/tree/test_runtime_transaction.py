@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from driverforge_core.errors import NotPermitted, Unavailable, Unsupported, UsageError
+from driverforge_core.errors import Unavailable, Unsupported, UsageError
 from driverforge_node.ports import Connection, Host
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import selection
@@ -26,8 +26,8 @@ from driverforge_node.runtime.transaction import change, plans, restore
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from driverforge_node.toolkit.runtime_request import request_of_command
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
-from support.fakes.fakefiles import FakeFiles, Killed
-from support.fakes.fakehost import NODE, FakeNode, fake_node
+from support.fakes.fakefiles import Killed
+from support.fakes.fakehost import FakeNode, fake_node
 from support.fakes.fakeruntimes import Sockets, process, with_docker
 
 IN_MEMORY = next((place for place in ("/dev/shm",) if Path(place).is_dir()), None)
@@ -120,21 +120,6 @@ def test_after_any_number_of_kills_an_apply_and_a_revert_give_what_they_give_on_
             each.run("revert")
         assert bench.state() == fresh.state()
         assert bench.text(CONFIG) == ROOT
-
-
-def test_a_node_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    node = fake_node(tmp_path, gpu=False)
-
-    class ReadOnly(FakeFiles):
-        def make_dirs(self, path: str, *, mode: int = 0o755) -> None:
-            raise NotPermitted(
-                f"not permitted: making the folder {path}", details=["Read-only file system (errno EROFS)"]
-            )
-
-    host = replace(node.host, node=ReadOnly(node.places, node.files.fuse, NODE))
-    with pytest.raises(NotPermitted, match="cannot be written") as caught, exclusive_runtime(host):
-        pass
-    assert "Talos" in caught.value.resolution
 
 
 def test_a_runtime_whose_cri_does_not_answer_is_not_touched(tmp_path: Path) -> None:

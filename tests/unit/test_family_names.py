@@ -93,6 +93,13 @@ def test_openshift_and_a_pinned_release_are_honoured() -> None:
     assert attempts[0].releasever == "9.2"
 
 
+def test_a_release_that_is_given_is_asked_for_on_clones_of_rhel_too() -> None:
+    attempts = rhel.repositories(
+        os_release("ol", "9"), KernelRelease.parse("5.14.0-687.el9.x86_64"), {"DNF_RELEASEVER": "9.2"}
+    )
+    assert [attempt.releasever for attempt in attempts] == ["", "9.2", "9"]
+
+
 def test_clones_of_rhel_have_no_subscription_repositories() -> None:
     attempts = rhel.repositories(
         os_release("rocky", "9.4"), KernelRelease.parse("5.14.0-427.el9_4.x86_64"), {}

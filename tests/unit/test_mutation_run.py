@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -14,18 +14,16 @@ ROOT = Path(__file__).parents[2]
 
 
 def program(name: str) -> ModuleType:
-    """A module of hack/lib, which is no package and on no path."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / f"hack/lib/mutation/{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
+    """A module of hack/lib, which is on no path. They import one another by the package's name."""
+    package = ModuleType("mutation")
+    package.__path__ = [str(ROOT / "hack/lib/mutation")]
+    sys.modules.setdefault(package.__name__, package)
+    return importlib.import_module(f"mutation.{name}")
 
 
 listed = program("listed")
 result = program("result")
+equivalent = program("equivalent")
 
 PLAN = "entrypoints/driverforge_node/driver/plan.py"
 
@@ -60,10 +58,10 @@ def test_the_table_has_a_line_a_file_and_a_sum() -> None:
     killed, survived, late = result.Fate.KILLED, result.Fate.SURVIVED, result.Fate.TIMED_OUT
     lines = list(result.table([tally(killed, survived, late), tally(killed, file="b.py")]))
     assert [line.split() for line in lines] == [
-        ["file", "mutants", "killed", "survived", "timed", "out", "score", "%", "seconds"],
-        [PLAN, "3", "1", "1", "1", "66.7", "4"],
-        ["b.py", "1", "1", "0", "0", "100.0", "2"],
-        ["all", "4", "2", "1", "1", "75.0", "6"],
+        ["file", "mutants", "killed", "survived", "timed", "out", "equivalent", "score", "%", "seconds"],
+        [PLAN, "3", "1", "1", "1", "0", "66.7", "4"],
+        ["b.py", "1", "1", "0", "0", "0", "100.0", "2"],
+        ["all", "4", "2", "1", "1", "0", "75.0", "6"],
     ]
     assert len({len(line) for line in lines}) == 1
 
@@ -90,6 +88,60 @@ def test_the_document_counts_and_has_every_mutant() -> None:
     assert counts == {"mutants": 2, "killed": 1, "survived": 1, "timed out": 0, "score": 50.0}
     assert [one["fate"] for one in file["results"]] == ["killed", "survived"]
     assert len({one["key"] for one in file["results"]}) == 2
+
+
+def same_code(line: int, *, file: str = PLAN) -> object:
+    return equivalent.Equivalent(file=file, before="if a:", after=f"if not ({line}):", reason="a is 9")
+
+
+def test_an_equivalent_mutant_is_told_with_its_reason_and_counts_as_not_noticed() -> None:
+    survived, killed = result.Fate.SURVIVED, result.Fate.KILLED
+    marked = equivalent.marked([same_code(9), same_code(8, file="b.py")], tally(survived, survived, killed))
+    assert [one.fate.value for one in marked.results] == ["equivalent", "survived", "killed"]
+    assert list(result.survivors([marked]))[-3:] == [
+        f"{PLAN}:9: ours/NegateCondition",
+        "    if a:  →  if not (9):",
+        "    equivalent: a is 9",
+    ]
+    (row,) = list(result.table([marked]))[1:]
+    assert row.split() == [PLAN, "3", "1", "1", "0", "1", "33.3", "4"]
+
+
+def test_an_entry_that_fits_no_mutant_or_several_is_told() -> None:
+    mutants = [mutant(number) for number in range(40)]
+    assert list(equivalent.problems([same_code(7)], PLAN, mutants)) == []
+    assert list(equivalent.problems([same_code(40)], PLAN, mutants)) == [
+        f"{PLAN}: 'if a:  →  if not (40):' is no mutant any more"
+    ]
+    assert list(equivalent.problems([same_code(7)], PLAN, [*mutants, mutant(7)])) == [
+        f"{PLAN}: 'if a:  →  if not (7):' is several mutants, in the lines 7, 7"
+    ]
+    assert list(equivalent.problems([same_code(40)], "b.py", mutants)) == []
+
+
+def test_more_equivalent_mutants_than_three_in_a_hundred_are_too_many() -> None:
+    mutants = [mutant(number) for number in range(66)]
+    assert list(equivalent.problems([same_code(1)], PLAN, mutants)) == []
+    assert list(equivalent.problems([same_code(1), same_code(2)], PLAN, mutants)) == [
+        f"{PLAN}: 2 of 66 mutants are said to be equivalent, more than 3%"
+    ]
+
+
+def test_an_equivalent_mutant_that_a_test_noticed_is_told_with_the_test() -> None:
+    noticed = result.Result(mutant=mutant(9), fate=result.Fate.KILLED, seconds=1.0, by="test_x")
+    found = result.Tally(file=PLAN, baseline=1.0, results=(noticed,))
+    assert list(equivalent.noticed([same_code(9)], found)) == [f"{PLAN}:9: test_x"]
+    assert list(equivalent.noticed([same_code(9)], tally(result.Fate.SURVIVED))) == []
+    assert list(equivalent.noticed([same_code(8)], found)) == []
+
+
+def test_every_equivalent_mutant_changes_a_line_that_is_there() -> None:
+    """Whether it is a mutant yet, only `hack/mutants` can tell."""
+    for entry in equivalent.EQUIVALENT:
+        text = " ".join((ROOT / entry.file).read_text().split())
+        assert entry.file in listed.FILES
+        assert entry.before in text
+        assert entry.reason
 
 
 @pytest.mark.parametrize(

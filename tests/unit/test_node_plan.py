@@ -25,6 +25,7 @@ from driverforge_core.pci import PciDevice
 from driverforge_node.driver import steps
 from driverforge_node.driver.converge import forget_steps, leftovers, undo_steps
 from driverforge_node.driver.plan import next_steps, parameter_texts
+from driverforge_node.driver.state.daemons import PERSISTENCED
 from driverforge_node.driver.state.facts import DriverFacts, Goal, RootState, WantedDriver
 from driverforge_node.driver.state.module_sets import ModuleSource, SourcePlace
 from driverforge_node.driver.state.network import Network
@@ -93,6 +94,23 @@ def test_a_fresh_node_is_told_not_ready_before_anything_else_and_ready_is_not_in
 def test_modules_are_inserted_in_order() -> None:
     found = facts(sources=(source(names=("nvidia-modeset.ko", "nvidia-uvm.ko", "nvidia.ko")),))
     assert [s.name for s in stretch(found, wanted()) if isinstance(s, steps.InsertModule)] == list(NAMES)
+
+
+@pytest.mark.parametrize("place", SourcePlace)
+def test_an_inserted_module_names_the_cache_entry_that_it_came_from(place: SourcePlace) -> None:
+    """What the kernel refuses is removed from the cache and made anew; an image stays as it is."""
+    made = source(place=place)
+    inserted = [s for s in stretch(facts(sources=(made,)), wanted()) if isinstance(s, steps.InsertModule)]
+    assert len(inserted) == len(NAMES)
+    assert {s.entry for s in inserted} == {made.path if place is SourcePlace.CACHE else ""}
+
+
+def test_daemons_that_are_down_are_started_before_ready_but_for_those_that_failed_to() -> None:
+    found = ready(daemons_down=(PERSISTENCED,), daemons_status="NotReady")
+    assert stretch(found, wanted()) == (steps.StartDaemon(program=PERSISTENCED),)
+    for without in ((PERSISTENCED.name,), (PERSISTENCED.name, "other")):
+        assert stretch(found, wanted(without=without)) == (steps.SetStatus(text="Ready"),)
+    assert stretch(found, wanted(without=("other",))) == (steps.StartDaemon(program=PERSISTENCED),)
 
 
 def test_a_set_that_lacks_a_wanted_module_is_refused_while_the_old_driver_serves() -> None:

@@ -83,6 +83,9 @@ def test_the_table_has_every_variable_that_the_driver_commands_read() -> None:
             ["init", "--headers", "/headers", "--work-dir=/scratch"],
             ["init", "--headers", "/headers", "--work-dir", "/scratch"],
         ),
+        # upstream's entry point is `nvidia-driver init`: a pod without a command gives options alone
+        (["-a"], ["init"]),
+        (["--accept-license", "-m", "4"], ["init", "--jobs", "4"]),
         (["load"], ["init", "--no-build"]),
         (["init", "-k", "6.1.0-50-amd64", "-t", "builtin"], ["init", "--kernel", "6.1.0-50-amd64"]),
         (["init", "--kernel=6.1.0-50-amd64", "--tag=builtin"], ["init", "--kernel", "6.1.0-50-amd64"]),
@@ -103,6 +106,7 @@ def test_upstreams_options(argv: list[str], meaning: list[str]) -> None:
         (["update"], "driverctl build"),
         (["install"], "unknown command 'install'"),
         (["init", "-s", "key"], "unknown option '-s'"),
+        (["-s", "key"], "unknown option '-s'"),
         (["init", "-m"], "needs a number"),
         (["init", "-m", "0"], "needs a number"),
         (["init", "--headers"], "needs a value"),

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from driverforge_core.errors import TemporaryFailure
-from driverforge_oci.http import bypasses_proxy, is_loopback
-from driverforge_oci.transport import Request, Response, Retrying, retry_after
+from driverforge_oci.http import bypasses_proxy, is_loopback, proxy_for
+from driverforge_oci.transport import Request, Response, Retrying, jittered, retry_after, without_secrets
 
 NOW = 1_800_000_000.0
 
@@ -37,7 +37,12 @@ class Script:
 
 def _transport(script: Script) -> Retrying:
     return Retrying(
-        inner=script, wait=script.waits.append, now=lambda: NOW, told=script.told.append, attempts=4
+        inner=script,
+        wait=script.waits.append,
+        now=lambda: NOW,
+        told=lambda why, seconds: script.told.append(f"{why}; again in {seconds:g} s"),
+        jitter=lambda pause: pause,
+        attempts=4,
     )
 
 
@@ -60,9 +65,10 @@ BROKEN = TemporaryFailure("no answer")
         ([BROKEN, BROKEN, 200], 200, [0.5, 1.0]),
         ([429, 502, 504, 200], 200, [0.5, 1.0, 2.0]),
         ([500, 500, 500, 500], 500, [0.5, 1.0, 2.0]),
-        ([(429, "7"), 200], 200, [7.0]),
+        ([408, 425, 200], 200, [0.5, 1.0]),
+        ([(429, "7"), 200], 200, [7.5]),
         ([(429, "0"), 200], 200, [0.5]),
-        ([(503, "Fri, 15 Jan 2027 08:00:10 GMT"), 200], 200, [10.0]),
+        ([(503, "Fri, 15 Jan 2027 08:00:10 GMT"), 200], 200, [10.5]),
         ([(429, "3600"), 200], 429, []),
     ],
 )
@@ -94,7 +100,7 @@ def test_a_host_that_never_answered_is_not_asked_again() -> None:
 def test_a_pause_is_told_with_its_reason() -> None:
     script = Script([BROKEN, (429, "7"), 200])
     assert _ask(script) == 200
-    assert script.told == ["no answer; again in 0.5 s", "registry.site answers 429; again in 7 s"]
+    assert script.told == ["no answer; again in 0.5 s", "registry.site answers 429; again in 8 s"]
 
 
 def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
@@ -104,6 +110,83 @@ def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
     with pytest.raises(TemporaryFailure):
         _ask(script, "POST")
     assert script.sent == 1
+
+
+def test_an_answer_that_was_none_is_asked_for_again() -> None:
+    """What takes it may find that it broke off."""
+    script, taken = Script([200, BROKEN, 200]), [TemporaryFailure("broke off"), None]
+
+    def take(response: Response) -> int:
+        if failure := taken.pop(0):
+            raise failure
+        return response.status
+
+    requests = iter("abc")
+    found = _transport(script).receive(
+        lambda: Request(method="GET", url=f"https://registry.site/{next(requests)}"), take
+    )
+    assert (found, script.waits) == (200, [0.5, 1.0])
+    assert script.told == ["broke off; again in 0.5 s", "no answer; again in 1 s"]
+    assert list(requests) == []
+
+
+def test_the_last_answer_that_was_none_is_its_takers_failure() -> None:
+    def take(_: Response) -> None:
+        raise TemporaryFailure("broke off")
+
+    script = Script([200] * 4)
+    with pytest.raises(TemporaryFailure, match="broke off"):
+        _transport(script).receive(lambda: Request(method="GET", url="https://registry.site/"), take)
+    assert (script.sent, _transport(script).silent) == (4, {})
+
+
+def test_a_login_in_an_address_is_not_told() -> None:
+    script = Script([503, 200])
+    _transport(script).send(Request(method="GET", url="https://user:secret@registry.site/"))
+    assert script.told == ["registry.site answers 503; again in 0.5 s"]
+
+
+def test_pauses_differ_from_client_to_client() -> None:
+    pauses = {jittered(8.0) for _ in range(100)}
+    assert len(pauses) > 90
+    assert all(4.0 <= pause <= 12.0 for pause in pauses)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("http://mirror.site/debian", "http://mirror.site/debian"),
+        ("http://user:secret@mirror.site/debian/x", "http://user:***@mirror.site/debian/x"),
+        ("http://secret@mirror.site/x", "http://***@mirror.site/x"),
+        ("http://user:sec@ret@mirror.site/x", "http://user:***@mirror.site/x"),
+        ("http://user:se/cret@mirror.site/x", "http://user:***@mirror.site/x"),
+        ("http://user:se?cret@mirror.site/x", "http://user:***@mirror.site/x"),
+        ("http://user:secret@[::1/x", "http://user:***@[::1/x"),
+        ("http://[fd00::1]:8080/a@b", "http://[fd00::1]:8080/a@b"),
+        ("https://cdn.site/x?sig=secret", "https://cdn.site/x?***"),
+        ("file:///srv/mirror/a@b", "file:///srv/mirror/a@b"),
+        ("http://mirror:abc/debian", "http://mirror:abc/debian"),
+    ],
+)
+def test_an_address_for_people_has_no_secret(url: str, shown: str) -> None:
+    assert without_secrets(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("environ", "url", "proxy"),
+    [
+        ({}, "http://registry.site/", ""),
+        ({"http_proxy": "p:1"}, "http://registry.site/", "http://p:1"),
+        ({"http_proxy": "p:1"}, "https://registry.site/", ""),
+        ({"HTTPS_PROXY": "https://p:1"}, "https://registry.site/", "https://p:1"),
+        ({"ALL_PROXY": "p:1", "http_proxy": "q:2"}, "https://registry.site/", "http://p:1"),
+        ({"ALL_PROXY": "p:1", "http_proxy": "q:2"}, "http://registry.site/", "http://q:2"),
+        ({"http_proxy": "p:1", "NO_PROXY": "10.0.0.0/8"}, "http://10.1.2.3:5000/", ""),
+        ({"http_proxy": "p:1"}, "http://localhost:5000/", ""),
+    ],
+)
+def test_the_proxy_for_an_address(environ: dict[str, str], url: str, proxy: str) -> None:
+    assert proxy_for(url, environ) == proxy
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ import pytest
 from driverforge_core.errors import CommandFailed, InUse
 from driverforge_node.ports import Host
 from driverforge_node.reconcile.loop import (
-    MAX_STRETCHES,
     Declined,
     Stopped,
     gate_for,
@@ -21,6 +20,7 @@ from driverforge_node.reconcile.loop import (
 )
 from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Skipped, Step, Steps
 from support.fakes.fakehost import fake_node
+from support.heard import heard
 
 
 @pytest.fixture
@@ -66,7 +66,9 @@ def test_each_stretch_is_applied_before_the_next_look(host: Host) -> None:
             return Steps(steps=(Write(name=str(len(place)), place=place),), reason=f"{len(place)} there")
         return Done(left=("it",))
 
-    done = reconcile(host, look)
+    with heard() as said:
+        done = reconcile(host, look)
+    assert said == []
     assert seen == [(), ("0",), ("0", "1"), ("0", "1", "2")]
     assert done == Done(left=("it",), reasons=("0 there", "1 there", "2 there"))
 
@@ -106,8 +108,10 @@ def test_a_step_whose_effect_somebody_took_back_is_done_again(host: Host) -> Non
         done = len(place) == 2
         return Done() if done else Steps(steps=(Write(name="a", place=place),))
 
-    assert reconcile(host, look) == Done()
+    with heard() as said:
+        assert reconcile(host, look) == Done()
     assert place == ["somebody else's", "a"]
+    assert said == ["done again: something else took its effect back"]
 
 
 def test_a_skipped_step_is_a_warning_and_told_to_the_next_look(host: Host) -> None:
@@ -138,9 +142,9 @@ def test_a_node_that_does_not_settle_ends_the_run(host: Host) -> None:
     def look(_: tuple[Step, ...]) -> Outcome:
         return Steps(steps=(Write(name=str(len(place)), place=place),))
 
-    with pytest.raises(CommandFailed, match="not as wanted") as caught:
+    with pytest.raises(CommandFailed, match="not as wanted after 12 rounds") as caught:
         reconcile(host, look)
-    assert len(caught.value.details) == MAX_STRETCHES == len(place)
+    assert len(caught.value.details) == 12 == len(place)
 
 
 def test_the_gate_is_asked_with_the_number_over_all_stretches(host: Host) -> None:

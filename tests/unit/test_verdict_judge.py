@@ -278,6 +278,9 @@ def test_what_a_registry_says() -> None:
     silent = with_presence(build, Unknown("401 Unauthorized"), "registry/driver:tag")
     assert (silent.state, silent.unanswered) == (State.UNKNOWN, True)
     assert "401" in silent.reason
+    assert silent.run.startswith("log in to the registry if it asks for that")
+    told = with_presence(build, Unknown("it is a proxy", "ask its owner"), "registry/driver:tag")
+    assert told.run == "ask its owner"
 
 
 def test_flavours_that_share_headers_share_the_verdict() -> None:

@@ -229,6 +229,24 @@ def test_what_is_done(
     assert [type(action) for action in decide(found, policy, past, now, driver="580.65.06")] == kinds
 
 
+def test_a_minute_is_between_the_announcement_and_the_reapply() -> None:
+    """docs/watch.md promises it, and the next two pauses."""
+    (announced,) = decide(DRIFT, REAPPLY, NEVER, NOON, driver="")
+    assert announced == Announce(at=NOON + 60, why=(f"handlers-not-in-force {CONFIG}",))
+
+
+@pytest.mark.parametrize(
+    ("failed", "pause"), [((), 3600), (("line 3: what?",), 3600), (evidence_of(DRIFT), 24 * 3600)]
+)
+def test_the_next_reapply_is_announced_for_an_hour_or_a_day_after_the_last(
+    failed: tuple[str, ...], pause: int
+) -> None:
+    past = ReapplyHistory(tried=NOON - 120, failed=failed)
+    (announced,) = decide(DRIFT, REAPPLY, past, NOON, driver="")
+    assert isinstance(announced, Announce)
+    assert announced.at == NOON - 120 + pause
+
+
 def test_no_spec_is_written_without_a_driver() -> None:
     assert decide(STALE, WatchPolicy(), ReapplyHistory(), NOON, driver="") == ()
 

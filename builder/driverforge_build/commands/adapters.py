@@ -8,8 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from driverforge_build.commands.output import say
-
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.fetch.fetcher import Fetcher
@@ -25,13 +23,14 @@ def engine() -> Engine:
     return Buildx(_logins())
 
 
-def registry_client() -> RegistryClient:
-    """A client with the proxies and credentials of this environment."""
+def registry_client(*, as_json: bool = False) -> RegistryClient:
+    """A client with the proxies and credentials of this environment, its pauses told on standard error."""
+    from driverforge_build.commands.progress import Lines
+    from driverforge_build.fetch.web import registry_transport
     from driverforge_oci.client import RegistryClient
-    from driverforge_oci.http import http_transport
     from driverforge_oci.session import Session
 
-    transport = http_transport(os.environ, told=_each_once())
+    transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
     return RegistryClient(Session(transport, _logins()))
 
 
@@ -44,26 +43,26 @@ def _logins() -> Logins:
     return Logins(lambda: load_configuration(os.environ), answer)
 
 
-def _each_once() -> Callable[[str], None]:
-    """Says each line once: a plan asks for several images at a time, and all of them wait."""
-    told: set[str] = set()
+def _each_once(tell: Callable[[str, float], object]) -> Callable[[str, float], None]:
+    """Tells each pause once: a plan asks for several images at a time, and all of them wait about as long."""
+    told: set[tuple[str, int]] = set()
 
-    def tell(line: str) -> None:
-        if line not in told:
-            told.add(line)
-            say(line, err=True)
+    def once(why: str, seconds: float) -> None:
+        if (about := (why, int(seconds).bit_length())) not in told:
+            told.add(about)
+            tell(why, seconds)
 
-    return tell
+    return once
 
 
-def lookup_in(registry: str | None, bases: Mapping[str, str]) -> LookupFor | None:
+def lookup_in(registry: str | None, bases: Mapping[str, str], *, as_json: bool = False) -> LookupFor | None:
     """How a plan asks a registry for its images; None where the user named no registry."""
     if registry is None:
         return None
     # it brings HTTP and templates along
     from driverforge_build.publish.lookup import image_lookup
 
-    return lambda lock: image_lookup(registry_client(), registry, lock, bases)
+    return lambda lock: image_lookup(registry_client(as_json=as_json), registry, lock, bases)
 
 
 def default_cache() -> Path:
@@ -74,15 +73,16 @@ def default_cache() -> Path:
 
 
 @contextmanager
-def mirrors(cache_dir: Path | None, *, offline: bool) -> Iterator[Fetcher]:
+def mirrors(cache_dir: Path | None, *, offline: bool, as_json: bool) -> Iterator[Fetcher]:
     """What reads mirrors while the block runs, its progress shown on standard error."""
     from driverforge_build.commands.progress import shown_downloads
     from driverforge_build.fetch.cache import Cache
     from driverforge_build.fetch.fetcher import Fetcher
 
-    with shown_downloads() as progress:
-        fetcher = Fetcher(Cache(cache_dir or default_cache()), offline=offline, progress=progress)
-        try:
-            yield fetcher
-        finally:
-            fetcher.close()
+    with shown_downloads(as_json=as_json) as progress:
+        transport = None
+        if not offline:
+            from driverforge_build.fetch.web import mirror_transport
+
+            transport = mirror_transport(os.environ, progress.waiting)
+        yield Fetcher(Cache(cache_dir or default_cache()), transport, progress=progress)

@@ -40,7 +40,7 @@ def command(
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
 
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path))
-    known = read_knowledge(selection, adapters.lookup_in(registry, bases))
+    known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict

@@ -89,7 +89,7 @@ def command(
         accept_shrink=accept_shrink,
         accept_expired=accept_expired,
     )
-    with adapters.mirrors(cache_dir, offline=offline) as downloads:
+    with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         done = lock_targets(selection, settings, downloads, keep_going=keep_going, check=check)
     if as_json:
         say(json.dumps(_document(lock_path, done), indent=1))

@@ -1,13 +1,16 @@
-"""Downloads and builds as a person follows them, on standard error.
+"""Downloads, pauses and builds as somebody follows them, on standard error.
 
-On a terminal there are bars and lines that change, elsewhere there is a line for each step.
+On a terminal there are bars and lines that change, elsewhere there is a line for each step; with --json that
+line is a JSON object.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -16,24 +19,45 @@ from driverforge_core.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
-    from stamina.instrumentation import RetryDetails
 
     from driverforge_build.app.runner import CellListener
     from driverforge_build.fetch.fetcher import DownloadListener
 
 LARGE = 1_000_000
+_EVERY_S = 10.0
 
 
 class Lines:
-    """A line for each download that takes a while, when it begins."""
+    """A line for each download that takes a while: when it begins, and every ten seconds."""
 
-    def started(self, name: str, total: int) -> None:
+    def __init__(self, *, as_json: bool, now: Callable[[], float] = time.monotonic) -> None:
+        self._as_json = as_json
+        self._now = now
+
+    @contextmanager
+    def download(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
+        done, told = 0, self._now()
+
+        def advanced(count: int) -> None:
+            nonlocal done, told
+            done += count
+            if self._now() - told >= _EVERY_S:
+                told = self._now()
+                self._tell_bytes(name, done, total)
+
         if total >= LARGE:
-            say(f"download {name} {total / 1e6:.1f} MB", err=True)
+            self._tell_bytes(name, 0, total)
+        yield advanced
 
-    def advanced(self, name: str, count: int) -> None: ...
+    def waiting(self, why: str, seconds: float) -> None:
+        self._tell(_pause(why, seconds), event="waiting", why=why, seconds=round(seconds, 1))
 
-    def finished(self, name: str) -> None: ...
+    def _tell_bytes(self, name: str, done: int, total: int) -> None:
+        sizes = " of ".join(f"{size / 1e6:.1f}" for size in (done, total) if size)
+        self._tell(f"download {name} {sizes} MB", event="download", name=name, bytes=done, total=total)
+
+    def _tell(self, text: str, **event: object) -> None:
+        say(json.dumps(event) if self._as_json else text, err=True)
 
 
 class Bars:
@@ -41,49 +65,38 @@ class Bars:
 
     def __init__(self, rich: Progress) -> None:
         self._rich = rich
-        self._tasks: dict[str, TaskID] = {}
 
-    def started(self, name: str, total: int) -> None:
-        self._tasks[name] = self._rich.add_task(printable(name), total=total or None)
+    @contextmanager
+    def download(self, name: str, total: int) -> Iterator[Callable[[int], object]]:
+        task: TaskID = self._rich.add_task(printable(name), total=total or None)
+        try:
+            yield lambda count: self._rich.advance(task, count)
+        finally:
+            self._rich.remove_task(task)
 
-    def advanced(self, name: str, count: int) -> None:
-        self._rich.advance(self._tasks[name], count)
+    def waiting(self, why: str, seconds: float) -> None:
+        # rich has put itself in standard error's place: the line goes above the bars
+        say(_pause(why, seconds), err=True)
 
-    def finished(self, name: str) -> None:
-        self._rich.remove_task(self._tasks.pop(name))
+
+def _pause(why: str, seconds: float) -> str:
+    return f"{why}; again in {seconds:.1f} s"
 
 
 @contextmanager
-def shown_downloads() -> Iterator[DownloadListener]:
+def shown_downloads(*, as_json: bool) -> Iterator[DownloadListener]:
     """Bars while the block runs if standard error is a terminal, else lines."""
-    with _retries_told():
-        if not sys.stderr.isatty():
-            yield Lines()
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+    if not sys.stderr.isatty():
+        yield Lines(as_json=as_json)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 
-        # no markup: a name or a step with [brackets] is none of rich's commands
-        name = TextColumn("{task.description}", markup=False)
-        columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn())
-        with Progress(*columns, console=Console(stderr=True), transient=True) as rich:
-            yield Bars(rich)
-
-
-@contextmanager
-def _retries_told() -> Iterator[None]:
-    """stamina's own log line says neither what failed nor how long it waits."""
-    from stamina.instrumentation import set_on_retry_hooks
-
-    set_on_retry_hooks([_tell])
-    try:
-        yield
-    finally:
-        set_on_retry_hooks(None)
-
-
-def _tell(details: RetryDetails) -> None:
-    say(f"{details.caused_by}; again in {details.wait_for:.1f} s", err=True)
+    # no markup: a name or a step with [brackets] is none of rich's commands
+    name = TextColumn("{task.description}", markup=False)
+    columns = (name, BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as rich:
+        yield Bars(rich)
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def command(
         pushable(contexts, engine, named=bool(select)),
         registry,
         engine,
-        adapters.registry_client(),
+        adapters.registry_client(as_json=as_json),
         given=given,
         keep_going=keep_going,
         progress=lambda text: say(text, err=True),

@@ -20,9 +20,10 @@ from driverforge_build.discover.release_file import ReleaseFile
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow, Repository
-from driverforge_build.ports import Blob, Downloads, without_password
+from driverforge_build.ports import Blob, Downloads
 from driverforge_core.errors import TemporaryFailure, Unavailable, UsageError
 from driverforge_core.osid import OsId
+from driverforge_oci.transport import without_secrets
 
 # apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
 AUTOMATIC, ON_REQUEST = (
@@ -133,7 +134,7 @@ def read_suite(
     parsed = release_file.parse(verified.text, name=name)
     if location.repository.id not in (parsed.suite, parsed.codename):
         raise UsageError(
-            f"{without_password(location.folder)} is not {location.repository.id}: it says Suite "
+            f"{without_secrets(location.folder)} is not {location.repository.id}: it says Suite "
             f"{parsed.suite}, Codename {parsed.codename}",
             resolution="check the address given with --mirror",
         )
@@ -142,7 +143,7 @@ def read_suite(
             f"{name} expired on {release_file.iso(parsed.valid_until)}: the mirror is not updated any more, "
             "or somebody replays old indexes",
             details=[
-                without_password(location.folder),
+                without_secrets(location.folder),
                 f"made on {release_file.iso(parsed.date)}; now it is {release_file.iso(now)}",
             ],
             resolution="use a mirror that is up to date; if it is a frozen copy on purpose: --accept-expired",

@@ -8,7 +8,7 @@ from enum import Enum
 from posixpath import basename, dirname
 
 from driverforge_node.cdi.hooks import CREATE_SYMLINKS, CUDA_COMPAT, HookProgram
-from driverforge_node.cdi.libraries import FOLDERS, DriverLibraries, matching, symlinks
+from driverforge_node.cdi.libraries import FOLDERS, DriverLibraries, libraries, symlinks
 from driverforge_node.cdi.spec import ContainerEdits, SpecHook, SpecMount
 from driverforge_node.gpu.roots import DriverView, below
 from driverforge_node.ports import text_of
@@ -27,6 +27,7 @@ PROGRAMS = (
     "nvidia-imex",
     "nvidia-imex-ctl",
 )
+GRAPHICS_PROGRAMS = ("nvidia-xconfig",)  # writes xorg.conf
 _PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _SOCKETS = (
     "/run/nvidia-persistenced/socket",
@@ -102,21 +103,21 @@ def driver_edits(view: DriverView, driver: DriverLibraries, options: EditOptions
 
     The hooks are in the order in which upstream runs them.
     """
-    libraries = mounts(view, (*driver.libraries, *_explicit_libraries(view, options)))
+    found = mounts(view, (*driver.libraries, *_explicit_libraries(view, options)))
     others = [
         *mounts(view, () if FeatureFlag.NO_SOCKETS in options.flags else sockets(view), SOCKET),
         *mounts(view, firmware(view, driver.version)),
-        *mounts(view, programs(view)),
+        *mounts(view, programs(view, PROGRAMS)),
     ]
     return ContainerEdits(
         env=(f"NVIDIA_CTK_LIBCUDA_DIR={':'.join(driver.folders)}",),
-        mounts=(*libraries, *others),
+        mounts=(*found, *others),
         hooks=(
             *options.hooks.make(
-                CREATE_SYMLINKS, *symlinks(view.driver, [mount.container_path for mount in libraries])
+                CREATE_SYMLINKS, *symlinks(view.driver, [mount.container_path for mount in found])
             ),
             *options.hooks.make(CUDA_COMPAT, f"--host-driver-version={driver.version}"),
-            *options.hooks.update_ldcache(libraries),
+            *options.hooks.update_ldcache(found),
         ),
     )
 
@@ -141,16 +142,17 @@ def _host_path(view: DriverView, path: str) -> str:
 def _explicit_libraries(view: DriverView, options: EditOptions) -> list[str]:
     if FeatureFlag.EXPLICIT_LIBRARIES not in options.flags:
         return []
-    return [path for name in _EXPLICIT for folder in FOLDERS for path in matching(view.driver, folder, name)]
+    return [path for name in _EXPLICIT for path in libraries(view.driver, FOLDERS, name)]
 
 
 def sockets(view: DriverView) -> list[str]:
     return [path for path in _SOCKETS if view.driver.exists(path)]
 
 
-def programs(view: DriverView) -> list[str]:
+def programs(view: DriverView, names: Iterable[str]) -> list[str]:
+    """The first of each name in the usual folders for programs."""
     places = (
-        [f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in PROGRAMS
+        [f"{folder}/{name}" for folder in _PATH if _executable(view, f"{folder}/{name}")] for name in names
     )
     return [paths[0] for paths in places if paths]
 
@@ -172,17 +174,16 @@ def firmware(view: DriverView, version: str) -> list[str]:
 
 
 def graphics_edits(view: DriverView, driver: DriverLibraries, options: EditOptions) -> ContainerEdits:
-    """Libraries and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
+    """Libraries, programs and configuration of OpenGL, EGL, Vulkan, OptiX, OpenCL and X.Org."""
     platforms = [f"libnvidia-egl-{name}.so.*.*" for name in _GRAPHICS]
-    libraries = [
-        path
-        for folder in driver.folders
-        for pattern in platforms
-        for path in matching(view.driver, folder, pattern)
-    ]
+    where = (*driver.folders, *FOLDERS)
+    found = [path for pattern in platforms for path in libraries(view.driver, where, pattern)]
     xorg = xorg_modules(view, driver)
     return ContainerEdits(
-        mounts=(*mounts(view, (*libraries, *xorg)), *configs(view, options)),
+        mounts=(
+            *mounts(view, (*found, *xorg, *programs(view, GRAPHICS_PROGRAMS))),
+            *configs(view, options),
+        ),
         hooks=_graphics_hooks(driver, xorg, options.hooks),
     )
 
@@ -212,7 +213,9 @@ def xorg_modules(view: DriverView, driver: DriverLibraries) -> tuple[str, ...]:
     bases = [f"{folder}/nvidia/xorg" for folder in driver.folders]
     bases += [f"{base}/{part}" for base in (*driver.folders, *_XORG_BASES) for part in _XORG]
     names = ("nvidia_drv.so", f"libglxserver_nvidia.so.{driver.version}")
-    found = ([path for folder in bases for path in matching(view.driver, folder, name)] for name in names)
+    # links are not followed: the X server looks for these very paths
+    places = ([f"{folder}/{name}" for folder in bases] for name in names)
+    found = ([path for path in paths if view.driver.exists(path)] for paths in places)
     return tuple(paths[0] for paths in found if paths)
 
 

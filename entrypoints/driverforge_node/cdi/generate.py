@@ -15,7 +15,7 @@ from driverforge_node.cdi.gpu_devices import DeviceSelection
 from driverforge_node.cdi.hooks import HookProgram
 from driverforge_node.cdi.libraries import DriverLibraries, locate
 from driverforge_node.cdi.modes import SpecMode
-from driverforge_node.cdi.spec import ContainerEdits, Spec, joined_edits
+from driverforge_node.cdi.spec import ContainerEdits, Spec, SpecDevice, joined_edits
 from driverforge_node.cdi.specfiles import SpecFormat
 from driverforge_node.gpu import inventory
 from driverforge_node.gpu.detect import loaded_version
@@ -76,9 +76,15 @@ def make_spec(host: Host, request: SpecRequest, nvml: MakeNvml) -> Spec:
             resolution="make the device files (driverctl devices nodes) or MIG devices "
             "(nvidia-smi mig -cgi … -C), then run this again",
         )
-    devices = transform.with_merged_device(content.devices) if request.merged else content.devices
+    devices = _with_all(content.devices) if request.merged else content.devices
     spec = Spec(version="", kind=kind, devices=devices, edits=joined_edits([content.edits, _ALWAYS]))
     return _with_host_paths(transform.in_order(transform.simplified(spec)), request.roots)
+
+
+def _with_all(devices: tuple[SpecDevice, ...]) -> tuple[SpecDevice, ...]:
+    """The devices, and one of all that are any."""
+    found = [device for device in devices if device != modes.NO_DEVICE]
+    return (*transform.with_merged_device(found), *(device for device in devices if device not in found))
 
 
 def _with_host_paths(spec: Spec, roots: DriverRoots) -> Spec:

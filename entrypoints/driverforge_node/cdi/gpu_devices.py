@@ -37,6 +37,9 @@ class DeviceSelection:
     ids: tuple[str, ...] = ("all",)
 
 
+# GPUs of a DGX Station that only serve its display; nvidia-ctk leaves them out too
+_DISPLAYS = ("DGX Display", "NVIDIA DGX Display")
+
 # what a container can use: a GPU, or one of its MIG devices
 Unit = tuple[Gpu] | tuple[Gpu, Mig]
 
@@ -48,7 +51,7 @@ def gpu_devices(
 
     Raises InputError for an id that names none of them.
     """
-    units = [unit for gpu in found for unit in _units(gpu)]
+    units = [unit for gpu in found if gpu.model not in _DISPLAYS for unit in _units(gpu)]
     names = [set(device_names(NameStrategy, *unit)) for unit in units]
     known = set().union(*names)
     if strange := [name for name in selection.ids if name not in {"all", "none"} | known]:
@@ -74,6 +77,11 @@ def _units(gpu: Gpu) -> Iterator[Unit]:
         yield gpu, mig
 
 
+def _has_graphics(unit: Unit) -> bool:
+    """A GPU has graphics; a MIG device only if it was made with a profile for that."""
+    return len(unit) == 1 or unit[1].graphics
+
+
 def _devices_of(
     view: DriverView,
     options: EditOptions,
@@ -87,7 +95,7 @@ def _devices_of(
     if not view.dev.device_number(file):
         log.warning("a GPU has no device file and is left out", gpu=gpu.index, file=file)
         return
-    drm = drm_nodes(view, gpu)
+    drm = drm_nodes(view, gpu) if _has_graphics(unit) else ()
     capabilities = mig_nodes(minors, *unit) if len(unit) == 2 else ()
     nodes = node_edits(view, (file, *drm, *char_devices(view, capabilities)), options)
     links = ContainerEdits(hooks=options.hooks.make(CREATE_SYMLINKS, *drm_links(view, gpu, drm)))

@@ -28,6 +28,7 @@ FOLDERS = (
 )
 _VERSION = re.compile(r"\d+\.\d+(\.\d+)?")
 _NAMING_LIBRARIES = ("libcuda.so.", "libnvidia-ml.so.")
+_32_BITS = b"\x7fELF\x01"  # how such an ELF file begins (gabi chapter 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +47,7 @@ def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> Dr
     Raises Unavailable where there is none.
     """
     where = (*folders, *FOLDERS)
-    found = {name: _versions(files, name, where) for name in _NAMING_LIBRARIES}
-    versions = list(dict.fromkeys(version for pairs in found.values() for version, _ in pairs))
+    versions = [found for name in _NAMING_LIBRARIES for found in _versions(files, name, where)]
     if not versions:
         raise Unavailable(
             "no NVIDIA driver libraries found",
@@ -61,35 +61,37 @@ def locate(files: Files, *, folders: Sequence[str] = (), loaded: str = "") -> Dr
             "(--driver-root) or folder (--library-search-path)",
         )
     version = loaded if loaded in versions else versions[0]
-    homes = tuple(dict.fromkeys(folder for pairs in found.values() for v, folder in pairs if v == version))
-    return DriverLibraries(version=version, folders=homes, libraries=_libraries(files, homes, version))
+    # libcuda may be apart from what it loads: Debian's packages do so
+    homes = dict.fromkeys(dirname(path) for path in libraries(files, where, f"lib*.so.{version}"))
+    return DriverLibraries(version=version, folders=tuple(homes), libraries=_libraries(files, homes, version))
 
 
-def _versions(files: Files, start: str, folders: Iterable[str]) -> list[tuple[str, str]]:
-    """(version, folder) for each file whose name is `start` and a version."""
-    found = (path for folder in folders for path in matching(files, folder, f"{start}*.*"))
-    names = [(basename(path).removeprefix(start), dirname(path)) for path in found]
-    return [(version, folder) for version, folder in names if _VERSION.fullmatch(version)]
+def _versions(files: Files, start: str, folders: Iterable[str]) -> list[str]:
+    """Of each library whose name is `start` and a version."""
+    names = (basename(path).removeprefix(start) for path in libraries(files, folders, f"{start}*.*"))
+    return [version for version in names if _VERSION.fullmatch(version)]
 
 
 def _libraries(files: Files, homes: Iterable[str], version: str) -> tuple[str, ...]:
-    found = [
-        path
-        for home in homes
-        for folder in (home, f"{home}/vdpau")
-        for path in matching(files, folder, f"*.so.{version}")
-    ]
+    folders = [folder for home in homes for folder in (home, f"{home}/vdpau")]
     # the one library whose name never carries the driver's version
-    found += [path for home in homes for path in matching(files, home, "libnvidia-nvvm70.so.*")]
-    return tuple(dict.fromkeys(found))
+    others = libraries(files, homes, "libnvidia-nvvm70.so.*")
+    return tuple(dict.fromkeys([*libraries(files, folders, f"*.so.{version}"), *others]))
 
 
-def matching(files: Files, folder: str, pattern: str) -> Iterator[str]:
-    """Files in `folder` whose name fits `pattern`, links followed."""
-    for name in files.list_dir(folder):
-        path = f"{folder}/{name}"
-        if fnmatchcase(name, pattern) and files.exists(path) and not files.is_dir(path):
-            yield files.resolve(path)
+def libraries(files: Files, folders: Iterable[str], pattern: str) -> Iterator[str]:
+    """Files whose name fits `pattern`, links followed, but for libraries of 32 bits."""
+    for folder in folders:
+        for name in files.list_dir(folder):
+            if fnmatchcase(name, pattern) and _has_64_bits(files, f"{folder}/{name}"):
+                yield files.resolve(f"{folder}/{name}")
+
+
+def _has_64_bits(files: Files, path: str) -> bool:
+    """False also for what is no file."""
+    if files.is_dir(path) or not files.exists(path):
+        return False
+    return files.read_part(path, 0, len(_32_BITS)) != _32_BITS
 
 
 def symlinks(files: Files, libraries: Iterable[str]) -> tuple[str, ...]:

@@ -18,6 +18,8 @@ from driverforge_node.gpu.roots import DriverView
 from driverforge_node.ports import Gpu
 
 MAX_CHANNEL = 2**20 - 1
+# for a container that is to have no GPU; runtimes refuse a device without edits
+NO_DEVICE = SpecDevice(name="none", edits=ContainerEdits(env=("NVCT_EMPTY_DEVICE=",)))
 
 
 class SpecMode(str, Enum):
@@ -56,8 +58,8 @@ def gpu_content(
     Raises InputError for an unknown id.
     """
     devices = gpu_devices(view, options, found, selection)
-    if "none" in selection.ids:
-        devices += (SpecDevice(name="none", edits=ContainerEdits(env=("NVCT_EMPTY_DEVICE=",))),)
+    if NO_DEVICE.name in selection.ids:
+        devices += (NO_DEVICE,)
     control = node_edits(view, char_devices(view, CONTROL), options)
     hooks = options.hooks
     last = ContainerEdits(hooks=(*hooks.make(NO_DEVICE_NODES), *hooks.make(APPLICATION_PROFILE)))

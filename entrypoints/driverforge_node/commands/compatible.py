@@ -42,9 +42,10 @@ def driver_arguments(argv: Sequence[str]) -> list[str]:
     """`nvidia-driver` arguments as `driverctl` arguments. Raises UsageError."""
     if not argv:
         raise UsageError("nvidia-driver: no command given", details=[USAGE])
-    command, *rest = argv
-    if command in DRIVER_COMMANDS:
+    if argv[0] in DRIVER_COMMANDS:
         return list(argv)
+    # The entry point of upstream's images is `nvidia-driver init`: who gives no command gives options alone.
+    command, *rest = ("init", *argv) if argv[0].startswith("-") else argv
     if command in SIDECAR:
         # upstream takes no options here, and ignores what comes
         return list(SIDECAR[command])

@@ -88,7 +88,8 @@ def host_driver_error(facts: DriverFacts) -> Unsupported | None:
     """The refusal to replace or to unload a driver that somebody else loaded; None where there is none.
 
     A driver container, ours and NVIDIA's, leaves the digest of its configuration. A driver without one came
-    from a package of the host, which would not know that it is gone.
+    from a package of the host, which would not know that it is gone; or from one of NVIDIA's precompiled
+    images, which leave none.
     """
     if not facts.loaded or facts.digest or facts.journal.loading:
         return None

@@ -61,13 +61,14 @@ def repositories(
     repositories.
     """
     major, minor = el_version(release, kernel)
-    pinned = environ.get("DNF_RELEASEVER") or (f"{major}.{minor}" if minor else major)
+    given = environ.get("DNF_RELEASEVER", "")
+    pinned = given or (f"{major}.{minor}" if minor else major)
     plain = RepositoryAttempt(name=f"release {pinned}", releasever=pinned)
     last = RepositoryAttempt(name=f"release {major}", releasever=major)
     if release.id != "rhel":
         return (
             (RepositoryAttempt(name="configured repositories"), plain, last)
-            if minor
+            if given or minor
             else (RepositoryAttempt(name="configured repositories"),)
         )
     arch = kernel.machine or "x86_64"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from driverforge_node.gpu.roots import DriverView
 from driverforge_node.ports import Files, Gpu, Mig, text_of
@@ -48,15 +49,17 @@ def _gpu_of(system: Files, address: str) -> Gpu | None:
         return None
     uuid = values.get("GPU UUID", "")
     return Gpu(
-        index=0, minor=int(values["Device Minor"]), uuid="" if "?" in uuid else uuid, bus_id=address.lower()
+        index=0,
+        minor=int(values["Device Minor"]),
+        uuid="" if "?" in uuid else uuid,
+        bus_id=address.lower(),
+        model=values.get("Model", ""),
     )
 
 
 def _with_migs(view: DriverView, gpu: Gpu, index: int) -> Gpu:
     migs = tuple(static_migs(view.system, gpu.minor))
-    return Gpu(
-        index=index, minor=gpu.minor, uuid=gpu.uuid, bus_id=gpu.bus_id, mig_enabled=bool(migs), migs=migs
-    )
+    return replace(gpu, index=index, mig_enabled=bool(migs), migs=migs)
 
 
 def static_migs(system: Files, minor: int) -> Iterator[Mig]:

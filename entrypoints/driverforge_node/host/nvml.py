@@ -7,7 +7,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from driverforge_core.errors import Unavailable
+from driverforge_node import log
 from driverforge_node.ports import Gpu, Mig
+
+# NVML's numbers of the profiles with the attribute '+gfx' (NVML_GPU_INSTANCE_PROFILE_*_SLICE_GFX of nvml.h:
+# 1, 2, 4 and 3 slices). Older versions of nvidia-ml-py have no names for them.
+_GRAPHICS_PROFILES = (0xA, 0xB, 0xC, 0x11)
 
 
 class PyNvml:
@@ -67,6 +72,7 @@ def _gpu(nvml: Any, index: int) -> Gpu:
         bus_id=sysfs_address(_text(nvml.nvmlDeviceGetPciInfo(handle).busId)),
         mig_enabled=enabled,
         migs=tuple(_migs(nvml, handle)) if enabled else (),
+        model=_text(nvml.nvmlDeviceGetName(handle)),
     )
 
 
@@ -82,14 +88,41 @@ def _migs(nvml: Any, handle: Any) -> Iterator[Mig]:
     for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
         try:
             device = nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index)
-        except nvml.NVMLError_NotFound:
-            continue
+        except (nvml.NVMLError_NotFound, nvml.NVMLError_InvalidArgument):
+            continue  # no MIG device has this index
+        gpu_instance = nvml.nvmlDeviceGetGpuInstanceId(device)
         yield Mig(
             index=index,
             uuid=_text(nvml.nvmlDeviceGetUUID(device)),
-            gpu_instance=nvml.nvmlDeviceGetGpuInstanceId(device),
+            gpu_instance=gpu_instance,
             compute_instance=nvml.nvmlDeviceGetComputeInstanceId(device),
+            graphics=_has_graphics(nvml, handle, gpu_instance),
         )
+
+
+def _has_graphics(nvml: Any, handle: Any, gpu_instance: int) -> bool:
+    """Whether a GPU instance was made with a profile for graphics; False where NVML does not say."""
+    try:
+        info = nvml.nvmlGpuInstanceGetInfo(nvml.nvmlDeviceGetGpuInstanceById(handle, gpu_instance))
+    except nvml.NVMLError as error:
+        log.warning(
+            "NVML does not say which profile a MIG device has; it gets no /dev/dri nodes",
+            gpu_instance=gpu_instance,
+            why=str(error),
+        )
+        return False
+    return any(_profile_id(nvml, handle, number) == info.profileId for number in _GRAPHICS_PROFILES)
+
+
+def _profile_id(nvml: Any, handle: Any, number: int) -> int | None:
+    """What a GPU calls the profile with this number; ids differ from one model to another.
+
+    None where the GPU has no such profile, or the driver is older than it.
+    """
+    try:
+        return int(nvml.nvmlDeviceGetGpuInstanceProfileInfo(handle, number, version=1).id)
+    except nvml.NVMLError:
+        return None
 
 
 def _text(value: str | bytes) -> str:

@@ -41,7 +41,7 @@ SCHEMA = 3
 # prepared: files may or may not be written; written: all are, the daemon may not run with them; in force: it
 # does
 ChangeState = Literal["prepared", "written", "in force"]
-ACTIVATIONS: tuple[Activation, ...] = ("none", "reload", "restart")
+ACTIVATIONS: tuple[Activation, ...] = ("none", "reload", "restart")  # each one does more than that before it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +160,7 @@ def _read(host: Host, name: str) -> JournalEntry | None:
         data = json.loads(text)
         if data["schema"] == 1:
             return _first_release(data)
-        if isinstance(data["schema"], int) and data["schema"] > SCHEMA:
+        if data["schema"] > SCHEMA:
             raise _newer(name, data["schema"])
         return _entry(data)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -32,6 +32,7 @@ from driverforge_core.errors import (  # noqa: E402
     InputError,
     TemporaryFailure,
 )
+from mutation.equivalent import EQUIVALENT, marked, noticed, problems  # noqa: E402
 from mutation.listed import FILES, OPERATORS  # noqa: E402
 from mutation.operators import mutants  # noqa: E402
 from mutation.result import (  # noqa: E402
@@ -150,25 +151,29 @@ def _main(args: argparse.Namespace) -> int:
             details=missing,
             resolution="correct FILES in hack/lib/mutation/listed.py",
         )
-    files, problems = chosen(args.files, FILES)
-    if problems:
+    files, unknown = chosen(args.files, FILES)
+    if unknown:
         raise InputError(
-            "no such file to mutate", details=problems, resolution="hack/mutants --list shows them"
+            "no such file to mutate", details=unknown, resolution="hack/mutants --list shows them"
         )
     if args.list:
         _list(files)
         return 0
     changed = _changed_since(args.since) if args.since else None
-    planned = {file: found for file in files if (found := _mutants(file, changed)) or changed is None}
+    every = {file: _mutants(file) for file in files}
+    _check_equivalent(line for file, found in every.items() for line in problems(EQUIVALENT, file, found))
+    planned = every if changed is None else _within(every, changed)
     if not planned:
         print(f"no line of the files that are mutated has changed since {args.since}")
         return 0
-    tallies = _run(planned, tree)
+    found = _run(planned, tree)
+    tallies = [marked(EQUIVALENT, tally) for tally in found]
     print()
     for line in (*table(tallies), "", *survivors(tallies)):
         print(line)
     if args.json:
         args.json.write_text(json.dumps(document(tallies), indent=1) + "\n")
+    _check_equivalent(line for tally in found for line in noticed(EQUIVALENT, tally))
     return 0
 
 
@@ -201,9 +206,26 @@ def _list(files: Sequence[str]) -> None:
         print(f"    {operator}")
 
 
-def _mutants(file: str, changed: dict[str, set[int]] | None) -> list[Mutant]:
-    found = mutants(file, (TOP / file).read_text(encoding="utf-8"), OPERATORS)
-    return [one for one in found if changed is None or one.line in changed.get(file, ())]
+def _mutants(file: str) -> list[Mutant]:
+    return list(mutants(file, (TOP / file).read_text(encoding="utf-8"), OPERATORS))
+
+
+def _within(every: dict[str, list[Mutant]], changed: dict[str, set[int]]) -> dict[str, list[Mutant]]:
+    """The mutants of the lines that have changed, without the files that have none."""
+    kept = {
+        file: [one for one in found if one.line in changed.get(file, ())] for file, found in every.items()
+    }
+    return {file: found for file, found in kept.items() if found}
+
+
+def _check_equivalent(wrong: Iterable[str]) -> None:
+    """Raises InputError for an entry of the equivalent mutants that is not, or no longer, true."""
+    if details := list(wrong):
+        raise InputError(
+            "the list of equivalent mutants is not true",
+            details=details,
+            resolution="correct EQUIVALENT in hack/lib/mutation/equivalent.py",
+        )
 
 
 # --- running

@@ -3,15 +3,6 @@
 from __future__ import annotations
 
 _NODE = "entrypoints/driverforge_node"
-_TRANSACTION = (
-    "tests/tree/test_runtime_transaction.py",
-    "tests/tree/test_runtime_rollback.py",
-    "tests/tree/test_runtime_pending.py",
-    "tests/tree/test_runtime_config_asked.py",
-    "tests/tree/test_runtime_fallback.py",
-    "tests/tree/test_runtime_edited.py",
-)
-
 # file → the test modules that concern it, the quick ones first: the first failure ends a mutant
 FILES: dict[str, tuple[str, ...]] = {
     f"{_NODE}/driver/plan.py": (
@@ -20,45 +11,67 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_node_peermem.py",
     ),
     f"{_NODE}/driver/converge.py": (
+        "tests/unit/test_node_undo.py",
         "tests/unit/test_node_plan.py",
+        "tests/tree/test_node_notices.py",
+        "tests/tree/test_node_peermem.py",
         "tests/tree/test_node_init.py",
         "tests/tree/test_node_stop.py",
         "tests/tree/test_node_daemons.py",
     ),
     f"{_NODE}/driver/notices.py": (
+        "tests/unit/test_node_warnings.py",
         "tests/tree/test_node_notices.py",
         "tests/tree/test_node_peermem.py",
     ),
     f"{_NODE}/driver/choice.py": (
+        "tests/unit/test_node_choice.py",
         "tests/unit/test_node_plan.py",
         "tests/tree/test_node_init.py",
         "tests/tree/test_node_peermem.py",
     ),
-    f"{_NODE}/driver/preflight.py": ("tests/unit/test_node_plan.py", "tests/tree/test_node_init.py"),
-    f"{_NODE}/driver/usage.py": ("tests/unit/test_node_plan.py", "tests/tree/test_node_stop.py"),
+    f"{_NODE}/driver/preflight.py": (
+        "tests/unit/test_node_preflight.py",
+        "tests/unit/test_node_plan.py",
+        "tests/tree/test_node_init.py",
+    ),
+    f"{_NODE}/driver/usage.py": (
+        "tests/unit/test_node_usage.py",
+        "tests/unit/test_node_plan.py",
+        "tests/tree/test_node_stop.py",
+    ),
     f"{_NODE}/reconcile/loop.py": ("tests/unit/test_reconcile_loop.py",),
     f"{_NODE}/watch/decide.py": ("tests/unit/test_watch_decide.py", "tests/tree/test_watch_loop.py"),
-    f"{_NODE}/runtime/transaction/change.py": _TRANSACTION,
-    f"{_NODE}/runtime/transaction/plans.py": _TRANSACTION,
+    f"{_NODE}/runtime/transaction/change.py": (
+        "tests/tree/test_runtime_steps.py",
+        "tests/tree/test_runtime_edited.py",
+        "tests/tree/test_runtime_pending.py",
+        "tests/tree/test_runtime_rollback.py",
+        "tests/tree/test_runtime_fallback.py",
+        "tests/tree/test_runtime_armed.py",
+        "tests/tree/test_runtime_refused.py",
+        "tests/tree/test_runtime_unchanged.py",
+    ),
+    f"{_NODE}/runtime/transaction/plans.py": (
+        "tests/tree/test_runtime_plans.py",
+        "tests/tree/test_runtime_fallback.py",
+        "tests/tree/test_runtime_edited.py",
+        "tests/tree/test_runtime_pending.py",
+        "tests/tree/test_runtime_node_kept.py",
+        "tests/tree/test_runtime_config_asked.py",
+    ),
     f"{_NODE}/runtime/transaction/consequences.py": (
+        "tests/unit/test_runtime_consequences.py",
         "tests/unit/test_runtime_existing.py",
         "tests/unit/test_runtime_places_taken.py",
-        "tests/tree/test_runtime_node_kept.py",
-        *_TRANSACTION,
     ),
     f"{_NODE}/runtime/transaction/restore.py": (
-        "tests/tree/test_runtime_restore.py",
-        "tests/tree/test_runtime_edited.py",
-        "tests/tree/test_runtime_transaction.py",
-        "tests/tree/test_runtime_rollback.py",
-        "tests/tree/test_hostile_runtime.py",
+        "tests/tree/test_runtime_restore_made.py",
+        "tests/tree/test_runtime_armed.py",
     ),
     f"{_NODE}/runtime/journal.py": (
-        "tests/tree/test_runtime_restore.py",
+        "tests/tree/test_runtime_journal.py",
         "tests/tree/test_runtime_pending.py",
-        "tests/tree/test_runtime_transaction.py",
-        "tests/tree/test_runtime_rollback.py",
-        "tests/tree/test_hostile_runtime.py",
     ),
     f"{_NODE}/runtime/backends/threeway.py": (
         "tests/unit/test_runtime_threeway.py",
@@ -66,7 +79,6 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_runtime_crio.py",
         "tests/unit/test_runtime_fuzz.py",
         "tests/unit/test_runtime_patch.py",
-        "tests/tree/test_runtime_restore.py",
     ),
     "builder/driverforge_build/verdict.py": (
         "tests/unit/test_verdict_judge.py",

@@ -11,13 +11,14 @@ from enum import Enum
 from typing import Any
 
 SCHEMA = 1
-COLUMNS = ("file", "mutants", "killed", "survived", "timed out", "score %", "seconds")
+COLUMNS = ("file", "mutants", "killed", "survived", "timed out", "equivalent", "score %", "seconds")
 
 
 class Fate(Enum):
     KILLED = "killed"
     SURVIVED = "survived"
     TIMED_OUT = "timed out"
+    EQUIVALENT = "equivalent"  # a survivor that is known to be the same code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,14 @@ class Mutant:
 class Result:
     """What became of a mutant, in how many seconds.
 
-    `by` is the test that failed, '' where none did or none was reached.
+    `by` is the test that failed, '' where none did or none was reached; `reason` is why none can.
     """
 
     mutant: Mutant
     fate: Fate
     seconds: float
     by: str = ""
+    reason: str = ""
 
     def document(self) -> dict[str, Any]:
         return {
@@ -61,6 +63,7 @@ class Result:
             "after": self.mutant.after,
             "fate": self.fate.value,
             "by": self.by,
+            "reason": self.reason,
             "seconds": round(self.seconds, 2),
         }
 
@@ -79,7 +82,8 @@ class Tally:
     @property
     def score(self) -> float:
         """Percent of the mutants that some test noticed, by failing or by not ending. 100 where none was."""
-        return 100 * (1 - self.count(Fate.SURVIVED) / len(self.results)) if self.results else 100.0
+        unnoticed = self.count(Fate.SURVIVED) + self.count(Fate.EQUIVALENT)
+        return 100 * (1 - unnoticed / len(self.results)) if self.results else 100.0
 
     @property
     def seconds(self) -> float:
@@ -120,13 +124,18 @@ def _row(tally: Tally) -> tuple[str, ...]:
 
 
 def survivors(tallies: Sequence[Tally]) -> Iterator[str]:
-    """Each mutant that no test noticed: where and which operator, then the change."""
+    """Each mutant that no test noticed: where and which operator, then the change.
+
+    Below an equivalent one, the reason.
+    """
     for tally in tallies:
         for result in sorted(tally.results, key=lambda one: one.mutant.line):
-            if result.fate is Fate.SURVIVED:
+            if result.fate in (Fate.SURVIVED, Fate.EQUIVALENT):
                 mutant = result.mutant
                 yield f"{mutant.file}:{mutant.line}: {mutant.operator}"
                 yield f"    {mutant.before}  →  {mutant.after}"
+            if result.fate is Fate.EQUIVALENT:
+                yield f"    equivalent: {result.reason}"
 
 
 def difference(before: str, after: str) -> tuple[str, str]:

@@ -5,7 +5,7 @@ The files are empty but for those that our code looks into.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,23 +60,39 @@ def write_tree(
 ) -> None:
     """Make what a listing has, a path a line.
 
-    A line is 'PATH dir', 'PATH file', 'PATH -> TARGET' or 'PATH c MAJOR:MINOR MODE', with the numbers in
-    hexadecimal and the mode in octal.
+    The lines are those of `entries`.
     """
-    for line in listing.strip().splitlines():
-        name, *words = line.split()
-        path = f"{base.rstrip('/')}/{name.removeprefix('.').lstrip('/')}".rstrip("/") or "/"
+    for name, words in entries(listing):
+        path = f"{base.rstrip('/')}/{name}".rstrip("/") or "/"
         if words[0] == "dir":
             node.files.make_dirs(path)
         elif words[0] == "->":
+            node.files.make_dirs(path.rpartition("/")[0] or "/")
             node.files.symlink(words[1], path)
         elif words[0] == "c":
-            major, minor = (int(number, 16) for number in words[1].split(":"))
-            add_device(node, path, major, minor, mode=int(words[2], 8))
+            major, minor, mode, group = numbers(words)
+            add_device(node, path, major, minor, mode=mode, group=group)
         else:
             node.files.make_dirs(path.rpartition("/")[0])
             node.files.write_atomic(path, (contents or {}).get(path.rpartition("/")[2], b""))
             Path(node.files.real(path)).chmod(0o755)
+
+
+def entries(listing: str) -> Iterator[tuple[str, list[str]]]:
+    """Path below the root, and what is there.
+
+    A line is 'PATH dir', 'PATH file', 'PATH -> TARGET' or 'PATH c MAJOR:MINOR MODE [GROUP]', with the numbers
+    in hexadecimal and the mode in octal.
+    """
+    for line in listing.strip().splitlines():
+        name, *words = line.split()
+        yield name.removeprefix(".").lstrip("/"), words
+
+
+def numbers(words: Sequence[str]) -> tuple[int, int, int, int]:
+    """Major, minor, mode and group of a device's entry."""
+    major, minor = (int(number, 16) for number in words[1].split(":"))
+    return major, minor, int(words[2], 8), int(words[3]) if len(words) > 3 else 0
 
 
 def add_device(

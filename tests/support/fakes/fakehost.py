@@ -325,6 +325,8 @@ class FakeClock:
         return "SIGTERM" if self.stop_at is not None and self.time >= self.stop_at else None
 
     def pause(self, seconds: float) -> None:
+        if seconds < 0:
+            raise ValueError("sleep length must be non-negative")  # as time.sleep
         self.time += seconds
         self.on_wait(self.time)
 

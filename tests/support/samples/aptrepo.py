@@ -261,12 +261,14 @@ class Served:
     """A folder on http.
 
     `requests` are 'GET PATH' lines as they came. `broken` maps a path, or '*', to the status that it gets
-    instead. `before` is called with each such line before the answer.
+    instead; `later` is the Retry-After of all answers. `before` is called with each such line before the
+    answer.
     """
 
     url: str
     requests: list[str] = field(default_factory=list)
     broken: dict[str, int] = field(default_factory=dict)
+    later: str = ""
     before: Callable[[str], object] = lambda _: None
 
 
@@ -317,6 +319,11 @@ def served(folder: Path, *, certificate: Path | None = None) -> Iterator[Served]
                 return super().send_head()
             self.send_error(status)
             return None
+
+        def end_headers(self) -> None:
+            if served_folder.later:
+                self.send_header("Retry-After", served_folder.later)
+            super().end_headers()
 
         def log_request(self, *_: object) -> None: ...
 

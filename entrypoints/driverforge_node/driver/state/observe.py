@@ -178,8 +178,13 @@ def root_state(host: Host) -> RootState:
 
 
 def lacks_label(host: Host) -> bool:
-    """Whether SELinux keeps containers from the device files of our root."""
-    if not host.files.exists(SELINUX) or root_state(host) is not RootState.OURS:
+    """Whether SELinux keeps containers from the device files of our root.
+
+    Whether the kernel has SELinux is looked for in the node's files too: selinuxfs is a mount of its own
+    below /sys, which runtimes give to few containers.
+    """
+    selinux = host.node.exists(SELINUX) or host.files.exists(SELINUX)
+    if not selinux or root_state(host) is not RootState.OURS:
         return False
     found = host.files.metadata(f"{paths.ROOT}/dev")
     return found is not None and DEVICE_LABEL not in found.label.split(":")

@@ -213,19 +213,13 @@ def page() -> str:
     lines = [
         "# Environment variables",
         "",
-        (
-            "What `driverctl init`, `load`, `unload`, `build` and `status` (and the name `nvidia-driver`) "
-            "read from their environment."
-        ),
-        (
-            "Any other value than an allowed one ends with exit status 65 "
-            "and a message that lists every bad value."
-        ),
+        "What `driverctl init`, `load`, `unload`, `build` and `status` (and the name `nvidia-driver`) read",
+        "from their environment. Any other value than an allowed one ends with exit status 65 (that name:",
+        "1) and a message that lists every bad value. What NVIDIA's images read and these do not:",
+        "[compatibility](compatibility.md#not-yet).",
         "",
-        (
-            "This page is generated from `entrypoints/driverforge_node/driver/state/variables.py` "
-            "by `hack/environment-page`."
-        ),
+        "This page is generated from `entrypoints/driverforge_node/driver/state/variables.py` by",
+        "`hack/environment-page`.",
         "",
         "| variable | meaning | allowed | default | set by |",
         "|---|---|---|---|---|",

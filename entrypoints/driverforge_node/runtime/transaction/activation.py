@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
@@ -11,6 +10,7 @@ from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.find.daemon import enter
 from driverforge_node.runtime.find.instance import process_instance
 from driverforge_node.runtime.transaction.change_plan import ChangePlan, RuntimeSystem
+from driverforge_node.runtime.transaction.polling import poll
 
 LOG_LINES = 15
 INTERVAL = 0.25  # seconds between two questions
@@ -97,7 +97,7 @@ def prove(plan: ChangePlan, system: RuntimeSystem) -> None:
     (gpu-operator#456).
     """
     last: list[str] = []
-    for _ in poll(system, system.patience(plan.daemon)):
+    for _ in poll(system.host.clock, system.patience(plan.daemon), every=INTERVAL):
         try:
             status = system.status(plan.daemon)
         except Unavailable as error:
@@ -144,7 +144,7 @@ def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> float:
         host.commands.run([*enter(host), "systemctl", "reset-failed", unit], check=False, timeout=30)
     activate(plan, system)
     begun, last = host.clock.monotonic(), list[str]()
-    for _ in poll(system, system.patience(plan.daemon)):
+    for _ in poll(system.host.clock, system.patience(plan.daemon), every=INTERVAL):
         try:
             system.status(plan.daemon)
         except Unavailable as error:
@@ -152,16 +152,6 @@ def restart_with_old_files(plan: ChangePlan, system: RuntimeSystem) -> float:
             continue
         return host.clock.monotonic() - begun
     raise CommandFailed(f"{plan.daemon.kind} does not answer", details=last)
-
-
-def poll(system: RuntimeSystem, patience: float) -> Iterator[None]:
-    """At once, and then every INTERVAL seconds, until `patience` seconds have passed."""
-    clock = system.host.clock
-    end = clock.monotonic() + patience
-    yield
-    while clock.monotonic() < end:
-        clock.pause(INTERVAL)
-        yield
 
 
 def status_problems(plan: ChangePlan, status: cri.RuntimeStatus) -> list[str]:

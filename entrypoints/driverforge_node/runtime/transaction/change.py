@@ -160,9 +160,12 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
     host = system.host
     pending = plan.activation != "none" and not active
     if plan.keep:
-        state: journal.ChangeState = "written" if pending else "in force"
-        entry = replace(entry, state=state, fingerprint="", earlier=None)
-        journal.write_entry(host, entry if pending else unchanged.with_fingerprint(system, entry))
+        if pending:
+            entry = replace(entry, state="written", fingerprint="", earlier=_in_force(entry.earlier))
+        else:
+            entry = replace(entry, state="in force", fingerprint="", earlier=None)
+            entry = unchanged.with_fingerprint(system, entry)
+        journal.write_entry(host, entry)
         refused.forget(host, plan)
     else:
         for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
@@ -174,6 +177,13 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
             "written, and not in force until the runtime is restarted (restart mode none)",
             runtime=plan.daemon.kind,
         )
+
+
+def _in_force(entry: journal.JournalEntry | None) -> journal.JournalEntry | None:
+    """The last change that came into force: the daemon runs with it for as long as nobody restarts it."""
+    while entry is not None and entry.state != "in force":
+        entry = entry.earlier
+    return entry
 
 
 def _keep_fingerprint(plan: ChangePlan, system: RuntimeSystem) -> None:

@@ -126,7 +126,7 @@ def _activation(
 ) -> tuple[Activation, str]:
     """What the daemon needs to go from `now` to `after`, and why; at least what it `missed` earlier."""
     activation = seen.edit.activation(now, after)
-    if (missed == "restart" and activation != "restart") or (missed == "reload" and activation == "none"):
+    if journal.ACTIVATIONS.index(missed) > journal.ACTIVATIONS.index(activation):
         return missed, "an earlier change was not finished, and the daemon may run without it"
     return (
         activation,
@@ -224,7 +224,7 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
         changed = selection.fitting_entries(host, system.request)
         if len(changed) != 1:
             raise not_running(system.request.socket or "the known sockets", *error.details) from error
-        return _rescue_plan(system, changed[0])
+        return _rescue_plan(system, *changed)
     if journal.read_entry(host, daemon.kind, daemon.config) is None and (
         down := selection.entries_of_stopped(host, system.sockets, system.request)
     ):
@@ -271,7 +271,8 @@ def _only(down: Sequence[journal.JournalEntry]) -> journal.JournalEntry:
             details=[f"{entry.socket}: {entry.kind}, {entry.config}" for entry in down],
             resolution="say which one with --socket; nothing was changed",
         )
-    return down[0]
+    [one] = down
+    return one
 
 
 def _rescue_plan(system: RuntimeSystem, entry: journal.JournalEntry) -> ChangePlan:

@@ -16,10 +16,11 @@ from contextlib import suppress
 
 from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_node import log
-from driverforge_node.ports import Host, text_of
+from driverforge_node.ports import Host, Result, text_of
 from driverforge_node.runtime.find.daemon import enter
 from driverforge_node.runtime.find.instance import boot_id
 from driverforge_node.runtime.find.supervisor import SYSTEMD
+from driverforge_node.runtime.transaction.polling import poll
 from driverforge_node.runtime.transaction.restore_script import (
     SCRIPT,
     UNIT_FOLDER,
@@ -34,6 +35,7 @@ FOLDER = "/var/lib/driverforge/restore"
 EVERY = 2  # seconds between two looks
 FIRST_LOOK = 30.0  # seconds until the script must have run once; it takes a fraction of one
 LAST_LOOK = 420.0  # seconds for a restore under way: rke2 alone may take 300 to start
+SYSTEMD_TIMEOUT = 60.0  # seconds for one answer of systemd
 
 
 def new_name(host: Host) -> str:
@@ -101,15 +103,14 @@ def _start(host: Host, name: str) -> None:
         prefix = enter(host)
         words = ["sh", f"{here}/{SCRIPT}", "stay"]
         host.commands.spawn([*prefix[:-1], "--cgroup", "--", *words] if prefix else words)
-    end = host.clock.monotonic() + FIRST_LOOK
-    while not host.node.exists(f"{here}/seen"):
-        if host.clock.monotonic() >= end:
-            raise Unavailable(
-                "the node does not run the restore that would put the old files back if driverctl died",
-                details=[f"{here}/{SCRIPT} has not run within {FIRST_LOOK:.0f} s"],
-                resolution="see whether systemd-run and /bin/sh work on the node; nothing was changed",
-            )
-        host.clock.pause(0.05)
+    for _ in poll(host.clock, FIRST_LOOK, every=0.05):
+        if host.node.exists(f"{here}/seen"):
+            return
+    raise Unavailable(
+        "the node does not run the restore that would put the old files back if driverctl died",
+        details=[f"{here}/{SCRIPT} has not run within {FIRST_LOOK:.0f} s"],
+        resolution="see whether systemd-run and /bin/sh work on the node; nothing was changed",
+    )
 
 
 def _start_timer(host: Host, name: str) -> bool:
@@ -123,15 +124,17 @@ def _start_timer(host: Host, name: str) -> bool:
         "--timer-property=AccuracySec=100ms",
         "--description=Restore of the container runtime's configuration",
     ]
-    done = host.commands.run(
-        [*enter(host), *argv, "/bin/sh", f"{FOLDER}/{name}/{SCRIPT}", "once"], check=False, timeout=60
-    )
+    done = _ask_systemd(host, *argv, "/bin/sh", f"{FOLDER}/{name}/{SCRIPT}", "once")
     if not done.ok:
         log.warning(
             "systemd did not accept the restore's timer; a detached process watches instead",
             said=done.stderr.strip(),
         )
     return done.ok
+
+
+def _ask_systemd(host: Host, *argv: str) -> Result:
+    return host.commands.run([*enter(host), *argv], check=False, timeout=SYSTEMD_TIMEOUT)
 
 
 def disarm(host: Host, name: str) -> None:
@@ -162,9 +165,9 @@ def settle_restore(host: Host, name: str, *, patience: float = LAST_LOOK) -> tup
     with suppress(Unavailable):
         disarm(host, name)
         return ()
-    end = host.clock.monotonic() + patience
-    while _under_way(host, here) and host.clock.monotonic() < end:
-        host.clock.pause(0.25)
+    for _ in poll(host.clock, patience, every=0.25):
+        if not _under_way(host, here):
+            break
     done = log_of(host, name)
     # nobody will end it, and the journal has the same bytes
     if host.node.exists(f"{here}/firing"):
@@ -175,9 +178,8 @@ def settle_restore(host: Host, name: str, *, patience: float = LAST_LOOK) -> tup
 
 def _under_way(host: Host, here: str) -> bool:
     """Whether somebody restores. Nobody does after a reboot: that was over before the runtime started."""
-    if not host.node.exists(f"{here}/firing"):
-        return False
-    return boot_id(host.node) in text_of(host.node, f"{here}/{SCRIPT}")
+    firing = host.node.exists(f"{here}/firing")
+    return firing and boot_id(host.node) in text_of(host.node, f"{here}/{SCRIPT}")
 
 
 def remove_stray_boot_units(host: Host) -> None:
@@ -196,9 +198,7 @@ def log_of(host: Host, name: str) -> list[str]:
 def _clear(host: Host, name: str) -> None:
     """Take away all that was made for a restore."""
     if host.node.exists(SYSTEMD):
-        host.commands.run(
-            [*enter(host), "systemctl", "stop", f"{unit_of_restore(name)}.timer"], check=False, timeout=60
-        )
+        _ask_systemd(host, "systemctl", "stop", f"{unit_of_restore(name)}.timer")
     _remove_boot_unit(host, name)
     host.node.remove_tree(f"{FOLDER}/{name}")
 

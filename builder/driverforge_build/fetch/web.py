@@ -1,0 +1,358 @@
+"""The builder's one way to the web: httpx2 behind the registry client's `Transport`, for mirrors too.
+
+Connections are kept, proxies and authorities come from the environment and the system's store, and a host
+gets a few requests at a time. An answer has to come, and to go on coming: a server that lets byte after byte
+drip is left.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import threading
+import time
+import weakref
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from typing import BinaryIO, Self
+from urllib.parse import unquote, urlsplit
+
+import httpcore2
+import httpx2
+import truststore
+
+from driverforge_core import __version__
+from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_oci.auth import Login
+from driverforge_oci.http import proxy_for, tls_context
+from driverforge_oci.transport import (
+    REDIRECTS,
+    Request,
+    Response,
+    Retrying,
+    Transport,
+    host_of,
+    is_web_address,
+    joined,
+    origin,
+    without_secrets,
+)
+
+REQUESTS_PER_MIRROR = 4
+"""At the same time. A crawl that opened more had its address banned by a kernel mirror."""
+REQUESTS_PER_REGISTRY = 8
+TIMEOUT_S = 30.0
+"""For a connection, and between two pieces of an answer."""
+GRACE_S = 60.0
+"""For an answer, and a second more for each SLOWEST bytes of it that have come."""
+SLOWEST = 16 << 10
+_MAX_REDIRECTS = 20
+_PIECE = 1 << 16
+_CHECK = "check the name, the network and the proxy (http_proxy, https_proxy, no_proxy)"
+
+Told = Callable[[str, float], object]
+"""Hears why there is a pause, and how many seconds it takes."""
+
+
+def mirror_transport(environ: Mapping[str, str], told: Told) -> Retrying:
+    """For package mirrors: redirects are followed."""
+    web = HttpxTransport(environ, at_once=REQUESTS_PER_MIRROR)
+    return Retrying(inner=Following(web), wait=time.sleep, now=time.time, told=told)
+
+
+def registry_transport(environ: Mapping[str, str], told: Told) -> Retrying:
+    """For registries, whose client follows redirects itself: it knows who may see its login."""
+    web = HttpxTransport(environ, at_once=REQUESTS_PER_REGISTRY)
+    return Retrying(inner=web, wait=time.sleep, now=time.time, told=told)
+
+
+class HttpxTransport:
+    """One request, one answer: redirects and error statuses are answers too. Several threads may share one.
+
+    Environment: proxies as `proxy_for` reads them; SSL_CERT_FILE, SSL_CERT_DIR: the authorities to trust
+    instead of the system's. A login in an address is sent as its header. `wire` replaces the network.
+    Connections end with the last user.
+    """
+
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        *,
+        at_once: int = REQUESTS_PER_MIRROR,
+        timeout: float = TIMEOUT_S,
+        grace: float = GRACE_S,
+        wire: httpx2.BaseTransport | None = None,
+    ) -> None:
+        self._environ = dict(environ)
+        self._timeout, self._grace = timeout, grace
+        ca_file = self._environ.get("SSL_CERT_FILE", "")
+        self._tls = tls_context(ca_file) if ca_file else truststore.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        self._lock = threading.Lock()
+        self._gates: dict[str, threading.BoundedSemaphore] = defaultdict(
+            lambda: threading.BoundedSemaphore(at_once)
+        )
+        self._wire = wire
+        self._wires: dict[str, httpx2.BaseTransport] = {}
+        weakref.finalize(self, _close, self._wires)
+
+    def send(self, request: Request) -> Response:
+        with self._lock:
+            gate, wire = self._gates[host_of(request.url)], self._wire_to(request.url)
+        with ExitStack() as held:
+            held.enter_context(gate)
+            exchange = _Exchange(request, _Pace(self._timeout, self._grace))
+            with exchange.failures():
+                answer = wire.handle_request(exchange.wired())
+            held.callback(answer.close)
+            if answer.status_code == 407:
+                raise Unavailable(
+                    "the proxy wants a login",
+                    details=[f"{exchange.asked}: HTTP 407"],
+                    resolution="write it into the proxy's address: http://USER:PASSWORD@proxy",
+                )
+            exchange.begun = True
+            assert isinstance(answer.stream, httpx2.SyncByteStream)
+            # the body holds the connection, the gate and this transport
+            body = _Body(iter(answer.stream), exchange.failures, (held.pop_all(), self))
+            return Response(status=answer.status_code, headers=dict(answer.headers), body=body)
+
+    def _wire_to(self, url: str) -> httpx2.BaseTransport:
+        if self._wire is not None:
+            return self._wire
+        proxy = proxy_for(url, self._environ)
+        if proxy not in self._wires:
+            if proxy and not is_web_address(proxy):
+                raise InputError(
+                    f"a proxy of the environment is no address that can be used: {without_secrets(proxy)}",
+                    resolution="correct http_proxy, https_proxy or all_proxy, e.g. http://proxy.site:3128",
+                )
+            tls = self._tls if proxy.startswith("https:") else None
+            wire = httpx2.HTTPTransport(
+                verify=self._tls, proxy=httpx2.Proxy(proxy, ssl_context=tls) if proxy else None
+            )
+            # httpx2 hands no network to its pool, which would take one
+            wire._pool._network_backend = _PacedNetwork()  # noqa: SLF001
+            self._wires[proxy] = wire
+        return self._wires[proxy]
+
+
+def _close(wires: dict[str, httpx2.BaseTransport]) -> None:
+    for wire in wires.values():
+        wire.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """A transport that follows redirects, never from TLS to plain http. A login stays with its host."""
+
+    inner: Transport
+
+    def send(self, request: Request) -> Response:
+        url = request.url
+        for _ in range(_MAX_REDIRECTS + 1):
+            response = self.inner.send(replace(request, url=url))
+            location = response.headers.get("location", "")
+            if response.status not in REDIRECTS or not location:
+                return replace(response, url=url)
+            response.body.close()
+            url = _redirected(url, location)
+        raise Unavailable(
+            f"{host_of(request.url)} redirects more than {_MAX_REDIRECTS} times",
+            details=[without_secrets(request.url), f"the last one leads to {without_secrets(url)}"],
+            resolution="check the address given with --mirror: a proxy or the mirror's redirects may be at "
+            "fault",
+        )
+
+
+def _redirected(url: str, location: str) -> str:
+    new = joined(url, location)
+    if url.startswith("https://") and not new.startswith("https://"):
+        raise Unavailable(
+            f"{host_of(url)} sends us to a place without TLS",
+            details=[without_secrets(url), f"leads to {without_secrets(new)}"],
+            resolution="give --mirror the address where the files are",
+        )
+    login, at, _ = urlsplit(url).netloc.rpartition("@")
+    if at and origin(new) == origin(url) and "@" not in urlsplit(new).netloc:
+        return new.replace("://", f"://{login}@", 1)
+    return new
+
+
+class _Pace(float):
+    """The timeout of one exchange, in seconds: the longest pause between two pieces.
+
+    httpcore2 hands it on, as it is, to each read and write of the connection; so it can know when the whole
+    has to be there.
+    """
+
+    def __new__(cls, timeout: float, _grace: float) -> Self:
+        return super().__new__(cls, timeout)
+
+    def __init__(self, _timeout: float, grace: float) -> None:
+        self._began, self._grace, self.moved = time.monotonic(), grace, 0
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._began
+
+    def left(self) -> float:
+        """Seconds for the next piece, 0 where it is too late for any."""
+        return min(float(self), max(0.0, self._grace + self.moved / SLOWEST - self.seconds))
+
+
+def _timed(timeout: float | None) -> float | None:
+    if not isinstance(timeout, _Pace):
+        return timeout
+    if not (left := timeout.left()):
+        raise httpcore2.ReadTimeout("too slow")
+    return left
+
+
+class _PacedStream(httpcore2.NetworkStream):
+    """A connection that keeps the pace of the exchange that it is used for."""
+
+    def __init__(self, stream: httpcore2.NetworkStream) -> None:
+        self._stream = stream
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        data = self._stream.read(max_bytes, _timed(timeout))
+        if isinstance(timeout, _Pace):
+            timeout.moved += len(data)
+        return data
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), _PIECE):
+            piece = buffer[start : start + _PIECE]
+            self._stream.write(piece, _timed(timeout))
+            if isinstance(timeout, _Pace):
+                timeout.moved += len(piece)
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore2.NetworkStream:
+        return _PacedStream(self._stream.start_tls(ssl_context, server_hostname, timeout))
+
+    def get_extra_info(self, info: str) -> object:
+        return self._stream.get_extra_info(info)
+
+    def close(self) -> None:
+        self._stream.close()
+
+
+class _PacedNetwork(httpcore2.SyncBackend):
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        return _PacedStream(super().connect_tcp(host, port, timeout, local_address, socket_options))
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """A request under way, and what its failures mean. `begun`: the answer's headers are there."""
+
+    request: Request
+    pace: _Pace
+    begun: bool = False
+
+    @property
+    def asked(self) -> str:
+        return f"{self.request.method} {without_secrets(self.request.url)}"
+
+    def wired(self) -> httpx2.Request:
+        parts = urlsplit(self.request.url)
+        headers = {"User-Agent": f"driverforge/{__version__}", "Accept-Encoding": "identity"}
+        if parts.username is not None:
+            login = Login(user=unquote(parts.username), password=unquote(parts.password or ""))
+            headers["Authorization"] = login.basic
+        body = self.request.body
+        timeouts = dict.fromkeys(("connect", "read", "write"), self.pace)
+        return httpx2.Request(
+            self.request.method,
+            self.request.url,
+            headers=headers | dict(self.request.headers),
+            content=_sent(body) if callable(body) else body,
+            extensions={"timeout": timeouts},
+        )
+
+    @contextmanager
+    def failures(self) -> Iterator[None]:
+        try:
+            yield
+        # a host name that cannot be encoded is a UnicodeError
+        except (httpx2.InvalidURL, httpx2.UnsupportedProtocol, UnicodeError) as error:
+            raise InputError(
+                f"{without_secrets(self.request.url)} is no address that can be asked: {error}",
+                resolution="give an http://, https:// or file:// address",
+            ) from error
+        except httpx2.TransportError as error:
+            raise self._failure(error) from error
+
+    def _failure(self, error: httpx2.TransportError) -> Unavailable:
+        host, details = host_of(self.request.url), [self.asked, f"{type(error).__name__}: {error}"]
+        if "CERTIFICATE_VERIFY_FAILED" in str(error):
+            return Unavailable(
+                f"{host} shows a certificate that this machine does not trust",
+                details=details,
+                resolution="add your site's authority to the system's, or name its file: "
+                "SSL_CERT_FILE=/path/ca.pem",
+            )
+        if isinstance(error, httpx2.ProxyError):
+            return Unavailable(
+                f"the proxy does not let us through to {host}",
+                details=details,
+                resolution="check http_proxy, https_proxy and no_proxy, and what the proxy allows; the host "
+                "itself was not asked",
+            )
+        return TemporaryFailure(f"{host} {self._trouble(error)}", details=details, resolution=_CHECK)
+
+    def _trouble(self, error: httpx2.TransportError) -> str:
+        if not self.pace.left():
+            return f"is too slow: {self.pace.moved} bytes moved in {self.pace.seconds:.0f} s"
+        if isinstance(error, httpx2.ReadTimeout):
+            return f"accepts the connection and sends nothing for {self.pace:g} s"
+        if self.begun:
+            return "broke the connection in the middle of an answer"
+        cause: BaseException | None = error
+        while cause is not None and not isinstance(cause, socket.gaierror):
+            cause = cause.__cause__
+        if cause is not None:
+            return f"does not answer: a name does not resolve, the host's or its proxy's ({cause.strerror})"
+        return f"does not answer: {error}"
+
+
+def _sent(body: Callable[[], BinaryIO]) -> Iterator[bytes]:
+    with body() as stream:
+        while piece := stream.read(_PIECE):
+            yield piece
+
+
+class _Body:
+    """An answer's content, read piece by piece; what fails half-way is an error of ours."""
+
+    def __init__(
+        self,
+        pieces: Iterator[bytes],
+        failures: Callable[[], AbstractContextManager[None]],
+        held: tuple[ExitStack, object],
+    ) -> None:
+        self._pieces = filter(None, pieces)
+        self._failures = failures
+        self._held = held
+        self._kept = b""
+
+    def read(self, size: int, /) -> bytes:
+        if not self._kept:
+            with self._failures():
+                self._kept = next(self._pieces, b"")
+        data, self._kept = self._kept[:size], self._kept[size:]
+        return data
+
+    def close(self) -> None:
+        self._held[0].close()

@@ -1,0 +1,36 @@
+"""Mirrors behind the builder's real client, without its pauses.
+
+A mirror of functions (httpx2's MockTransport) stands in the network's place; without one it is the network.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import httpx2
+
+from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.fetcher import DownloadListener, Fetcher
+from driverforge_build.fetch.web import GRACE_S, TIMEOUT_S, Following, HttpxTransport
+from driverforge_oci.transport import Retrying
+
+NOW = 1_800_000_000.0
+
+Answer = Callable[[httpx2.Request], httpx2.Response]
+
+
+def fetcher(
+    folder: Path,
+    answer: Answer | None = None,
+    *,
+    progress: DownloadListener | None = None,
+    timeout: float = TIMEOUT_S,
+    grace: float = GRACE_S,
+) -> Fetcher:
+    """A fetcher with its cache in a folder, on what `mirror_transport` makes; it takes no pause."""
+    wire = httpx2.MockTransport(answer) if answer else None
+    web = HttpxTransport(os.environ, timeout=timeout, grace=grace, wire=wire)
+    transport = Retrying(inner=Following(web), wait=lambda _: None, now=lambda: NOW)
+    return Fetcher(Cache(folder), transport, progress=progress)

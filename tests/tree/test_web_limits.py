@@ -1,0 +1,292 @@
+"""The builder's one client against real servers: slow ones, broken ones, ones that send it elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+import socket
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from driverforge_build.fetch.fetcher import STEP
+from driverforge_build.fetch.web import REQUESTS_PER_MIRROR, HttpxTransport
+from driverforge_build.ports import Blob
+from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.reference import Reference
+from driverforge_oci.session import Session
+from driverforge_oci.transport import Request
+from support.fakes import mirror
+from support.fakes.wireserver import answer, talking
+
+HEAD = answer(length=1_000_000)
+CONTENT = random.Random(7).randbytes(200_000)
+
+
+def get(url: str) -> Request:
+    return Request(method="GET", url=url)
+
+
+def dripping(first: bytes, drop: bytes) -> Callable[[socket.socket, str], None]:
+    """A conversation that ends with drop after drop."""
+
+    def drip(connection: socket.socket, _head: str) -> None:
+        connection.sendall(first)
+        gone = threading.Event()
+        for _ in repeat(None):
+            connection.sendall(drop)
+            gone.wait(0.01)
+
+    return drip
+
+
+def ask_mirror(address: str, folder: Path) -> None:
+    mirror.fetcher(folder, grace=0.3).document(f"http://{address}/InRelease")
+
+
+def ask_registry(address: str, _folder: Path) -> None:
+    client = RegistryClient(Session(HttpxTransport({}, grace=0.3)))
+    client.get_manifest(Reference.parse(f"{address}/driver:1"))
+
+
+@pytest.mark.parametrize("ask", [ask_mirror, ask_registry])
+@pytest.mark.parametrize(
+    ("first", "drop"),
+    [
+        pytest.param(HEAD, b"x", id="content"),
+        pytest.param(HEAD[:-4] + b"\r\nX-Long: ", b"x", id="headers"),
+        pytest.param(b"", b"HTTP/1.1 100 Continue\r\n\r\n", id="interim answers"),
+    ],
+)
+def test_a_server_that_lets_its_answer_drip_is_left(
+    ask: Callable[[str, Path], None], first: bytes, drop: bytes, tmp_path: Path
+) -> None:
+    """Each drop comes in time; without a limit on the whole the wait has no end."""
+    with talking(dripping(first, drop)) as server, pytest.raises(TemporaryFailure) as caught:
+        ask(server.address, tmp_path)
+    assert caught.value.brief.startswith(f"{server.address} is too slow: ")
+    assert caught.value.resolution
+
+
+def test_a_slow_answer_that_goes_on_coming_is_waited_for(tmp_path: Path) -> None:
+    """What has come earns the time for the rest."""
+
+    def slow(connection: socket.socket, _head: str) -> None:
+        connection.sendall(answer(length=len(CONTENT)))
+        for start in range(0, len(CONTENT), 20_000):
+            connection.sendall(CONTENT[start : start + 20_000])
+            threading.Event().wait(0.1)
+
+    with talking(slow) as server:
+        found = mirror.fetcher(tmp_path, grace=0.5).document(f"http://{server.address}/InRelease")
+    assert found == CONTENT
+
+
+def package(address: str, content: bytes = CONTENT) -> Blob:
+    digest = hashlib.sha256(content).hexdigest()
+    return Blob(urls=(f"http://{address}/pool/a.deb",), sha256=digest, size=len(content))
+
+
+def rest_of(content: bytes, head: str) -> tuple[int, bytes]:
+    """Where a request with Range begins, and what it asks for."""
+    lines = [line for line in head.split("\r\n") if line.lower().startswith("range: bytes=")]
+    start = int(lines[0].partition("=")[2].removesuffix("-")) if lines else 0
+    return start, content[start:]
+
+
+def breaking(content: bytes, piece: int) -> Callable[[socket.socket, str], None]:
+    """A conversation that gives what is asked for, but never more than a piece of it."""
+
+    def talk(connection: socket.socket, head: str) -> None:
+        start, rest = rest_of(content, head)
+        headers = {"Content_Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
+        status = "206 Partial Content" if start else "200 OK"
+        connection.sendall(answer(rest[:piece], status=status, length=len(rest), **headers))
+
+    return talk
+
+
+def test_a_download_goes_on_where_its_connection_broke(tmp_path: Path) -> None:
+    with talking(breaking(CONTENT, 150_000)) as server:
+        path = mirror.fetcher(tmp_path).blob(package(server.address))
+    assert path.read_bytes() == CONTENT
+    assert server.asked("range") == ["", "bytes=150000-"]
+
+
+def test_a_download_that_gets_on_is_not_given_up(tmp_path: Path) -> None:
+    """A package of 300 MB over a line that breaks every few MB."""
+    content = random.Random(8).randbytes(8 * STEP)
+    with talking(breaking(content, STEP)) as server:
+        path = mirror.fetcher(tmp_path).blob(package(server.address, content))
+    assert path.read_bytes() == content
+    assert len(server.heads) == 8
+
+
+@pytest.mark.parametrize(
+    ("status", "content_range"),
+    [
+        ("206 Partial Content", "bytes 5-199999/200000"),
+        ("206 Partial Content", "nonsense"),
+        ("416 Range Not Satisfiable", "bytes */200000"),
+        ("200 OK", ""),
+    ],
+)
+def test_a_server_that_gives_another_part_is_asked_for_the_whole(
+    status: str, content_range: str, tmp_path: Path
+) -> None:
+    def talk(connection: socket.socket, head: str) -> None:
+        if "range: " in head.lower() and not status.startswith("200"):
+            connection.sendall(answer(b"wrong", status=status, Content_Range=content_range))
+        else:
+            first = len(server.heads) == 1
+            connection.sendall(answer(CONTENT[:90_000] if first else CONTENT, length=len(CONTENT)))
+
+    with talking(talk) as server:
+        path = mirror.fetcher(tmp_path).blob(package(server.address))
+    assert path.read_bytes() == CONTENT
+    assert server.asked("range")[1] == "bytes=90000-"
+
+
+def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
+    """Also one that another host sends us to."""
+    full = threading.Barrier(REQUESTS_PER_MIRROR, timeout=60)
+    active: set[int] = set()
+    most: list[int] = []
+
+    def talk(connection: socket.socket, head: str) -> None:
+        active.add(id(connection))
+        most.append(len(active))
+        full.wait()
+        active.discard(id(connection))
+        connection.sendall(answer(head.split()[1].encode(), Connection="close"))
+
+    with talking(talk) as server:
+
+        def moved(connection: socket.socket, head: str) -> None:
+            target = f"http://{server.address}{head.split()[1]}"
+            connection.sendall(answer(status="302 Found", Location=target, Connection="close"))
+
+        fetcher = mirror.fetcher(tmp_path)
+        with talking(moved) as first, ThreadPoolExecutor(12) as pool:
+            found = list(pool.map(fetcher.document, [f"http://{first.address}/{n}" for n in range(12)]))
+    assert found == [f"/{n}".encode() for n in range(12)]
+    assert max(most) == REQUESTS_PER_MIRROR
+
+
+def test_connections_are_kept() -> None:
+    def talk(connection: socket.socket, _head: str) -> None:
+        for _ in repeat(None):
+            connection.sendall(answer(b"bytes"))
+            if not connection.recv(65536):
+                break
+
+    with talking(talk) as server:
+        transport = HttpxTransport({})
+        for _ in range(3):
+            assert transport.send(get(f"http://{server.address}/v2/")).read(100) == b"bytes"
+        assert len(server.heads) == 1
+        del transport
+
+
+def test_a_login_stays_with_its_host(tmp_path: Path) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def go(request: httpx2.Request) -> httpx2.Response:
+        seen.append((str(request.url.host), request.headers.get("authorization", "")))
+        steps = {"/a": "/b", "/b": "http://mirror.site/c", "/c": "http://cdn.site/d"}
+        if (next_one := steps.get(request.url.path)) is None:
+            return httpx2.Response(200, content=b"one")
+        return httpx2.Response(302, headers={"location": next_one})
+
+    assert mirror.fetcher(tmp_path, go).document("http://user:secret@mirror.site/a") == b"one"
+    basic = "Basic dXNlcjpzZWNyZXQ="
+    assert seen == [*repeat(("mirror.site", basic), 3), ("cdn.site", "")]
+
+
+@pytest.mark.parametrize(
+    ("location", "why"),
+    [
+        ("http://mirror.site/plain?sig=secret", "mirror.site sends us to a place without TLS"),
+        ("file:///etc/passwd", "mirror.site sends us to an address that is none"),
+        ("http://[::1/x", "mirror.site sends us to an address that is none"),
+    ],
+)
+def test_a_place_that_a_redirect_must_not_lead_to(location: str, why: str, tmp_path: Path) -> None:
+    def go(request: httpx2.Request) -> httpx2.Response:
+        assert request.url.scheme == "https"
+        return httpx2.Response(302, headers={"location": location})
+
+    with pytest.raises(Unavailable) as caught:
+        mirror.fetcher(tmp_path, go).document("https://mirror.site/a")
+    assert caught.value.brief == why
+    assert "secret" not in caught.value.render()
+
+
+def test_what_a_redirect_led_to_is_told_without_its_signature(tmp_path: Path) -> None:
+    def go(request: httpx2.Request) -> httpx2.Response:
+        if request.url.host == "cdn.site":
+            return httpx2.Response(403)
+        return httpx2.Response(302, headers={"location": "https://cdn.site/x?sig=secret"})
+
+    with pytest.raises(Unavailable, match=r"cdn\.site refuses the request") as caught:
+        mirror.fetcher(tmp_path, go).document("https://mirror.site/a")
+    assert caught.value.details == ("https://cdn.site/x?***: HTTP 403 Forbidden",)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://user:secret@proxy.site:1080", "http://user:se/cret@proxy.site"])
+def test_a_proxy_that_cannot_be_used_is_told_without_its_password(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("all_proxy", proxy)
+    monkeypatch.delenv("http_proxy", raising=False)
+    monkeypatch.delenv("HTTP_PROXY", raising=False)
+    with pytest.raises(InputError, match="a proxy of the environment") as caught:
+        mirror.fetcher(tmp_path).document("http://mirror.site/x")
+    assert "proxy.site" in caught.value.brief
+    assert not [part for part in ("secret", "cret", "se/") if part in caught.value.render()]
+
+
+@pytest.mark.parametrize("url", ["http://user:secret@[::1/x", f"http://user:secret@{'a' * 64}.invalid/x"])
+def test_an_address_that_nobody_can_ask_is_told_without_its_password(url: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError) as caught:
+        mirror.fetcher(tmp_path).document(url)
+    assert "http://user:***@" in caught.value.brief
+    assert "secret" not in caught.value.render()
+
+
+def test_a_proxy_is_asked_for_what_is_not_on_this_machine() -> None:
+    """One rule for mirrors and registries, that of `proxy_for`."""
+    with (
+        talking(lambda connection, _: connection.sendall(answer(b"by proxy"))) as proxy,
+        talking(lambda connection, _: connection.sendall(answer(b"itself"))) as server,
+    ):
+        transport = HttpxTransport({"ALL_PROXY": proxy.address})
+        assert transport.send(get("http://registry.invalid/v2/")).read(100) == b"by proxy"
+        assert transport.send(get(f"http://{server.address}/v2/")).read(100) == b"itself"
+    assert [head.partition("\r\n")[0] for head in proxy.heads] == ["GET http://registry.invalid/v2/ HTTP/1.1"]
+
+
+def test_a_stream_is_sent_whole() -> None:
+    taken: list[bytes] = []
+
+    def take(connection: socket.socket, _head: str) -> None:
+        while sum(map(len, taken)) < len(CONTENT):
+            taken.append(connection.recv(65536))
+        connection.sendall(answer(status="201 Created"))
+
+    with talking(take) as server:
+        stream = io.BytesIO(CONTENT)
+        headers = {"Content-Length": str(len(CONTENT)), "Authorization": "Basic abc"}
+        url = f"http://{server.address}/v2/driver/blobs/uploads/1"
+        request = Request(method="PUT", url=url, headers=headers, body=lambda: stream)
+        assert HttpxTransport({}).send(request).status == 201
+    assert b"".join(taken) == CONTENT
+    assert server.asked("authorization") == ["basic abc"]
+    assert stream.closed
