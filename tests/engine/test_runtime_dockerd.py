@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from driverforge_core.errors import InputError
+from driverforge_core.errors import InputError, Unsupported
 from support.machines.runtimenode import NAMES, PROGRAMS, RuntimeNode, open_node, round_trip
 from support.process import missing, run, until
 from support.skipping import provided
@@ -66,6 +66,23 @@ def test_an_option_of_the_command_line_that_forbids_the_change_is_seen_before(no
     assert (node.snapshot(), node.journal.exists()) == (before, False)
     node.driverctl("apply")
     assert set(NAMES) <= set(node.handlers())
+
+
+def test_a_default_runtime_that_docker_does_not_have_is_refused_since_it_would_not_start(
+    node: RuntimeNode,
+) -> None:
+    """`dockerd --validate` says nothing of it."""
+    node.start("{}\n")
+    node.write('{"default-runtime": "ALREADY_SET"}\n')
+    before = node.snapshot()
+    with pytest.raises(Unsupported, match="docker could not serve pods after its next restart") as caught:
+        node.driverctl("apply")
+    assert caught.value.details[0].startswith("its default runtime is ALREADY_SET, and its runtimes are: ")
+    assert (node.snapshot(), node.journal.exists()) == (before, False)
+    run(node.home / "restart")
+    says = "specified default runtime 'ALREADY_SET' does not exist"
+    until(lambda: says in node.log.read_text(), "docker's refusal", timeout=60, log=node.log)
+    assert node.answers() is None
 
 
 @pytest.mark.parametrize(
