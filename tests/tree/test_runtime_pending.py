@@ -96,14 +96,20 @@ def test_an_entry_of_a_release_that_did_not_write_it_down_is_read(docker: FakeDo
     assert journal.entries(docker.node.host) == (replace(entry, needs="none"),)
 
 
-def test_a_revert_takes_out_what_is_in_force_and_not_only_what_was_written_last(docker: FakeDocker) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_revert_takes_out_what_is_in_force_and_not_only_what_was_written_last(
+    docker: FakeDocker, times: int
+) -> None:
     """The change that nobody restarted docker for has no CDI, and docker runs with the one before it."""
     theirs = {"runtimes": {"kata": {"path": "/usr/bin/kata"}}}
     docker.node.host.node.write_atomic(CONFIG, json.dumps(theirs).encode())
     docker.restart()
     run(docker, cdi=True)
-    for _ in range(2):
+    for _ in range(times):
         run(docker, restarts=False)
+    (entry,) = journal.entries(docker.node.host)
+    assert entry.earlier is not None
+    assert (entry.state, entry.earlier.state, entry.earlier.earlier) == ("written", "in force", None)
     assert docker.running["features"] == {"cdi": True}
     run(docker, "revert")
     assert (docker.starts, docker.running) == (4, theirs)

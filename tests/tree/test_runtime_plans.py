@@ -275,7 +275,7 @@ def down(bench: Bench) -> RuntimeSystem:
 def test_of_several_that_are_down_the_first_is_in_the_brief_and_all_are_in_the_details(
     bench: Bench, down: RuntimeSystem
 ) -> None:
-    bench.also_changed(socket="/run/k3s/containerd/containerd.sock", config="/var/lib/rancher/k3s/x.toml")
+    bench.also_changed(kind="crio", socket="/run/crio/crio.sock", config="/etc/crio/crio.conf")
     with pytest.raises(Unavailable, match=f"^the containerd at {SOCKET}, which driverctl") as caught:
         plans.apply_plan(down)
     assert len(caught.value.details) == 2

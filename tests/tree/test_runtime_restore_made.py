@@ -18,7 +18,7 @@ from driverforge_node.ports import Host, Result
 from driverforge_node.runtime.journal import JournalFile
 from driverforge_node.runtime.model import NO_PROCESS
 from driverforge_node.runtime.transaction import restore
-from driverforge_node.runtime.transaction.restore import FOLDER, SYSTEMD
+from driverforge_node.runtime.transaction.restore import FOLDER
 from driverforge_node.runtime.transaction.restore_script import (
     SCRIPT,
     UNIT_FOLDER,
@@ -29,6 +29,7 @@ from driverforge_node.runtime.transaction.restore_script import (
 from support.fakes.fakefiles import FakeFiles
 from support.fakes.fakehost import BOOT, NODE, FakeCommands, FakeNode, fake_node
 
+SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 NAME = "1-a"
 HERE = f"{FOLDER}/{NAME}"
 ENTER = ("nsenter", "--target", "1", "--mount")

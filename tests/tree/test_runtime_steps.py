@@ -133,7 +133,7 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def with_systemd(bench: Bench) -> None:
-    for folder in (restore.SYSTEMD, UNIT_FOLDER):
+    for folder in ("/run/systemd/system", UNIT_FOLDER):  # sd_booted(3)
         bench.node.host.node.make_dirs(folder)
 
 

@@ -88,6 +88,12 @@ def test_a_file_of_ours_in_which_others_left_a_comment_stays() -> None:
     assert undone.data == b"\n# theirs\n"
 
 
+@pytest.mark.parametrize("current", [b'{"debug": true}\n', b'{"debug": false}\n', b""])
+def test_what_others_wrote_where_we_removed_a_file_is_theirs(current: bytes) -> None:
+    undone = undo(FILE, jsonedit, all_of_them, original=b'{"debug": false}\n', written=None, current=current)
+    assert undone == Undone(data=current)
+
+
 @pytest.mark.parametrize(
     ("path", "runtime"),
     [
