@@ -232,7 +232,7 @@ def test_vendor_modules_are_unpacked_and_nothing_is_compiled() -> None:
     assert "driverctl build" not in text
     assert text.count("place-modules /tmp/modules /out 580.173.02 6.8.0-106-generic") == 2
     pins = context(VENDOR).entries["pins/modules-open"].content.decode()
-    assert " linux-modules-nvidia-580-server-open-6.8.0-106-generic " in pins
+    assert " linux-objects-nvidia-580-server-open-6.8.0-106-generic " in pins
 
 
 def test_inputs_change_with_everything_that_goes_in_and_with_nothing_else() -> None:

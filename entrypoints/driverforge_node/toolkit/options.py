@@ -163,7 +163,7 @@ CDI = (
 
 RUNTIME = (
     _option("runtime", "--runtime -r", "RUNTIME",
-        "The container runtime. Not set: the one that is found on the node.",
+        "The container runtime. Not set: the one that the node's kubelet uses, else the one that runs.",
         allowed="containerd crio docker"),
     _flag("no_runtime_config", "--no-runtime-config", "NO_RUNTIME_CONFIG",
         "Leave the runtime alone: install only."),
