@@ -44,12 +44,13 @@ _IMAGE = StoredImage(
     environment=("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",),
     directory="/",
 )
-_MADE = "/usr/src/made"
-# it takes its time, and leaves halves on the way, as a compiler does
-_MAKE = f"""#!/bin/sh
+MADE = "/usr/src/made"
+# What stands for make copies the modules of MADE. As a compiler does, it takes its time, and leaves halves on
+# the way.
+MAKE = f"""#!/bin/sh
 # NOT make: a stand-in of driverforge's test bench. It copies modules that were compiled elsewhere.
 set -e
-for module in {_MADE}/nvidia.ko {_MADE}/nvidia-uvm.ko {_MADE}/nvidia-modeset.ko; do
+for module in {MADE}/nvidia.ko {MADE}/nvidia-uvm.ko {MADE}/nvidia-modeset.ko; do
     echo "stand-in for make: ${{module##*/}}"
     head -c 4096 $module >${{module##*/}}
     sleep 0.7
@@ -143,7 +144,7 @@ def image_files(made: Path | None = None) -> dict[str, Content]:
         **tinydriver.sources(SOURCES),
         **drivernode.library_files(),
     }
-    return {**files, **({"/usr/local/bin/make": _MAKE, _MADE: made} if made else {})}
+    return {**files, **({"/usr/local/bin/make": MAKE, MADE: made} if made else {})}
 
 
 def prepare(guest: Guest, archive: Archive, fakegpu: Path, *arguments: str, made: Path | None = None) -> None:
