@@ -11,7 +11,8 @@ from support.cluster.kubelet import SUITES
 from support.cluster.kubernetes import Api, api_server
 from support.skipping import provided
 
-NODES = tuple(f"node-{suite}" for suite in SUITES)  # what a test may start a kubelet as
+# what a test may start a kubelet as
+NODES = (*(f"node-{suite}" for suite in SUITES), "node-guest")
 
 
 @pytest.fixture(scope="session")

@@ -250,6 +250,43 @@ def test_removing_a_tree_never_crosses_a_mount() -> None:
     assert out.splitlines() == ["a mount point is in the way (errno EBUSY)", "True", "False"]
 
 
+def test_removing_a_tree_of_an_overlay_of_several_file_systems() -> None:
+    """Its files have other device numbers than its folders, and nothing is mounted on them."""
+    out = in_namespace("""
+        for name in ("lower", "upper"):
+            os.makedirs(f"/run/{name}")
+            mount("-t", "tmpfs", "tmpfs", f"/run/{name}")
+        for name in ("lower/tree", "upper/files", "upper/work", "merged"):
+            os.makedirs(f"/run/{name}")
+        open("/run/lower/tree/old", "w").close()
+        options = "lowerdir=/run/lower,upperdir=/run/upper/files,workdir=/run/upper/work,xino=off,userxattr"
+        mount("-t", "overlay", "-o", options, "overlay", "/run/merged")
+        open("/run/merged/tree/new", "w").close()
+        tree = "/run/merged/tree"
+        print(len({os.stat(path).st_dev for path in (tree, f"{tree}/old", f"{tree}/new")}))
+        host.files.remove_tree(tree)
+        print(os.path.exists(tree))
+    """)
+    assert out == "3\nFalse\n"
+
+
+def test_removing_a_tree_leaves_a_file_with_a_mount_on_it() -> None:
+    out = in_namespace("""
+        from driverforge_core.errors import StorageFailed
+
+        os.makedirs("/run/tree")
+        for path in ("/run/tree/file", "/run/precious"):
+            open(path, "w").close()
+        mount("--bind", "/run/precious", "/run/tree/file")
+        try:
+            host.files.remove_tree("/run/tree")
+        except StorageFailed as error:
+            print(error.details[0])
+        print(os.path.exists("/run/precious"))
+    """)
+    assert out == "Device or resource busy (errno EBUSY)\nTrue\n"
+
+
 def test_a_read_only_mount_is_not_permitted() -> None:
     out = in_namespace("""
         from driverforge_core.errors import NotPermitted

@@ -10,10 +10,10 @@ from driverforge_core.errors import CommandFailed, Unavailable
 from support.process import run
 
 # program → Debian package
+_SIGN = {"gpg": "gpg", "dpkg-deb": "dpkg"}
 _ARCHIVE = {
+    **_SIGN,
     "gpgv": "gpgv",
-    "gpg": "gpg",
-    "dpkg-deb": "dpkg",
     "xz": "xz-utils",
     "openssl": "openssl",
     "modinfo": "kmod",
@@ -43,12 +43,14 @@ TIERS: Mapping[str, Mapping[str, str]] = {
     "tree": {**_ARCHIVE, **_RPM, **_SERVERS},
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
-    "vm": {**_GUEST, **_BOOTSTRAP, **_COMPILE, "setpriv": "util-linux"},
+    "vm": {**_GUEST, **_BOOTSTRAP, **_COMPILE, **_SIGN, "setpriv": "util-linux"},
     "cluster": {
-        "openssl": "openssl",
+        **_GUEST,
+        **_BOOTSTRAP,
+        **_COMPILE,
+        **_SIGN,
         "setpriv": "util-linux",
         "unshare": "util-linux",
-        "mmdebstrap": "mmdebstrap",
     },
     "lint": {},
 }

@@ -170,12 +170,18 @@ def sync_directory(path: str) -> None:
 
 
 def remove_on_device(path: str, device: int) -> None:
+    """Remove a file or a folder with all that is in it, but never across a mount.
+
+    Only a folder's device number tells of a mount. A file may have another one where nothing is mounted: that
+    of its layer, in an overlay whose layers lie on several file systems (Documentation/filesystems/
+    overlayfs.rst, "Inode properties"). The kernel itself refuses to unlink a file with a mount on it.
+    """
     found = os.lstat(path)
-    if found.st_dev != device or os.path.ismount(path):
-        raise OSError(errno.EBUSY, "a mount point is in the way", path)
     if not stat.S_ISDIR(found.st_mode):
         os.unlink(path)
         return
+    if found.st_dev != device or os.path.ismount(path):
+        raise OSError(errno.EBUSY, "a mount point is in the way", path)
     for name in os.listdir(path):
         remove_on_device(f"{path}/{name}", device)
     os.rmdir(path)

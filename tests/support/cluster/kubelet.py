@@ -38,7 +38,7 @@ _SYSCTLS = {
 }
 # what Debian installs or 2.x has by itself, and what a site adds: a sandbox image that is there, and no
 # negative OOM scores (root may lack CAP_SYS_RESOURCE here)
-_CONTAINERD = {
+CONTAINERD = {
     "bookworm": f"""version = 2
 
 [plugins]
@@ -62,7 +62,7 @@ _CONTAINERD = {
     conf_dir = '/etc/cni/net.d'
 """,
 }
-SUITES = tuple(_CONTAINERD)  # containerd 1.6, and the newest that runs on Debian 12's C library
+SUITES = tuple(CONTAINERD)  # containerd 1.6, and the newest that runs on Debian 12's C library
 _NETWORK = {"cniVersion": "0.4.0", "name": "bench", "plugins": [{"type": "bench"}]}
 # a CNI plugin that gives a pod a loopback interface, and an address that leads nowhere: exec probes need no
 # network
@@ -239,11 +239,11 @@ def kube_node(
     """
     share = folder / "share"
     share.mkdir()
-    archives = [*_small_images(share), *images]
+    archives = [*small_images(share), *images]
     inside = {f"/bench/image-{number}.tar": archive for number, archive in enumerate(archives)}
     mounts = {"/bench/kubelet": kubelet, **inside, **_containerd(suite)}
     with systemd_node(engine, base, mounts=mounts, name=name) as machine:
-        node = KubeNode(name=name, machine=machine, api=api, configuration=_CONTAINERD[suite])
+        node = KubeNode(name=name, machine=machine, api=api, configuration=CONTAINERD[suite])
         _spare_the_kernel(machine)
         machine.put("/etc/containerd/config.toml", node.configuration)
         machine.put("/etc/cni/net.d/10-bench.conflist", json.dumps(_NETWORK))
@@ -275,7 +275,7 @@ def _containerd(suite: str) -> dict[str, Path]:
     }
 
 
-def _small_images(folder: Path) -> list[Path]:
+def small_images(folder: Path) -> list[Path]:
     """Two images with nothing but a static busybox.
 
     One waits until it is stopped, the other is for running commands.
@@ -298,8 +298,9 @@ def _spare_the_kernel(machine: SystemdNode) -> None:
         machine.run(f"mount --bind {file} /proc/sys/{name}")
 
 
-def _start_kubelet(node: KubeNode) -> None:
-    config = {
+def configuration(**changes: object) -> str:
+    """The kubelet's configuration file. `changes` are fields that differ."""
+    fields = {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         # no port at all: its network is the machine's
@@ -321,7 +322,11 @@ def _start_kubelet(node: KubeNode) -> None:
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
         "shutdownGracePeriod": "0s",
     }
-    node.machine.put("/etc/kubelet.json", json.dumps(config))
+    return json.dumps({**fields, **changes})
+
+
+def _start_kubelet(node: KubeNode) -> None:
+    node.machine.put("/etc/kubelet.json", configuration())
     node.machine.put("/etc/kubeconfig", node.api.kubeconfig(node.name))
     node.machine.put("/etc/systemd/system/kubelet.service", _UNIT.format(name=node.name))
     node.machine.run("systemctl daemon-reload && systemctl start kubelet")

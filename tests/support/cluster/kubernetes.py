@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 
 from support.cluster.kubernetes_build import Programs
+from support.machines import qemu
 from support.process import require, run, start, stop, until
 
 _HOST = "127.0.0.1"
@@ -60,10 +61,13 @@ class Api:
     certificate: Path
     nodes: Mapping[str, str] = field(default_factory=dict)  # name of a node → its kubelet's token
 
-    def kubeconfig(self, node: str) -> str:
-        """What the kubelet of `node` needs to reach this server as system:node:NAME."""
+    def kubeconfig(self, node: str, *, host: str = _HOST) -> str:
+        """What the kubelet of `node` needs to reach this server as system:node:NAME.
+
+        `host` is this machine's name on the node: its own, or that of QEMU's network.
+        """
         cluster = {
-            "server": f"https://{_HOST}:{self.port}",
+            "server": f"https://{host}:{self.port}",
             "certificate-authority-data": b64encode(self.certificate.read_bytes()).decode(),
         }
         document = {
@@ -194,7 +198,7 @@ def _write_files(folder: Path, api: Api) -> None:
         "-addext",
         "keyUsage=critical,digitalSignature,keyCertSign",
         "-addext",
-        f"subjectAltName=IP:{_HOST}",
+        f"subjectAltName=IP:{_HOST},IP:{qemu.HERE}",
     ]
     key = [
         "-newkey",

@@ -97,10 +97,16 @@ def container_files(
     files: dict[str, Content] = {f"{place}/{file.name}": file for file in sorted(modules.glob("*.ko"))}
     files[f"{place}/{MODULE_SET_NAME}"] = module_set(modules, release, driver=driver, module_type=module_type)
     files[f"/payload{FACTS_PATH}"] = image_facts(driver, release)
-    for package in ("driverforge_core", "driverforge_node"):
-        for file in sorted((_PACKAGES / package).rglob("*.py")):
-            files[f"/payload/opt/driverforge/lib/{file.relative_to(_PACKAGES)}"] = file
-    return files
+    return {**files, **{f"/payload{path}": file for path, file in library_files().items()}}
+
+
+def library_files() -> dict[str, Path]:
+    """This checkout's node half by its path in an image."""
+    return {
+        f"/opt/driverforge/lib/{file.relative_to(_PACKAGES)}": file
+        for package in ("driverforge_core", "driverforge_node")
+        for file in sorted((_PACKAGES / package).rglob("*.py"))
+    }
 
 
 def prepare(guest: Guest, files: Mapping[str, Content], fakegpu: Path, *, gpu: bool = True) -> None:

@@ -5,9 +5,10 @@ system with our agent as PID 1: Python, bash, kmod, no services. `systemd` is th
 multi-user with containerd. Each can be booted afresh, or resumed from a state that was saved once and is kept
 in the cache.
 
-An agent in the guest listens on the second serial port. Files come as a tar on a virtio disk. Guests have no
-network, and their disks forget all writes. They run under KVM where it works, else under TCG
-(`support.machines.accelerator`). The clock of a TCG guest jumps under load: never assert on it.
+An agent in the guest listens on the second serial port. Files come as a tar on a virtio disk. A guest has no
+network unless its machine says so, and its disks forget all writes when it stops. Guests run under KVM where
+it works, else under TCG (`support.machines.accelerator`). The clock of a TCG guest jumps under load: never
+assert on it.
 """
 
 from __future__ import annotations
@@ -68,6 +69,8 @@ class Machine:
     memory: int = 1024
     cpus: int = 1
     disks: tuple[Disk, ...] = ()
+    network: bool = False  # a card, whose network ends at this machine (qemu.HERE)
+    reboots: bool = False  # the guest's reboot is one, and does not end it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,6 +109,8 @@ class Guest:
             cpus=machine.cpus,
             folder=folder,
             drives=drives,
+            network=machine.network,
+            reboots=machine.reboots,
         )
         self._child = qemu.launch([*words, *more], folder)
         try:
@@ -188,6 +193,16 @@ class Guest:
         self._channel.sendall(data)
         output, status = self._expect(rb"\x01DONE %d (\d+)\n" % self._count, timeout, on_output)
         return GuestResult(rc=int(status), output=output, console=self.console)
+
+    def reboot(self, *, timeout: float = 300) -> None:
+        """Let systemd shut the node down and boot it again. What was written to its disks is there.
+
+        Returns when the agent answers. Late disks are not mounted any more.
+        """
+        if not self.machine.reboots:
+            raise ValueError("this machine does not reboot")
+        self.run("systemctl reboot").ok()
+        self._expect(rb"\x01READY\n", timeout)
 
     def stop(self, *, keep_console: Path | None = None) -> None:
         """Pull the plug; nothing of the guest stays but, if asked for, its console."""
@@ -295,6 +310,7 @@ def _saved_state(machine: Machine) -> Path:
     inputs = {
         "initrd": str(_initrd(machine)),
         "arguments": [_kernel_arguments(machine), machine.memory, machine.cpus],
+        "parts": [machine.network, machine.reboots],
         "qemu": run(qemu.PROGRAM, "--version").stdout.splitlines()[0],
         "accelerator": accelerator.identity(accelerator.chosen(machine.image)),
         "disks": disks,

@@ -77,8 +77,7 @@ def headers(package: aptfetch.Package) -> Kernel:
     """Unpack the headers of a kernel: flavour, common and kbuild packages, in a folder that may be moved."""
     packages = aptfetch.archive()
     release = package.name.removeprefix("linux-headers-")
-    depends = re.findall(r"(linux-(?:kbuild|headers)-[^\s,(]+)", packages.field(package, "Depends"))
-    needed = [package, *(packages.newest(name, suite=package.suite) for name in depends)]
+    needed = _with_dependencies(package)
 
     def make(folder: Path) -> None:
         packages.unpack(needed, folder)
@@ -88,6 +87,20 @@ def headers(package: aptfetch.Package) -> Kernel:
 
     root = cache.cached("headers", {"packages": sorted(map(str, needed)), "layout": 1}, make)
     return Kernel(release=release, version=package.version, headers=root, suite=package.suite)
+
+
+def header_debs(kernel: Kernel) -> tuple[Path, ...]:
+    """The very packages that `headers` unpacks, as the mirror has them."""
+    packages = aptfetch.archive()
+    return packages.download(
+        _with_dependencies(packages.newest(f"linux-headers-{kernel.release}", suite=kernel.suite))
+    )
+
+
+def _with_dependencies(package: aptfetch.Package) -> list[aptfetch.Package]:
+    packages = aptfetch.archive()
+    depends = re.findall(r"(linux-(?:kbuild|headers)-[^\s,(]+)", packages.field(package, "Depends"))
+    return [package, *(packages.newest(name, suite=package.suite) for name in depends)]
 
 
 @functools.cache

@@ -76,7 +76,7 @@ _CAPABILITIES = (
         "SETFCAP",
     ),
     *("MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ", "PERFMON", "BPF"),
-    *("CHECKPOINT_RESTORE"),
+    "CHECKPOINT_RESTORE",
 )
 
 
@@ -173,7 +173,7 @@ def run(
         environment=environment,
     )
     started = GuestPod(guest=guest, pod=pod, container_id=container_id or pod.container)
-    guest.run("\n".join(["set -e", *(_host_path(path) for path in pod.host_paths)])).ok()
+    guest.run("\n".join(["set -e", *(host_path(path) for path in pod.host_paths)])).ok()
     root = started.root
     spec = {**pod.spec, "root": {**pod.spec["root"], "path": root}}
     config = f"/run/driverforge/{started.container_id}.json"
@@ -193,8 +193,11 @@ def run(
     return started
 
 
-def _host_path(volume: HostPath) -> str:
-    """What the kubelet (or, where no type is given, containerd) does about a host path before the mount."""
+def host_path(volume: HostPath) -> str:
+    """What the kubelet (or, where no type is given, containerd) does about a host path before the mount.
+
+    Returns lines for a shell.
+    """
     path = shlex.quote(volume.path)
     create = {
         "": f"mkdir -p -m 755 {path}",

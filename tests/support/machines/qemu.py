@@ -15,6 +15,8 @@ from driverforge_core.errors import CommandFailed, TemporaryFailure
 from support.process import start, until
 
 PROGRAM = "qemu-system-x86_64"
+HERE = "10.0.2.2"  # what a guest with a card calls this machine's 127.0.0.1 (QEMU's user network)
+_CARD = "card"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +37,19 @@ class Drive:
 
 
 def arguments(
-    *, accelerator: Sequence[str], memory: int, cpus: int, folder: Path, drives: list[Drive]
+    *,
+    accelerator: Sequence[str],
+    memory: int,
+    cpus: int,
+    folder: Path,
+    drives: list[Drive],
+    network: bool = False,
+    reboots: bool = False,
 ) -> list[str]:
     """The machine: `accelerator` is the words that say what it runs on, `memory` in MiB.
+
+    `network` gives it a card, whose network ends at this machine. With `reboots` the guest's own reboot is
+    one; else it ends QEMU, which is how a panic is seen at once.
 
     The console is in folder/console, the second serial port and the control socket in folder/{serial,qmp}.
     """
@@ -56,7 +68,7 @@ def arguments(
         "-no-user-config",
         "-display",
         "none",
-        "-no-reboot",
+        *([] if reboots else ["-no-reboot"]),
         "-serial",
         f"file:{folder}/console",
     ]
@@ -67,7 +79,9 @@ def arguments(
         "chardev:agent",
     ]
     control = ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]
-    return [*machine, *plain, *channel, *control, *(word for drive in drives for word in drive.options())]
+    card = ["-nic", f"user,id={_CARD},model=virtio-net-pci"] if network else []
+    disks = [word for drive in drives for word in drive.options()]
+    return [*machine, *plain, *channel, *control, *card, *disks]
 
 
 class Control:
@@ -121,6 +135,11 @@ def dial(path: Path, child: subprocess.Popen[bytes], log: Path) -> socket.socket
 def launch(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
     """Start QEMU; what it says goes to folder/qemu.log."""
     return start(words, log=folder / "qemu.log")
+
+
+def set_link(control: Control, *, up: bool) -> None:
+    """Put the cable of the machine's card in, or pull it."""
+    control.ask("set_link", name=_CARD, up=up)
 
 
 def save(control: Control, child: subprocess.Popen[bytes], target: Path) -> None:

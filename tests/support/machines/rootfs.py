@@ -15,6 +15,8 @@ _PACKAGES = (
     *("systemd", "systemd-sysv", "dbus", "udev", "kmod", "pciutils", "iproute2", "procps", "xz-utils"),
     *("containerd", "runc", "python3", "ca-certificates"),
 )
+# what a JIT image of Debian 12 has, too (gcc-12 is what compiled Debian's kernels)
+TOOLCHAIN = ("gcc-12", "make", "binutils", "libelf1", "gpgv")
 _SLIM = ("/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*")
 # what only costs time in a guest that lives for seconds: udev's coldplug alone is a third of the boot
 _MASKED = (
@@ -108,12 +110,13 @@ def modules(image: Image) -> Path:
     return cache.cached("modules", inputs, make) / "modules.img"
 
 
-def agent_machine(image: Image, *, append: str = "", memory: int = 1024) -> Machine:
+def agent_machine(image: Image, *, append: str = "", memory: int = 1024, toolchain: bool = False) -> Machine:
     """A guest with Debian's user space (Python, bash, kmod, runc) and no services.
 
-    It is for programs that need no init system.
+    It is for programs that need no init system. With `toolchain` it has what a JIT image compiles with.
     """
-    return Machine(image=image, init="agent", disks=_disks(image), append=append, memory=memory)
+    root = debian(packages=(*_PACKAGES, *TOOLCHAIN)) if toolchain else debian()
+    return Machine(image=image, init="agent", disks=_disks(image, root), append=append, memory=memory)
 
 
 def systemd_machine(
@@ -125,12 +128,32 @@ def systemd_machine(
     """
     late = Disk(name="store", file=store, late=True)
     return Machine(
-        image=image, init="systemd", disks=(*_disks(image), late), append=append, memory=memory, cpus=2
+        image=image,
+        init="systemd",
+        disks=(*_disks(image, debian()), late),
+        append=append,
+        memory=memory,
+        cpus=2,
     )
 
 
-def _disks(image: Image) -> tuple[Disk, ...]:
-    root = Disk(name="root", file=debian(), mount="/")
+def rebooting_machine(image: Image, *, store: Path, append: str = "", memory: int = 2048) -> Machine:
+    """The node of `systemd_machine` with a network card. It reboots, and finds its image store by itself."""
+    disk = Disk(name="store", file=store, mount="/var/lib/containerd")
+    return Machine(
+        image=image,
+        init="systemd",
+        disks=(*_disks(image, debian()), disk),
+        append=f"{append} net.ifnames=0",
+        memory=memory,
+        cpus=2,
+        network=True,
+        reboots=True,
+    )
+
+
+def _disks(image: Image, system: Path) -> tuple[Disk, ...]:
+    root = Disk(name="root", file=system, mount="/")
     return root, Disk(name="modules", file=modules(image), mount=f"/lib/modules/{image.release}")
 
 

@@ -106,7 +106,8 @@ def _import(daemon: containerd.Containerd, name: str, source: Source) -> StoredI
         daemon.ctr("images", "import", "--base-name", "driverforge.test/import", "--digests", source)
         listed = daemon.ctr("images", "ls").stdout.splitlines()
         imported = [line.split()[0] for line in listed if line.startswith("driverforge.test/import@")]
-        daemon.ctr("images", "tag", imported[0], name)
+        # an archive may name its image so itself
+        daemon.ctr("images", "tag", "--force", imported[0], name)
         daemon.ctr("images", "rm", *imported)
     digest = next(
         line.split()[2] for line in daemon.ctr("images", "ls").stdout.splitlines() if line.split()[0] == name

@@ -6,6 +6,8 @@ Packages are made with dpkg-deb. The indexes are by hash, and the suites have an
     archive = Archive(tmp_path / "debian", key)
     archive.publish("bookworm", {"main": [Deb(name="make", version="4.3-4.1", depends="libc6")]})
 
+A suite may also have packages that somebody else made: the path of a .deb stands for such a one.
+
 What apt and dpkg refuse, this refuses too: they make and read these files in the tests.
 """
 
@@ -168,7 +170,7 @@ class Archive:
     def publish(
         self,
         suite: str,
-        components: Mapping[str, Sequence[Deb]],
+        components: Mapping[str, Sequence[Deb | Path]],
         *,
         archs: Sequence[str] = ("amd64",),
         date: datetime = EPOCH,
@@ -188,9 +190,7 @@ class Archive:
         for component, debs in components.items():
             stanzas = [self._add(deb, component) for deb in debs]
             for arch in archs:
-                index = "\n".join(
-                    text for text, deb in zip(stanzas, debs, strict=True) if deb.arch in (arch, "all")
-                )
+                index = "\n".join(text for own, text in stanzas if own in (arch, "all"))
                 digests |= self._write_index(
                     dist, f"{component}/binary-{arch}", index.encode(), by_hash=by_hash
                 )
@@ -213,18 +213,31 @@ class Archive:
         (dist / "InRelease").write_text(self.key.clearsign(text))
         return dist
 
-    def _add(self, deb: Deb, component: str) -> str:
-        """Build a package into the pool; returns its stanza for an index."""
-        pool = self.folder / "pool" / component / deb.name[0] / deb.name
-        path = pool / f"{deb.name}_{deb.version.replace(':', '%3a')}_{deb.arch}.deb"
-        if not path.exists():
-            build_deb(deb, path)
+    def _add(self, deb: Deb | Path, component: str) -> tuple[str, str]:
+        """Put a package into the pool; returns its architecture, and its stanza for an index."""
+        if isinstance(deb, Path):
+            name, arch = run(
+                "dpkg-deb", "--show", "--showformat", "${Package} ${Architecture}", deb
+            ).stdout.split()
+            path = self._pool(component, name) / deb.name
+            shutil.copy(deb, path)
+            control = run("dpkg-deb", "--field", deb).stdout
+        else:
+            arch, control = deb.arch, deb.control()
+            path = self._pool(component, deb.name)
+            path /= f"{deb.name}_{deb.version.replace(':', '%3a')}_{deb.arch}.deb"
+            if not path.exists():
+                build_deb(deb, path)
         data = path.read_bytes()
-        name = path.relative_to(self.folder).as_posix()
-        return (
-            f"{deb.control()}Filename: {name}\nSize: {len(data)}\n"
+        return arch, (
+            f"{control}Filename: {path.relative_to(self.folder).as_posix()}\nSize: {len(data)}\n"
             f"SHA256: {hashlib.sha256(data).hexdigest()}\n"
         )
+
+    def _pool(self, component: str, name: str) -> Path:
+        folder = self.folder / "pool" / component / name[0] / name
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def _write_index(
         self, dist: Path, folder: str, data: bytes, *, by_hash: bool
