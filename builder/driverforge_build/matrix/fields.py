@@ -74,9 +74,6 @@ def _flag(value: object) -> object:
 _PATH, _NO_PATH = r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces"
 
 
-_PATH, _NO_PATH = r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces"
-
-
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
