@@ -34,7 +34,8 @@ def parse_mountinfo(text: str) -> tuple[Mount, ...]:
 
     A later mount on the same target lies on top.
     """
-    return tuple(_parse_line(line) for line in text.splitlines() if line)
+    # the kernel escapes \n in names, and nothing else that splitlines() takes for the end of a line
+    return tuple(_parse_line(line) for line in text.split("\n") if line)
 
 
 def _parse_line(line: str) -> Mount:

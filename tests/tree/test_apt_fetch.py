@@ -87,6 +87,14 @@ def test_a_document_is_asked_for_again_conditionally(
     assert len(server.requests) == 2
 
 
+@pytest.mark.parametrize("header", ["etag", "last-modified"])
+def test_a_mark_that_no_request_can_hold_is_not_sent_back(tmp_path: Path, header: str) -> None:
+    """Kept with the document, it would end every later run."""
+    server = Server(lambda _: httpx2.Response(200, headers=[(header, "\u00e9".encode())], content=b"one"))
+    assert [server.fetcher(tmp_path).document(URL) for _ in range(2)] == [b"one", b"one"]
+    assert not {"if-none-match", "if-modified-since"} & set(server.requests[1].headers)
+
+
 def test_a_changed_document_replaces_the_kept_one(tmp_path: Path) -> None:
     contents = iter([b"one", b"two"])
     server = Server(lambda _: httpx2.Response(200, headers={"etag": '"1"'}, content=next(contents)))

@@ -119,6 +119,11 @@ def test_a_uuid_that_the_driver_does_not_know_yet_is_no_name(node: FakeNode) -> 
     assert [device.name for device in static_spec(node).devices] == ["0", "all"]
 
 
+@pytest.mark.parametrize("uuid", ["GPU\n1", "GPU-1 ", "../GPU-1", "GPU-1=2", "\u00e9"])
+def test_a_uuid_that_is_no_name_in_cdi_is_left_out(uuid: str) -> None:
+    assert device_names(tuple(NameStrategy), Gpu(index=2, minor=0, uuid=uuid)) == ("2", "gpu2")
+
+
 def test_mig_devices_without_nvml_are_named_by_their_instances(node: FakeNode) -> None:
     add_information(node, "0000:17:00.0", 0, UUIDS[0])
     add_mig(node, 0, (2, 0), (1, 0))

@@ -66,6 +66,15 @@ def test_no_driver_and_no_gpu_are_said(tmp_path: Path) -> None:
     assert answer(tmp_path, nvmllibrary.NO_GPU) == "NVML sees no GPU"
 
 
+def test_a_gpu_that_is_lost_after_all_was_answered_changes_nothing(tmp_path: Path) -> None:
+    assert answer(tmp_path, nvmllibrary.LOST_AT_THE_END) == answer(tmp_path / "well")
+
+
+def test_an_answer_that_is_no_text_is_said(tmp_path: Path) -> None:
+    said = answer(tmp_path, nvmllibrary.NO_TEXT)
+    assert str(said).startswith("NVML's answer is no text: 'utf-8' codec can't decode byte 0xff")
+
+
 def test_a_missing_library_is_said(tmp_path: Path) -> None:
     assert "NVML does not start" in ask(tmp_path / "libnvidia-ml.so.1").stdout
 

@@ -194,6 +194,16 @@ sys.stdin.readline()
 """
 
 
+def test_a_mount_whose_source_looks_like_two_lines_does_not_end_the_search(tmp_path: Path) -> None:
+    """Any user can mount so, in namespaces of their own."""
+    (tmp_path / "7").mkdir()
+    mounts = "36 35 0:9 / /tmp/a rw - tmpfs x\x0cy rw\n37 35 0:22 /nvidia/driver /d rw - tmpfs run rw\n"
+    (tmp_path / "7/mountinfo").write_bytes(mounts.encode())
+    assert [holder.path for holder in KernelProcesses(str(tmp_path)).users("/nvidia/driver")] == [
+        "/nvidia/driver"
+    ]
+
+
 def test_a_holder_has_a_character_device_of_the_majors_open_or_mapped(tmp_path: Path) -> None:
     (tmp_path / "nvidia0").write_bytes(bytes(4096))
     processes = KernelProcesses()

@@ -77,6 +77,37 @@ def test_a_server_that_lets_its_answer_drip_is_left(
     assert caught.value.resolution
 
 
+def flooding(first: bytes, piece: bytes) -> Callable[[socket.socket, str], None]:
+    """A conversation that never comes to an end, as fast as it can."""
+
+    def flood(connection: socket.socket, _head: str) -> None:
+        connection.sendall(first)
+        for _ in repeat(None):
+            connection.sendall(piece)
+
+    return flood
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("first", "piece"),
+    [
+        pytest.param(b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 500, id="interim answers"),
+        pytest.param(CHUNKED, b"1;" + b"x" * 8_000 + b"\r\nx\r\n", id="extensions of chunks"),
+    ],
+)
+def test_a_server_that_talks_much_and_says_nothing_is_left(
+    first: bytes, piece: bytes, tmp_path: Path
+) -> None:
+    with (
+        talking(flooding(first, piece)) as server,
+        pytest.raises(TemporaryFailure, match=f"{server.address} is too slow: "),
+    ):
+        ask_mirror(server.address, tmp_path)
+
+
 @pytest.mark.skipif(bool(missing("openssl")), reason="not installed: openssl")
 def test_an_answer_that_drips_through_tls_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     certificate = self_signed(tmp_path / "tls")

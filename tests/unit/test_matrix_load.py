@@ -117,6 +117,22 @@ ONE_PROBLEM = [
         "3: systems debian12 kernels 6.1: a brace without its partner",
     ),
     (
+        "systems: [{id: debian12, kernels: [{id: '6.1', compilers: ['gcc-{release}']}]}]",
+        "3: systems debian12 kernels 6.1: {release} in 'gcc-{release}' is no placeholder here",
+    ),
+    (
+        "systems: [{id: debian12, tools: {runtime: ['kmod-{version} [amd64]']}}]",
+        "3: systems debian12: {version} in 'kmod-{version} [amd64]' is no placeholder here",
+    ),
+    (
+        "systems: [{id: rocky9, repositories: [{id: 'rhel-{mahcine}'}]}]",
+        "3: systems rocky9: {mahcine} in 'rhel-{mahcine}' is no placeholder here; did you mean machine?",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '535', userspace: ['a [arm64]']}]}]",
+        "3: systems debian12 drivers 535: no package is left for amd64; name one",
+    ),
+    (
         "branches: [{id: '550', gpus: [amper]}]",
         "3: branches 550: no row 'amper' in `gpus`; did you mean ampere?",
     ),
@@ -277,6 +293,12 @@ def test_a_file_that_is_not_there_is_an_input_error() -> None:
     with pytest.raises(InputError, match="no/such/file cannot be read: No such file or directory") as caught:
         load_matrix(Path("no/such/file"))
     assert caught.value.exit_code == os.EX_DATAERR
+
+
+def test_a_package_that_is_named_with_and_without_an_architecture_is_taken_once() -> None:
+    matrix = site("systems: [{id: debian12, tools: {runtime: [kmod, 'kmod [amd64]']}}]\n")
+    (row,) = [row for row in matrix.rows if row.id == "debian12"]
+    assert row.on("amd64").tools.runtime == ("kmod",)
 
 
 def test_every_scalar_stays_text() -> None:

@@ -73,6 +73,13 @@ def test_the_innermost_of_nested_containers_is_named() -> None:
     assert parse_cgroup(f"0::/kubepods/pod{POD}/{ID}/docker/{inner}") == (inner, POD)
 
 
+@pytest.mark.parametrize("character", "\r\x0b\x0c\x1c\x85\u2028")
+def test_a_mount_that_a_pod_gave_a_strange_name_is_one_line(character: str) -> None:
+    """The folder of a volume's subPath; the kernel escapes space, tab, newline and backslash (proc(5))."""
+    (mount,) = parse_mountinfo(f"36 35 8:1 /v/a{character}b /c rw - ext4 /dev/sda1 rw\n")
+    assert (mount.root, mount.target) == (f"/v/a{character}b", "/c")
+
+
 def test_mountinfo() -> None:
     text = (
         "36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue\n"
@@ -189,6 +196,12 @@ def test_mapped_files() -> None:
     assert mapped_files(maps) == [
         MappedFile(area="400000-401000", identity=("00:05", "395"), path="/dev/nvidia-uvm")
     ]
+
+
+def test_a_mapped_file_whose_name_looks_like_a_line_of_its_own_is_one_file() -> None:
+    path = "/tmp/x\x0c7f00-no r 0 0 0 /dev/nvidia0"
+    (mapped,) = mapped_files(f"7f00-7f01 r--p 00000000 08:01 12   {path}\n")
+    assert mapped.path == path
 
 
 @pytest.mark.parametrize(

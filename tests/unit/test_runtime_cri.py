@@ -201,6 +201,8 @@ def test_a_runtime_that_tells_no_programs_tells_names() -> None:
     listed = part(3, part(2, part(1, 1))) + part(3, part(1, "runc")) + part(3, part(1, "nvidia"))
     entry = part(2, part(1, "config") + part(2, "[crio]\n"))
     assert cri.handlers(listed + entry) == ({"runc": None, "nvidia": None}, "")
+    deep = part(2, part(1, "config") + part(2, "[" * 100_000))
+    assert cri.handlers(listed + deep) == ({"runc": None, "nvidia": None}, "")
 
 
 def test_the_default_handler_of_containerd() -> None:

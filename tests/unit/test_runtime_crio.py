@@ -148,7 +148,16 @@ def test_its_configuration_has_programs_and_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    "answer", ["", "HTTP/1.0 404 Not Found\r\n\r\n", "[", "[crio]\nruntime = 1\n", "[crio.runtime]\n"]
+    "answer",
+    [
+        "",
+        "HTTP/1.0 404 Not Found\r\n\r\n",
+        "[",
+        "[crio]\nruntime = 1\n",
+        "[crio.runtime]\n",
+        f"x = {'[' * 100_000}",
+    ],
+    ids=["nothing", "404", "no TOML", "no table", "no runtimes", "too deep"],
 )
 def test_any_other_answer_is_one_message(answer: str) -> None:
     head = "" if answer.startswith("HTTP") or not answer else "HTTP/1.0 200 OK\r\n\r\n"

@@ -43,6 +43,7 @@ def test_a_docker_without_runtimes_has_none() -> None:
         answer("{"),
         answer("[]"),
         answer('{"Runtimes": {"x": 1}}'),
+        answer('{"Runtimes": ' + "[" * 100_000),
     ],
 )
 def test_anything_else_is_one_message(data: bytes) -> None:

@@ -41,7 +41,8 @@ def test_the_storage_is_where_the_configuration_has_it(tmp_path: Path) -> None:
 def test_what_is_being_made_or_removed_and_what_is_broken_is_passed_over(tmp_path: Path) -> None:
     node = fake_node(tmp_path, gpu=False)
     assert pods_by_handler(node.host.node, {}) == {}
-    for name, text in (("a", "{"), ("b", "[]"), ("c", '{"annotations": null}'), ("d", '"x"')):
+    broken = ("{", "[]", '{"annotations": null}', '"x"', "[" * 100_000)
+    for name, text in zip("abcdg", broken, strict=True):
         write(node, f"{STORAGE}/overlay-containers/{name}", text)
     node.host.node.make_dirs(f"{STORAGE}/overlay-containers/e")
     write(node, f"{STORAGE}/overlay-layers/f", '{"annotations": {"io.kubernetes.cri-o.RuntimeHandler": "x"}}')

@@ -20,6 +20,7 @@ from driverforge_node.runtime.backends.template import (
     root_without_ours,
     undone,
 )
+from driverforge_node.runtime.backends.template_tables import tables_of
 from driverforge_node.runtime.formats.values import lookup
 from driverforge_node.runtime.model import RUNC, Supervisor, Undone, WantedHandlers
 from driverforge_node.runtime.nvidia_handlers import nvidia_handlers
@@ -299,3 +300,17 @@ def test_a_template_that_is_no_text_is_refused() -> None:
 
 def test_one_that_somebody_removed_stays_away() -> None:
     assert undone(NAME, original=b"x", written=b"y", current=None).data is None
+
+
+def test_a_comment_is_one_line_whatever_is_in_it() -> None:
+    """U+2028 and U+0085 may stand in a comment of TOML; what is behind them is no key."""
+    table = '[plugins.cri.containerd.runtimes."nvidia"]\n'
+    options = f'{table[:-2]}.options]\nBinaryName = "/x"\n'
+    text = f'{table}a = "b"\r\n# see\u2028c = "d"\n# or\x85the page\ne = "f"\n{options}'
+    assert tables_of(text, "nvidia") == ({"a": '"b"', "e": '"f"'}, {"BinaryName": '"/x"'})
+
+
+def test_a_value_that_is_nested_too_deep_is_not_plain() -> None:
+    table = '[plugins.cri.containerd.runtimes."nvidia"]\n'
+    text = f'{table}a = {"[" * 100_000}\n{table[:-2]}.options]\nBinaryName = "/x"\n'
+    assert tables_of(text, "nvidia") is None

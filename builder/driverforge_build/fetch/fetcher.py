@@ -223,9 +223,12 @@ class _Part:
 
 
 def _conditions(kept: KeptAnswer | None) -> dict[str, str]:
-    if kept and kept.etag:
+    # a header that we send is ASCII; what a server sent need not be
+    if kept and kept.etag and kept.etag.isascii():
         return {"If-None-Match": kept.etag}
-    return {"If-Modified-Since": kept.last_modified} if kept and kept.last_modified else {}
+    if kept and kept.last_modified and kept.last_modified.isascii():
+        return {"If-Modified-Since": kept.last_modified}
+    return {}
 
 
 def _judge(response: Response, url: str) -> None:

@@ -43,7 +43,7 @@ REQUESTS_PER_REGISTRY = 8
 TIMEOUT_S = 30.0
 """For a connection, and between two pieces of an answer."""
 GRACE_S = 60.0
-"""For an answer, and a second more for each SLOWEST bytes of it that have come."""
+"""For an answer, and a second more for each SLOWEST bytes of its content that have come."""
 SLOWEST = 16 << 10
 _PIECE = 1 << 16
 _CHECK = "check the name, the network and the proxy (http_proxy, https_proxy, no_proxy)"
@@ -111,7 +111,7 @@ class HttpxTransport:
             exchange.begun = True
             assert isinstance(answer.stream, httpx2.SyncByteStream)
             # the body holds the connection, the gate and this transport
-            body = _Body(iter(answer.stream), exchange.failures, (held.pop_all(), self))
+            body = _Body(exchange.received(answer.stream), exchange.failures, (held.pop_all(), self))
             return Response(status=answer.status_code, headers=dict(answer.headers), body=body)
 
     def _wire_to(self, url: str) -> httpx2.BaseTransport:
@@ -183,10 +183,7 @@ class _PacedStream(httpcore2.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        data = self._stream.read(max_bytes, _timed(timeout))
-        if isinstance(timeout, _Pace):
-            timeout.moved += len(data)
-        return data
+        return self._stream.read(max_bytes, _timed(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), _PIECE):
@@ -246,6 +243,15 @@ class _Exchange:
             content=_sent(body) if callable(body) else body,
             extensions={"timeout": timeouts},
         )
+
+    def received(self, content: Iterable[bytes]) -> Iterator[bytes]:
+        """The content. It earns time; what is around it does not: interim answers, names of chunks, fields.
+
+        A server could send those without an end.
+        """
+        for piece in content:
+            self.pace.moved += len(piece)
+            yield piece
 
     @contextmanager
     def failures(self) -> Iterator[None]:

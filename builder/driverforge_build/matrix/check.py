@@ -9,7 +9,7 @@ from itertools import combinations
 from typing import TypeVar
 
 from driverforge_build.matrix.derive import Derived
-from driverforge_build.matrix.fields import is_branch
+from driverforge_build.matrix.fields import Arch, is_branch, on_arch
 from driverforge_build.matrix.globs import Predicate, matching
 from driverforge_build.matrix.merge import near, row_id
 from driverforge_build.matrix.model import (
@@ -219,6 +219,8 @@ def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
     for repository in row.repositories:
         if row.package_manager == "apt" and not (repository.components and repository.archive):
             say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
+    _placeholders(repositories, ("machine",), "repositories", say)
+    _placeholders((*row.tools.runtime, *row.tools.jit), (), "tools", say)
     for line, item in zip(row.kernels, _rows_of(node, "kernels"), strict=True):
         _kernel_line(line, row, repositories, _speaker(item, f"{who} kernels {line.id}", problems, inherited))
     for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True):
@@ -227,6 +229,8 @@ def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
         if driver.branch in branches.rows:
             branch = branches.rows[driver.branch]
             _driver_in_branch(driver, branch, line_say)
+            archs = [arch for arch in driver.archs or row.archs if arch in branch.archs]
+            _packages_on_each(driver, archs, line_say)
             if not _offered(row.id, branch, branches.names.derived):
                 line_say(
                     "branch",
@@ -261,6 +265,7 @@ def _placeholders(packages: Iterable[str], allowed: tuple[str, ...], key: str, s
 def _kernel_line(line: KernelSeries, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
     _unknown(line.repositories, repositories, "repositories", "repository", say)
     _placeholders((*line.headers, *line.image), ("release", "plain"), "headers", say)
+    _placeholders(line.compilers, (), "compilers", say)
     for arch in line.flavours:
         if arch not in row.archs:
             say("flavours", f"{arch} is not among `archs` of {row.id}")
@@ -304,6 +309,15 @@ def _payload(driver: DriverRow, say: _Say) -> None:
         say("image", "payload image needs `image:`")
     if driver.url is not None:
         _placeholders((driver.url,), (*names, "machine"), "url", say)
+
+
+def _packages_on_each(driver: DriverRow, archs: Iterable[Arch], say: _Say) -> None:
+    """Lists of packages of which an architecture gets none, as all are for the other one."""
+    lists = [("userspace", driver.userspace), *(("modules", source.packages) for source in driver.modules)]
+    for arch in archs:
+        for key, packages in lists:
+            if packages and not on_arch(packages, arch):
+                say(key, f"no package is left for {arch}; name one, or leave {arch} out of `archs`")
 
 
 def _driver_in_branch(driver: DriverRow, branch: Branch, say: _Say) -> None:

@@ -74,9 +74,6 @@ def _flag(value: object) -> object:
 _PATH, _NO_PATH = r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces"
 
 
-_PATH, _NO_PATH = r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces"
-
-
 Flag = Annotated[bool, BeforeValidator(_flag)]
 
 
@@ -235,9 +232,9 @@ def is_branch(text: str) -> bool:
 
 
 def on_arch(packages: Iterable[str], arch: Arch) -> tuple[str, ...]:
-    """The names that hold on an architecture, without their [amd64] or [arm64]."""
+    """The names that hold on an architecture, once each, without their [amd64] or [arm64]."""
     parts = (package.partition(" ") for package in packages)
-    return tuple(name for name, _, limit in parts if limit in ("", f"[{arch}]"))
+    return tuple(dict.fromkeys(name for name, _, limit in parts if limit in ("", f"[{arch}]")))
 
 
 def filled(texts: Iterable[str], **values: str) -> tuple[str, ...]:

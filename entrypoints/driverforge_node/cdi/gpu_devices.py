@@ -8,6 +8,7 @@ from enum import Enum
 
 from driverforge_core.errors import InputError
 from driverforge_node import log
+from driverforge_node.cdi.conformance import valid_name
 from driverforge_node.cdi.device_edits import node_edits
 from driverforge_node.cdi.driverfiles import EditOptions
 from driverforge_node.cdi.hooks import CREATE_SYMLINKS
@@ -104,7 +105,10 @@ def _devices_of(
 
 
 def device_names(strategies: Iterable[NameStrategy], gpu: Gpu, mig: Mig | None = None) -> tuple[str, ...]:
-    """The CDI names of a GPU or MIG device. A MIG device without an index is called '0:gi1:ci0'."""
+    """The CDI names of a GPU or MIG device. A MIG device without an index is called '0:gi1:ci0'.
+
+    A UUID that is no name in CDI is left out: runtimes refuse a whole spec for one.
+    """
     found = []
     for strategy in strategies:
         match strategy:
@@ -114,7 +118,7 @@ def device_names(strategies: Iterable[NameStrategy], gpu: Gpu, mig: Mig | None =
                 found.append(f"{gpu.index}{_mig_part(mig)}")
             case NameStrategy.TYPE_INDEX:
                 found.append(f"{'mig' if mig else 'gpu'}{gpu.index}{_mig_part(mig)}")
-    return tuple(name for name in dict.fromkeys(found) if name)
+    return tuple(name for name in dict.fromkeys(found) if valid_name(name))
 
 
 def _mig_part(mig: Mig | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from driverforge_core.errors import Unavailable
@@ -50,8 +50,13 @@ class PyNvml:
             yield pynvml
         except pynvml.NVMLError as error:
             raise _unavailable(f"NVML failed: {error}") from error
+        # nvidia-ml-py decodes every text itself
+        except UnicodeDecodeError as error:
+            raise _unavailable(f"NVML's answer is no text: {error}") from error
         finally:
-            pynvml.nvmlShutdown()
+            # a GPU may be lost by now, and what was answered counts
+            with suppress(pynvml.NVMLError):
+                pynvml.nvmlShutdown()
 
 
 def _unavailable(why: str) -> Unavailable:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
-from driverforge_core.mountinfo import unescape
+from driverforge_core.mountinfo import parse_mountinfo
 from driverforge_node.ports import Holder
 
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
@@ -56,8 +56,11 @@ class MappedFile:
 
 
 def mapped_files(maps: str) -> list[MappedFile]:
-    """The file mappings of a /proc/PID/maps (proc(5)): area, permissions, offset, device, inode, path."""
-    lines = (line.split(maxsplit=5) for line in maps.splitlines())
+    """The file mappings of a /proc/PID/maps (proc(5)): area, permissions, offset, device, inode, path.
+
+    Its lines end with \\n alone: a path may have any other character, and a process may map any file.
+    """
+    lines = (line.split(maxsplit=5) for line in maps.split("\n"))
     return [
         MappedFile(area=_area(fields[0]), identity=(fields[3], fields[4]), path=fields[5])
         for fields in lines
@@ -136,8 +139,8 @@ class KernelProcesses:
         for name in self._pids():
             namespace = self._link(f"{name}/ns/mnt")
             if namespace not in mounted:
-                roots = (line.split(" ")[3] for line in self._text(name, "mountinfo").splitlines())
-                mounted[namespace] = next((unescape(root) for root in roots if part in unescape(root)), "")
+                roots = (mount.root for mount in parse_mountinfo(self._text(name, "mountinfo")))
+                mounted[namespace] = next((root for root in roots if part in root), "")
             held = sorted(path for path in self._paths(name) if part in path)
             found += [self._holder(name, path) for path in held or filter(None, (mounted[namespace],))]
         return tuple(found)

@@ -11,6 +11,8 @@ from driverforge_node.ports import Connection
 from support.fakes.fakecontainerd import FakeContainerd
 from support.fakes.fakehost import FakeNode
 
+EVERY_POWER = (1 << 41) - 1  # of root; Linux has 41 capabilities
+
 
 @dataclass
 class Sockets:
@@ -63,7 +65,10 @@ def with_docker(node: FakeNode, containerd: FakeContainerd, *, cri: bool = True)
     return Sockets(containerd=containerd, listener=1, docker=50, cri=cri)
 
 
-def process(node: FakeNode, pid: int, comm: str, program: str, *words: str) -> None:
+def process(
+    node: FakeNode, pid: int, comm: str, program: str, *words: str, powers: int = EVERY_POWER
+) -> None:
+    """A process of the node; `powers` are its effective capabilities."""
     files, base = node.host.node, f"/proc/{pid}"
     files.make_dirs(f"{base}/ns")
     cmdline = "\0".join((program, *words, ""))
@@ -71,6 +76,7 @@ def process(node: FakeNode, pid: int, comm: str, program: str, *words: str) -> N
         ("comm", f"{comm}\n"),
         ("cmdline", cmdline),
         ("cgroup", "0::/\n"),
+        ("status", f"Name:\t{comm}\nCapEff:\t{powers:016x}\n"),
         ("stat", f"{pid} ({comm}) S 0 {' '.join(['0'] * 17)} 1 0\n"),
     ):
         files.write_atomic(f"{base}/{name}", text.encode())

@@ -51,6 +51,8 @@ NO_DRIVER = "COUNT=-1"
 NO_GPU = "COUNT=0"
 OLD_DRIVER = "PROFILES=10"  # it knows no profile for graphics
 NO_INSTANCES = "INSTANCES=0"  # it has no function to look at a GPU instance
+LOST_AT_THE_END = "SHUTDOWN=15"  # NVML_ERROR_GPU_IS_LOST
+NO_TEXT = "MARK=0xff"  # in the name of its GPUs
 
 _SOURCE = r"""
 #include <stdio.h>
@@ -63,6 +65,12 @@ _SOURCE = r"""
 #endif
 #ifndef INSTANCES
 #define INSTANCES 1
+#endif
+#ifndef SHUTDOWN
+#define SHUTDOWN 0
+#endif
+#ifndef MARK
+#define MARK ' '
 #endif
 enum { INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, DRIVER_NOT_LOADED = 9 };
 /* the id of the first is the number of a profile for graphics: who takes one for the other is wrong */
@@ -79,12 +87,12 @@ static int at(void *handle, long *table) { return handle == (void *)&table[1]; }
 static int is_mig(void *d) { return d == (void *)&migs[0] || d == (void *)&migs[1]; }
 int nvmlInit_v2(void) { return COUNT < 0 ? DRIVER_NOT_LOADED : 0; }
 int nvmlInitWithFlags(unsigned flags) { return nvmlInit_v2(); }
-int nvmlShutdown(void) { return 0; }
+int nvmlShutdown(void) { return SHUTDOWN; }
 const char *nvmlErrorString(int code) { return code == DRIVER_NOT_LOADED ? "Driver Not Loaded" : "error"; }
 int nvmlSystemGetDriverVersion(char *text, unsigned size) { snprintf(text, size, "580.65.06"); return 0; }
 int nvmlDeviceGetCount_v2(unsigned *count) { *count = COUNT; return 0; }
 int nvmlDeviceGetHandleByIndex_v2(unsigned i, void **d) { *d = &devices[i]; return 0; }
-int nvmlDeviceGetName(void *d, char *text, unsigned size) { snprintf(text, size, "a fake"); return 0; }
+int nvmlDeviceGetName(void *d, char *text, unsigned size) { snprintf(text, size, "a%cfake", MARK); return 0; }
 int nvmlDeviceGetIndex(void *d, unsigned *index) {
   *index = is_mig(d) ? 2 * at(d, migs) : at(d, devices); return 0; }
 int nvmlDeviceGetMinorNumber(void *d, unsigned *minor) { *minor = 1 - at(d, devices); return 0; }

@@ -48,6 +48,6 @@ def _annotations(spec: str) -> Mapping[str, object]:
     """Those of an OCI spec; {} where it is none: a container that is being made or removed."""
     try:
         found = json.loads(spec).get("annotations")
-    except (ValueError, AttributeError):
+    except (ValueError, AttributeError, RecursionError):
         return {}
     return found if isinstance(found, Mapping) else {}

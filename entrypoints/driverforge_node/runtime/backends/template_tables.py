@@ -17,7 +17,7 @@ _HEADER = r"^[ \t]*\[[^\[\]\n]*\bruntimes\.[\"']?(?P<name>[\w-]+)[\"']?"
 _BODY = r"[ \t]*\][^\n]*(?:\n|\Z)(?P<body>(?:(?![ \t]*\[)[^\n]*\n|(?![ \t]*\[)[^\n]+\Z)*)"
 _RUNTIME = re.compile(_HEADER + _BODY, re.MULTILINE)
 _OPTIONS = re.compile(_HEADER + r"\.[\"']?options[\"']?" + _BODY, re.MULTILINE)
-_LINE = re.compile(r"[ \t]*(?P<key>[\w-]+)[ \t]*=[ \t]*(?P<value>[^\r\n]*?)[ \t]*\r?\n?")
+_LINE = re.compile(r"[ \t]*(?P<key>[\w-]+)[ \t]*=(?P<value>[^\r]*)")
 _PROGRAM_LINE = re.compile(
     rf"^[ \t]*{PROGRAM}[ \t]*=[ \t]*(?P<value>\"[^\"\n]*\"|'[^'\n]*')", re.MULTILINE | re.IGNORECASE
 )
@@ -48,7 +48,8 @@ def _values(body: str) -> Values | None:
     """The keys of a table, None where not each of its lines up to the last key is plain."""
     values: Values = {}
     other = False
-    for line in body.splitlines(keepends=True):
+    # lines end as TOML's do: a comment may have U+2028
+    for line in (each.removesuffix("\r") for each in body.split("\n")):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         key = _LINE.fullmatch(line)
@@ -57,7 +58,7 @@ def _values(body: str) -> Values | None:
         elif other or not _is_plain(line):
             return None
         else:
-            values[key["key"]] = key["value"]
+            values[key["key"]] = key["value"].strip(" \t")
     return values
 
 
@@ -66,7 +67,8 @@ def _is_plain(line: str) -> bool:
         return True
     try:
         tomllib.loads(line)
-    except tomllib.TOMLDecodeError:
+    # a number of too many digits is a ValueError, as TOMLDecodeError
+    except (ValueError, RecursionError):
         return False
     return True
 

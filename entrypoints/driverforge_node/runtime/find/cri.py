@@ -85,7 +85,7 @@ def handlers(state: bytes) -> tuple[dict[str, str | None], str]:
             }
             programs: dict[str, str | None] = {name: _program(options) for name, options in tables.items()}
             return programs, str(section.get("defaultRuntimeName", ""))
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             break  # another runtime's configuration, in a form of its own
     return named, ""
 

@@ -42,5 +42,5 @@ def parse(answer: bytes, found: cri.RuntimeStatus) -> cri.RuntimeStatus:
             str(name): str(table.get("runtime_path", "")) for name, table in tables
         }
         return replace(found, handlers=handlers, default=str(runtime.get("default_runtime", "")))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Unavailable("CRI-O's answer to GET /config cannot be read", details=[repr(error)]) from error

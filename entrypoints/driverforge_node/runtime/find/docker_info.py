@@ -29,7 +29,7 @@ def parse(answer: bytes, pid: int) -> RuntimeStatus:
         runtimes = info.get("Runtimes") or {}
         handlers = {str(name): str(table.get("path") or "") for name, table in sorted(runtimes.items())}
         default, version = str(info.get("DefaultRuntime") or ""), str(info.get("ServerVersion") or "")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise Unavailable(
             "docker's answer to GET /info cannot be read", details=[f"{error}: {body[:200]!r}"]
         ) from error

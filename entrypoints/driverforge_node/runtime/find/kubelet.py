@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from driverforge_core.errors import Unsupported
-from driverforge_node.ports import Files, Host, text_of
-from driverforge_node.runtime.find.processes import absolute_path, option_value, processes, program_name
+from driverforge_node.ports import Files, Host
+from driverforge_node.runtime.find.processes import absolute_path, of_node, option_value, program_name
 from driverforge_node.runtime.model import NodePath, RuntimeKind
 
 KUBELET = "kubelet"
@@ -30,6 +30,7 @@ KEY = re.compile(
 )
 FLAG_FILES = ("/var/lib/kubelet/kubeadm-flags.env", "/etc/default/kubelet", "/etc/sysconfig/kubelet")
 CONFIG_FILE = "/var/lib/kubelet/config.yaml"
+MAX_BYTES = 1 << 20  # a kubelet's file has a few kB
 
 DOCKER = NodePath("/run/docker.sock")
 SHIM = "cri-dockerd"
@@ -64,7 +65,7 @@ def kubelet_endpoints(host: Host) -> tuple[KubeletEndpoint, ...]:
 
     These are an earlier kubelet's where only that of a distribution runs: it reads none of them.
     """
-    running = [(pid, words) for pid, words in processes(host.node) if program_name(words) in KUBELETS]
+    running = tuple(of_node(host.node, *KUBELETS))
     told = [each for pid, words in running if (each := _of_process(host, pid, words)) is not None]
     if told or (running and all(program_name(words) in DISTRIBUTIONS for _, words in running)):
         return tuple(dict.fromkeys(told))
@@ -74,15 +75,13 @@ def kubelet_endpoints(host: Host) -> tuple[KubeletEndpoint, ...]:
 def endpoints_of_files(node: Files) -> tuple[KubeletEndpoint, ...]:
     """What the kubelet's files at their usual places say, flags before the configuration; at most one."""
     texts = [(path, FLAG) for path in FLAG_FILES] + [(CONFIG_FILE, KEY)]
-    found = [_endpoint(node, _last(pattern, text_of(node, path)), path) for path, pattern in texts]
+    found = [_endpoint(node, _last(pattern, _text(node, path)), path) for path, pattern in texts]
     return tuple(each for each in found if each is not None)[:1]
 
 
 def has_kubelet(node: Files) -> bool:
     """Whether a kubelet runs here, or has files here."""
-    return any(program_name(words) in KUBELETS for _, words in processes(node)) or any(
-        node.exists(path) for path in (*FLAG_FILES, CONFIG_FILE)
-    )
+    return any(of_node(node, *KUBELETS)) or any(node.exists(path) for path in (*FLAG_FILES, CONFIG_FILE))
 
 
 def _of_process(host: Host, pid: int, words: Sequence[str]) -> KubeletEndpoint | None:
@@ -92,7 +91,7 @@ def _of_process(host: Host, pid: int, words: Sequence[str]) -> KubeletEndpoint |
         if named := option_value(words, ENDPOINT):
             return _endpoint_of(host, pid, named, f"{ENDPOINT[0]} of {who}")
         for path in reversed(_config_files(host, pid, words)):
-            if named := _last(KEY, text_of(host.node, path)):
+            if named := _last(KEY, _text(host.node, path)):
                 return _endpoint_of(host, pid, named, f"{path} of {who}")
     except (Unsupported, FileNotFoundError):
         pass
@@ -107,10 +106,13 @@ def _config_files(host: Host, pid: int, words: Sequence[str]) -> list[str]:
 
 
 def _drop_ins(node: Files, folder: str) -> Iterator[str]:
-    """The files of --config-dir, sorted: those called .conf, in the folders below it too."""
+    """The files of --config-dir, sorted: those called .conf, in the folders below it too.
+
+    As Go's filepath.WalkDir, which does not enter a link to a folder.
+    """
     for name in sorted(node.list_dir(folder)):
         path = f"{folder.rstrip('/')}/{name}"
-        if node.is_dir(path):
+        if node.is_dir(path) and not node.is_link(path):
             yield from _drop_ins(node, path)
         elif name.endswith(".conf"):
             yield path
@@ -142,12 +144,20 @@ def _endpoint(node: Files, named: str, source: str, *, runs: bool = False) -> Ku
 def _docker_behind(node: Files, path: str) -> str:
     """docker's socket, where a shim of docker serves `path`; '' where none does."""
     called = path.endswith(SHIM_SOCKETS)
-    for _, words in processes(node):
+    for _, words in of_node(node, SHIM):
         # `fd://`: systemd opened the socket
         serves = option_value(words, ENDPOINT).removeprefix("unix://")
-        if program_name(words) == SHIM and (called or node.resolve(serves or "/") == node.resolve(path)):
+        if called or node.resolve(serves or "/") == node.resolve(path):
             return option_value(words, DOCKER_ENDPOINT).removeprefix("unix://") or DOCKER
     return DOCKER if called else ""
+
+
+def _text(node: Files, path: str) -> str:
+    """The beginning of a file; '' where there is none."""
+    try:
+        return node.read_part(path, 0, MAX_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _last(pattern: re.Pattern[str], text: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 from driverforge_core.errors import DriverforgeError, Unsupported
 from driverforge_core.mountinfo import parse_mountinfo, translated
 from driverforge_node.ports import Files, Host
 from driverforge_node.runtime.model import DaemonPath, NodePath
+
+CAP_SYS_ADMIN = 21  # include/uapi/linux/capability.h
+_POWERS = re.compile(r"^CapEff:\s*([0-9a-fA-F]+)$", re.MULTILINE)
 
 
 def processes(node: Files) -> Iterator[tuple[int, tuple[str, ...]]]:
@@ -24,6 +28,38 @@ def command_of(node: Files, pid: int) -> tuple[str, ...]:
     except (FileNotFoundError, DriverforgeError):
         return ()
     return tuple(word for word in text.split("\0") if word)
+
+
+def of_node(node: Files, *programs: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The node's own processes of these programs, as `processes`.
+
+    Any process chooses its own command line, also one of a pod or of a user. Those lack the right to mount
+    (CAP_SYS_ADMIN on the node), which what serves pods has.
+    """
+    for pid, words in processes(node):
+        if program_name(words) in programs and _may_mount(node, pid):
+            yield pid, words
+
+
+def _may_mount(node: Files, pid: int) -> bool:
+    """Whether a process has CAP_SYS_ADMIN in the node's user namespace (proc(5), user_namespaces(7))."""
+    try:
+        found = _POWERS.search(node.read_text(f"/proc/{pid}/status"))
+    except (FileNotFoundError, DriverforgeError):
+        return False
+    powers = int(found.group(1), 16) if found else 0
+    return bool(powers >> CAP_SYS_ADMIN & 1) and _shares_namespace(node, pid, "user")
+
+
+def _shares_namespace(node: Files, pid: int, kind: str) -> bool:
+    """Whether a process is in the same namespace of a kind as the node's own processes."""
+    ours, theirs = (node.resolve(f"/proc/{who}/ns/{kind}").rpartition("/")[2] for who in (_own(node), pid))
+    return ours == theirs
+
+
+def _own(node: Files) -> str:
+    """A process of the node itself."""
+    return "1" if node.root != "/" else "self"
 
 
 def program_name(command: Sequence[str]) -> str:
@@ -64,13 +100,11 @@ def node_path_of(host: Host, pid: int, path: DaemonPath) -> NodePath:
 
     Raises Unsupported where the node does not see the file system that it lies on.
     """
-    us = "1" if host.node.root != "/" else "self"
-    if (
-        host.node.resolve(f"/proc/{pid}/ns/mnt").rpartition("/")[2]
-        == host.node.resolve(f"/proc/{us}/ns/mnt").rpartition("/")[2]
-    ):
+    if _shares_namespace(host.node, pid, "mnt"):
         return NodePath(path)
-    inside, outside = (parse_mountinfo(host.node.read_text(f"/proc/{who}/mountinfo")) for who in (pid, us))
+    inside, outside = (
+        parse_mountinfo(host.node.read_text(f"/proc/{who}/mountinfo")) for who in (pid, _own(host.node))
+    )
     found = translated(path, inside, outside)
     if found is None:
         raise Unsupported(
