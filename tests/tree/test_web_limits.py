@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 
@@ -170,16 +171,16 @@ def test_a_server_that_gives_another_part_is_asked_for_the_whole(
 
 
 def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
-    """Also one that others send us to."""
+    """Also one that others send us to. As many come together, and one more does not while they wait."""
     full = threading.Barrier(REQUESTS_PER_MIRROR, timeout=60)
-    active: set[int] = set()
-    most: list[int] = []
+    too_full = threading.Barrier(REQUESTS_PER_MIRROR + 1, timeout=2)
+    too_many: list[str] = []
 
     def talk(connection: socket.socket, head: str) -> None:
-        active.add(id(connection))
-        most.append(len(active))
         full.wait()
-        active.discard(id(connection))
+        with suppress(threading.BrokenBarrierError):
+            too_full.wait()
+            too_many.append(head)
         connection.sendall(answer(head.split()[1].encode(), Connection="close"))
 
     with talking(talk) as server:
@@ -193,7 +194,18 @@ def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> Non
             urls = [f"http://{(one, two)[n % 2].address}/{n}" for n in range(12)]
             found = list(pool.map(fetcher.document, urls))
     assert found == [f"/{n}".encode() for n in range(12)]
-    assert max(most) == REQUESTS_PER_MIRROR
+    assert too_many == []
+
+
+def test_a_connection_that_breaks_is_told_by_how_far_it_got(tmp_path: Path) -> None:
+    def nothing(_connection: socket.socket, _head: str) -> None: ...
+
+    def half(connection: socket.socket, _head: str) -> None:
+        connection.sendall(HEAD + b"half")
+
+    for talk, says in ((nothing, "does not answer: "), (half, "broke the connection in the middle of")):
+        with talking(talk) as server, pytest.raises(TemporaryFailure, match=says):
+            mirror.fetcher(tmp_path).document(f"http://{server.address}/InRelease")
 
 
 def test_connections_are_kept() -> None:
