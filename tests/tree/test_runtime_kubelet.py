@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,10 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_node.doctor import gather_runtime
 from driverforge_node.ports import Connection
+from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.find.kubelet import kubelet_endpoints
-from driverforge_node.runtime.model import NodePath
+from driverforge_node.runtime.model import DaemonPath, NodePath, Supervisor
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from support.fakes.fakecontainerd import SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
@@ -139,6 +140,40 @@ def test_where_nobody_asked_for_a_runtime_nothing_is_contradicted(node: FakeNode
     daemon = selection.select(node.host, answering, request)
     assert daemon.socket == SOCKET
     assert selection.contradiction(node.host, daemon, request) == ""
+
+
+def test_a_socket_that_is_asked_for_and_not_there_is_told_with_the_kubelets(node: FakeNode) -> None:
+    answering = WithoutCrio(FakeContainerd(node=node))
+    process(node, 70, "kubelet", "/usr/bin/kubelet", f"{ENDPOINT}={SOCKET}")
+    request = RuntimeRequest(wanted=wanted_handlers(), socket=NodePath(CRIO_SOCKET))
+    with pytest.raises(Unavailable) as caught:
+        selection.select(node.host, answering, request)
+    assert f"the kubelet uses {SOCKET} (" in caught.value.details[-1]
+
+
+def test_a_file_of_a_command_line_is_below_the_kubelets_own_folder(node: FakeNode) -> None:
+    process(node, 70, "kubelet", "/usr/bin/kubelet", "--config=k.yaml")
+    node.host.node.symlink("/opt/kubelet", "/proc/70/cwd")
+    write(node, "/opt/kubelet/k.yaml", f"containerRuntimeEndpoint: {CRIO_SOCKET}\n")
+    assert sockets(node) == [CRIO_SOCKET]
+
+
+def test_our_change_of_crio_is_found_whatever_somebody_calls_its_root_file(node: FakeNode) -> None:
+    entry = journal.JournalEntry(
+        kind="crio",
+        socket=NodePath(CRIO_SOCKET),
+        binary=DaemonPath("/usr/bin/crio"),
+        config=NodePath("/etc/crio/crio.conf"),
+        drop_in=NodePath("/etc/crio/crio.conf.d/99-nvidia.toml"),
+        supervisor=Supervisor(kind=""),
+        handlers=(),
+        files=(),
+        state="written",
+    )
+    journal.write_entry(node.host, entry)
+    request = RuntimeRequest(wanted=wanted_handlers(), config=NodePath("/etc/crio/config.toml"))
+    assert selection.fitting_entries(node.host, request) == [entry]
+    assert selection.fitting_entries(node.host, replace(request, runtime="docker")) == []
 
 
 def test_the_doctor_tells_a_kubelet_that_says_nothing_from_none(node: FakeNode) -> None:

@@ -208,6 +208,51 @@ def test_a_connection_that_breaks_is_told_by_how_far_it_got(tmp_path: Path) -> N
             mirror.fetcher(tmp_path).document(f"http://{server.address}/InRelease")
 
 
+def test_a_name_that_does_not_resolve_is_told_as_one(tmp_path: Path) -> None:
+    def go(_request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("no") from socket.gaierror(-2, "unknown name")
+
+    with pytest.raises(TemporaryFailure, match=r"a name does not resolve, .* \(unknown name\)"):
+        mirror.fetcher(tmp_path, go).document("http://mirror.site/a")
+
+
+def test_a_download_that_breaks_again_and_again_with_little_in_hand_is_given_up(tmp_path: Path) -> None:
+    with talking(breaking(CONTENT, 10_000)) as server, pytest.raises(TemporaryFailure, match="broke"):
+        mirror.fetcher(tmp_path).blob(package(server.address))
+    assert len(server.heads) == 5
+
+
+def test_of_a_file_that_is_another_one_no_more_is_read_than_shows_it(tmp_path: Path) -> None:
+    sent: list[bytes] = []
+
+    def endless(connection: socket.socket, _head: str) -> None:
+        connection.sendall(answer(length=1 << 40))
+        for _ in repeat(None):
+            connection.sendall(CONTENT)
+            sent.append(CONTENT)
+            assert len(sent) < 1000, "it is read on and on"
+
+    with talking(endless) as server, pytest.raises(TemporaryFailure, match="is not what the signed index"):
+        mirror.fetcher(tmp_path).blob(package(server.address))
+
+
+def test_an_unchanged_answer_to_a_question_without_conditions_is_none(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="refuses the request"):
+        mirror.fetcher(tmp_path, lambda _: httpx2.Response(304)).document("http://mirror.site/a")
+
+
+def test_what_a_mirror_is_asked_with(tmp_path: Path) -> None:
+    """A login as its address quotes it; and a file as it is, whose size is known then."""
+    seen: list[httpx2.Headers] = []
+
+    def go(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.headers)
+        return httpx2.Response(200, content=b"x")
+
+    mirror.fetcher(tmp_path, go).document("http://me%40site:a%3Ab@mirror.site/a")
+    assert (seen[0]["authorization"], seen[0]["accept-encoding"]) == ("Basic bWVAc2l0ZTphOmI=", "identity")
+
+
 def test_connections_are_kept() -> None:
     def talk(connection: socket.socket, _head: str) -> None:
         for _ in repeat(None):
