@@ -18,7 +18,7 @@ import pytest
 
 from driverforge_build.fetch.fetcher import STEP
 from driverforge_build.fetch.web import REQUESTS_PER_MIRROR, HttpxTransport
-from driverforge_build.ports import Blob
+from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
@@ -234,6 +234,11 @@ def test_of_a_file_that_is_another_one_no_more_is_read_than_shows_it(tmp_path: P
 
     with talking(endless) as server, pytest.raises(TemporaryFailure, match="is not what the signed index"):
         mirror.fetcher(tmp_path).blob(package(server.address))
+
+
+def test_what_is_gone_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotThere, match="the mirror has no "):
+        mirror.fetcher(tmp_path, lambda _: httpx2.Response(410)).document("http://mirror.site/a")
 
 
 def test_an_unchanged_answer_to_a_question_without_conditions_is_none(tmp_path: Path) -> None:
