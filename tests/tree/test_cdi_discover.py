@@ -305,6 +305,31 @@ def test_libraries_of_32_bits_are_left_out(node: FakeNode) -> None:
     assert "NVIDIA_CTK_LIBCUDA_DIR=/usr/lib/x86_64-linux-gnu" in spec.edits.env
 
 
+def test_what_only_has_the_name_of_a_library_is_left_out(node: FakeNode) -> None:
+    folder = "usr/lib/x86_64-linux-gnu"
+    write_tree(
+        node,
+        f"{folder}/libcuda.so.570.10.01/notes file\n"
+        f"{folder}/libnvidia-ml.so.570.10.02 -> gone.so\n"
+        f"{folder}/libcuda.so.570.10.03.bak file",
+    )
+    assert locate(view_of(node.host, DriverRoots(driver=ROOT)).driver).version == "580.65.06"
+    assert not [path for path in container_paths(static_spec(node)) if "570.10.0" in path]
+
+
+def test_the_library_without_the_drivers_version_comes_too(node: FakeNode) -> None:
+    write_tree(node, "usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4 file")
+    assert "/usr/lib/x86_64-linux-gnu/libnvidia-nvvm70.so.4" in container_paths(static_spec(node))
+
+
+def test_of_a_module_of_xorg_that_is_there_twice_the_first_counts(node: FakeNode) -> None:
+    first = "usr/lib/x86_64-linux-gnu/nvidia/xorg/nvidia_drv.so"
+    second = "usr/lib/xorg/modules/drivers/nvidia_drv.so"
+    write_tree(node, f"{first} file\n{second} file")
+    found = [path for path in container_paths(static_spec(node)) if path.endswith("nvidia_drv.so")]
+    assert found == [f"/{first}"]
+
+
 def test_modules_of_xorg_stay_where_the_x_server_looks(node: FakeNode) -> None:
     """Debian's alternatives: both are links, into a folder that the X server does not know."""
     modules, home = "usr/lib/xorg/modules", "/usr/lib/nvidia/current"

@@ -12,10 +12,11 @@ import pytest
 from driverforge_core.errors import CommandFailed, NotPermitted, UsageError
 from driverforge_node import cli
 from driverforge_node.app.configure_runtime import apply_runtime
-from driverforge_node.doctor import gather
+from driverforge_node.doctor import gather, gather_runtime
 from driverforge_node.doctor.rules import examine
 from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
+from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.model import NodePath
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
@@ -271,6 +272,33 @@ def test_a_drop_in_with_another_name_is_known_by_the_journal(node: FakeNode, pla
     assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
     daemon.down = True
     assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
+
+
+def test_a_runtime_is_listed_once_with_its_own_drop_in(node: FakeNode) -> None:
+    daemon = applied(node)
+    (entry,) = journal.entries(node.host)
+    others = [replace(entry, config=NodePath("/etc/a.toml"), drop_in=NodePath("/x/y.toml"))]
+    node.host.node.make_dirs("/x")
+    node.host.node.write_atomic("/x/y.toml", b"[")
+    seen = gather_runtime.of_node(node.host, daemon, [*others, entry])
+    assert [runtime.config for runtime in seen] == [CONFIG, "/etc/a.toml"]
+    assert (seen[0].broken, seen[0].loose) == ((), {})
+
+
+def test_what_is_no_toml_in_a_folder_for_drop_ins_is_not_read(node: FakeNode) -> None:
+    daemon = applied(node)
+    node.host.node.write_atomic("/etc/containerd/conf.d/README", b"[no TOML")
+    assert examined(node, daemon) == []
+
+
+def test_a_runtime_that_lists_no_handlers_is_believed(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As CRI-O before 1.30 may."""
+    daemon = applied(node)
+    silent = cri.RuntimeStatus(pid=7, name="x", version="1", handlers={}, lists=False)
+    monkeypatch.setattr(gather_runtime.selection, "status_of", lambda *_: silent)
+    assert examined(node, daemon) == []
 
 
 class Picky(FakeContainerd):

@@ -35,7 +35,7 @@ from driverforge_node.driver.converge import converge
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import Goal, WantedDriver
 from driverforge_node.driver.state.module_sets import SourcePlace
-from driverforge_node.driver.state.observe import observe
+from driverforge_node.driver.state.observe import lacks_label, observe
 from driverforge_node.driver.state.records import RunningDaemon
 from driverforge_node.driver.state.wanted_driver import read_wanted
 from driverforge_node.ports import Metadata
@@ -575,6 +575,17 @@ def test_device_files_of_the_root_are_labelled_for_containers_once(node: FakeNod
     ready(node)
     ready(node)
     assert called == [["-R", "-t", "container_file_t", "/run/nvidia/driver/dev"]]
+
+
+def test_a_root_that_is_not_ours_gets_no_label(node: FakeNode) -> None:
+    called = under_selinux(node)
+    node.files.make_dirs(f"{paths.ROOT}/dev")
+    assert not lacks_label(node.host), "nothing is mounted there"
+    ready(node)
+    called.clear()
+    assert lacks_label(node.host)
+    node.files.remove_tree("/dev")
+    assert not lacks_label(node.host)
 
 
 def test_a_root_that_takes_no_labels_is_a_warning(node: FakeNode) -> None:

@@ -14,7 +14,7 @@ import pytest
 from driverforge_core.errors import Unavailable, Unsupported, UsageError
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import selection
-from driverforge_node.runtime.model import Supervisor
+from driverforge_node.runtime.model import RuntimeKind, Supervisor
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction import change, plans, runtime_status
 from driverforge_node.runtime.transaction.activation import activation_text, check_activation
@@ -149,6 +149,21 @@ def test_what_does_not_run_gets_no_signal(bench: Bench, mode: str) -> None:
     assert len(bench.node.commands.calls) == calls
     unit = replace(plan, daemon=replace(plan.daemon, supervisor=Supervisor(kind="k3s", unit="k3s.service")))
     check_activation(unit, system)
+
+
+@pytest.mark.parametrize(("kind", "text"), [("containerd", "which ends it"), ("crio", "needs --restart")])
+def test_a_hang_up_restarts_what_it_ends(bench: Bench, kind: RuntimeKind, text: str) -> None:
+    """CRI-O goes on."""
+    system = bench.asks(restart_mode="signal", restart_command="")
+    plan = plans.revert_plan(system)
+    assert plan is not None
+    plan = replace(plan, daemon=replace(plan.daemon, kind=kind, pid=5), activation="restart")
+    assert text in activation_text(plan, system)
+    if kind == "containerd":
+        check_activation(plan, system)
+        return
+    with pytest.raises(Unsupported, match="this crio is not run by systemd"):
+        check_activation(plan, system)
 
 
 def test_what_nobody_can_restart_is_not_changed(bench: Bench) -> None:

@@ -19,6 +19,7 @@ from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from driverforge_node.runtime.transaction.summary import done_text
 from support.fakes.fakecontainerd import BINARY, CONFIG, DROP_IN, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeruntimes import process
 
 
 @dataclass
@@ -202,3 +203,12 @@ def test_the_socket_that_is_given_is_enough_where_several_run(bench: Bench) -> N
     bench.request = replace(bench.request, socket=SOCKET)
     assert bench.planned(), "another request"
     assert not bench.planned()
+
+
+def test_the_kubelets_socket_is_enough_where_several_run_unless_a_runtime_is_asked_for(bench: Bench) -> None:
+    bench.write("/run/crio/crio.sock", "")
+    process(bench.node, 70, "kubelet", "/usr/bin/kubelet", f"--container-runtime-endpoint={SOCKET}")
+    assert not bench.planned()
+    bench.request = replace(bench.request, runtime="containerd")
+    assert bench.planned(), "another request"
+    assert bench.planned(), "which of the two it means is not known without a look"

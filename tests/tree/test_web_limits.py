@@ -9,6 +9,7 @@ import socket
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import repeat
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import pytest
 
 from driverforge_build.fetch.fetcher import STEP
 from driverforge_build.fetch.web import REQUESTS_PER_MIRROR, HttpxTransport
-from driverforge_build.ports import Blob
+from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
@@ -201,16 +202,16 @@ def test_a_server_that_gives_another_part_is_asked_for_the_whole(
 
 
 def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:
-    """Also one that others send us to."""
+    """Also one that others send us to. As many come together, and one more does not while they wait."""
     full = threading.Barrier(REQUESTS_PER_MIRROR, timeout=60)
-    active: set[int] = set()
-    most: list[int] = []
+    too_full = threading.Barrier(REQUESTS_PER_MIRROR + 1, timeout=2)
+    too_many: list[str] = []
 
     def talk(connection: socket.socket, head: str) -> None:
-        active.add(id(connection))
-        most.append(len(active))
         full.wait()
-        active.discard(id(connection))
+        with suppress(threading.BrokenBarrierError):
+            too_full.wait()
+            too_many.append(head)
         connection.sendall(answer(head.split()[1].encode(), Connection="close"))
 
     with talking(talk) as server:
@@ -224,7 +225,68 @@ def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> Non
             urls = [f"http://{(one, two)[n % 2].address}/{n}" for n in range(12)]
             found = list(pool.map(fetcher.document, urls))
     assert found == [f"/{n}".encode() for n in range(12)]
-    assert max(most) == REQUESTS_PER_MIRROR
+    assert too_many == []
+
+
+def test_a_connection_that_breaks_is_told_by_how_far_it_got(tmp_path: Path) -> None:
+    def nothing(_connection: socket.socket, _head: str) -> None: ...
+
+    def half(connection: socket.socket, _head: str) -> None:
+        connection.sendall(HEAD + b"half")
+
+    for talk, says in ((nothing, "does not answer: "), (half, "broke the connection in the middle of")):
+        with talking(talk) as server, pytest.raises(TemporaryFailure, match=says):
+            mirror.fetcher(tmp_path).document(f"http://{server.address}/InRelease")
+
+
+def test_a_name_that_does_not_resolve_is_told_as_one(tmp_path: Path) -> None:
+    def go(_request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("no") from socket.gaierror(-2, "unknown name")
+
+    with pytest.raises(TemporaryFailure, match=r"a name does not resolve, .* \(unknown name\)"):
+        mirror.fetcher(tmp_path, go).document("http://mirror.site/a")
+
+
+def test_a_download_that_breaks_again_and_again_with_little_in_hand_is_given_up(tmp_path: Path) -> None:
+    with talking(breaking(CONTENT, 10_000)) as server, pytest.raises(TemporaryFailure, match="broke"):
+        mirror.fetcher(tmp_path).blob(package(server.address))
+    assert len(server.heads) == 5
+
+
+def test_of_a_file_that_is_another_one_no_more_is_read_than_shows_it(tmp_path: Path) -> None:
+    sent: list[bytes] = []
+
+    def endless(connection: socket.socket, _head: str) -> None:
+        connection.sendall(answer(length=1 << 40))
+        for _ in repeat(None):
+            connection.sendall(CONTENT)
+            sent.append(CONTENT)
+            assert len(sent) < 1000, "it is read on and on"
+
+    with talking(endless) as server, pytest.raises(TemporaryFailure, match="is not what the signed index"):
+        mirror.fetcher(tmp_path).blob(package(server.address))
+
+
+def test_what_is_gone_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(NotThere, match="the mirror has no "):
+        mirror.fetcher(tmp_path, lambda _: httpx2.Response(410)).document("http://mirror.site/a")
+
+
+def test_an_unchanged_answer_to_a_question_without_conditions_is_none(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="refuses the request"):
+        mirror.fetcher(tmp_path, lambda _: httpx2.Response(304)).document("http://mirror.site/a")
+
+
+def test_what_a_mirror_is_asked_with(tmp_path: Path) -> None:
+    """A login as its address quotes it; and a file as it is, whose size is known then."""
+    seen: list[httpx2.Headers] = []
+
+    def go(request: httpx2.Request) -> httpx2.Response:
+        seen.append(request.headers)
+        return httpx2.Response(200, content=b"x")
+
+    mirror.fetcher(tmp_path, go).document("http://me%40site:a%3Ab@mirror.site/a")
+    assert (seen[0]["authorization"], seen[0]["accept-encoding"]) == ("Basic bWVAc2l0ZTphOmI=", "identity")
 
 
 def test_connections_are_kept() -> None:

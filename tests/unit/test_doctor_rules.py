@@ -11,6 +11,7 @@ import pytest
 
 from driverforge_node.cdi.spec import ContainerEdits, DeviceNode, Spec, SpecDevice, SpecHook
 from driverforge_node.cdi.specfiles import SpecFile
+from driverforge_node.doctor import runtime_files
 from driverforge_node.doctor.evidence import (
     NodeEvidence,
     RestoreEvidence,
@@ -73,6 +74,17 @@ def crio(text: str) -> RuntimeEvidence:
     path = "/etc/crio/crio.conf"
     return RuntimeEvidence(
         kind="crio", config=path, socket="/run/crio/crio.sock", documents={path: parse(text.encode(), path)}
+    )
+
+
+def test_a_runtime_of_a_later_file_replaces_all_of_crios_earlier_one() -> None:
+    table = "[crio.runtime.runtimes.nvidia]\n"
+    first = crio(f'{table}runtime_path = "/n"\n')
+    later = {"/etc/crio/crio.conf.d/x.conf": parse(f'{table}runtime_root = "/r"\n'.encode(), "x")}
+    whole = replace(first, documents={**first.documents, **later})
+    assert (runtime_files.handlers(first), runtime_files.handlers(whole)) == (
+        {"nvidia": "/n"},
+        {"nvidia": ""},
     )
 
 

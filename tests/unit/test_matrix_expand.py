@@ -5,10 +5,12 @@ from __future__ import annotations
 from itertools import islice
 
 import pytest
+from pydantic import ValidationError
 
-from driverforge_build.matrix import Cell, Matrix, jit_cells, kernel_cells
+from driverforge_build.matrix import Cell, Matrix, jit_cells, kernel_cells, load_matrix
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.load import parse_matrix
+from driverforge_build.matrix.model import DriverRow, Repository, Tools
 from driverforge_core.cell import CellId
 from driverforge_core.kernel import KernelRelease
 
@@ -185,3 +187,42 @@ def test_a_hundred_thousand_cells_share_their_rows() -> None:
     found = list(kernel_cells(DEBIAN12, kernels))
     assert len(found) == 100_000
     assert len({id(cell.os) for cell in found}) == len(("amd64", "arm64"))
+
+
+def test_a_row_as_an_architecture_sees_it() -> None:
+    row = next(row for row in load_matrix().rows if row.drivers and row.kernels)
+    ids, packages = ("site-{machine}",), ("both", "here [arm64]", "there [amd64]")
+    driver = row.drivers[0].model_copy(
+        update={"repositories": ids, "userspace": packages, "companions": packages}
+    )
+    seen = row.model_copy(
+        update={
+            "repositories": (Repository(id=ids[0]),),
+            "kernels": (row.kernels[0].model_copy(update={"repositories": ids}),),
+            "tools": Tools(runtime=packages, jit=packages),
+            "drivers": (driver,),
+        }
+    ).on("arm64")
+    mine, own = ("both", "here"), ("site-aarch64",)
+    assert [one.id for one in seen.repositories] == [*own]
+    assert (seen.kernels[0].repositories, seen.drivers[0].repositories) == (own, own)
+    assert (seen.tools.runtime, seen.tools.jit) == (mine, mine)
+    assert (seen.drivers[0].userspace, seen.drivers[0].companions) == (mine, mine)
+
+
+@pytest.mark.parametrize("name", ["a [riscv64]", "a[amd64]", "a [amd64] [arm64]", "[amd64]"])
+def test_an_architecture_that_nobody_knows_is_no_limit(name: str) -> None:
+    with pytest.raises(ValidationError, match="is not a package name"):
+        Tools(runtime=(name,))
+
+
+@pytest.mark.parametrize("name", ["", "two words", "a/b", "-x", "$releasever"])
+def test_what_is_no_repositorys_id(name: str) -> None:
+    with pytest.raises(ValidationError, match="is not a repository's id"):
+        Repository(id=name)
+
+
+def test_a_driver_names_each_repository_once() -> None:
+    row = next(row for row in load_matrix().rows if row.drivers).drivers[0]
+    with pytest.raises(ValidationError, match="twice"):
+        DriverRow.model_validate({**row.model_dump(), "repositories": ["a", "a"]})

@@ -366,6 +366,24 @@ def test_the_port_that_a_location_states_is_the_registrys_own() -> None:
     assert _client(moved, {HOST: LOGIN}).put_blob(IMAGE, b"x", digest=digest_of(b"x"), size=1)
 
 
+def test_an_upload_to_another_host_gets_no_login() -> None:
+    registry = MemoryRegistry(auth="basic", login=LOGIN)
+    uploads: list[Request] = []
+
+    def elsewhere(request: Request) -> Response:
+        if request.url.startswith("https://cdn.site/"):
+            uploads.append(request)
+            return answer(201)
+        response = registry.send(request)
+        moved = {"location": f"https://cdn.site{response.headers.get('location', '')}"}
+        return replace(response, headers={**response.headers, **moved})
+
+    client = _client(MemoryRegistry(trouble=elsewhere), {HOST: LOGIN})
+    client.put_blob(IMAGE, b"x", digest=digest_of(b"x"), size=1)
+    assert "Authorization" in registry.log[-1].headers
+    assert ["Authorization" in request.headers for request in uploads] == [False]
+
+
 def _with_port(response: Response) -> Response:
     location = response.headers.get("location", "")
     return (

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 
 import pytest
 
 from driverforge_core.errors import TemporaryFailure
 from driverforge_oci.http import bypasses_proxy, is_loopback, proxy_for
-from driverforge_oci.transport import Request, Response, Retrying, jittered, retry_after, without_secrets
+from driverforge_oci.transport import (
+    Following,
+    Request,
+    Response,
+    Retrying,
+    jittered,
+    retry_after,
+    without_secrets,
+)
 
 NOW = 1_800_000_000.0
 
@@ -173,6 +182,111 @@ def test_the_last_answer_that_was_none_is_its_takers_failure() -> None:
     with pytest.raises(TemporaryFailure, match="broke off"):
         _transport(script).receive(lambda: Request(method="GET", url="https://registry.site/"), take)
     assert (script.sent, _transport(script).silent) == (4, {})
+
+
+def test_a_pause_has_a_longest() -> None:
+    script = Script([503] * 12)
+    transport = replace(_transport(script), attempts=12, longest_pause=4.0)
+    assert transport.send(Request(method="GET", url="https://registry.site/v2/")).status == 503
+    assert script.waits == [0.5, 1.0, 2.0, *repeat(4.0, 8)]
+
+
+def test_a_host_that_answered_after_all_is_asked_later_too() -> None:
+    script = Script([BROKEN, 200, 200])
+    transport = _transport(script)
+    for _ in range(2):
+        assert transport.send(Request(method="GET", url="https://registry.site/v2/")).status == 200
+    broken = Script([BROKEN, 200])
+    transport = _transport(broken)
+    with pytest.raises(TemporaryFailure):
+        transport.send(Request(method="POST", url="https://registry.site/v2/"))
+    assert transport.send(Request(method="GET", url="https://registry.site/v2/")).status == 200
+
+
+def test_what_was_made_of_a_busy_hosts_last_answer_is_not_made_again() -> None:
+    """That answer asked for a longer pause than anybody waits."""
+
+    def take(response: Response) -> None:
+        raise TemporaryFailure(f"busy: {response.status}")
+
+    script = Script([(503, "3600"), 200])
+    with pytest.raises(TemporaryFailure, match="busy: 503"):
+        _transport(script).receive(lambda: Request(method="GET", url="https://registry.site/"), take)
+    assert script.waits == []
+
+
+@dataclass(slots=True)
+class Scripted:
+    """A transport that gives the answers of a list; their bodies show whether they were closed."""
+
+    answers: list[Response]
+    asked: list[Request] = field(default_factory=list)
+
+    def send(self, request: Request) -> Response:
+        self.asked.append(request)
+        return self.answers[len(self.asked) - 1]
+
+
+def moved(location: str, status: int = 302) -> Response:
+    return Response(status=status, headers={"location": location} if location else {}, body=io.BytesIO())
+
+
+def test_an_answer_that_does_not_count_is_closed() -> None:
+    """It would keep its connection, and its place among the few that a host gets."""
+    redirect, busy, last = moved("/b"), moved("", 503), moved("", 200)
+    inner = Scripted([redirect, busy, last])
+    transport = Retrying(inner=Following(inner), wait=lambda _: None, now=lambda: NOW)
+    assert transport.send(Request(method="GET", url="https://mirror.site/a")).body is last.body
+    assert [answer.body.closed for answer in inner.answers] == [True, True, False]  # type: ignore[attr-defined]
+
+
+class Breaking(io.BytesIO):
+    def read(self, size: int | None = -1, /) -> bytes:
+        raise BROKEN
+
+
+def test_an_answer_is_closed_however_its_reading_ends() -> None:
+    body = Breaking()
+    with pytest.raises(TemporaryFailure):
+        Response(status=200, headers={}, body=body).read(10)
+    assert body.closed
+    assert Response(status=200, headers={}, body=io.BytesIO(b"x" * 20)).read(10) == b"x" * 10
+
+
+@pytest.mark.parametrize(
+    ("method", "answer"),
+    [("POST", moved("/b", 307)), ("PUT", moved("/b", 301)), ("GET", moved("")), ("GET", moved("/b", 201))],
+)
+def test_what_is_no_redirect_to_follow_is_the_answer(method: str, answer: Response) -> None:
+    inner = Scripted([answer])
+    found = Following(inner).send(Request(method=method, url="https://mirror.site/a"))
+    assert (found.status, found.url, len(inner.asked)) == (answer.status, "https://mirror.site/a", 1)
+
+
+@pytest.mark.parametrize(
+    ("location", "url", "login"),
+    [
+        ("/b", "https://me:own@mirror.site/b", True),
+        ("https://mirror.site:443/b", "https://me:own@mirror.site:443/b", True),
+        ("https://you:other@mirror.site/b", "https://you:other@mirror.site/b", True),
+        ("https://mirror.site:8443/b", "https://mirror.site:8443/b", False),
+        ("https://cdn.site/b", "https://cdn.site/b", False),
+    ],
+)
+def test_which_login_a_redirect_takes_along(location: str, url: str, login: bool) -> None:
+    inner = Scripted([moved(location), moved("", 200)])
+    headers = {"Authorization": "Basic abc", "Accept": "x"}
+    Following(inner).send(Request(method="GET", url="https://me:own@mirror.site/a", headers=headers))
+    wanted = headers if login else {"Accept": "x"}
+    assert (inner.asked[1].url, inner.asked[1].headers) == (url, wanted)
+
+
+def test_a_login_stays_with_its_scheme() -> None:
+    """Also on one port."""
+    inner = Scripted([moved("https://mirror.site:80/b"), moved("", 200)])
+    request = Request(method="GET", url="http://mirror.site:80/a", headers={"Authorization": "Basic abc"})
+    Following(inner).send(request)
+    assert inner.asked[1].headers == {}
 
 
 def test_a_login_in_an_address_is_not_told() -> None:

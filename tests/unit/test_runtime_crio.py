@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import tomllib
 
 from driverforge_core.errors import InputError, Unavailable
+from driverforge_node.ports import Connection
 from driverforge_node.runtime.backends import crio, oci_hook
 from driverforge_node.runtime.find import cri, crio_config
 from driverforge_node.runtime.formats.tomledit import parse
@@ -163,6 +168,23 @@ def test_any_other_answer_is_one_message(answer: str) -> None:
     head = "" if answer.startswith("HTTP") or not answer else "HTTP/1.0 200 OK\r\n\r\n"
     with pytest.raises(Unavailable, match="GET /config"):
         crio_config.parse((head + answer).encode(), LISTED)
+
+
+class Mute:
+    """A CRI-O that ends the connection of a GET /config without an answer."""
+
+    @contextmanager
+    def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
+        yield cast(Connection, SimpleNamespace(send=lambda data: None, receive=lambda size: b""))
+
+
+@pytest.mark.parametrize(("listed", "lists"), [({"crun": None}, True), ({}, False)])
+def test_one_that_tells_no_configuration_counts_by_what_it_lists(
+    listed: dict[str, None], lists: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cri, "status", lambda *_, **__: replace(LISTED, handlers=listed))
+    seen = crio_config.status(Mute(), "/run/crio/crio.sock")
+    assert (seen.handlers, seen.lists, seen.default) == (listed, lists, "")
 
 
 def test_what_is_not_listed_is_believed() -> None:

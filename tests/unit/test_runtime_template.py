@@ -194,6 +194,28 @@ def test_a_program_that_somebody_named_since_stays() -> None:
     assert undid.kept == (("containerd", "runtimes", "nvidia", "options", "BinaryName"),)
 
 
+def test_a_cgroup_driver_that_the_templates_handler_states_is_the_only_one_in_ours() -> None:
+    """containerd takes keys in any case: two of them are one that is there twice."""
+    before = theirs(lambda text: text.replace("  Debug", "  systemdCgroup = false\n  Debug"))
+    section = patched(before, NAME, WANTED, version=3).decode().partition(BEGIN)[2]
+    assert "systemdCgroup = false" in section
+    assert "SystemdCgroup" not in section
+
+
+def test_a_template_whose_last_line_has_no_end_gets_one() -> None:
+    after = patched(b"version = 3", NAME, WANTED, version=3)
+    assert after.startswith(f"version = 3\n{BEGIN}\n".encode())
+    assert lookup(made(after), (*CRI_V3, "containerd", "runtimes", "nvidia")) is not None
+
+
+def test_a_program_that_was_never_ours_is_not_told_as_kept() -> None:
+    kata = "[plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.kata.options]\nBinaryName = '/k'\n"
+    before = theirs(start=f"{BASE}\n{kata}")
+    after = patched(before, NAME, WANTED, version=3)
+    undid = undone(NAME, original=before, written=after, current=after.replace(b"'/k'", b"'/newer'"))
+    assert undid == Undone(data=before.replace(b"'/k'", b"'/newer'"))
+
+
 def test_a_handler_that_somebody_took_away_since_does_not_come_back() -> None:
     before, other = theirs(), f"{BASE}\n".encode()
     after = patched(before, NAME, WANTED, version=3)
@@ -207,6 +229,8 @@ def test_a_handler_that_somebody_took_away_since_does_not_come_back() -> None:
     [
         (theirs(lambda text: text.replace("binaryName", "# binaryName")), "not one plain table"),
         (theirs(lambda text: text + text), "not one plain table"),
+        (theirs(lambda text: text[: text.rindex("[plugins")] + text), "not one plain table"),
+        (theirs(lambda text: text + text[text.rindex("[plugins") :]), "not one plain table"),
         (theirs(lambda text: text[text.rindex("[plugins") :]), "not one plain table"),
         (theirs(lambda text: text.replace("  # set", "  {{ if .x }}\n  # set")), "not one plain table"),
         (theirs(lambda text: text.replace("= true #", "= [\n")), "not one plain table"),
