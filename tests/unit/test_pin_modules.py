@@ -48,8 +48,8 @@ def test_nothing_is_taken_where_no_version_has_them_all(signatures: list[tuple[s
     assert taken(WANTED, (OBJECTS, "2", "bookworm"), *signatures) == []
 
 
-def test_packages_of_another_architecture_alone_are_no_modules() -> None:
-    assert taken("['linux-objects-nvidia-{branch}-{release} [arm64]']", (OBJECTS, "1", "bookworm")) == []
+def test_a_type_without_packages_is_no_modules() -> None:
+    assert taken("[]", (OBJECTS, "1", "bookworm")) == []
 
 
 def test_of_repositories_with_the_same_version_the_first_of_the_row_counts() -> None:
