@@ -85,10 +85,13 @@ def jittered(pause: float) -> float:
 
 
 class _Again(Exception):
-    def __init__(self, why: str, asked: float = 0.0) -> None:
+    """`answered`: the host did answer, so that it is there."""
+
+    def __init__(self, why: str, asked: float = 0.0, *, answered: bool = True) -> None:
         super().__init__(why)
         self.why = why
         self.asked = asked
+        self.answered = answered
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,18 +125,19 @@ class Retrying:
         Both are called again where that may help, `take` also for a TemporaryFailure of its own about an
         answer that was none.
         """
-        pause = self.first_pause
+        pause, answered = self.first_pause, False
         for left in reversed(range(self.attempts)):
             try:
-                return self._attempt(ask(), take, last=not left)
+                return self._attempt(ask(), take, last=not left, answered=answered)
             except _Again as again:
+                answered = answered or again.answered
                 seconds = again.asked + self.jitter(pause)
                 self.told(again.why, seconds)
                 self.wait(seconds)
             pause = min(pause * 2, self.longest_pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _attempt(self, request: Request, take: Callable[[Response], _T], *, last: bool) -> _T:
+    def _attempt(self, request: Request, take: Callable[[Response], _T], *, last: bool, answered: bool) -> _T:
         host = host_of(request.url)
         if (failure := self.silent.get(host)) is not None:
             raise TemporaryFailure(failure.brief, details=failure.details, resolution=failure.resolution)
@@ -142,15 +146,15 @@ class Retrying:
             response = self.inner.send(request)
         except TemporaryFailure as error:
             if may_repeat:
-                raise _Again(error.brief) from error
-            if last:
+                raise _Again(error.brief, answered=False) from error
+            if last and not answered:
                 self.silent[host] = error
             raise
         busy, refused = response.status in BUSY, response.status == 429
         asked = retry_after(response.headers.get("retry-after", ""), self.now())
         if busy and (may_repeat or (refused and not last)) and asked <= self.longest_pause:
             response.body.close()
-            raise _Again(f"{host} answers {response.status}", asked)
+            raise _Again(f"{host_of(response.url or request.url)} answers {response.status}", asked)
         try:
             return take(response)
         except TemporaryFailure as error:
@@ -219,7 +223,8 @@ def joined(base: str, location: str) -> str:
         raise Unavailable(
             f"{host_of(base)} sends us to an address that is none", details=[without_secrets(location)[:200]]
         )
-    if base.startswith("https://") and not url.startswith("https://"):
+    # urlsplit() knows HTTPS:// too
+    if (urllib.parse.urlsplit(base).scheme, urllib.parse.urlsplit(url).scheme) == ("https", "http"):
         raise Unavailable(
             f"{host_of(base)} sends us to a place without TLS",
             details=[f"{without_secrets(base)} leads to {without_secrets(url)}"],

@@ -270,15 +270,18 @@ def test_a_revert_keeps_the_handlers_that_pods_need_until_they_are_gone(
     assert not node.journal.exists()
 
 
-def test_another_name_for_the_handler_keeps_the_old_one_for_its_pods(node: RuntimeNode) -> None:
+def test_another_name_for_the_handler_keeps_the_old_one_for_its_pods(
+    node: RuntimeNode, capsys: pytest.CaptureFixture[str]
+) -> None:
     node.start("", packaged(node))
     node.driverctl("apply")
     pods = Pods(node)
     gpu = pods.run("gpu", "nvidia")
     node.driverctl("apply", "--runtime-name", "gpu")
+    assert "when they are gone, `driverctl runtime apply` takes it out" in capsys.readouterr().out
     assert {"gpu", *NAMES} <= node.handlers().keys()
     pods.end(gpu)
-    node.driverctl("apply", "--runtime-name", "gpu", "--default")
+    node.driverctl("apply", "--runtime-name", "gpu")
     assert "nvidia" not in node.handlers()
     node.driverctl("revert")
 

@@ -14,7 +14,7 @@ from driverforge_core.errors import CommandFailed, UsageError
 from driverforge_node import cli
 from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime, plan_of
 from driverforge_node.host.services import SystemdServices
-from driverforge_node.ports import Host
+from driverforge_node.ports import Host, bytes_of
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction import change, plans, refused, restore, runtime_status
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
@@ -96,6 +96,25 @@ def test_the_status_tells_what_was_refused_until_a_change_is_accepted(bench: Ben
     found = runtime_status.runtime_status(bench.system)
     assert found["refused"] is None
     assert "did not accept" not in runtime_status.status_text(found)
+
+
+class PickyOfNames(Picky):
+    """It does not come up with a handler `gpu`."""
+
+    def restart(self) -> None:
+        super().restart()
+        self.down = b"gpu" in (bytes_of(self.node.host.node, DROP_IN) or b"")
+
+
+def test_a_revert_ends_what_was_refused(bench: Bench) -> None:
+    """Nobody tries it again: status and doctor would tell of it for ever."""
+    bench.daemon = PickyOfNames(node=bench.node)
+    assert bench.pod() == "1 restarts: applied"
+    other_handlers(bench)
+    assert bench.pod().startswith("2 restarts: containerd did not accept the change")
+    assert runtime_status.runtime_status(bench.system)["refused"] is not None
+    change_runtime(bench.system, RuntimeAction.REVERT, lambda plan: None)
+    assert runtime_status.runtime_status(bench.system)["refused"] is None
 
 
 def other_handlers(bench: Bench) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
 from driverforge_node.ports import Connection, Sockets
-from driverforge_node.runtime.find import docker_info, selection
+from driverforge_node.runtime.find import docker_info, http, selection
 from driverforge_node.runtime.find.daemon import daemon_behind
 from driverforge_node.runtime.model import NodePath
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
@@ -100,7 +100,7 @@ def silence() -> bytes:
     ("peer", "says"),
     [
         (Peer(sends=silence), "docker does not answer GET /info"),
-        (Peer(sends=lambda: b"x" * docker_info.CHUNK), "answer to GET /info is too long"),
+        (Peer(sends=lambda: b"x" * http.CHUNK), "the answer of docker to GET /info is too long"),
     ],
 )
 def test_a_docker_that_does_not_come_to_an_end_is_unavailable(peer: Peer, says: str) -> None:
@@ -108,4 +108,4 @@ def test_a_docker_that_does_not_come_to_an_end_is_unavailable(peer: Peer, says: 
     with pytest.raises(Unavailable, match=says) as caught:
         docker_info.status(sockets, "/run/docker.sock")
     assert type(caught.value) is Unavailable
-    assert peer.said == [docker_info.REQUEST]
+    assert peer.said == [b"GET /info HTTP/1.0\r\nHost: docker\r\n\r\n"]

@@ -12,6 +12,7 @@ import pytest
 from driverforge_core.errors import Unavailable
 from driverforge_node.ports import Connection, Sockets
 from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.find.kubelet import kubelet_endpoints
 from driverforge_node.toolkit.release_plan import layout_of
 from driverforge_node.toolkit.runtime_request import request_of
 from driverforge_node.toolkit.settings import settings_of
@@ -22,6 +23,7 @@ from support.fakes.fakeruntimes import process, with_docker
 
 CRIO = 60  # its PID
 CRIO_SOCKET = "/run/crio/crio.sock"
+K3S_SOCKET = "/run/k3s/containerd/containerd.sock"
 CRIO_FILES = ("crio", CRIO_SOCKET, "/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml")
 DOCKER_FILES = ("docker", "/run/docker.sock", "/etc/docker/daemon.json", "")
 OURS = ("/run/nvidia", "/usr/local/nvidia", "/var/run/cdi")  # folders that the kubelet makes for the pod
@@ -245,3 +247,37 @@ def test_a_file_that_a_kubelet_of_long_ago_left_binds_nobody(node: FakeNode) -> 
                 yield peer
 
     assert works_on(node, Gone())[0] == "containerd"
+
+
+def test_files_of_an_earlier_kubelet_say_nothing_of_a_distribution_that_has_its_own(node: FakeNode) -> None:
+    """k3s on a node that kubeadm had: the kubelet is inside of k3s, and reads none of these files."""
+    files = node.host.node
+    files.make_dirs("/etc/default")
+    files.write_atomic("/etc/default/kubelet", f"--container-runtime-endpoint={SOCKET}\n".encode())
+    files.make_dirs(K3S_SOCKET.rpartition("/")[0])
+    files.write_atomic(K3S_SOCKET, b"")
+    process(node, 70, "k3s-server", "/usr/local/bin/k3s", "server")
+    assert [endpoint.socket for endpoint in kubelet_endpoints(node.host)] == []
+    kubelet(node)
+    assert [endpoint.socket for endpoint in kubelet_endpoints(node.host)] == [SOCKET]
+
+
+@pytest.mark.parametrize("endpoint", [K3S_SOCKET, "/run/own.sock"])
+def test_another_containerd_does_not_stand_in_for_the_kubelets_where_containerd_was_asked_for(
+    node: FakeNode, endpoint: str
+) -> None:
+    """As while rke2 restarts, beside docker's containerd."""
+    sockets = with_docker(node, FakeContainerd(node=node))
+    kubelet(node, f"--container-runtime-endpoint=unix://{endpoint}")
+
+    class Down:
+        @contextmanager
+        def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
+            if path.endswith(endpoint):
+                raise Unavailable(f"nothing answers at {path}")
+            with sockets.connect(path, timeout=timeout) as peer:
+                yield peer
+
+    with pytest.raises(Unavailable, match="no container runtime answers") as caught:
+        works_on(node, Down(), {"RUNTIME": "containerd"})
+    assert f"the kubelet uses {endpoint}" in caught.value.details[-1]

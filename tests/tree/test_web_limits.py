@@ -226,6 +226,7 @@ def test_a_login_stays_with_its_host(tmp_path: Path) -> None:
     assert seen == [*repeat(("mirror.site", basic), 3), ("cdn.site", "")]
 
 
+@pytest.mark.parametrize("scheme", ["https", "HTTPS"])
 @pytest.mark.parametrize(
     ("location", "why"),
     [
@@ -234,13 +235,15 @@ def test_a_login_stays_with_its_host(tmp_path: Path) -> None:
         ("http://[::1/x", "mirror.site sends us to an address that is none"),
     ],
 )
-def test_a_place_that_a_redirect_must_not_lead_to(location: str, why: str, tmp_path: Path) -> None:
+def test_a_place_that_a_redirect_must_not_lead_to(
+    scheme: str, location: str, why: str, tmp_path: Path
+) -> None:
     def go(request: httpx2.Request) -> httpx2.Response:
         assert request.url.scheme == "https"
         return httpx2.Response(302, headers={"location": location})
 
     with pytest.raises(Unavailable) as caught:
-        mirror.fetcher(tmp_path, go).document("https://mirror.site/a")
+        mirror.fetcher(tmp_path, go).document(f"{scheme}://mirror.site/a")
     assert caught.value.brief == why
     assert "secret" not in caught.value.render()
 
@@ -256,7 +259,15 @@ def test_what_a_redirect_led_to_is_told_without_its_signature(tmp_path: Path) ->
     assert caught.value.details == ("https://cdn.site/x?***: HTTP 403 Forbidden",)
 
 
-@pytest.mark.parametrize("proxy", ["socks5://user:secret@proxy.site:1080", "http://user:se/cret@proxy.site"])
+@pytest.mark.parametrize(
+    "proxy",
+    [
+        "socks5://user:secret@proxy.site:1080",
+        "http://user:se/cret@proxy.site",
+        "http://user:secret@-é.proxy.site:3128",
+        "http://user:secret\x7f@proxy.site:3128",
+    ],
+)
 def test_a_proxy_that_cannot_be_used_is_told_without_its_password(
     proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

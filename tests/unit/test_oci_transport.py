@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -95,6 +95,41 @@ def test_a_host_that_never_answered_is_not_asked_again() -> None:
             transport.send(Request(method="GET", url="https://registry.site/v2/"))
     assert script.sent == 4
     assert transport.send(Request(method="GET", url="https://other.site/v2/")).status == 200
+
+
+@pytest.mark.parametrize("answered", [503, 200])
+def test_a_host_that_answered_once_is_asked_again(answered: int) -> None:
+    """It is busy, or breaks off; that is no host that is not there."""
+    script = Script([BROKEN, answered, BROKEN, BROKEN, 200])
+    transport = _transport(script)
+    taken = iter([TemporaryFailure("broke off")] if answered == 200 else [])
+
+    def take(response: Response) -> int:
+        for failure in taken:
+            raise failure
+        return response.status
+
+    request = Request(method="GET", url="https://registry.site/v2/")
+    with pytest.raises(TemporaryFailure, match="no answer"):
+        transport.receive(lambda: request, take)
+    assert transport.receive(lambda: request, take) == 200
+
+
+@dataclass(frozen=True, slots=True)
+class Redirected:
+    """A transport that has followed a redirect."""
+
+    inner: Script
+
+    def send(self, request: Request) -> Response:
+        return replace(self.inner.send(request), url="https://cdn.site/x?sig=secret")
+
+
+def test_the_host_that_a_redirect_led_to_is_the_one_that_is_busy() -> None:
+    script = Script([503, 200])
+    transport = replace(_transport(script), inner=Redirected(script))
+    transport.send(Request(method="GET", url="https://mirror.site/x"))
+    assert script.told == ["cdn.site answers 503; again in 0.5 s"]
 
 
 def test_a_pause_is_told_with_its_reason() -> None:

@@ -188,7 +188,10 @@ def _vendor_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> t
         for source in _module_sources(driver)
         for name in driver.filled(source.packages, release=kernel.release.text)
     ]
-    offered = [{package.version: package for package in _offered(index, driver, name)} for name in names]
-    whole = (version for version in offered[0] if all(version in versions for versions in offered[1:]))
-    version = next(whole, None)
-    return tuple(locked(versions[version]) for versions in offered) if version is not None else ()
+    offered = [_offered(index, driver, name) for name in names]
+    for version in (package.version for package in (offered[0] if offered else ())):
+        same = [[package for package in packages if package.version == version] for packages in offered]
+        if all(same):
+            # several repositories may have that version: the row's first one counts
+            return tuple(locked(first) for first, *_ in same)
+    return ()

@@ -119,19 +119,26 @@ class HttpxTransport:
             return self._wire
         proxy = proxy_for(url, self._environ)
         if proxy not in self._wires:
-            if proxy and not is_web_address(proxy):
-                raise InputError(
-                    f"a proxy of the environment is no address that can be used: {without_secrets(proxy)}",
-                    resolution="correct http_proxy, https_proxy or all_proxy, e.g. http://proxy.site:3128",
-                )
             tls = self._tls if proxy.startswith("https:") else None
-            wire = httpx2.HTTPTransport(
-                verify=self._tls, proxy=httpx2.Proxy(proxy, ssl_context=tls) if proxy else None
-            )
+            wire = httpx2.HTTPTransport(verify=self._tls, proxy=_proxy(proxy, tls) if proxy else None)
             # httpx2 hands no network to its pool, which would take one
             wire._pool._network_backend = _PacedNetwork()  # noqa: SLF001
             self._wires[proxy] = wire
         return self._wires[proxy]
+
+
+def _proxy(address: str, tls: ssl.SSLContext | None) -> httpx2.Proxy:
+    """Raises InputError for an address that cannot be asked."""
+    try:
+        if is_web_address(address):
+            return httpx2.Proxy(address, ssl_context=tls)
+    # a host name that cannot be encoded, a control character
+    except httpx2.InvalidURL:
+        pass
+    raise InputError(
+        f"a proxy of the environment is no address that can be used: {without_secrets(address)}",
+        resolution="correct http_proxy, https_proxy or all_proxy, e.g. http://proxy.site:3128",
+    )
 
 
 def _close(wires: dict[str, httpx2.BaseTransport]) -> None:

@@ -11,14 +11,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from driverforge_core.errors import Unsupported
 from driverforge_node.ports import Files, Host, text_of
 from driverforge_node.runtime.find.processes import absolute_path, option_value, processes, program_name
-from driverforge_node.runtime.model import NodePath
+from driverforge_node.runtime.model import NodePath, RuntimeKind
 
-# the program, and those of distributions that have a kubelet inside
-KUBELETS = ("kubelet", "k3s", "rke2", "k0s", "kubelite")
+KUBELET = "kubelet"
+# programs of distributions that have a kubelet inside, or bring their own
+DISTRIBUTIONS = ("k3s", "rke2", "k0s", "kubelite")
+KUBELETS = (KUBELET, *DISTRIBUTIONS)
 ENDPOINT = ("--container-runtime-endpoint",)
 # of a file with flags; and of a KubeletConfiguration, in YAML or JSON. What is in a comment does not count
 FLAG = re.compile(r"(?m)^[^#\n]*?--container-runtime-endpoint[= ]\s*[\"']?([^\s\"']+)")
@@ -32,6 +35,7 @@ DOCKER = NodePath("/run/docker.sock")
 SHIM = "cri-dockerd"
 DOCKER_ENDPOINT = ("--docker-endpoint",)
 SHIM_SOCKETS = ("/cri-dockerd.sock", "/dockershim.sock")
+KINDS: dict[str, RuntimeKind] = {"containerd.sock": "containerd", "crio.sock": "crio"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,19 +49,26 @@ class KubeletEndpoint:
     runs: bool = False  # whether that kubelet runs: a file may be left from another time
 
     @property
+    def kind(self) -> RuntimeKind | Literal[""]:
+        """The kind of the runtime by the name of its socket, for one that is down; '' for another name."""
+        return "docker" if self.shim else KINDS.get(self.socket.rpartition("/")[2], "")
+
+    @property
     def told(self) -> str:
         """For people."""
         return f"{self.named}{f', which is docker at {self.socket},' * self.shim} ({self.source})"
 
 
 def kubelet_endpoints(host: Host) -> tuple[KubeletEndpoint, ...]:
-    """What the kubelets that run here use; where none says so, what the kubelet's files say."""
-    told = [
-        endpoint
-        for pid, words in processes(host.node)
-        if program_name(words) in KUBELETS and (endpoint := _of_process(host, pid, words)) is not None
-    ]
-    return tuple(dict.fromkeys(told)) or endpoints_of_files(host.node)
+    """What the kubelets that run here use; where none says so, what the kubelet's files say.
+
+    These are an earlier kubelet's where only that of a distribution runs: it reads none of them.
+    """
+    running = [(pid, words) for pid, words in processes(host.node) if program_name(words) in KUBELETS]
+    told = [each for pid, words in running if (each := _of_process(host, pid, words)) is not None]
+    if told or (running and all(program_name(words) in DISTRIBUTIONS for _, words in running)):
+        return tuple(dict.fromkeys(told))
+    return endpoints_of_files(host.node)
 
 
 def endpoints_of_files(node: Files) -> tuple[KubeletEndpoint, ...]:

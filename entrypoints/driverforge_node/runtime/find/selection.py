@@ -101,7 +101,8 @@ def _asked(request: RuntimeRequest) -> str:
 def _of_kubelet(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaemon | None:
     """The runtime that the kubelet says it uses. None where nobody says, or another one was asked for.
 
-    Raises Unavailable where it does not answer while its kubelet runs: another one would be the wrong one.
+    Raises Unavailable where it does not answer while its kubelet runs, and may be what was asked for: another
+    one would be the wrong one.
     """
     told = kubelet_endpoint(host)
     if told is None:
@@ -109,7 +110,7 @@ def _of_kubelet(host: Host, sockets: Sockets, request: RuntimeRequest) -> Runtim
     try:
         daemon = daemon_behind(host, sockets, told.socket, replace(request, runtime=""))
     except Unavailable as error:
-        if not told.runs or request.runtime:
+        if not told.runs or (request.runtime and told.kind not in ("", request.runtime)):
             return None
         raise not_running(told.socket, *error.details, f"the kubelet uses {told.told}") from error
     if request.runtime not in ("", daemon.kind):

@@ -166,12 +166,13 @@ def _finish(plan: ChangePlan, system: RuntimeSystem, entry: journal.JournalEntry
             entry = replace(entry, state="in force", fingerprint="", earlier=None)
             entry = unchanged.with_fingerprint(system, entry)
         journal.write_entry(host, entry)
-        refused.forget(host, plan)
     else:
         for folder in reversed(plan.entry.earlier.folders if plan.entry.earlier else ()):
             if host.node.is_dir(folder) and not host.node.list_dir(folder):
                 host.node.remove_tree(folder)
         journal.remove_entry(host, entry.kind, entry.config)
+    # after a revert too: what was refused had other files before it, and nobody asks for it any more
+    refused.forget(host, plan)
     if pending:
         log.warning(
             "written, and not in force until the runtime is restarted (restart mode none)",

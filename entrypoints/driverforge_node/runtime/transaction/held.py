@@ -51,14 +51,15 @@ def held_handlers(
     }
     return HeldHandlers(
         handlers=tuple(Handler(name=name, binary=ours[name]) for name in needed),
-        notes=tuple(held_note(name, pods) for name, pods in needed.items()),
+        notes=tuple(held_note(name, pods, "apply" if besides else "revert") for name, pods in needed.items()),
     )
 
 
-def held_note(name: str, pods: Sequence[str]) -> str:
+def held_note(name: str, pods: Sequence[str], again: str) -> str:
+    """`again` is what is to be run once more."""
     return (
         f"the handler {name} stays: CRI-O could not stop the pods that use it ({', '.join(pods)}); when they "
-        "are gone, `driverctl runtime revert` takes it out"
+        f"are gone, `driverctl runtime {again}` takes it out"
     )
 
 

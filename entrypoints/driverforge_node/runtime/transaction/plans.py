@@ -379,7 +379,7 @@ def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
         keep=False,
         absent=tuple(name for name in found if name not in left),
         notes=(
-            *(held_note(name, used[name]) for name in every if name in used),
+            *(held_note(name, used[name], "revert --strip") for name in every if name in used),
             *(f"{name} is still there" for name in left),
         ),
     )

@@ -44,6 +44,9 @@ def _settled_plan(system: RuntimeSystem) -> ChangePlan | None:
     entry = next((entry for entry in journal.entries(host) if entry.socket == socket), None)
     if entry is None or entry.state != "in force":
         return None
+    wanted = system.request.wanted.handlers
+    if entry.handlers != tuple((handler.name, handler.binary) for handler in wanted):
+        return None  # some stayed for pods, which may be gone by now (`held.py`)
     daemon, status = _running(system, entry)
     if fingerprint(system, daemon) != entry.fingerprint:
         return None

@@ -1,0 +1,58 @@
+"""A distribution's finished modules of a kernel: which of its packages the lock takes."""
+
+from __future__ import annotations
+
+import pytest
+
+from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.pin import pin_target
+from support.samples.sampledebian import DRIVER, MATRIX, NEW, sample_matrix
+
+OBJECTS, SIGNATURES = f"linux-objects-nvidia-535-{NEW}", f"linux-signatures-nvidia-{NEW}"
+WANTED = "['linux-objects-nvidia-{branch}-{release}', 'linux-signatures-nvidia-{release}']"
+
+
+def stanza(name: str, version: str) -> bytes:
+    text = f"Package: {name}\nVersion: {version}\nArchitecture: amd64\nFilename: {name}_{version}.deb\n"
+    return f"{text}SHA256: {'0' * 64}\nSize: 1\n".encode()
+
+
+def taken(packages: str, *offered: tuple[str, str, str]) -> list[tuple[str, str, str]]:
+    """Name, version and suite of what a lock takes, of packages that are offered so."""
+    lines = [line for line in MATRIX.splitlines() if "tree:" not in line]
+    at = lines.index("        modules:") + 1
+    finished = f"          - {{id: open, packages: {packages}}}"
+    lines[at:at] = [finished, "        vendor_modules: true", "        variants: [precompiled]"]
+    text = "\n".join(lines).replace(
+        "        module_types: [open, proprietary]", "        module_types: [open]"
+    )
+    text = text.replace("repositories: [bookworm]", "repositories: [bookworm-security, bookworm]")
+    row = sample_matrix(text).rows[0].on("amd64")
+    index = PackageIndex()
+    for name in (f"linux-image-{NEW}", f"linux-headers-{NEW}"):
+        index.add(iter([stanza(name, "6.1")]), suite="bookworm")
+    for name, version, suite in offered:
+        index.add(iter([stanza(name, version)]), suite=suite)
+    target = pin_target(index, row, "amd64", row.drivers, ()).target
+    found = target.kernels[NEW].vendor.get(DRIVER, ())
+    return [(package.name, package.version, package.suite) for package in found]
+
+
+def test_all_of_a_kernels_packages_are_taken_in_one_version() -> None:
+    offered = [(OBJECTS, "2", "bookworm"), (OBJECTS, "1", "bookworm"), (SIGNATURES, "1", "bookworm")]
+    assert taken(WANTED, *offered) == [(OBJECTS, "1", "bookworm"), (SIGNATURES, "1", "bookworm")]
+
+
+@pytest.mark.parametrize("signatures", [[], [(SIGNATURES, "1", "bookworm")]], ids=["none", "another version"])
+def test_nothing_is_taken_where_no_version_has_them_all(signatures: list[tuple[str, str, str]]) -> None:
+    assert taken(WANTED, (OBJECTS, "2", "bookworm"), *signatures) == []
+
+
+def test_packages_of_another_architecture_alone_are_no_modules() -> None:
+    assert taken("['linux-objects-nvidia-{branch}-{release} [arm64]']", (OBJECTS, "1", "bookworm")) == []
+
+
+def test_of_repositories_with_the_same_version_the_first_of_the_row_counts() -> None:
+    suites = ("bookworm", "bookworm-security")
+    both = [(name, "1", suite) for name in (OBJECTS, SIGNATURES) for suite in suites]
+    assert taken(WANTED, *both) == [(name, "1", "bookworm-security") for name in (OBJECTS, SIGNATURES)]
