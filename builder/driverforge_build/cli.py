@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from io import StringIO
+from typing import Any
 
 import click
 
@@ -42,7 +44,29 @@ STATUSES: dict[int, str] = {
 """Every exit status of every command; `docs/failures.md` has the same."""
 
 
+class _ReaderGone(Exception):
+    """Whoever read our output has gone. No OSError: click would end the program with 1."""
+
+
+@contextmanager
+def _output() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise _ReaderGone from error
+
+
 class LazyGroup(click.Group):
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        with _output():  # of --help and --version
+            return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _output():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
@@ -89,7 +113,7 @@ def run(argv: list[str]) -> int:
         return _report_usage(error, as_json=as_json)
     except DriverforgeError as error:
         return report(error, as_json=as_json)
-    except BrokenPipeError:
+    except (BrokenPipeError, _ReaderGone):
         _drop_stdout()
         # as a program that SIGPIPE ended: whoever read our output has gone
         return 141

@@ -438,7 +438,9 @@ class Sockets(Protocol):
     """Local (unix) sockets."""
 
     def connect(self, path: str, *, timeout: float) -> AbstractContextManager[Connection]:
-        """Connect to the socket at `path`, as our own process sees it. Raises Unavailable.
+        """Connect to the socket at `path`, as our own process sees it.
+
+        Raises Unavailable where nobody answers, NotPermitted where the kernel does not let us.
 
         `timeout` is in seconds, for each operation. A whole conversation may take four times as long: a
         daemon that sends a byte now and then would keep us for ever.

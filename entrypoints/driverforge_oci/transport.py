@@ -140,7 +140,11 @@ class Retrying:
     def _attempt(self, request: Request, take: Callable[[Response], _T], *, last: bool, answered: bool) -> _T:
         host = host_of(request.url)
         if (failure := self.silent.get(host)) is not None:
-            raise TemporaryFailure(failure.brief, details=failure.details, resolution=failure.resolution)
+            # the first line names the request that failed, which is another one
+            unasked = f"{request.method} {without_secrets(request.url)}: the host is not asked again"
+            raise TemporaryFailure(
+                failure.brief, details=[unasked, *failure.details[1:]], resolution=failure.resolution
+            )
         may_repeat = request.method != "POST" and not last
         try:
             response = self.inner.send(request)

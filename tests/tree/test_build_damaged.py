@@ -4,6 +4,7 @@ exit status.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -125,23 +126,36 @@ def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == [".site.json.new", "real.json", "site.json"]
 
 
+PROGRAM = (
+    sys.executable,
+    "-c",
+    (
+        f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from "
+        "driverforge_build.cli import main; main()"
+    ),
+)
+
+
+@pytest.mark.parametrize("words", [["plan"], ["plan", "--json"], ["--help"]])
+def test_a_reader_that_has_gone_is_no_message(tmp_path: Path, words: list[str]) -> None:
+    """click meets the broken pipe itself where it writes, or where more is written than a buffer holds."""
+    (tmp_path / "l.json").write_text(lock_text())
+    reading, writing = os.pipe()
+    os.close(reading)
+    lock = ["--lock", str(tmp_path / "l.json")] if "plan" in words else []
+    try:
+        result = subprocess.run(
+            [*PROGRAM, *words, *lock], stdout=writing, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(writing)
+    assert (result.returncode, result.stderr) == (141, "")
+
+
 @pytest.mark.parametrize("redirect", [">/dev/full", ">&-"])
 def test_an_output_that_cannot_be_written_is_one_message(tmp_path: Path, redirect: str) -> None:
     (tmp_path / "l.json").write_text(lock_text())
-    code = (
-        f"import sys; sys.path[:0] = {[str(ROOT / 'builder'), str(ROOT / 'entrypoints')]!r}; from "
-        f"driverforge_build.cli import main; main()"
-    )
-    words = [
-        sys.executable,
-        "-c",
-        code,
-        "plan",
-        "--lock",
-        str(tmp_path / "l.json"),
-        "--select",
-        "debian12-amd64-535*-jit",
-    ]
+    words = [*PROGRAM, "plan", "--lock", str(tmp_path / "l.json"), "--select", "debian12-amd64-535*-jit"]
     result = subprocess.run(
         ["sh", "-c", f'exec "$@" {redirect}', "sh", *words], capture_output=True, text=True, check=False
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from driverforge_build.discover.apt import degraded
 from driverforge_build.discover.packages import read_stanzas
 from driverforge_build.fetch.fetcher import DOCUMENT_LIMIT, Fetcher
 from driverforge_build.fetch.headers import HEADER_LIMIT, read_members
@@ -74,6 +75,28 @@ def test_a_server_that_asks_for_a_long_pause_is_not_waited_for(tmp_path: Path, l
     with pytest.raises(TemporaryFailure, match=r"mirror\.site is busy or broken \(Retry-After: ") as caught:
         fetcher(tmp_path, busy).document(URL)
     assert later[:40] in caught.value.brief
+
+
+def test_each_suite_of_a_mirror_that_is_not_there_has_its_own_evidence(tmp_path: Path) -> None:
+    def refused(_: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectError("[Errno 111] Connection refused")
+
+    ours, failures = mirror.fetcher(tmp_path, refused), {}
+    for suite in ("bookworm", "bookworm-updates"):
+        with pytest.raises(TemporaryFailure) as caught:
+            ours.document(f"https://mirror.site/dists/{suite}/InRelease")
+        failures[suite] = caught.value
+    told = degraded(failures)
+    assert told.details == (
+        "bookworm: mirror.site does not answer: [Errno 111] Connection refused",
+        "GET https://mirror.site/dists/bookworm/InRelease",
+        "ConnectError: [Errno 111] Connection refused",
+        "bookworm-updates: mirror.site does not answer: [Errno 111] Connection refused",
+        "GET https://mirror.site/dists/bookworm-updates/InRelease: the host is not asked again",
+        "ConnectError: [Errno 111] Connection refused",
+    )
+    assert told.resolution.startswith("check the name, the network and the proxy (http_proxy, ")
+    assert told.resolution.count("run the same command again later") == 1
 
 
 def test_a_mirror_that_takes_the_call_and_says_nothing_is_one_line(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ import pytest
 from driverforge_core.errors import (
     CommandFailed,
     InputError,
+    NotPermitted,
     StorageFailed,
     Unavailable,
     Unsupported,
@@ -185,6 +186,22 @@ def server(folder: Path, conversation: Callable[[socket.socket], None]) -> Itera
         yield path
         listening.shutdown(socket.SHUT_RDWR)
     thread.join(5)
+
+
+def test_a_socket_that_is_not_ours_to_ask_needs_root(tmp_path: Path) -> None:
+    path, us = str(tmp_path / "x.sock"), os.geteuid()
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(path)
+        listening.listen()
+        Path(path).chmod(0)
+        try:
+            os.seteuid(us or 65534)
+            with pytest.raises(NotPermitted) as caught, UnixSockets().connect(path, timeout=1):
+                pass
+        finally:
+            os.seteuid(us)
+    assert "Permission denied" in caught.value.details[0]
+    assert caught.value.resolution == "run this as root (sudo)"
 
 
 def drip(connection: socket.socket) -> None:

@@ -150,9 +150,12 @@ def test_the_runtime_that_serves_pods_is_chosen_and_it_is_said_why(tmp_path: Pat
     )
     assert choose(bench, sockets, runtime="docker") == (
         "docker",
-        "chosen: the only container runtime that runs here",
+        "chosen: runtime says docker: the only docker that runs here",
     )
-    assert choose(bench, sockets, socket="/run/docker.sock")[0] == "docker"
+    assert choose(bench, sockets, socket="/run/docker.sock") == (
+        "docker",
+        "chosen: socket says /run/docker.sock",
+    )
 
 
 def test_docker_is_chosen_where_nothing_serves_pods(tmp_path: Path) -> None:

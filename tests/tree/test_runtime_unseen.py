@@ -20,6 +20,7 @@ from driverforge_node.runtime.model import NodePath
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from support.fakes.fakecontainerd import SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
+from support.fakes.fakeruntimes import Silent
 
 REQUEST = RuntimeRequest(wanted=wanted_handlers())
 
@@ -68,24 +69,9 @@ def test_a_daemon_that_has_ended_since_it_answered_is_not_there(node: FakeNode) 
         daemon_behind(node.host, Peer(pid=999), SOCKET, REQUEST)
 
 
-@dataclass
-class Gone:
-    """Nobody answers at one socket, and a containerd at all others."""
-
-    path: str
-    others: FakeContainerd
-
-    @contextmanager
-    def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
-        if path.endswith(self.path):
-            raise Unavailable(f"nothing answers at {path}", details=["connection refused"])
-        with self.others.connect(path, timeout=timeout) as connection:
-            yield connection
-
-
 def test_where_the_given_socket_has_no_runtime_no_other_is_taken(node: FakeNode) -> None:
     given = NodePath("/run/gone.sock")
-    sockets = Gone(path=given, others=FakeContainerd(node=node))
+    sockets = Silent(given, FakeContainerd(node=node))
     assert selection.select(node.host, sockets, REQUEST).socket == SOCKET
     with pytest.raises(Unavailable, match=f"no container runtime answers at {given}") as caught:
         selection.select(node.host, sockets, replace(REQUEST, socket=given))

@@ -9,20 +9,22 @@ from typing import Any
 
 import pytest
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import NotPermitted, Unavailable
 from driverforge_node.ports import Connection, Sockets
 from driverforge_node.runtime.find import selection
 from driverforge_node.runtime.find.kubelet import kubelet_endpoints
+from driverforge_node.runtime.request import RuntimeRequest
 from driverforge_node.toolkit.release_plan import layout_of
 from driverforge_node.toolkit.runtime_request import request_of
 from driverforge_node.toolkit.settings import settings_of
 from support.cluster import toolkitpod
 from support.fakes.fakecontainerd import CONFIG, DROP_IN, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
-from support.fakes.fakeruntimes import process, with_docker
+from support.fakes.fakeruntimes import Silent, process, with_docker
 
 CRIO = 60  # its PID
 CRIO_SOCKET = "/run/crio/crio.sock"
+SHIM_SOCKET = "/run/cri-dockerd.sock"
 K3S_SOCKET = "/run/k3s/containerd/containerd.sock"
 CRIO_FILES = ("crio", CRIO_SOCKET, "/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml")
 DOCKER_FILES = ("docker", "/run/docker.sock", "/etc/docker/daemon.json", "")
@@ -69,11 +71,15 @@ def kubelet(node: FakeNode, *words: str) -> None:
     process(node, 70, "kubelet", "/usr/bin/kubelet", *words)
 
 
+def request_with(environ: Mapping[str, str], node: FakeNode) -> RuntimeRequest:
+    settings = settings_of({}, {**environment(), **environ})
+    return request_of(node.host, settings, layout_of(settings))
+
+
 def works_on(
     node: FakeNode, sockets: Sockets, environ: Mapping[str, str] | None = None
 ) -> tuple[str, str, str, str]:
-    settings = settings_of({}, {**environment(), **(environ or {})})
-    daemon = selection.select(node.host, sockets, request_of(node.host, settings, layout_of(settings)))
+    daemon = selection.select(node.host, sockets, request_with(environ or {}, node))
     return daemon.kind, daemon.socket, daemon.config, daemon.drop_in
 
 
@@ -194,10 +200,13 @@ def test_a_kubelet_of_another_node_says_nothing_of_this_one(node: FakeNode) -> N
 def test_another_runtime_than_the_kubelets_is_what_was_asked_for_and_both_are_named(node: FakeNode) -> None:
     sockets = WithCrio(node, FakeContainerd(node=node))
     kubelet(node, f"--container-runtime-endpoint=unix://{CRIO_SOCKET}")
-    settings = settings_of({}, {**environment(), "RUNTIME": "containerd"})
-    request = request_of(node.host, settings, layout_of(settings))
+    request = request_with({"RUNTIME": "containerd"}, node)
     daemon = selection.select(node.host, sockets, request)
     assert daemon.socket == SOCKET
+    assert daemon.evidence[:2] == (
+        "chosen: RUNTIME says containerd: the only containerd that runs here",
+        f"kubelet: uses {CRIO_SOCKET} (--container-runtime-endpoint of kubelet, PID 70), not this runtime",
+    )
     assert selection.contradiction(node.host, daemon, request) == (
         f"RUNTIME says containerd, and the kubelet uses {CRIO_SOCKET} (--container-runtime-endpoint of "
         f"kubelet, PID 70): its pods get nothing of what is changed at {SOCKET}"
@@ -219,34 +228,76 @@ def test_the_kubelets_runtime_that_is_down_is_not_exchanged_for_another_one(node
     containerd = FakeContainerd(node=node)
     kubelet(node, "--container-runtime-endpoint=unix:///run/crio/crio.sock")
 
-    class Down(WithCrio):
-        @contextmanager
-        def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
-            if path.endswith("crio.sock"):
-                raise Unavailable(f"nothing answers at {path}")
-            with super().connect(path, timeout=timeout) as peer:
-                yield peer
-
     with pytest.raises(Unavailable, match="no container runtime answers") as caught:
-        works_on(node, Down(node, containerd))
+        works_on(node, Silent(CRIO_SOCKET, WithCrio(node, containerd)))
     assert "the kubelet uses /run/crio/crio.sock" in caught.value.details[-1]
+    assert "systemctl start crio)" in caught.value.resolution
+    assert "journalctl -u crio " in caught.value.resolution
 
 
-def test_a_file_that_a_kubelet_of_long_ago_left_binds_nobody(node: FakeNode) -> None:
-    path = "/var/lib/kubelet/kubeadm-flags.env"
+@pytest.mark.parametrize("by_file", [True, False])
+def test_the_kubelets_runtime_that_is_down_and_was_asked_for_is_no_contradiction(
+    node: FakeNode, by_file: bool
+) -> None:
+    if by_file:
+        node.host.node.make_dirs("/var/lib/kubelet")
+        text = f"containerRuntimeEndpoint: {CRIO_SOCKET}\n"
+        node.host.node.write_atomic("/var/lib/kubelet/config.yaml", text.encode())
+    else:
+        kubelet(node, f"--container-runtime-endpoint=unix://{CRIO_SOCKET}")
+    sockets = Silent(CRIO_SOCKET, WithCrio(node, FakeContainerd(node=node)))
+    with pytest.raises(Unavailable) as caught:
+        works_on(node, sockets, {"RUNTIME": "crio"})
+    assert caught.value.brief == f"no container runtime answers at {CRIO_SOCKET}"
+    assert caught.value.details[-1].startswith(f"the kubelet uses {CRIO_SOCKET} (")
+    assert "systemctl start crio)" in caught.value.resolution
+
+
+@pytest.mark.parametrize(
+    ("kind", "unit"), [("crio", "crio"), ("docker", "docker"), ("containerd", "containerd")]
+)
+def test_of_the_kind_that_was_asked_for_the_sockets_and_the_unit_are_named(
+    node: FakeNode, kind: str, unit: str
+) -> None:
+    with pytest.raises(Unavailable) as caught:
+        works_on(node, FakeContainerd(node=node, down=True), {"RUNTIME": kind})
+    assert {path.rpartition("/")[2] for path in caught.value.brief.split() if path.startswith("/")} == {
+        f"{kind}.sock"
+    }
+    assert f"systemctl start {unit})" in caught.value.resolution
+
+
+def test_a_socket_that_we_may_not_ask_is_no_runtime_that_is_down(node: FakeNode) -> None:
+    """As for who is not root: another runtime that answers is not taken for the only one."""
+    sockets = with_docker(node, FakeContainerd(node=node))
+    refused = Silent(SOCKET, sockets, NotPermitted("we may not connect", resolution="as root"))
+    with pytest.raises(NotPermitted, match="we may not connect"):
+        works_on(node, refused)
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "named"),
+    [
+        ("kubeadm-flags.env", f"--container-runtime-endpoint=unix://{CRIO_SOCKET}\n", CRIO_SOCKET),
+        ("config.yaml", f"containerRuntimeEndpoint: unix://{CRIO_SOCKET}\n", CRIO_SOCKET),
+        ("kubeadm-flags.env", f"--container-runtime-endpoint=unix://{SHIM_SOCKET}\n", SHIM_SOCKET),
+    ],
+)
+def test_a_file_that_a_kubelet_of_long_ago_left_binds_nobody_and_is_named(
+    node: FakeNode, path: str, text: str, named: str
+) -> None:
     node.host.node.make_dirs("/var/lib/kubelet")
-    node.host.node.write_atomic(path, b"--container-runtime-endpoint=unix:///run/crio/crio.sock\n")
-    containerd = FakeContainerd(node=node)
-
-    class Gone:
-        @contextmanager
-        def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
-            if path.endswith("crio.sock"):
-                raise Unavailable(f"nothing answers at {path}")
-            with containerd.connect(path, timeout=timeout) as peer:
-                yield peer
-
-    assert works_on(node, Gone())[0] == "containerd"
+    node.host.node.write_atomic(f"/var/lib/kubelet/{path}", text.encode())
+    socket = DOCKER_FILES[1] if named == SHIM_SOCKET else CRIO_SOCKET
+    sockets, request = Silent(socket, FakeContainerd(node=node)), request_with({}, node)
+    daemon = selection.select(node.host, sockets, request)
+    assert daemon.socket == SOCKET
+    assert daemon.evidence[0] == "chosen: the only container runtime that runs here"
+    assert daemon.evidence[1].startswith(f"kubelet: uses {named}")
+    assert selection.contradiction(node.host, daemon, request).startswith(
+        f"/var/lib/kubelet/{path} names {named}, where nothing answers, and no kubelet runs that says so: "
+        f"{SOCKET} is taken"
+    )
 
 
 def test_files_of_an_earlier_kubelet_say_nothing_of_a_distribution_that_has_its_own(node: FakeNode) -> None:
@@ -270,14 +321,6 @@ def test_another_containerd_does_not_stand_in_for_the_kubelets_where_containerd_
     sockets = with_docker(node, FakeContainerd(node=node))
     kubelet(node, f"--container-runtime-endpoint=unix://{endpoint}")
 
-    class Down:
-        @contextmanager
-        def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
-            if path.endswith(endpoint):
-                raise Unavailable(f"nothing answers at {path}")
-            with sockets.connect(path, timeout=timeout) as peer:
-                yield peer
-
     with pytest.raises(Unavailable, match="no container runtime answers") as caught:
-        works_on(node, Down(), {"RUNTIME": "containerd"})
+        works_on(node, Silent(endpoint, sockets), {"RUNTIME": "containerd"})
     assert f"the kubelet uses {endpoint}" in caught.value.details[-1]

@@ -188,10 +188,12 @@ def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index:
 
 def degraded(failures: Mapping[str, TemporaryFailure]) -> TemporaryFailure:
     """One error for the suites that do not answer now."""
+    again = "run the same command again later, or with --offline to use what the cache holds"
+    steps = dict.fromkeys(error.resolution for error in failures.values())
     return TemporaryFailure(
         f"discovery is degraded: {len(failures)} of the suites cannot be read now ({', '.join(failures)})",
         details=[
             line for suite, error in failures.items() for line in (f"{suite}: {error.brief}", *error.details)
         ],
-        resolution="run the same command again later, or with --offline to use what the cache holds",
+        resolution="; ".join([*(step for step in steps if not again.startswith(step)), again]),
     )

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from driverforge_core.errors import TemporaryFailure, Unavailable
+from driverforge_core.errors import NotPermitted, TemporaryFailure, Unavailable
 
 CONVERSATION = 4  # timeouts
 PEER = struct.Struct("3i")  # struct ucred: pid, uid, gid
@@ -80,5 +80,13 @@ def _connect(connected: socket.socket, path: str) -> None:
             connected.connect(f"/proc/self/fd/{handle}/{name}")
         finally:
             os.close(handle)
+    except PermissionError as error:
+        raise NotPermitted(
+            f"we may not connect to {path}",
+            details=[str(error)],
+            resolution="give the pod `privileged: true`: SELinux or AppArmor refuses"
+            if os.geteuid() == 0
+            else "run this as root (sudo)",
+        ) from error
     except OSError as error:
         raise Unavailable(f"nothing answers at {path}", details=[str(error)]) from error

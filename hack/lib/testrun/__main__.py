@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import signal
 import sys
@@ -21,8 +20,8 @@ from driverforge_core.errors import DriverforgeError  # noqa: E402
 from support import cache, process, tools  # noqa: E402
 from support.machines import accelerator  # noqa: E402
 from support.tiertable import Row, table  # noqa: E402
+from testrun.arguments import TIERS, arguments  # noqa: E402
 
-TIERS = ("lint", "unit", "tree", "ns", "engine", "vm", "cluster")
 # a module's tests share what is dear (an image, a booted node) and stay with one worker; the cluster tier has
 # one API server
 SPREAD = ["-n", "2"]
@@ -43,7 +42,7 @@ UNUSED_DAYS = 30.0
 
 
 def main() -> int:
-    args, extra = _arguments()
+    args, extra = arguments()
     os.chdir(TOP)
     REPORTS.mkdir(parents=True, exist_ok=True)
     if args.full:
@@ -68,20 +67,6 @@ def main() -> int:
     for line in table(rows):
         print(line)
     return int(any(row.failed for row in rows))
-
-
-def _arguments() -> tuple[argparse.Namespace, list[str]]:
-    words = sys.argv[1:]
-    extra = words[words.index("--") + 1 :] if "--" in words else []
-    parser = argparse.ArgumentParser(
-        prog="hack/test", description=__doc__, epilog="after --: arguments for pytest"
-    )
-    parser.add_argument("tiers", nargs="*", metavar="TIER", help=f"one of {', '.join(TIERS)}; all without")
-    parser.add_argument("--full", action="store_true", help="the long tests too")
-    args = parser.parse_args(words[: words.index("--")] if "--" in words else words)
-    if unknown := set(args.tiers) - set(TIERS):
-        parser.error(f"no such tier: {', '.join(sorted(unknown))} (there are {', '.join(TIERS)})")
-    return args, extra
 
 
 def _provide(tiers: Sequence[str]) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import DriverforgeError, Unavailable
+from driverforge_node import ports
 from driverforge_node.ports import Connection
 from support.fakes.fakecontainerd import FakeContainerd
 from support.fakes.fakehost import FakeNode
@@ -54,6 +55,22 @@ class Docker:
     def receive(self, size: int) -> bytes:
         data, self.pending = self.pending[:size], self.pending[size:]
         return data
+
+
+@dataclass
+class Silent:
+    """The sockets of `others`, of which one fails to connect: with `error`, else as if nobody listened."""
+
+    path: str
+    others: ports.Sockets
+    error: DriverforgeError | None = None
+
+    @contextmanager
+    def connect(self, path: str, *, timeout: float) -> Iterator[Connection]:
+        if path.endswith(self.path):
+            raise self.error or Unavailable(f"nothing answers at {path}", details=["connection refused"])
+        with self.others.connect(path, timeout=timeout) as connection:
+            yield connection
 
 
 def with_docker(node: FakeNode, containerd: FakeContainerd, *, cri: bool = True) -> Sockets:

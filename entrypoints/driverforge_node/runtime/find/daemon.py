@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_node.ports import Files, Host, Sockets, bytes_of
@@ -23,6 +24,17 @@ from driverforge_node.runtime.request import RuntimeRequest
 PING = b"GET /_ping HTTP/1.0\r\nHost: docker\r\n\r\n"
 INIT = ("systemd", "init")
 PROGRAMS: dict[str, RuntimeKind] = {"containerd": "containerd", "crio": "crio", "dockerd": "docker"}
+SOCKET_NAMES: dict[str, RuntimeKind] = {
+    "containerd.sock": "containerd",
+    "crio.sock": "crio",
+    "docker.sock": "docker",
+}
+# the units that may run the runtime at a socket; elsewhere the unit is called as the runtime
+UNITS: dict[str, tuple[str, ...]] = {
+    "/run/k3s/containerd/containerd.sock": ("k3s", "k3s-agent", "rke2-server", "rke2-agent"),
+    "/run/k0s/containerd.sock": ("k0sworker", "k0scontroller"),
+    "/var/snap/microk8s/common/run/containerd.sock": ("snap.microk8s.daemon-containerd",),
+}
 CONFIG: dict[RuntimeKind, str] = {
     "containerd": "/etc/containerd/config.toml",
     "crio": "/etc/crio/crio.conf",
@@ -53,6 +65,11 @@ class DaemonProcess:
     command: tuple[str, ...]
     kind: RuntimeKind
     binary: DaemonPath
+
+
+def kind_at(socket: str) -> RuntimeKind | Literal[""]:
+    """The kind of a runtime by the name of its socket, for one that is down; '' for another name."""
+    return SOCKET_NAMES.get(socket.rpartition("/")[2], "")
 
 
 def enter(host: Host, daemon: RuntimeDaemon | None = None) -> tuple[str, ...]:
@@ -315,11 +332,13 @@ def _comm(node: Files, pid: int) -> str:
         return ""
 
 
-def not_running(socket: str, *details: str) -> Unavailable:
-    """The error for a socket at which no runtime answers."""
+def not_running(socket: str, *details: str, others: Sequence[str] = ()) -> Unavailable:
+    """The error for a socket at which no runtime answers, and for others beside it."""
+    units = UNITS.get(socket) or (kind_at(socket) or "containerd",)
     return Unavailable(
-        f"no container runtime answers at {socket}",
+        f"no container runtime answers at {' or '.join((socket, *others))}",
         details=details,
-        resolution="start it (systemctl start containerd), or give its socket with --socket; journalctl -u "
-        "containerd and driverctl doctor say what keeps it down; driverctl changed nothing",
+        resolution=f"start it (systemctl start {' or '.join(units)}), or give its socket with --socket; "
+        f"journalctl -u {' -u '.join(units)} and driverctl doctor say what keeps it down; driverctl changed "
+        "nothing",
     )

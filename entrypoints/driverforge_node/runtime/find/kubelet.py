@@ -15,6 +15,7 @@ from typing import Literal
 
 from driverforge_core.errors import Unsupported
 from driverforge_node.ports import Files, Host
+from driverforge_node.runtime.find.daemon import kind_at
 from driverforge_node.runtime.find.processes import absolute_path, of_node, option_value, program_name
 from driverforge_node.runtime.model import NodePath, RuntimeKind
 
@@ -36,7 +37,6 @@ DOCKER = NodePath("/run/docker.sock")
 SHIM = "cri-dockerd"
 DOCKER_ENDPOINT = ("--docker-endpoint",)
 SHIM_SOCKETS = ("/cri-dockerd.sock", "/dockershim.sock")
-KINDS: dict[str, RuntimeKind] = {"containerd.sock": "containerd", "crio.sock": "crio"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ class KubeletEndpoint:
     @property
     def kind(self) -> RuntimeKind | Literal[""]:
         """The kind of the runtime by the name of its socket, for one that is down; '' for another name."""
-        return "docker" if self.shim else KINDS.get(self.socket.rpartition("/")[2], "")
+        return "docker" if self.shim else kind_at(self.socket)
 
     @property
     def told(self) -> str:

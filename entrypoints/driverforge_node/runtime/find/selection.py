@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from driverforge_core.errors import CommandFailed, DriverforgeError, Unavailable, UsageError
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    NotPermitted,
+    Unavailable,
+    UsageError,
+)
 from driverforge_node.ports import Host, Sockets
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.find import cri, crio_config, docker_info
-from driverforge_node.runtime.find.daemon import TEMPLATES, daemon_behind, not_running, socket_path
+from driverforge_node.runtime.find.daemon import (
+    TEMPLATES,
+    daemon_behind,
+    kind_at,
+    not_running,
+    socket_path,
+)
 from driverforge_node.runtime.find.kubelet import KubeletEndpoint, kubelet_endpoints
 from driverforge_node.runtime.model import NodePath, RuntimeDaemon, RuntimeKind
 from driverforge_node.runtime.request import RuntimeRequest
@@ -55,22 +67,43 @@ def status_of(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> cri.Runtim
 def select(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaemon:
     """The daemon to work on, with the reason in its evidence.
 
-    Raises Unavailable where none runs, or the kubelet's does not answer, and UsageError where several serve
-    pods and nothing tells which one is meant.
+    Raises Unavailable where none runs, or the kubelet's does not answer, UsageError where several serve pods
+    and nothing tells which one is meant, and NotPermitted where we may not ask them.
     """
+    daemon, why = _chosen(host, sockets, request)
+    told = _another(host, daemon)
+    others = (f"kubelet: uses {told.told}, not this runtime",) if told else ()
+    return replace(daemon, evidence=(f"chosen: {why}", *others, *daemon.evidence))
+
+
+def _chosen(host: Host, sockets: Sockets, request: RuntimeRequest) -> tuple[RuntimeDaemon, str]:
+    """The daemon to work on, and why. Raises as `select`."""
+    asked = _asked(request)
     if request.socket:
         try:
-            return daemon_behind(host, sockets, request.socket, request)
+            return daemon_behind(host, sockets, request.socket, request), asked
         except Unavailable as error:
             raise not_running(request.socket, *error.details, *_kubelets_word(host, request)) from error
-    chosen = _of_kubelet(host, sockets, request)
-    if chosen is not None:
-        return chosen
+    found = _of_kubelet(host, sockets, request)
+    if found is not None:
+        return found
     seen, problems = running_runtimes(host, sockets, request)
+    if refused := next((problem for problem in problems if isinstance(problem, NotPermitted)), None):
+        raise refused
     if not seen:
-        raise not_running(" or ".join(KNOWN), *problems, *_kubelets_word(host, request))
-    daemon, why = _one_of(host, seen)
-    return replace(daemon, evidence=(f"chosen: {why}", *daemon.evidence))
+        raise _nothing_runs(host, request, problems)
+    daemon, why = _one_of(host, seen, request)
+    return daemon, f"{asked}: {why}" if asked else why
+
+
+def _nothing_runs(host: Host, request: RuntimeRequest, problems: Sequence[DriverforgeError]) -> Unavailable:
+    """The error where no runtime of the kind that was asked for runs."""
+    told = kubelet_endpoint(host)
+    first, *others = [socket for socket in KNOWN if request.runtime in ("", kind_at(socket))]
+    if told is not None and request.runtime in ("", told.kind):
+        first, others = told.socket, []
+    lines = [line for problem in problems for line in (problem.brief, *problem.details)]
+    return not_running(first, *lines, *_kubelets_word(host, request), others=others)
 
 
 def kubelet_endpoint(host: Host) -> KubeletEndpoint | None:
@@ -80,14 +113,26 @@ def kubelet_endpoint(host: Host) -> KubeletEndpoint | None:
 
 
 def contradiction(host: Host, daemon: RuntimeDaemon, request: RuntimeRequest) -> str:
-    """A sentence where what was asked for is not what the kubelet uses, with both sources; else ''."""
-    told, asked = kubelet_endpoint(host), _asked(request)
-    if told is None or not asked or host.node.resolve(daemon.socket) == told.socket:
+    """A sentence where the daemon is not what the kubelet says that it uses, with both sources; else ''."""
+    told, asked = _another(host, daemon), _asked(request)
+    if told is None:
         return ""
+    if not asked:
+        return (
+            f"{told.source} names {told.named}, where nothing answers, and no kubelet runs that says so: "
+            f"{daemon.socket} is taken, as if the file were of another time; if it counts, start first what "
+            "it names"
+        )
     return (
         f"{asked}, and the kubelet uses {told.told}: its pods get nothing of what is changed at "
         f"{daemon.socket}"
     )
+
+
+def _another(host: Host, daemon: RuntimeDaemon) -> KubeletEndpoint | None:
+    """What the kubelet says it uses, where that is not this daemon."""
+    told = kubelet_endpoint(host)
+    return told if told and host.node.resolve(daemon.socket) != told.socket else None
 
 
 def _asked(request: RuntimeRequest) -> str:
@@ -98,8 +143,11 @@ def _asked(request: RuntimeRequest) -> str:
     return next((f"{request.given.get(name, name)} says {value}" for name, value in asked.items()), "")
 
 
-def _of_kubelet(host: Host, sockets: Sockets, request: RuntimeRequest) -> RuntimeDaemon | None:
-    """The runtime that the kubelet says it uses. None where nobody says, or another one was asked for.
+def _of_kubelet(host: Host, sockets: Sockets, request: RuntimeRequest) -> tuple[RuntimeDaemon, str] | None:
+    """The runtime that the kubelet says it uses, and why.
+
+    None where nobody says, or another one was asked for; also where it does not answer and only a file names
+    it, which may be of another time (`contradiction`).
 
     Raises Unavailable where it does not answer while its kubelet runs, and may be what was asked for: another
     one would be the wrong one.
@@ -115,24 +163,31 @@ def _of_kubelet(host: Host, sockets: Sockets, request: RuntimeRequest) -> Runtim
         raise not_running(told.socket, *error.details, f"the kubelet uses {told.told}") from error
     if request.runtime not in ("", daemon.kind):
         return None
-    return replace(daemon, evidence=(f"chosen: the kubelet uses {told.told}", *daemon.evidence))
+    return daemon, f"the kubelet uses {told.told}"
 
 
 def _kubelets_word(host: Host, request: RuntimeRequest) -> list[str]:
-    """What a message says of the kubelet, where another runtime was asked for and is not there."""
+    """What a message says of the kubelet, where the runtime that is meant is not there."""
     told, asked = kubelet_endpoint(host), _asked(request)
-    return [f"{asked}, and the kubelet uses {told.told}: unset it if that is meant"] if told and asked else []
+    if told is None:
+        return []
+    meant = (
+        told.socket == host.node.resolve(request.socket) if request.socket else told.kind == request.runtime
+    )
+    if meant or not asked:
+        return [f"the kubelet uses {told.told}"]
+    return [f"{asked}, and the kubelet uses {told.told}: unset it if that is meant"]
 
 
 def running_runtimes(
     host: Host, sockets: Sockets, request: RuntimeRequest
-) -> tuple[list[RunningRuntime], list[str]]:
+) -> tuple[list[RunningRuntime], list[DriverforgeError]]:
     """The runtimes behind the known sockets, and why the other sockets have none.
 
     Raises CommandFailed where systemd does not answer: the runtime is there, and no other is to be taken.
     """
     seen: dict[int, RunningRuntime] = {}
-    problems = []
+    problems: list[DriverforgeError] = []
     for socket in KNOWN:
         if not host.node.exists(socket):
             continue
@@ -141,7 +196,7 @@ def running_runtimes(
         except CommandFailed:
             raise
         except DriverforgeError as error:
-            problems += [error.brief, *error.details]
+            problems.append(error)
             continue
         seen.setdefault(daemon.pid, RunningRuntime(daemon=daemon, silent=_silent(host, sockets, daemon)))
     return list(seen.values()), problems
@@ -199,10 +254,10 @@ def _silent(host: Host, sockets: Sockets, daemon: RuntimeDaemon) -> str:
     return ""
 
 
-def _one_of(host: Host, seen: Sequence[RunningRuntime]) -> tuple[RuntimeDaemon, str]:
+def _one_of(host: Host, seen: Sequence[RunningRuntime], request: RuntimeRequest) -> tuple[RuntimeDaemon, str]:
     """The daemon that is meant of several, and why."""
     if len(seen) == 1:
-        return seen[0].daemon, "the only container runtime that runs here"
+        return seen[0].daemon, f"the only {request.runtime or 'container runtime'} that runs here"
     others = "; ".join(f"{each.daemon.socket}: {each.silent}" for each in seen if each.silent)
     serving = [each.daemon for each in seen if not each.silent]
     if len(serving) == 1:
