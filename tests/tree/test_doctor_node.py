@@ -21,7 +21,7 @@ from driverforge_node.runtime.model import NodePath
 from driverforge_node.runtime.request import RuntimeRequest, wanted_handlers
 from driverforge_node.runtime.transaction.change_plan import RuntimeSystem
 from support.fakes.driverroot import add_device
-from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, FakeContainerd
+from support.fakes.fakecontainerd import CONFIG, DROP_IN, ROOT, SOCKET, FakeContainerd
 from support.fakes.fakehost import FakeNode, fake_node
 
 PROGRAM = "/usr/local/nvidia/toolkit/nvidia-container-runtime"
@@ -271,7 +271,23 @@ def test_a_drop_in_with_another_name_is_known_by_the_journal(node: FakeNode, pla
     node.host.node.write_atomic(CONFIG, ROOT)
     assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
     daemon.down = True
-    assert examined(node, daemon) == ["drop-in-not-read", "config-overwritten"]
+    assert examined(node, daemon) == ["changed-runtime-down", "drop-in-not-read", "config-overwritten"]
+
+
+def test_a_changed_runtime_at_a_socket_of_its_own_is_found_running(node: FakeNode) -> None:
+    daemon = applied(node)
+    (entry,) = journal.entries(node.host)
+    journal.write_entry(node.host, replace(entry, socket=NodePath("/run/own.sock")))
+    node.host.node.rename(SOCKET, "/run/own.sock")
+    assert examined(node, daemon) == []
+    daemon.down = True
+    assert examined(node, daemon) == ["changed-runtime-down"]
+
+
+def test_a_broken_file_is_not_taken_for_one_without_handlers(node: FakeNode) -> None:
+    daemon = applied(node)
+    node.host.node.write_atomic(CONFIG, b"version = [\n")
+    assert examined(node, daemon) == ["config-broken"]
 
 
 def test_a_runtime_is_listed_once_with_its_own_drop_in(node: FakeNode) -> None:

@@ -105,7 +105,7 @@ def test_patience_is_asked_for_in_seconds(tmp_path: Path) -> None:
     parser = build_parser("runtime")
     assert request_from(parser.parse_args(["runtime", "apply", "--patience", "90"]), host).patience == 90
     for wrong in ("0", "-1", "900", "nan", "soon"):
-        with pytest.raises(UsageError, match="--patience"):
+        with pytest.raises(UsageError, match=f"--patience: {wrong}: give seconds, above 0 and under 900"):
             parser.parse_args(["runtime", "apply", f"--patience={wrong}"])
 
 

@@ -71,6 +71,9 @@ def test_a_refused_change_is_not_tried_at_the_next_pods_start(bench: Bench) -> N
     said = bench.pod()
     assert said.startswith("2 restarts: containerd did not accept the change")
     assert "--patience" not in said, "it came back at once with its old files"
+    assert "it had 5 s to answer" in said
+    assert "message above" not in said, "there is none: nobody knows its log"
+    assert "see containerd's own log" in said
     for _ in range(3):
         said = bench.pod()
         assert said.startswith("0 restarts: containerd did not accept this change on ")

@@ -291,6 +291,17 @@ CASES: dict[str, list[tuple[NodeEvidence, NodeEvidence]]] = {
             facts(containerd("version = 3\n" + handler(section=CRI3), version=(2, 1, 9))),
         ),
     ],
+    "changed-runtime-down": [
+        (
+            facts(containerd(GOOD), journal=(entry(),)),
+            facts(containerd(GOOD, runs=True), journal=(entry(),)),
+        ),
+        (
+            facts(containerd(ROOT), journal=(entry(),), rewritten={CONFIG: (CONFIG,)}),
+            replace(facts(containerd(ROOT), journal=(entry(),)), live=False),
+        ),
+        (facts(containerd(GOOD), journal=(entry(),)), facts(containerd(GOOD))),
+    ],
     "config-overwritten": [
         (
             facts(LOST, journal=(entry(),), rewritten={CONFIG: (CONFIG,)}),

@@ -45,7 +45,7 @@ def plan_of(system: RuntimeSystem, action: RuntimeAction) -> ChangePlan | None:
         case RuntimeAction.REVERT:
             return plans.revert_plan(system)
         case RuntimeAction.STRIP:
-            return plans.revert_plan(system) or plans.strip_plan(system)
+            return plans.revert_plan(system, strip=True) or plans.strip_plan(system)
 
 
 def change_runtime(

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Collection
+    from collections.abc import Mapping
 
     from driverforge_node.ports import Host
     from driverforge_node.runtime.request import RuntimeRequest
     from driverforge_node.runtime.transaction.change_plan import ChangePlan
 
 
+LONGEST = 900  # seconds; for the node's own restore a driverctl that waits longer is hung
 SH = "a command that restarts the runtime, where driverctl does not know what runs it; it runs on the node"
 
 
@@ -106,9 +107,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def seconds(text: str) -> float:
-    """A time to wait, under a quarter of an hour. Raises ValueError, as argparse wants it."""
-    if not 0 < (value := float(text)) < 900:
-        raise ValueError(text)
+    """A time to wait, under a quarter of an hour. Raises ArgumentTypeError, whose text argparse shows."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < LONGEST:
+        from argparse import ArgumentTypeError
+
+        raise ArgumentTypeError(f"{text}: give seconds, above 0 and under {LONGEST}")
     return value
 
 
@@ -120,7 +127,7 @@ def _switch(group: argparse._ArgumentGroup, name: str, text: str) -> None:
 
 def run(args: argparse.Namespace, host: Host) -> int:
     require_toolkit_half()
-    from driverforge_core.errors import UsageError
+    from driverforge_core.errors import InputError, UsageError
     from driverforge_node.app.configure_runtime import RuntimeAction, change_runtime, plan_of
     from driverforge_node.host.sockets import UnixSockets
     from driverforge_node.runtime.transaction import summary
@@ -132,7 +139,7 @@ def run(args: argparse.Namespace, host: Host) -> int:
 
         found = runtime_status(system)
         _print(found, status_text(found), as_json=args.json)
-        return 0
+        return InputError.exit_code if found["broken"] else 0
     if args.strip and args.action != "revert":
         raise UsageError("--strip belongs to revert", resolution="driverctl runtime revert --strip")
     if args.force and args.action != "apply":
@@ -153,13 +160,27 @@ def run(args: argparse.Namespace, host: Host) -> int:
     if plan is None:
         from driverforge_node.runtime.transaction.runtime_status import runtime_status
 
-        said = nothing_to_revert(runtime_status(system)["foreign"])
+        said = nothing_to_revert(runtime_status(system))
         _print({"done": said}, said, as_json=args.json)
     return 0
 
 
-def nothing_to_revert(foreign: Collection[str]) -> str:
-    """Why; and whose handlers these are, where NVIDIA's are there all the same."""
+def nothing_to_revert(found: Mapping[str, Any]) -> str:
+    """Why; and whose handlers these are, where NVIDIA's are there all the same. `found` is the status.
+
+    Raises Unsupported where the runtime cannot serve pods with its files: that is no success.
+    """
+    if found["fault"]:
+        from driverforge_core.errors import Unsupported
+
+        raise Unsupported(
+            f"nothing to revert, and {found['runtime']['kind']} cannot serve pods with its files",
+            details=found["fault"],
+            resolution="where the default is a handler of NVIDIA's: `driverctl runtime apply` writes the "
+            "handlers, `driverctl runtime revert --strip` takes the default out; else name another default, "
+            "and restart the runtime; nothing was changed",
+        )
+    foreign = found["foreign"]
     said = "nothing to revert: driverctl has not changed this node's container runtime"
     if foreign:
         said += (

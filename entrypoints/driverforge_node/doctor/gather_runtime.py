@@ -16,6 +16,7 @@ from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files
 from driverforge_node.runtime.backends.effective import effective_configuration
 from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.find.daemon import daemon_behind
 from driverforge_node.runtime.find.kubelet import (
     KubeletEndpoint,
     endpoints_of_files,
@@ -110,9 +111,16 @@ def of_node(
     host: Host, sockets: Sockets, entries: Iterable[journal.JournalEntry]
 ) -> tuple[RuntimeEvidence, ...]:
     """The daemons that run, with what they report; and those of which only files are there."""
-    seen, _ = selection.running_runtimes(host, sockets, RuntimeRequest(wanted=WantedHandlers(handlers=())))
+    request = RuntimeRequest(wanted=WantedHandlers(handlers=()))
+    seen, _ = selection.running_runtimes(host, sockets, request)
     entries = tuple(entries)
-    found = [_ask(host, sockets, _with_drop_in(each.daemon, entries)) for each in seen]
+    running = {each.daemon.config: each.daemon for each in seen}
+    for entry in entries:
+        if entry.config not in running:
+            with suppress(DriverforgeError):  # it does not run, or nobody knows what it is
+                daemon = daemon_behind(host, sockets, entry.socket, request)
+                running.setdefault(daemon.config, daemon)
+    found = [_ask(host, sockets, _with_drop_in(daemon, entries)) for daemon in running.values()]
     known = {runtime.config for runtime in found}
     found += [
         _from_files(host, daemon)

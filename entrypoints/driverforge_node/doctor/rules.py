@@ -40,6 +40,12 @@ RULES: tuple[Rule, ...] = (
         issues=("gpu-operator#1323", "gpu-operator#1367", "toolkit#803"),
     ),
     Rule(
+        id="changed-runtime-down",
+        check=rules_runtime.changed_runtime_down,
+        symptom="the node is NotReady, and no runtime answers",
+        cause="the runtime ended after driverctl changed it, for that change or for anything else",
+    ),
+    Rule(
         id="cri-disabled",
         check=rules_runtime.cri_disabled,
         symptom="the kubelet says `unknown service runtime.v1.RuntimeService`",

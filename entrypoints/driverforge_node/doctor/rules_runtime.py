@@ -258,7 +258,9 @@ def config_overwritten(evidence: NodeEvidence) -> Diagnosis | None:
     for entry in evidence.journal:
         changed = evidence.rewritten.get(entry.config, ())
         runtime = next((each for each in evidence.runtimes if each.config == entry.config), None)
-        stated = runtime_files.handlers(runtime) if runtime and not runtime.broken else {}
+        if runtime and runtime.broken:
+            continue  # what it has is not known
+        stated = runtime_files.handlers(runtime) if runtime else {}
         lost = [name for name, program in entry.handlers if stated.get(name) != program]
         if changed and lost and entry.state == "in force":
             return Diagnosis(
@@ -268,6 +270,25 @@ def config_overwritten(evidence: NodeEvidence) -> Diagnosis | None:
                 command=f"{APPLY}; let that tool keep the file's `imports`, or watch it: "
                 "driverctl toolkit run --reapply",
             )
+    return None
+
+
+def changed_runtime_down(evidence: NodeEvidence) -> Diagnosis | None:
+    """Not in a dump, which has no processes."""
+    for entry in evidence.journal if evidence.live else ():
+        runtime = next((each for each in evidence.runtimes if each.config == entry.config), None)
+        if runtime is None or runtime.runs:
+            continue
+        start = f"systemctl start {entry.supervisor.unit}" if entry.supervisor.unit else "start it"
+        return Diagnosis(
+            what=f"the {entry.kind} at {entry.socket}, which driverctl has changed, does not run",
+            evidence=(
+                *(f"{file.path} was changed by driverctl" for file in entry.files),
+                *(f"{path} was changed again since" for path in evidence.rewritten.get(entry.config, ())),
+            ),
+            command=f"{start}; if it does not come up: driverctl runtime revert, which puts its files back "
+            "and starts it",
+        )
     return None
 
 

@@ -26,6 +26,10 @@ UNIMPLEMENTED = "12"  # grpc.io, "Status codes"
 CHUNK = 65536
 
 
+class PluginNotLoaded(Unavailable):
+    """The daemon runs and serves no pods: it has no CRI service."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuntimeStatus:
     """What the runtime says of itself."""
@@ -152,15 +156,15 @@ def _message(answer: _Call, method: str) -> bytes:
     code = answer.headers.get("grpc-status")
     if code != "0":
         said = unquote(answer.headers.get("grpc-message", "")) or "the connection ended without an answer"
-        unloaded = code == UNIMPLEMENTED
-        raise Unavailable(
-            f"the runtime does not answer {method}{' (its CRI plugin is not loaded)' if unloaded else ''}",
-            details=[f"gRPC status {code or 'none'}: {said}"],
-            resolution="driverctl doctor looks for the usual causes; containerd's log has its own: "
-            "journalctl -u containerd | grep cri"
-            if unloaded
-            else "",
-        )
+        details = [f"gRPC status {code or 'none'}: {said}"]
+        if code == UNIMPLEMENTED:
+            raise PluginNotLoaded(
+                f"the runtime does not answer {method} (its CRI plugin is not loaded)",
+                details=details,
+                resolution="driverctl doctor looks for the usual causes; containerd's log has its own: "
+                "journalctl -u containerd | grep cri",
+            )
+        raise Unavailable(f"the runtime does not answer {method}", details=details)
     if len(answer.body) < 5 or answer.body[0] != 0:
         raise Unavailable(f"the runtime's answer to {method} is cut off or compressed")
     (size,) = struct.unpack(">I", answer.body[1:5])

@@ -5,15 +5,20 @@ What must not be is refused before anything is written; what a person should kno
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 
 from driverforge_core.errors import Unsupported
 from driverforge_node.ports import Host
+from driverforge_node.runtime.backends.config_files import Contents
 from driverforge_node.runtime.backends.threeway import runtime_of
 from driverforge_node.runtime.formats.values import describe, differing
 from driverforge_node.runtime.model import Backend, RuntimeDaemon, WantedHandlers
+from driverforge_node.runtime.nvidia_handlers import is_nvidia
 
 PROGRAM_KEYS = ("binaryname", "runtime_path", "path")  # of containerd's, CRI-O's and docker's handlers
+# what names the default handler, in containerd's and CRI-O's TOML and in docker's JSON
+DEFAULT_LINE = re.compile(r"""default[-_]runtime(?:_name)?["']?\s*[=:]\s*["']([^"']+)["']""")
 
 
 def check_effective(
@@ -65,24 +70,47 @@ def check_programs(host: Host, daemon: RuntimeDaemon, wanted: WantedHandlers) ->
 
 
 def check_servable(
-    edit: Backend, daemon: RuntimeDaemon, now: Mapping[str, object], after: Mapping[str, object]
+    edit: Backend,
+    daemon: RuntimeDaemon,
+    now: Mapping[str, object],
+    after: Mapping[str, object],
+    *,
+    stated: Sequence[str] = (),
+    way_out: str = "",
 ) -> None:
     """Raises Unsupported if the daemon could not serve pods with `after`.
 
-    A restart would take the node down, and if it could not with `now`, the way back would too.
+    A restart would take the node down, and if it could not with `now`, the way back would too. `stated` are
+    lines for people, where the default handler is named; `way_out` is what to do instead of the usual.
     """
     wrong, already = edit.unservable(after), edit.unservable(now)
     if not wrong:
         return
     brief = f"refused: {daemon.kind} could not serve pods after its next restart"
-    details = [wrong]
+    details = [wrong, *stated]
     if already:
         details.append(f"that is so without this change too: {already} (in the files as they are)")
-    raise Unsupported(
-        brief,
-        details=details,
-        resolution=f"add that runtime to {daemon.config}, or name another default; nothing was changed",
-    )
+    way_out = way_out or f"add that runtime to {daemon.config}, or name another default"
+    raise Unsupported(brief, details=details, resolution=f"{way_out}; nothing was changed")
+
+
+def default_lines(files: Contents) -> Iterator[tuple[str, str]]:
+    """Each line of the files that names a default handler, with its place, and that handler."""
+    for path, data in files.items():
+        for number, line in enumerate((data or b"").decode("utf-8", "replace").splitlines(), 1):
+            found = DEFAULT_LINE.search(line)
+            if found and not line.lstrip().startswith("#"):
+                yield f"{path}:{number}: {line.strip()}", found[1]
+
+
+def lost_defaults(edit: Backend, files: Contents, view: Mapping[str, object]) -> tuple[str, ...]:
+    """Handlers of NVIDIA's that `files` name as the default one, and that the daemon has not in `view`.
+
+    () where it can serve pods all the same.
+    """
+    there = edit.handlers(view)
+    stated = {name for _, name in default_lines(files) if is_nvidia(name, "") and name not in there}
+    return tuple(sorted(stated)) if edit.unservable(view) else ()
 
 
 def effective_lines(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from driverforge_node.ports import Host, Metadata
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import distributions
 from driverforge_node.runtime.backends.effective import effective_configuration
-from driverforge_node.runtime.find import selection
+from driverforge_node.runtime.find import cri, selection
 from driverforge_node.runtime.find.daemon import not_running
 from driverforge_node.runtime.formats.values import describe
 from driverforge_node.runtime.model import Activation, Handler, RuntimeDaemon, WantedHandlers
@@ -26,7 +26,9 @@ from driverforge_node.runtime.transaction.consequences import (
     check_effective,
     check_programs,
     check_servable,
+    default_lines,
     effective_lines,
+    lost_defaults,
     mended_fault,
 )
 from driverforge_node.runtime.transaction.held import (
@@ -43,6 +45,7 @@ from driverforge_node.runtime.transaction.observed import (
     with_adopted_files,
     with_drop_in_placed,
 )
+from driverforge_node.runtime.transaction.stopped import not_running_since, select_daemon
 
 
 def apply_plan(system: RuntimeSystem) -> ChangePlan:
@@ -52,7 +55,7 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     correct result, and CommandFailed.
     """
     host = system.host
-    daemon = selection.select(host, system.sockets, system.request)
+    daemon = select_daemon(system)
     _check_fallback(system, daemon)
     seen = with_adopted_files(observe_runtime(system, daemon, to_write=True))
     wanted = replace(system.request.wanted, default=_default(system, seen))
@@ -69,11 +72,13 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     now = clean if now_read == seen.clean else effective_configuration(host, daemon, now_read, seen.disk)
     after = now if then_read == now_read else effective_configuration(host, daemon, then_read, seen.disk)
     check_effective(seen.edit, daemon, (clean, after), wanted)
-    check_servable(seen.edit, daemon, now, after)
-    status = system.status(daemon)  # after the files: they say why it serves no pods
+    check_servable(seen.edit, daemon, now, after, stated=[line for line, _ in default_lines(seen.clean)])
+    status = _status(system, seen, now)  # after the files: they say why it serves no pods
     activation, why = _activation(seen, now, after, missed=_missed(seen))
     missing = [
-        handler.name for handler in wanted.handlers if not reports(status, handler.name, handler.binary)
+        handler.name
+        for handler in wanted.handlers
+        if status is not None and not reports(status, handler.name, handler.binary)
     ]
     if activation == "none" and missing:
         activation, why = _again(daemon), f"the running daemon does not have {', '.join(missing)} yet"
@@ -101,6 +106,28 @@ def apply_plan(system: RuntimeSystem) -> ChangePlan:
     )
 
 
+def _status(
+    system: RuntimeSystem, seen: ObservedRuntime, now: Mapping[str, object]
+) -> cri.RuntimeStatus | None:
+    """What the running daemon reports; None where it serves no pods for a fault that its files have `now`.
+
+    Raises Unavailable where it does not answer for any other reason.
+    """
+    try:
+        return system.status(seen.daemon)
+    except cri.PluginNotLoaded as error:
+        if seen.edit.unservable(now):
+            return None
+        unit = system.unit(seen.daemon)
+        known = f"systemctl restart {unit}" if unit else "by what runs it"
+        restart = system.request.restart_command or known
+        raise Unavailable(
+            error.brief,
+            details=[*error.details, f"{seen.daemon.config} and what it imports have its default runtime"],
+            resolution=f"restart it, if they were mended since it started ({restart}); {error.resolution}",
+        ) from error
+
+
 def _check_fallback(system: RuntimeSystem, daemon: RuntimeDaemon) -> None:
     """Raises Unavailable if docker was chosen only because the runtime that we changed before is down."""
     down = (
@@ -109,15 +136,10 @@ def _check_fallback(system: RuntimeSystem, daemon: RuntimeDaemon) -> None:
         else selection.entries_of_stopped(system.host, system.sockets, system.request)
     )
     if down and journal.read_entry(system.host, daemon.kind, daemon.config) is None:
-        raise Unavailable(
-            f"the {down[0].kind} at {down[0].socket}, which driverctl has changed before, is not running; "
-            "driverctl does not use docker instead",
-            details=[
-                f"{journal.path_of(entry.kind, entry.config)}: {entry.kind} at {entry.socket}, {entry.config}"
-                for entry in down
-            ],
-            resolution="start it, or run `driverctl runtime revert`, which puts its files back and starts "
-            f"it; if docker is meant, say so with --socket {daemon.socket}; nothing was changed",
+        raise not_running_since(
+            down,
+            then="; driverctl does not use docker instead",
+            way_on=f"; if docker is meant, say so with --socket {daemon.socket}",
         )
 
 
@@ -226,9 +248,10 @@ def _folders(host: Host, earlier: journal.JournalEntry | None, paths: Sequence[s
     return tuple(found)
 
 
-def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
+def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | None:
     """What to do to undo our change; None where we have made none. Raises as `apply_plan`.
 
+    `strip`: a default that somebody else set to a handler of ours goes out too, where nobody has that then.
     A daemon that does not run is known by its journal entry: then the plan puts its files back and starts it.
     """
     host = system.host
@@ -248,23 +271,28 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
     seen = observe_runtime(system, daemon)
     if seen.entry is None:
         return None
+    ours = seen.entry.names
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
     clean = now if seen.clean == seen.disk else effective_configuration(host, daemon, seen.clean, seen.disk)
+    if strip and (lost := lost_defaults(seen.edit, seen.clean, clean)):
+        seen = _stripped(seen, lost)
+        clean = effective_configuration(host, daemon, seen.clean, seen.disk)
     held = held_handlers(host, seen, clean)
     if held.handlers:
         return _partial_revert(system, seen, (now, clean), held)
-    absent = tuple(name for name in seen.entry.names if name not in seen.edit.handlers(clean))
-    if not seen.edit.unservable(now):
-        check_servable(seen.edit, daemon, now, clean)
+    absent = tuple(name for name in ours if name not in seen.edit.handlers(clean))
+    _check_reverted(seen, now, clean)
     activation, why = _activation(seen, now, clean, missed=_missed(seen, taken_back=True))
     if seen.never_read:
         activation, why = "none", "the running daemon never read our files"
     there = _reported(system, daemon)
-    if activation == "none" and any(name in there for name in absent):
+    if activation == "none" and there is None:
+        activation, why = "restart", "the running daemon has not loaded its CRI plugin"
+    if activation == "none" and any(name in (there or ()) for name in absent):
         activation, why = _again(daemon), "the running daemon still has our handlers"
     return ChangePlan(
         daemon=daemon,
-        entry=entry_of(host, seen, {}),
+        entry=entry_of(host, seen, _besides(seen)),
         effective=effective_lines(now, clean),
         activation=activation,
         why=why,
@@ -272,6 +300,31 @@ def revert_plan(system: RuntimeSystem) -> ChangePlan | None:
         keep=False,
         notes=seen.kept,
     )
+
+
+def _stripped(seen: ObservedRuntime, names: tuple[str, ...]) -> ObservedRuntime:
+    """The same without the handlers `names`, whoever wrote them, and without a default of these names."""
+    clean = {**seen.clean, **seen.edit.stripped(seen.daemon, seen.clean, names)}
+    changed = {path: data for path, data in clean.items() if data != seen.clean.get(path)}
+    return replace(seen, base={**seen.base, **changed}, clean=clean)
+
+
+def _besides(seen: ObservedRuntime) -> dict[str, bytes | None]:
+    """Files that a revert changes and that our own change did not."""
+    ours = {file.path for file in seen.entry.files} if seen.entry else set[str]()
+    return {path: data for path, data in seen.base.items() if path not in ours and data != seen.disk[path]}
+
+
+def _check_reverted(seen: ObservedRuntime, now: Mapping[str, object], clean: Mapping[str, object]) -> None:
+    """Raises Unsupported if the daemon could not serve pods without our change."""
+    way_out = (
+        "`driverctl runtime revert --strip` takes that default out too; `driverctl runtime apply` brings the "
+        "handlers back"
+        if lost_defaults(seen.edit, seen.clean, clean)
+        else ""
+    )
+    stated = [line for line, _ in default_lines(seen.clean)]
+    check_servable(seen.edit, seen.daemon, now, clean, stated=stated, way_out=way_out)
 
 
 def _partial_revert(
@@ -304,10 +357,15 @@ def _partial_revert(
     )
 
 
-def _reported(system: RuntimeSystem, daemon: RuntimeDaemon) -> set[str]:
-    """The handlers that the running daemon reports; none where it does not answer."""
+def _reported(system: RuntimeSystem, daemon: RuntimeDaemon) -> set[str] | None:
+    """The handlers that the running daemon reports; none where it does not answer.
+
+    None where it answers and serves no pods.
+    """
     try:
         return set(system.status(daemon).handlers)
+    except cri.PluginNotLoaded:
+        return None
     except DriverforgeError:
         return set()
 
@@ -345,21 +403,25 @@ def _rescue_plan(system: RuntimeSystem, entry: journal.JournalEntry) -> ChangePl
 def strip_plan(system: RuntimeSystem) -> ChangePlan | None:
     """What to do to take out NVIDIA's handlers that somebody else wrote; None where there are none.
 
+    A default that is one of them goes too, also where the handler is gone already and nothing works for it.
     Raises as `apply_plan`.
     """
     host = system.host
-    daemon = selection.select(host, system.sockets, system.request)
+    daemon = select_daemon(system)
     seen = observe_runtime(system, daemon)
     now = effective_configuration(host, daemon, seen.disk, seen.disk)
     every = nvidia_handlers_of(seen.edit, now)
-    if not every:
+    lost = lost_defaults(seen.edit, seen.disk, now)
+    if not every and not lost:
         return None
     used = needed_handlers(host, daemon, now)
     found = {name: program for name, program in every.items() if name not in used}
-    planned = {**seen.disk, **seen.edit.stripped(daemon, seen.disk, tuple(found))}
+    planned = {**seen.disk, **seen.edit.stripped(daemon, seen.disk, (*found, *lost))}
     after = effective_configuration(host, daemon, planned, seen.disk)
+    goes = {**found, **dict.fromkeys(lost, "")}
     wanted = WantedHandlers(
-        handlers=tuple(Handler(name=name, binary=program) for name, program in found.items())
+        handlers=tuple(Handler(name=name, binary=program) for name, program in goes.items()),
+        release_default=True,
     )
     if foreign := seen.edit.foreign(now, after, wanted):
         raise Unsupported(

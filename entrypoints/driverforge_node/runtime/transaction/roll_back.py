@@ -85,6 +85,8 @@ def failure_of(
         details.append(
             f"with its old files it answered after {back.took:.0f} s, and the patience is {patience:.0f} s"
         )
+    elif back.active:
+        details.append(f"it had {patience:.0f} s to answer")
     if not back.restored:
         return CommandFailed(
             "the change failed, and not all of the old files could be put back",
@@ -103,20 +105,28 @@ def failure_of(
         brief = f"{kind} did not accept the change; the old configuration is in force again"
     else:
         brief = "the change was not made; the old files are back"
-    next_step = error.resolution or _next_step(kind, back.left)
+    next_step = error.resolution or _next_step(plan, system, back)
     if hasty:
         next_step = f"give it more time: --patience {3 * math.ceil(back.took)}, or TOOLKIT_PATIENCE"
     return CommandFailed(brief, details=details, resolution=next_step)
 
 
-def _next_step(kind: str, left: Sequence[str]) -> str:
+def _next_step(plan: ChangePlan, system: RuntimeSystem, back: RolledBack) -> str:
     """What a person does next, where the error itself does not say."""
-    if left:
+    if back.left:
         return (
             "run `driverctl runtime apply` to plan it again with their changes, or `driverctl runtime "
             "revert` to take ours out of these files"
         )
-    return f"see {kind}'s own message above; the node is as it was"
+    kind = plan.daemon.kind
+    if back.log_lines:
+        return f"see {kind}'s own message above; the node is as it was"
+    return (
+        f"see {kind}'s own log, which driverctl does not know: no systemd unit of it has one; "
+        "the node is as it was"
+        if not system.unit(plan.daemon)
+        else f"see journalctl -u {system.unit(plan.daemon)}; the node is as it was"
+    )
 
 
 def _attempt(problems: list[str], step: Callable[[], None]) -> bool:
