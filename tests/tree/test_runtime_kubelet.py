@@ -108,7 +108,8 @@ def test_what_the_kubelet_uses_anyway_contradicts_nothing(node: FakeNode, asked:
     process(node, 70, "kubelet", "/usr/bin/kubelet", f"{ENDPOINT}={SOCKET}")
     request = RuntimeRequest(wanted=wanted_handlers(), socket=NodePath(asked))
     daemon = selection.select(node.host, containerd, request)
-    assert selection.contradiction(node.host, daemon, request) == ""
+    told = selection.contradiction(node.host, daemon, request)
+    assert told.startswith(f"{FLAGS} names {CRIO_SOCKET}, where nothing answers")
 
 
 @dataclass
@@ -132,7 +133,7 @@ def test_a_runtime_that_is_asked_for_is_taken_while_the_kubelets_is_down(node: F
     assert selection.select(node.host, answering, request).socket == SOCKET
 
 
-def test_where_nobody_asked_for_a_runtime_nothing_is_contradicted(node: FakeNode) -> None:
+def test_where_nobody_asked_for_a_runtime_what_runs_is_taken_and_the_file_named(node: FakeNode) -> None:
     """The kubelet's file is left from another time, and the runtime that it names is gone."""
     answering = WithoutCrio(FakeContainerd(node=node))
     write(node, FLAGS, f"A={ENDPOINT}={CRIO_SOCKET}\n")
