@@ -3,7 +3,7 @@
 The pod is that of docs/kubernetes/driver.yaml, as a static pod: without a network nobody else could tell the
 kubelet of it, and neither a controller nor a scheduler has to be compiled. The image is `driverforge`'s. The
 driver in it is a miniature: its modules are the bench's mocks. apt fetches the kernel's headers from a signed
-mirror. A stand-in for make takes the compiler's place, unless --full has time for Debian's own make and gcc.
+mirror. A stand-in for make takes the compiler's place in one of two runs; in the other Debian's own compile.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from support.samples.tinydriver import DRIVER
 from support.skipping import provided
 
 pytestmark = [
+    pytest.mark.full(reason="a kubelet's two lives in one guest take minutes without KVM"),
     pytest.mark.timeout(3600),
     pytest.mark.skipif(os.geteuid() != 0, reason="filling a node's image store needs root"),
 ]
@@ -79,9 +80,7 @@ class Mirror:
         }
 
 
-@pytest.fixture(
-    params=["stand-in", pytest.param("gcc", marks=pytest.mark.full(reason="gcc takes minutes without KVM"))]
-)
+@pytest.fixture(params=["stand-in", "gcc"])
 def compiles(request: pytest.FixtureRequest) -> bool:
     """Whether pods have a compiler; else they have the stand-in for make."""
     return bool(request.param == "gcc")
