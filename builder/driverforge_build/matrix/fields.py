@@ -208,9 +208,6 @@ ModuleTypes = Annotated[tuple[ModuleType, ...], Field(min_length=1), AfterValida
 Variants = Annotated[tuple[Variant, ...], Field(min_length=1), AfterValidator(unique)]
 
 
-PackageNames = Annotated[tuple[PackageName, ...], AfterValidator(unique)]
-
-
 ArchPackages = Annotated[tuple[ArchPackage, ...], AfterValidator(unique)]
 
 
