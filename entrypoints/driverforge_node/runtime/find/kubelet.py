@@ -120,16 +120,14 @@ def _drop_ins(node: Files, folder: str) -> Iterator[str]:
 
 def _endpoint_of(host: Host, pid: int, named: str, source: str) -> KubeletEndpoint | None:
     """As `_endpoint`, of a process that runs. Raises as `absolute_path`."""
-    path = named.removeprefix("unix://")
-    if not path.startswith("/"):
-        return None
-    return _endpoint(host.node, absolute_path(host, pid, path), source, runs=True)
+    path = _unix_path(named)
+    return _endpoint(host.node, absolute_path(host, pid, path), source, runs=True) if path else None
 
 
 def _endpoint(node: Files, named: str, source: str, *, runs: bool = False) -> KubeletEndpoint | None:
     """The endpoint as a socket of the node; None for one that is no unix socket."""
-    path = named.removeprefix("unix://")
-    if not path.startswith("/"):
+    path = _unix_path(named)
+    if not path:
         return None
     docker = _docker_behind(node, path)
     return KubeletEndpoint(
@@ -139,6 +137,12 @@ def _endpoint(node: Files, named: str, source: str, *, runs: bool = False) -> Ku
         shim=bool(docker),
         runs=runs,
     )
+
+
+def _unix_path(named: str) -> str:
+    """The path of a unix socket in an endpoint's words; '' for another kind of endpoint."""
+    path = named.removeprefix("unix://")
+    return path if path.startswith("/") else ""
 
 
 def _docker_behind(node: Files, path: str) -> str:
