@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +57,18 @@ def test_help_makes_nothing(top: Path, name: str, words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"hack/{name} --list" in done.stdout
     assert sorted(path.name for path in top.iterdir()) == ["hack", "pyproject.toml"]
+
+
+def test_what_a_program_of_hack_starts_keeps_its_byte_code(top: Path) -> None:
+    """Else a benchmark counts a compilation that no installed package has, at every start."""
+    (top / "own.py").write_text("VALUE = 1\n")
+    (top / "starts.py").write_text(
+        "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import own'])"
+    )
+    subprocess.run(
+        [sys.executable, top / "hack/lib/run.py", "starts"],
+        env={**os.environ, "PYTHONPATH": str(top), "PYTHONDONTWRITEBYTECODE": "1"},
+        check=True,
+        timeout=60,
+    )
+    assert [path.name.partition(".")[0] for path in (top / ".work").rglob("own.*.pyc")] == ["own"]

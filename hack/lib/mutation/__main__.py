@@ -378,7 +378,7 @@ def _environment(copy: Path) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name not in ("DRIVERFORGE_FULL", "PYTHONDONTWRITEBYTECODE", "PYTEST_ADDOPTS")
+        if name not in ("DRIVERFORGE_FULL", "PYTEST_ADDOPTS")
     }
     return {
         **kept,

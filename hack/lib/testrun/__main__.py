@@ -37,7 +37,6 @@ OLD_PYTHON = "3.10"  # the oldest that the driver half runs on; Ubuntu 22.04 has
 OLD_PYTHON_TIERS = ("unit", "tree")
 OLD_PYTHON_NEEDS = ("hypothesis>=6.120", "pytest>=8.3", "pytest-timeout>=2.3", "pytest-xdist>=3.6")
 REPORTS = TOP / ".work" / "test"
-BYTE_CODE = TOP / ".work" / "byte-code"
 UNUSED_DAYS = 30.0
 
 
@@ -47,10 +46,6 @@ def main() -> int:
     REPORTS.mkdir(parents=True, exist_ok=True)
     if args.full:
         os.environ["DRIVERFORGE_FULL"] = "1"
-    # a machine that keeps no byte code compiles every test module, and each program that a test starts, again
-    # and again
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    os.environ["PYTHONPYCACHEPREFIX"] = str(BYTE_CODE)
     chosen = [tier for tier in TIERS if tier in args.tiers] or list(TIERS)
     _provide(chosen)
     rows: list[Row] = []
