@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
 
-from driverforge_build.matrix import KernelSeries, OsRow, load_matrix
+from driverforge_build.matrix import KernelSeries, OsRow, Repository, load_matrix
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
@@ -28,7 +28,7 @@ class Subject:
     """A row as one architecture sees it, compared claim by claim."""
 
     def __init__(self, row: OsRow, arch: Arch) -> None:
-        self.row, self.arch = row.on(arch), arch
+        self.whole, self.row, self.arch = row, row.on(arch), arch
         self.names = {
             "machine": to_machine(arch),
             "sbsa": "sbsa" if arch == "arm64" else "x86_64",
@@ -43,8 +43,8 @@ class Subject:
         yield from self._words("python_version", [row.python.version])
         yield from self._words("keyring", [row.keyring])
         yield from self._words("repository_id", [one.id for one in row.repositories])
-        for repository in row.repositories:
-            yield from self._words("repository_components", repository.components)
+        for whole, repository in zip(self.whole.repositories, row.repositories, strict=True):
+            yield from self._repository(whole.id, repository)
         for series in row.kernels:
             yield from self._flavours(series)
             for example in releases(EXAMPLES.get(row.id, row.id)):
@@ -57,6 +57,20 @@ class Subject:
             aliases = [fact for fact in facts(self.row.id) if fact.key == "base_image_alias"]
             if not any(self.row.base in fact.wanted for fact in aliases):
                 yield from wrong
+
+    def _repository(self, name: str, repository: Repository) -> Iterator[str]:
+        """Its parts, address, trust and price; `name` may hold {machine}, as the facts' names do."""
+        if _is_nvidias(repository):
+            folders = [url.rstrip("/").rsplit("/", 2)[1] for url in repository.urls]
+            yield from self._words("nvidia_repository", folders)
+            return
+        yield from self._words("repository_components", repository.components)
+        addresses = repository.addresses("{releasever}", ["{releasever}"])
+        told = addresses or (repository.mirrorlist or repository.archive,)
+        yield from self._words("repository_url", [*filter(None, told)], repository=name)
+        yield from self._words("repository_signature", [repository.signed], repository=name)
+        entitled = "required" if repository.entitled else "none"
+        yield from self._words("entitlement", [entitled], repository=name)
 
     def _flavours(self, series: KernelSeries) -> Iterator[str]:
         for flavour in series.flavours.get(self.arch, ()):
@@ -117,6 +131,10 @@ class Subject:
                 for wrong in fact.contradictions(words, {**self.names, **(names or {})}):
                     if wrong not in ANSWERED:
                         yield f"{wrong}: {' '.join([self.arch, *case.values()])}: {fact}"
+
+
+def _is_nvidias(repository: Repository) -> bool:
+    return any(url.startswith("https://developer.download.nvidia.com/") for url in repository.urls)
 
 
 def _without(case: Mapping[str, str], key: str) -> dict[str, str]:

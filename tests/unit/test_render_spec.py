@@ -15,7 +15,7 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
-from driverforge_build.matrix.model import Exclusion
+from driverforge_build.matrix.nvidia import Exclusion
 from driverforge_build.render.bake import bake_document, immutable_tag_of, target_name
 from driverforge_build.render.context import BuildContext, context_of, pin_list
 from driverforge_build.render.needs import missing_pins
