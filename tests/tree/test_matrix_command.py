@@ -86,6 +86,17 @@ def test_show_lists_cells_by_glob() -> None:
     assert "near: debian12-" in missed.stderr
 
 
+def test_packages_prints_what_images_of_an_os_ask_of_repositories() -> None:
+    golden = [(ROOT / f"tests/golden/pins/rocky9-{arch}.txt").read_text() for arch in ("amd64", "arm64")]
+    assert driverforge("matrix", "packages", "rocky9").stdout == "\n".join(golden)
+    found = driverforge("matrix", "packages", "rocky*", "ol9", "--arch", "arm64")
+    titles = [line for line in found.stdout.splitlines() if " arm64: " in line]
+    assert [title.partition(" ")[0] for title in titles] == ["rocky8", "rocky9", "rocky10", "ol9"]
+    missed = driverforge("matrix", "packages", "rokcy9")
+    assert (missed.returncode, missed.stdout) == (os.EX_USAGE, "")
+    assert "did you mean rocky9" in missed.stderr
+
+
 def schema_problems(value: object, schema: dict[str, object], top: dict[str, object], path: str) -> list[str]:
     """What a value breaks of the parts of JSON schema that ours uses."""
     if "$ref" in schema:
