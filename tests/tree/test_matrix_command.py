@@ -52,7 +52,7 @@ def test_validate_tells_every_problem_of_any_file_and_exits_65(tmp_path: Path) -
     assert found.stderr.splitlines() == [
         "error: my.yaml has 3 problems",
         "  | my.yaml:2: unknown key 'sytems'; did you mean systems?",
-        "  | my.yaml:4: 'sels15.7' matches none of the systems; did you mean sles15.7?",
+        "  | my.yaml:4: 'sels15.7' matches none of the systems; did you mean sles15.7 or sles16.0?",
         "  | my.yaml:4: a tab; indent and separate with spaces",
         "  next: correct the lines above; `driverforge matrix validate FILE` checks again",
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,11 @@ MATRIX = load_matrix()
 
 # Rocky's and Oracle's kernels have the releases of Red Hat's; the facts name examples for these
 EXAMPLES = {"rocky8": "rhel8", "rocky9": "rhel9", "rocky10": "rhel10"}
+
+SEEN = {
+    # releases that the facts have no example of, as in tests/unit/test_core_kernel.py and a public issue
+    "amzn2023": ["6.1.166-197.305.amzn2023.{machine}", "6.12.37-61.105.amzn2023.{machine}"],
+}
 
 ANSWERED = {
     # claim of a fact: why the row differs
@@ -42,14 +48,22 @@ class Subject:
         yield from self._words("python_package", [row.python.package])
         yield from self._words("python_version", [row.python.version])
         yield from self._words("keyring", [row.keyring])
+        if row.package_manager == "dnf":
+            for fact in facts(row.id):
+                if (fact.key, fact.claim) == ("bootstrap_packages", "must_include"):
+                    yield from (f"{wrong}: {fact}" for wrong in fact.contradictions(row.tools.runtime, {}))
         yield from self._words("repository_id", [one.id for one in row.repositories])
         for whole, repository in zip(self.whole.repositories, row.repositories, strict=True):
             yield from self._repository(whole.id, repository)
         for series in row.kernels:
             yield from self._flavours(series)
-            for example in releases(EXAMPLES.get(row.id, row.id)):
+            for example in (*releases(EXAMPLES.get(row.id, row.id)), *self._seen()):
                 yield from self._kernel(series, example)
         yield from self._drivers()
+
+    def _seen(self) -> Iterator[Mapping[str, Any]]:
+        for release in SEEN.get(self.row.id, ()):
+            yield {"release": release.format(**self.names), "flavour": "default", "arch": [self.arch]}
 
     def _base(self) -> Iterator[str]:
         """The image by a tag that a source names, by the beginning of one, or by its other name."""
@@ -86,6 +100,8 @@ class Subject:
             return
         case = {"kernel": release, "flavour": flavour}
         names = {"release": release, "plain": release.partition("+")[0], "abi": example.get("abi", "")}
+        packages = (*series.image_packages(release)[:1], *series.module_packages(release))
+        yield from self._words("module_packages", packages, names, **case)
         tools = (*self.row.tools.jit, *self.row.tools.runtime, *series.compilers)
         yield from self._words("headers_packages", series.header_packages(release), names, **case)
         yield from self._words("image_packages", series.image_packages(release)[:1], names, **case)

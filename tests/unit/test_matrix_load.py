@@ -407,7 +407,7 @@ def test_lists_of_rows_merge_by_id_and_other_lists_replace() -> None:
         ("nvidia-smi",),
         "535.261.03",
     )
-    assert [row.id for row in ours.drivers] == ["470", "535", "580", "595", "610"]
+    assert [row.id for row in ours.drivers] == ["470", "535", "580", "595", "610", "615"]
 
 
 def test_remove_takes_a_row_away_at_every_depth() -> None:

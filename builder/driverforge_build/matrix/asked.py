@@ -74,6 +74,7 @@ def _kernels(series: KernelSeries, arch: Arch) -> Iterator[tuple[str, Iterable[s
     yield "compilers", series.compilers
     yield "headers", series.headers
     yield "image, one of", series.image
+    yield "its modules", series.modules
 
 
 def _driver(driver: DriverRow, arch: Arch) -> Iterator[tuple[str, Iterable[str]]]:

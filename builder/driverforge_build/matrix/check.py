@@ -171,7 +171,7 @@ def _branch(row: Branch, names: Names, say: _Say) -> None:
     for gpu in row.gpus:
         if gpu not in names.gpus:
             say("gpus", f"no row {gpu!r} in `gpus`{near(gpu, names.gpus)}")
-    if row.newest.partition(".")[0] != row.id:
+    if row.newest is not None and row.newest.partition(".")[0] != row.id:
         say("newest", f"{row.newest} is not of branch {row.id}")
 
 
@@ -278,7 +278,7 @@ def _placeholders(packages: Iterable[str], allowed: tuple[str, ...], key: str, s
 
 def _kernel_line(line: KernelSeries, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
     _unknown(line.repositories, repositories, "repositories", "repository", say)
-    _placeholders((*line.headers, *line.image), ("release", "plain"), "headers", say)
+    _placeholders((*line.headers, *line.image, *line.modules), ("release", "plain"), "headers", say)
     _placeholders(line.compilers, (), "compilers", say)
     for arch in line.flavours:
         if arch not in row.archs:

@@ -237,6 +237,9 @@ ArchPackages = Annotated[tuple[ArchPackage, ...], AfterValidator(unique)]
 ArchAddresses = Annotated[tuple[ArchAddress, ...], AfterValidator(unique)]
 
 
+PackageNames = Annotated[tuple[PackageName, ...], AfterValidator(unique)]
+
+
 SomePackageNames = Annotated[tuple[PackageName, ...], Field(min_length=1), AfterValidator(unique)]
 
 

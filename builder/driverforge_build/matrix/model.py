@@ -32,6 +32,7 @@ from driverforge_build.matrix.fields import (
     OsKey,
     PackageManager,
     PackageName,
+    PackageNames,
     PayloadKind,
     PlainPath,
     PlainPathOrNone,
@@ -135,6 +136,12 @@ class KernelSeries(Row):
         description="Packages, in order of preference, with the kernel itself; as in `headers`."
     )
 
+    modules: PackageNames = Field(
+        default=(),
+        description="Packages with modules that NVIDIA's need (drm, ipmi), where that of the image has not "
+        "all; as in `headers`.",
+    )
+
     def header_packages(self, release: str) -> tuple[str, ...]:
         """Names of the header packages of a kernel release."""
         return filled(self.headers, release=release, plain=release.partition("+")[0])
@@ -142,6 +149,10 @@ class KernelSeries(Row):
     def image_packages(self, release: str) -> tuple[str, ...]:
         """Names of the packages that may hold a kernel release, the preferred one first."""
         return filled(self.image, release=release, plain=release.partition("+")[0])
+
+    def module_packages(self, release: str) -> tuple[str, ...]:
+        """Names of the packages with more modules of a kernel release."""
+        return filled(self.modules, release=release, plain=release.partition("+")[0])
 
 
 class Python(Row):

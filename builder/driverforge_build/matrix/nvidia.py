@@ -56,7 +56,9 @@ class Branch(Row):
     designation: Text = Field(
         description="NVIDIA's name for its kind: LTSB, Production Branch, New Feature Branch, legacy."
     )
-    newest: Version = Field(description="Newest version that this catalogue knows.")
+    newest: Version | None = Field(
+        default=None, description="Newest version that this catalogue knows; absent: none yet."
+    )
     archs: Archs = Field(description="CPU architectures that the branch is published for.")
     module_types: ModuleTypes = Field(description="Kernel module types that the branch has.")
     payloads: Annotated[tuple[PayloadKind, ...], Field(min_length=1), AfterValidator(unique)] = Field(

@@ -187,7 +187,10 @@ def branches(matrix: Matrix) -> Iterable[str]:
 
     yield from table(
         ("branch", "kind", "newest known", "CUDA", "GPUs", "end of life"),
-        *((b.id, b.designation, b.newest, b.cuda, ", ".join(b.gpus), eol(b)) for b in matrix.branches),
+        *(
+            (b.id, b.designation, b.newest or "none", b.cuda, ", ".join(b.gpus), eol(b))
+            for b in matrix.branches
+        ),
     )
 
 
