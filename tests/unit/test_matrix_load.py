@@ -129,6 +129,10 @@ ONE_PROBLEM = [
         "3: systems rocky9: {mahcine} in 'rhel-{mahcine}' is no placeholder here; did you mean machine?",
     ),
     (
+        "systems: [{id: debian12, drivers: [{id: '470', module_types: [open]}]}]",
+        "3: systems debian12 drivers 470: open modules drive no GPU without firmware; write `firmware:`",
+    ),
+    (
         "systems: [{id: rocky9, repositories: [{id: baseos, urls: ['https://a/{relaesever}']}]}]",
         "3: systems rocky9: {relaesever} in 'https://a/{relaesever}' is no placeholder here; did you mean",
     ),

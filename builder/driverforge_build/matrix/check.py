@@ -315,6 +315,8 @@ def _payload(driver: DriverRow, say: _Say) -> None:
             _placeholders(source.packages, (*names, "release"), "modules", say)
             if not (source.tree or driver.vendor_modules):
                 say("modules", f"{source.id}: `tree:` names the folder with the source inside the package")
+        if "open" in driver.module_types and driver.firmware is None:
+            say("module_types", "open modules drive no GPU without firmware; write `firmware:`")
         if not driver.repositories or not driver.userspace:
             say("userspace", "payload packages needs `repositories:` and `userspace:`")
     elif driver.payload == "runfile" and driver.url is None:
