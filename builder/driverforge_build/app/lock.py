@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_build.app.knowledge import Selection
-from driverforge_build.discover.survey import Settings, survey
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import survey
 from driverforge_build.discover.targets import wanted_targets
 from driverforge_build.lock.file import load_lock, merge_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.matrix.select import check_named
+from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.ports import Downloads
 from driverforge_core.errors import DriverforgeError
 
@@ -40,7 +41,7 @@ def lock_targets(
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
-    check_named("--mirror", settings.mirrors, [row.id for row in matrix.rows])
+    check_named("--mirror", map(mirror_os, settings.mirrors), [row.id for row in matrix.rows])
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
     found = survey(matrix, wanted, earlier, downloads, settings)

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
-from driverforge_build.discover.kernels import Kernel, find_kernels
+from driverforge_build.discover.kernels import Kernel, Kernels
 from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
-from driverforge_build.lock.pins import LockedKernel, LockedPackage, LockedRepository, Role, Roles, TargetLock
+from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, Roles, TargetLock
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.model import DriverRow, ModuleSource, OsRow
@@ -31,10 +31,9 @@ def pin_target(
     row: OsRow,
     arch: Arch,
     drivers: Sequence[DriverRow],
-    repositories: Iterable[LockedRepository],
+    kernels: Kernels,
 ) -> Pinned:
     """Pins for an OS and architecture out of its merged indexes."""
-    kernels = find_kernels(index, row, arch)
     results = {driver.version: _try_driver(index, row, driver, kernels.found) for driver in drivers}
     problems = {
         version: result for version, result in results.items() if isinstance(result, DriverforgeError)
@@ -45,7 +44,6 @@ def pin_target(
     target = TargetLock(
         os=row.id,
         arch=arch,
-        repositories=tuple(repositories),
         drivers=pins,
         kernels={kernel.release.text: _locked_kernel(index, kernel, drivers) for kernel in kernels.found},
         without_headers=tuple(release.text for release in kernels.without_headers),

@@ -1,19 +1,16 @@
-"""One run of discovery: suites of each OS, then pins of each target, then answers of header probes."""
+"""One run of discovery: repositories of each OS, then pins of each target, then answers of header probes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from driverforge_build.discover.answers import header_facts, probes_for
-from driverforge_build.discover.apt import Location, Suite, degraded, locate, read_packages, read_suite
-from driverforge_build.discover.machine import Machine
-from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
 from driverforge_build.discover.pin import pin_target
+from driverforge_build.discover.settings import Settings
 from driverforge_build.lock.compare import check_losses
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.expand import driver_archs
@@ -27,18 +24,6 @@ WORKERS = 4
 log = logging.getLogger(__name__)
 
 Target = tuple[OsRow, Arch]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a run is told. `now` is UTC and aware; `mirrors` maps OS or OS/SUITE to an address."""
-
-    now: datetime
-    machine: Machine = field(default_factory=Machine)
-    mirrors: Mapping[str, str] = field(default_factory=dict)
-    keyrings: tuple[Path, ...] = ()
-    accept_expired: bool = False
-    accept_shrink: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,55 +42,63 @@ def survey(
 ) -> Survey:
     """Discover targets and merge them into an earlier lock.
 
-    Raises TemporaryFailure where suites do not answer or a target shrank suspiciously, Untrusted,
+    Raises TemporaryFailure where repositories do not answer or a target shrank suspiciously, Untrusted,
     Unavailable.
     """
     found: list[TargetLock] = []
     problems: dict[str, DriverforgeError] = {}
-    for row in {row.id: row for row, _ in targets}.values():
-        suites = _read_suites(row, downloads, settings)
-        for arch in (arch for other, arch in targets if other.id == row.id):
-            mine = row.on(arch)
-            drivers = [driver for driver in mine.drivers if arch in driver_archs(matrix, mine, driver)]
-            index = PackageIndex()
-            for suite in suites:
-                read_packages(downloads, suite, arch, index)
-            pinned = pin_target(index, mine, arch, drivers, [suite.locked(arch) for suite in suites])
-            if not settings.accept_shrink:
-                check_losses(earlier.target(row.id, arch), pinned.target)
-            problems |= {
-                f"{pinned.target.key} {version}": error for version, error in pinned.problems.items()
-            }
-            facts = header_facts(pinned.target, probes_for(matrix, drivers), suites, downloads)
-            found.append(replace(pinned.target, header_facts=facts))
-            log.info(
-                "target=%s kernels=%d drivers=%d",
-                pinned.target.key,
-                len(pinned.target.kernels),
-                len(pinned.target.drivers),
-            )
+    read: dict[Place, VerifiedRepository] = {}
+    for row, arch in targets:
+        mine = row.on(arch)
+        metadata = metadata_of(row)
+        repositories = _read_all(metadata.locate(mine, arch, settings), read, downloads, settings)
+        index = metadata.new_index()
+        for repository in repositories:
+            repository.add_packages(index, arch, downloads)
+        drivers = [driver for driver in mine.drivers if arch in driver_archs(matrix, mine, driver)]
+        kernels = metadata.find_kernels(index, mine, arch)
+        pinned = pin_target(index, mine, arch, drivers, kernels)
+        target = replace(pinned.target, repositories=tuple(one.locked(arch) for one in repositories))
+        if not settings.accept_shrink:
+            check_losses(earlier.target(row.id, arch), target)
+        problems |= {f"{target.key} {version}": error for version, error in pinned.problems.items()}
+        addresses = {one.id: one.address for one in repositories}
+        facts = header_facts(target, probes_for(matrix, drivers), metadata.has_headers, addresses, downloads)
+        found.append(replace(target, header_facts=facts))
+        log.info("target=%s kernels=%d drivers=%d", target.key, len(target.kernels), len(target.drivers))
     return Survey(lock=earlier.with_targets(found), problems=problems)
 
 
-def _read_suites(row: OsRow, downloads: Downloads, settings: Settings) -> list[Suite]:
-    locations = [
-        locate(
-            row, repository, mirrors=settings.mirrors, machine=settings.machine, keyrings=settings.keyrings
-        )
-        for repository in row.repositories
-    ]
+def _read_all(
+    places: Sequence[Place], read: dict[Place, VerifiedRepository], downloads: Downloads, settings: Settings
+) -> list[VerifiedRepository]:
+    """The repositories at some places. `read` holds those that another architecture of the run needed."""
 
-    def read(location: Location) -> Suite | TemporaryFailure:
+    def attempt(place: Place) -> VerifiedRepository | TemporaryFailure:
         try:
-            return read_suite(downloads, location, now=settings.now, accept_expired=settings.accept_expired)
+            return place.read(downloads, settings)
         except TemporaryFailure as error:
             return error
 
+    new = [place for place in places if place not in read]
     with ThreadPoolExecutor(WORKERS) as pool:
-        results = list(zip(locations, pool.map(read, locations), strict=True))
-    failures = {
-        location.repository.id: result for location, result in results if isinstance(result, TemporaryFailure)
-    }
+        results = dict(zip(new, pool.map(attempt, new), strict=True))
+    failures = {place.id: result for place, result in results.items() if isinstance(result, TemporaryFailure)}
     if failures:
         raise degraded(failures)
-    return [result for _, result in results if isinstance(result, Suite)]
+    read |= {place: result for place, result in results.items() if not isinstance(result, TemporaryFailure)}
+    return [read[place] for place in places]
+
+
+def degraded(failures: Mapping[str, TemporaryFailure]) -> TemporaryFailure:
+    """One error for the repositories that do not answer now."""
+    again = "run the same command again later, or with --offline to use what the cache holds"
+    steps = dict.fromkeys(error.resolution for error in failures.values())
+    return TemporaryFailure(
+        f"discovery is degraded: {len(failures)} of the repositories cannot be read now "
+        f"({', '.join(failures)})",
+        details=[
+            line for name, error in failures.items() for line in (f"{name}: {error.brief}", *error.details)
+        ],
+        resolution="; ".join([*(step for step in steps if not again.startswith(step)), again]),
+    )
