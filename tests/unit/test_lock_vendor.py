@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.discover import pin
+from driverforge_build.discover.apt.restricted_modules import finished_modules
 from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
 from driverforge_build.discover.kernels import Kernel
 from driverforge_build.discover.packages import PackageIndex
@@ -57,5 +57,5 @@ def test_finished_modules_are_taken_in_one_version(
         image=header,
         links=(),
     )
-    pinned = pin._vendor_modules(found, kernel, driver)
+    pinned = finished_modules(found, kernel, driver)
     assert [package.version for package in pinned] == [version] * 2 * bool(version)

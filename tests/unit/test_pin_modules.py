@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from driverforge_build.discover.apt.kernel_debs import find_kernels
+from driverforge_build.discover.apt.restricted_modules import finished_modules
 from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
 from driverforge_build.discover.pin import pin_target
 from support.samples.sampledebian import DRIVER, MATRIX, NEW, sample_matrix
@@ -34,7 +35,14 @@ def taken(packages: str, *offered: tuple[str, str, str]) -> list[tuple[str, str,
         add_stanzas(index, [stanza(name, "6.1")], suite="bookworm")
     for name, version, suite in offered:
         add_stanzas(index, [stanza(name, version)], suite=suite)
-    target = pin_target(index, row, "amd64", row.drivers, find_kernels(index, row, "amd64")).target
+    target = pin_target(
+        index,
+        row,
+        "amd64",
+        row.drivers,
+        kernels=find_kernels(index, row, "amd64"),
+        finished_modules=finished_modules,
+    ).target
     found = target.kernels[NEW].vendor.get(DRIVER, ())
     return [(package.name, package.version, package.suite) for package in found]
 

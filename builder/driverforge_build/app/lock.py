@@ -19,10 +19,12 @@ from driverforge_core.errors import DriverforgeError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """What a run did. `targets` are those that were looked at, by key, `before` what the lock held of them.
+    """What a run did.
 
-    `changed`: whether the lock file differs from what was found. `problems` are drivers that could not be
-    pinned, `whole` is False where they keep the file from being written.
+    `targets` are those that were looked at, by key, `before` what the lock held of them.
+    `nowhere` are those that were not, for want of an address. `changed`: whether the lock file differs from
+    what was found. `problems` are drivers that could not be pinned, `whole` is False where they keep the file
+    from being written.
     """
 
     targets: Mapping[str, TargetLock]
@@ -30,6 +32,7 @@ class Locked:
     changed: bool
     whole: bool
     problems: Mapping[str, DriverforgeError]
+    nowhere: Mapping[str, DriverforgeError]
 
 
 def lock_targets(
@@ -37,7 +40,7 @@ def lock_targets(
 ) -> Locked:
     """Pin the targets of the selected cells; with `check` the file is left alone.
 
-    Raises UsageError, Unsupported, InputError, StorageFailed, and what `survey` raises.
+    Raises UsageError, InputError, StorageFailed, and what `survey` raises.
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
@@ -45,12 +48,16 @@ def lock_targets(
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
     found = survey(matrix, wanted, earlier, downloads, settings)
-    targets = {key: found.lock.targets[key] for key in (f"{row.id}-{arch}" for row, arch in wanted)}
-    whole = not found.problems or keep_going
+    keys = [f"{row.id}-{arch}" for row, arch in wanted]
+    targets = {key: found.lock.targets[key] for key in keys if key not in found.nowhere}
+    # what was asked for by name is a problem; of all that the matrix has, a site has some
+    problems = {**found.problems, **(found.nowhere if selection.select else {})}
+    whole = not problems or keep_going
     return Locked(
         targets=targets,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
         changed=merge_lock(path, targets.values(), writing=whole and not check),
         whole=whole,
-        problems=found.problems,
+        problems=problems,
+        nowhere={} if selection.select else found.nowhere,
     )

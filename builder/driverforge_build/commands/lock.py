@@ -125,6 +125,10 @@ def _print(done: Locked) -> None:
             say(f"  {line}")
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
+    if done.nowhere:
+        error = next(iter(done.nowhere.values()))
+        say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
+        say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     for what, error in done.problems.items():
         say(f"{what}: {error.render()}", err=True)
 
@@ -144,5 +148,6 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             }
             for key, target in done.targets.items()
         },
+        "nowhere": {key: error.document() for key, error in done.nowhere.items()},
         "problems": {what: error.document() for what, error in done.problems.items()},
     }

@@ -99,7 +99,7 @@ def mirror_option(function: F) -> F:
         multiple=True,
         metavar="OS[-ARCH][/SUITE]=URL",
         callback=pairs("OS=URL"),
-        help="Package mirror of an OS, of one architecture or suite of it. Default: in `lock` what the matrix "
+        help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
         "or this machine's package manager says, in `build` what the matrix or the base image says.",
     )(function)
 

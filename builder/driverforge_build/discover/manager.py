@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from driverforge_build.discover import apt
-from driverforge_build.discover.kernels import Kernels
-from driverforge_build.discover.packages import PackageIndex
-from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.kernels import Kernel, Kernels
+from driverforge_build.discover.packages import Package, PackageIndex
+from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedPackage, LockedRepository
 from driverforge_build.matrix.fields import Arch, PackageManager
-from driverforge_build.matrix.model import OsRow
+from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_build.ports import Downloads
 
 
@@ -54,13 +54,16 @@ class Metadata(Protocol):
     """One kind of repositories."""
 
     def locate(self, row: OsRow, arch: Arch, settings: Settings) -> Sequence[Place]:
-        """Where the repositories of an OS are. Raises Unavailable where nothing says it of one."""
+        """Where the repositories of an OS are. Raises Nowhere where nothing says it of one."""
 
     def new_index(self) -> PackageIndex:
         """An empty index, with the package manager's order of versions."""
 
     def find_kernels(self, index: PackageIndex, row: OsRow, arch: Arch) -> Kernels:
         """The kernels of every series and flavour that a row names for an architecture."""
+
+    def finished_modules(self, index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[Package, ...]:
+        """The distribution's own modules of a driver for a kernel: all of them, or none."""
 
     def has_headers(self, package: LockedPackage) -> bool:
         """Whether a package of a kernel's headers is the one that holds include/linux."""
@@ -70,5 +73,10 @@ _BY_MANAGER: Mapping[PackageManager, Metadata] = {"apt": apt}
 
 
 def metadata_of(row: OsRow) -> Metadata:
-    """The kind of repositories that an OS has."""
-    return _BY_MANAGER[row.package_manager]
+    """The kind of repositories that an OS has. Raises Nowhere where this version cannot read it."""
+    if (found := _BY_MANAGER.get(row.package_manager)) is None:
+        raise Nowhere(
+            f"{row.id}: this version does not read repositories of {row.package_manager}",
+            resolution=f"leave it out: --skip '{row.id}-*'",
+        )
+    return found

@@ -8,6 +8,11 @@ from datetime import datetime
 from pathlib import Path
 
 from driverforge_build.discover.machine import Machine
+from driverforge_core.errors import Unavailable
+
+
+class Nowhere(Unavailable):
+    """Nothing says where a repository is, or who may sign it, or how one gets in: a person has to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

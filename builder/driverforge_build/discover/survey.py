@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from driverforge_build.discover.answers import header_facts, probes_for
 from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
-from driverforge_build.discover.pin import pin_target
-from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.pin import Pinned, pin_target
+from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.compare import check_losses
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.expand import driver_archs
@@ -18,7 +18,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
 from driverforge_build.ports import Downloads
-from driverforge_core.errors import DriverforgeError, TemporaryFailure
+from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 
 WORKERS = 4
 log = logging.getLogger(__name__)
@@ -28,13 +28,14 @@ Target = tuple[OsRow, Arch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a run found: the whole lock, and the drivers that could not be pinned.
+    """What a run found: the whole lock, the drivers that could not be pinned, the targets with no address.
 
-    `problems` maps 'debian12-amd64 535.261.03' to the reason.
+    `problems` maps 'debian12-amd64 535.261.03' to the reason, `nowhere` a target such as 'rhel9-amd64'.
     """
 
     lock: Lock
     problems: Mapping[str, DriverforgeError]
+    nowhere: Mapping[str, Unavailable]
 
 
 def survey(
@@ -42,31 +43,70 @@ def survey(
 ) -> Survey:
     """Discover targets and merge them into an earlier lock.
 
-    Raises TemporaryFailure where repositories do not answer or a target shrank suspiciously, Untrusted,
-    Unavailable.
+    A target of which nothing says where its repositories are is left out; where that is so of all, the first
+    one's Unavailable is raised. Raises TemporaryFailure where repositories do not answer or a target shrank
+    suspiciously, Untrusted, Unavailable.
     """
     found: list[TargetLock] = []
     problems: dict[str, DriverforgeError] = {}
     read: dict[Place, VerifiedRepository] = {}
-    for row, arch in targets:
-        mine = row.on(arch)
-        metadata = metadata_of(row)
-        repositories = _read_all(metadata.locate(mine, arch, settings), read, downloads, settings)
-        index = metadata.new_index()
-        for repository in repositories:
-            repository.add_packages(index, arch, downloads)
-        drivers = [driver for driver in mine.drivers if arch in driver_archs(matrix, mine, driver)]
-        kernels = metadata.find_kernels(index, mine, arch)
-        pinned = pin_target(index, mine, arch, drivers, kernels)
-        target = replace(pinned.target, repositories=tuple(one.locked(arch) for one in repositories))
+    located, nowhere = _located(targets, settings)
+    if nowhere and not located:
+        raise next(iter(nowhere.values()))
+    for row, arch, places in located:
+        repositories = _read_all(places, read, downloads, settings)
+        pinned = _pinned(matrix, row, arch, repositories, downloads)
         if not settings.accept_shrink:
-            check_losses(earlier.target(row.id, arch), target)
-        problems |= {f"{target.key} {version}": error for version, error in pinned.problems.items()}
-        addresses = {one.id: one.address for one in repositories}
-        facts = header_facts(target, probes_for(matrix, drivers), metadata.has_headers, addresses, downloads)
-        found.append(replace(target, header_facts=facts))
-        log.info("target=%s kernels=%d drivers=%d", target.key, len(target.kernels), len(target.drivers))
-    return Survey(lock=earlier.with_targets(found), problems=problems)
+            check_losses(earlier.target(row.id, arch), pinned.target)
+        key = pinned.target.key
+        problems |= {f"{key} {version}": error for version, error in pinned.problems.items()}
+        found.append(pinned.target)
+        log.info(
+            "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
+        )
+    return Survey(lock=earlier.with_targets(found), problems=problems, nowhere=nowhere)
+
+
+def _located(
+    targets: Sequence[Target], settings: Settings
+) -> tuple[list[tuple[OsRow, Arch, Sequence[Place]]], dict[str, Unavailable]]:
+    """The targets as their architecture sees them, with the places of their repositories; and the others."""
+    located: list[tuple[OsRow, Arch, Sequence[Place]]] = []
+    nowhere: dict[str, Unavailable] = {}
+    for whole, arch in targets:
+        row = whole.on(arch)
+        try:
+            located.append((row, arch, metadata_of(row).locate(row, arch, settings)))
+        except Nowhere as error:
+            nowhere[f"{row.id}-{arch}"] = error
+    return located, nowhere
+
+
+def _pinned(
+    matrix: Matrix,
+    row: OsRow,
+    arch: Arch,
+    repositories: Sequence[VerifiedRepository],
+    downloads: Downloads,
+) -> Pinned:
+    """What repositories have for an OS and architecture, with what its headers say to the probes."""
+    metadata = metadata_of(row)
+    index = metadata.new_index()
+    for repository in repositories:
+        repository.add_packages(index, arch, downloads)
+    drivers = [driver for driver in row.drivers if arch in driver_archs(matrix, row, driver)]
+    kernels = metadata.find_kernels(index, row, arch)
+    pinned = pin_target(
+        index, row, arch, drivers, kernels=kernels, finished_modules=metadata.finished_modules
+    )
+    addresses = {one.id: one.address for one in repositories}
+    facts = header_facts(
+        pinned.target, probes_for(matrix, drivers), metadata.has_headers, addresses, downloads
+    )
+    target = replace(
+        pinned.target, repositories=tuple(one.locked(arch) for one in repositories), header_facts=facts
+    )
+    return replace(pinned, target=target)
 
 
 def _read_all(

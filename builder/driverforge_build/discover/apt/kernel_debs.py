@@ -20,7 +20,9 @@ from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 
 _COMPILER = re.compile(r"(?:linux-compiler-)?(gcc-\d+)(?:-.*)?")
-_PART_OF_HEADERS = ("linux-headers-", "linux-kbuild-")
+# Debian's linux-headers-6.1.0-50-common and linux-kbuild-6.1; Ubuntu's linux-headers-6.8.0-136, and of
+# kernels of other sources linux-hwe-6.17-headers-6.17.0-40, linux-aws-headers-6.8.0-1060
+_PART_OF_HEADERS = re.compile(r"linux-(?:[a-z0-9.+-]+-)?headers-.+|linux-kbuild-.+")
 
 
 def find_kernels(index: PackageIndex, row: OsRow, arch: Arch) -> Kernels:
@@ -92,7 +94,7 @@ def _kernel(
         package = waiting.pop()
         for clause in package.depends:
             first = clause[0]
-            if first.name.startswith(_PART_OF_HEADERS):
+            if _PART_OF_HEADERS.fullmatch(first.name):
                 if first.name not in whole:
                     if (part := _part(index, first, package)) is None:
                         return None
@@ -100,7 +102,8 @@ def _kernel(
                     waiting.append(part)
             elif found := _COMPILER.fullmatch(first.name):
                 compiler = compiler or found[1]
-            elif package.name.startswith("linux-kbuild-"):
+            # what the headers' programs are linked with; linux-base and the image are for a running system
+            elif not first.name.startswith("linux-"):
                 links.add(Requirement(name=first.name))
     return Kernel(
         release=release,

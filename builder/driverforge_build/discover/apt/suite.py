@@ -18,7 +18,7 @@ from driverforge_build.discover.apt.release_file import ReleaseFile
 from driverforge_build.discover.apt.stanzas import add_stanzas, read_stanzas
 from driverforge_build.discover.machine import Machine
 from driverforge_build.discover.packages import PackageIndex
-from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow, Repository
@@ -92,7 +92,7 @@ class Suite:
 def locate(row: OsRow, arch: Arch, settings: Settings) -> list[Location]:
     """Where the suites of an OS are.
 
-    Raises Unavailable where nothing says where one is, or who may sign it.
+    Raises Nowhere where nothing says where one is, or who may sign it.
     """
     return [_location(row, arch, repository, settings) for repository in row.repositories]
 
@@ -120,7 +120,7 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
         or (machine.trusted if source else ())
     )
     if not keys:
-        raise Unavailable(
+        raise Nowhere(
             f"{row.id}: nothing says who may sign its suite {repository.id}",
             details=[f"{row.keyring or 'no keyring'} is not on this machine"],
             resolution="give the distribution's public keys: --keyring FILE",
@@ -128,11 +128,11 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
 
 
-def _nowhere(row: OsRow, arch: Arch, repository: Repository, machine: Machine) -> Unavailable:
+def _nowhere(row: OsRow, arch: Arch, repository: Repository, machine: Machine) -> Nowhere:
     distribution, archive = OsId.parse(row.id).id, _archive(repository, arch)
     key = f"{row.id}-{arch}" if archive != repository.archive else row.id
     known = f"{machine.id or 'no apt system'} {machine.codename}".rstrip()
-    return Unavailable(
+    return Nowhere(
         f"{row.id}-{arch}: nothing says where its suite {repository.id} is",
         details=[f"this machine's apt configuration is for {known}"],
         resolution=f"give the address of a mirror: --mirror {key}=http://MIRROR/"
@@ -178,7 +178,7 @@ def read_suite(
     signed = downloads.document(f"{location.folder}/InRelease")
     verified = signature.verify(signed, location.keyrings, name=name)
     parsed = release_file.parse(verified.text, name=name)
-    if location.repository.id not in (parsed.suite, parsed.codename):
+    if not _is(parsed, location.repository.id):
         raise UsageError(
             f"{without_secrets(location.folder)} is not {location.repository.id}: it says Suite "
             f"{parsed.suite}, Codename {parsed.codename}",
@@ -200,6 +200,16 @@ def read_suite(
         fingerprints=verified.fingerprints,
         inrelease=hashlib.sha256(signed).hexdigest(),
     )
+
+
+def _is(release: ReleaseFile, suite: str) -> bool:
+    """Whether a Release is the one of a suite.
+
+    By its code name alone Ubuntu's noble-updates is noble too, so that its Suite has to deny being a pocket:
+    Debian's says oldstable.
+    """
+    pocket = release.suite.startswith(f"{release.codename}-")
+    return suite == release.suite or (suite == release.codename and not pocket)
 
 
 def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index: PackageIndex) -> None:
