@@ -14,6 +14,7 @@ _SIGN = {"gpg": "gpg", "dpkg-deb": "dpkg"}
 _ARCHIVE = {
     **_SIGN,
     "gpgv": "gpgv",
+    "apt-ftparchive": "apt-utils",
     "xz": "xz-utils",
     "openssl": "openssl",
     "modinfo": "kmod",

@@ -78,7 +78,7 @@ def command(
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
     from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.survey import Settings
+    from driverforge_build.discover.settings import Settings
 
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
     settings = Settings(
@@ -125,6 +125,10 @@ def _print(done: Locked) -> None:
             say(f"  {line}")
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
+    if done.nowhere:
+        error = next(iter(done.nowhere.values()))
+        say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
+        say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     for what, error in done.problems.items():
         say(f"{what}: {error.render()}", err=True)
 
@@ -144,5 +148,6 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             }
             for key, target in done.targets.items()
         },
+        "nowhere": {key: error.document() for key, error in done.nowhere.items()},
         "problems": {what: error.document() for what, error in done.problems.items()},
     }

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement, provided
+from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
 from driverforge_core.errors import Unavailable
 
 
@@ -37,7 +37,7 @@ def closure(
     while firm or choices:
         settled = not firm
         clause, parent = choices.popleft() if settled else firm.pop()
-        if _met(chosen, clause):
+        if _met(index, chosen, clause):
             continue
         if not settled and _is_choice(index, clause):
             choices.append((clause, parent))
@@ -59,12 +59,12 @@ def _is_choice(index: PackageIndex, clause: Clause) -> bool:
     return len(clause) > 1 or index.candidate(clause[0]) is None
 
 
-def _met(chosen: dict[str, Package], clause: Clause) -> bool:
+def _met(index: PackageIndex, chosen: dict[str, Package], clause: Clause) -> bool:
     for requirement in clause:
         package = chosen.get(requirement.name)
-        if package is not None and requirement.admits(package.version):
+        if package is not None and index.admits(requirement, package.version):
             return True
-        if any(provided(other, requirement) for other in chosen.values() if other.provides):
+        if any(index.provided(other, requirement) for other in chosen.values() if other.provides):
             return True
     return False
 
