@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
-from driverforge_build.lock.pins import Lock
+from driverforge_build.lock.pins import HeaderFact, Lock
 from driverforge_build.matrix import Cell
 from driverforge_build.plan.evidence import document, find_cell, paragraphs
 from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
@@ -15,8 +16,8 @@ from driverforge_build.plan.text import json_lines, summary, table
 from driverforge_build.verdict import Judge, State
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.presence import Absent, Presence, Present, Unknown
-from support.samples.locks import kernel, sample_driver, target
-from support.samples.sampledebian import BARE, OLD, sample_matrix
+from support.samples.locks import kernel, package, sample_driver, target
+from support.samples.sampledebian import BARE, NEW, OLD, sample_matrix
 
 LOCK = Lock(
     targets={
@@ -75,7 +76,38 @@ def test_json_is_one_document() -> None:
     assert [row["cell"] for row in told["cells"]] == KEYS
     assert told["cells"][0]["verdict"] == "build"
     assert told["cells"][0]["kernel"] is None
-    assert told["summary"] == {"build": 1, "exists": 0, "vendor-ships": 0, "blocked": 0, "unknown": 4}
+    assert told["summary"] == {"build": 1, "exists": 0, "blocked": 0, "unknown": 4}
+
+
+def test_a_cell_with_a_type_that_breaks_is_planned_without_it() -> None:
+    """The registry is asked for the narrowed image, and the narrowed cell is built."""
+    whole = LOCK.targets["debian12-amd64"]
+    common = package("linux-headers-6.1.0-53-common")
+    question = "include/linux/pci.h: arguments 4 pci_resize_resource"
+    fact = HeaderFact(breaks=True, found="include/linux/pci.h:9: x")
+    new = kernel(NEW, package(f"linux-headers-{NEW}"), common)
+    lock = Lock(
+        targets={whole.key: replace(whole, kernels={NEW: new}, header_facts={common.key: {question: fact}})}
+    )
+    asked: list[Cell] = []
+
+    def published(cell: Cell) -> tuple[str, Presence]:
+        asked.append(cell)
+        return "registry/driver:tag", Absent()
+
+    key = f"debian12-amd64-535.261.03-{NEW}"
+    (cell,) = [cell for cell in all_cells(NO_PROBES, lock) if cell.key == key]
+    made = make_plan([cell], Judge(NO_PROBES, lock, today=date(2026, 1, 1)), published)
+    assert [one.module_types for one in (*asked, *made.to_build())] == [("proprietary",)] * 2
+    (row,) = json.loads("\n".join(json_lines(made)))["cells"]
+    assert (row["module_types"], row["source"]) == (["proprietary"], "compile")
+    assert row["left_out"] == {"open": "pci_resize_resource() has four arguments"}
+    assert summary(made)[-1] == (
+        "warning (1 cell): built without open modules: pci_resize_resource() has four arguments"
+    )
+    (first, *_) = paragraphs(cell, made.rows[0].verdict, NO_PROBES, lock)
+    assert "modules: proprietary, compiled with the image" in first.lines
+    assert f"warning: {summary(made)[-1].partition(': ')[2]}" in first.lines
 
 
 def test_an_empty_plan() -> None:

@@ -10,7 +10,7 @@ import click
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say, write_lines
 
-_COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked": "red", "unknown": "yellow"}
+_COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "yellow"}
 
 
 @click.command("plan")
@@ -30,7 +30,7 @@ def command(
     registry: str | None,
     as_json: bool,
 ) -> int:
-    """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
+    """Show each cell with its verdict: build, exists, blocked, unknown.
 
     Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked
     for each image that would be built.

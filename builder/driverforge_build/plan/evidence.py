@@ -12,9 +12,15 @@ from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.matrix.select import near_ids
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.verdict import Verdict, concerns
+from driverforge_build.verdict import Source, Verdict, concerns, source_of
 from driverforge_core.cell import CellId
 from driverforge_core.errors import InputError, UsageError
+
+_SOURCES = {
+    Source.VENDOR: "finished, from the distribution's packages",
+    Source.COMPILE: "compiled with the image",
+    Source.NODE: "compiled on the node",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +75,13 @@ def _check_known(kernel: str, target: TargetLock | None) -> None:
 
 def paragraphs(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iterator[Paragraph]:
     """The evidence behind a verdict, in the order in which a person asks for it."""
-    warning = (f"warning: {verdict.warning}",) if verdict.warning else ()
+    warnings = tuple(f"warning: {warning}" for warning in verdict.warnings)
+    modules = f"modules: {', '.join(verdict.narrowed(cell).module_types)}, {_SOURCES[source_of(cell)]}"
     run = (f"to run: {verdict.run}",) if verdict.run else ()
     digest = (f"digest: {verdict.digest}",) if verdict.digest else ()
     yield Paragraph(
         title=f"{cell.key}: {verdict.state}",
-        lines=(verdict.reason, *digest, *verdict.evidence, *run, *warning),
+        lines=(verdict.reason, *digest, modules, *verdict.evidence, *run, *warnings),
     )
     yield Paragraph(title="matrix", lines=tuple(_matrix_lines(cell, matrix)))
     target = lock.target(cell.os.id, cell.arch)
@@ -94,6 +101,8 @@ def document(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> dict[s
     return {
         "schema": 1,
         "cell": cell.key,
+        "source": source_of(cell).value,
+        "module_types": list(verdict.narrowed(cell).module_types),
         "verdict": {**asdict(verdict), "state": verdict.state.value},
         "sections": [asdict(paragraph) for paragraph in paragraphs(cell, verdict, matrix, lock)],
     }

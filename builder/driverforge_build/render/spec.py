@@ -22,6 +22,10 @@ from driverforge_core.tags import immutable_tag, jit_tag, precompiled_tag
 
 EARLIEST_EPOCH = 315532800
 """1980-01-01: the oldest time that a zip archive, and so every tool, can tell."""
+FILE_TIME = 946684800
+"""2000-01-01: the time of every file that is put into an image, whatever day its lock is of. With another
+time, layers of the same content would be others.
+"""
 FIRMWARE = "/opt/driverforge/firmware"
 SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
 
@@ -52,8 +56,8 @@ class ImageSpec:
 
     `pins` maps the name of a list in the context to its packages. `kernel` is '' for a JIT image.
     `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no
-    sources. `epoch` is the date of the newest repository that was read, in seconds: the time of the image and
-    of its files.
+    sources. `epoch` is the date of the newest repository that was read, in seconds: when the image says that
+    it was made.
     """
 
     id: str
@@ -94,6 +98,10 @@ class ImageSpec:
     @property
     def template(self) -> str:
         return f"{self.family}/Dockerfile.j2"
+
+    @property
+    def file_time(self) -> int:
+        return FILE_TIME
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -287,6 +295,7 @@ def _labels(cell: Cell, base: str) -> tuple[tuple[str, str], ...]:
         ("description", title),
         ("io.k8s.display-name", "NVIDIA Driver Container"),
         ("io.driverforge.cell", cell.key),
+        ("io.driverforge.module-types", " ".join(cell.module_types)),
         ("org.opencontainers.image.title", "NVIDIA Driver Container"),
         ("org.opencontainers.image.description", title),
         ("org.opencontainers.image.vendor", "driverforge"),
