@@ -27,11 +27,13 @@ from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
-from driverforge_build.render.needs import jit_module_types, missing_pins, module_packages
+from driverforge_build.render.needs import base_image, jit_module_types, missing_pins, module_packages
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
 from driverforge_oci.presence import Absent, Presence, Present
+
+UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
 
 
 class State(Enum):
@@ -108,12 +110,16 @@ class Judge:
         self._by_headers: dict[tuple[object, ...], Verdict] = {}
         self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._warnings: dict[str, str] = {}
+        self._bases: dict[tuple[str, str], str] = {}
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
         found = self._refused(cell) or self._not_pinned(cell) or self._pinned(cell)
-        told = [*_without(found.left_out), *filter(None, [self._end_of_life(cell.driver.branch)])]
-        return replace(found, warnings=tuple(told)) if told else found
+        told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
+        if found.state is State.BUILD:
+            told.append(self._unpinned_base(cell))
+        warnings = tuple(filter(None, told))
+        return replace(found, warnings=warnings) if warnings else found
 
     def _pinned(self, cell: Cell) -> Verdict:
         found = self._of_kernel(cell)
@@ -269,6 +275,12 @@ class Judge:
             )
             self._warnings[branch] = told
         return self._warnings[branch]
+
+    def _unpinned_base(self, cell: Cell) -> str:
+        if (key := (cell.os.id, cell.arch)) not in self._bases:
+            base = base_image(cell.os, self._target(cell), self._given.bases)
+            self._bases[key] = "" if base.digest else UNPINNED_BASE.format(base.name)
+        return self._bases[key]
 
 
 def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:

@@ -27,12 +27,11 @@ from driverforge_oci.session import Session
 from support.fakes.fakeengine import store_image
 from support.fakes.memoryregistry import HOST, MemoryRegistry
 from support.samples.locks import kernel, package, sample_driver, target
-from support.samples.sampledebian import MATRIX, NEW, OLD, write_matrix
+from support.samples.sampledebian import BOTH_BREAK, NEW, OLD, write_matrix
 
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
 REASON = "pci_resize_resource() has four arguments"
 CELL = "debian12-amd64-535.261.03"
-BOTH_BREAK = ("module_types: [open]\n    drivers", "module_types: [open, proprietary]\n    drivers")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    write_matrix(tmp_path, MATRIX.replace(*BOTH_BREAK))
+    write_matrix(tmp_path, BOTH_BREAK)
     commons = {release: package(f"linux-headers-{release[:8]}-common") for release in (OLD, NEW)}
     kernels = [kernel(release, package(f"linux-headers-{release}"), commons[release]) for release in commons]
     facts = {

@@ -8,7 +8,7 @@ from datetime import date
 
 import pytest
 
-from driverforge_build.lock.pins import HeaderFact, Lock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedBase
 from driverforge_build.matrix import Cell
 from driverforge_build.plan.evidence import document, find_cell, paragraphs
 from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
@@ -105,7 +105,7 @@ def test_a_cell_with_a_type_that_breaks_is_planned_without_it() -> None:
     assert summary(made)[-1] == (
         "warning (1 cell): built without open modules: pci_resize_resource() has four arguments"
     )
-    (first, *_) = paragraphs(cell, made.rows[0].verdict, NO_PROBES, lock)
+    (first, *_) = paragraphs(cell, made.rows[0].verdict, NO_PROBES, lock, {})
     assert "modules: proprietary, compiled with the image" in first.lines
     assert f"warning: {summary(made)[-1].partition(': ')[2]}" in first.lines
 
@@ -151,14 +151,36 @@ def test_a_registrys_words_are_no_commands_to_the_terminal_of_a_table() -> None:
 def test_explain_shows_where_everything_comes_from() -> None:
     cell = find_cell(NO_PROBES, LOCK, f"debian12-amd64-535.261.03-{OLD}")
     verdict = judge().verdict(cell)
-    found = {section.title: section.lines for section in paragraphs(cell, verdict, NO_PROBES, LOCK)}
-    assert list(found)[1:] == ["matrix", "kernel", "probes", "driver", "repositories"]
+    found = {section.title: section.lines for section in paragraphs(cell, verdict, NO_PROBES, LOCK, {})}
+    assert list(found)[1:] == ["matrix", "kernel", "probes", "base image", "driver", "repositories"]
     assert found["matrix"][0] == "site.yaml:20: Debian 12"
     assert f"linux-headers-{OLD} 1-1 amd64, 0.0 MB, from bookworm" in found["kernel"]
     assert found["probes"] == ("resize (open): not in the lock",)
     assert any(line.strip() == f"sha256 {'ab' * 32}" for line in found["driver"])
     assert found["repositories"][0].startswith("bookworm of 2026-11-20T12:00:00Z; InRelease sha256 cdcd")
-    assert json.loads(json.dumps(document(cell, verdict, NO_PROBES, LOCK)))["verdict"]["state"] == "unknown"
+    assert (
+        json.loads(json.dumps(document(cell, verdict, NO_PROBES, LOCK, {})))["verdict"]["state"] == "unknown"
+    )
+
+
+def test_explain_tells_the_base_image_that_is_used_from_the_one_of_the_lock() -> None:
+    whole = LOCK.targets["debian12-amd64"]
+    base = LockedBase(reference="site/debian:12", digest="sha256:" + "1" * 64, index="sha256:" + "2" * 64)
+    lock = Lock(targets={whole.key: replace(whole, base=base)})
+    cell = find_cell(NO_PROBES, lock, "debian12-amd64-535.261.03-jit")
+
+    def told(**bases: str) -> tuple[str, ...]:
+        found = paragraphs(cell, judge().verdict(cell), NO_PROBES, lock, bases)
+        return next(one.lines for one in found if one.title == "base image")
+
+    assert told(debian12="site/debian:12") == (
+        f"site/debian:12@{base.digest}",
+        f"  as the lock has it; the index over all architectures is {base.index}",
+    )
+    assert told(debian12="other:1") == (
+        "the lock has no digest of the base image other:1: nobody notices when it moves",
+        f"  the lock has site/debian:12@{base.digest}",
+    )
 
 
 def test_explain_knows_kernels_that_the_lock_does_not_offer() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.advice import Given
-from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedBase, LockedKernel, TargetLock
 from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict import Judge, Source, State, Verdict, source_of, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
 from support.samples.locks import kernel, package, sample_driver, target
-from support.samples.sampledebian import MATRIX, NEW, OLD, sample_matrix
+from support.samples.sampledebian import BASE_DIGEST, BOTH_BREAK, MATRIX, NEW, OLD, sample_matrix
 
 TODAY = date(2026, 11, 21)
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
@@ -93,20 +93,13 @@ def test_a_module_type_that_breaks_is_left_out_with_the_line_and_the_others_are_
     assert told.narrowed(cells(sample_matrix(), sample_lock())[BROKEN]).module_types == ("proprietary",)
 
 
-OPEN_ONLY = (
-    "module_types: [open, proprietary]\n        repositories",
-    "module_types: [open]\n        repositories",
-)
-BOTH_BREAK = ("module_types: [open]\n    drivers", "module_types: [open, proprietary]\n    drivers")
+OPEN_ONLY = MATRIX.replace(
+    "module_types: [open, proprietary]\n        repositories", "module_types: [open]\n        repositories"
+).replace("          - {id: proprietary, packages: [nvidia-kernel-dkms], tree: usr/src/closed}\n", "")
 
 
-@pytest.mark.parametrize("change", [OPEN_ONLY, BOTH_BREAK])
-def test_a_kernel_that_leaves_no_module_type_is_blocked_with_the_line(change: tuple[str, str]) -> None:
-    text = MATRIX.replace(*change)
-    if change is OPEN_ONLY:
-        text = text.replace(
-            "          - {id: proprietary, packages: [nvidia-kernel-dkms], tree: usr/src/closed}\n", ""
-        )
+@pytest.mark.parametrize("text", [OPEN_ONLY, BOTH_BREAK])
+def test_a_kernel_that_leaves_no_module_type_is_blocked_with_the_line(text: str) -> None:
     assert text != MATRIX
     told = verdict(BROKEN, matrix=sample_matrix(text))
     assert (told.state, told.reason) == (State.BLOCKED, "pci_resize_resource() has four arguments")
@@ -179,8 +172,8 @@ def test_the_command_to_run_names_the_matrix_and_the_lock_that_were_read() -> No
     matrix, lock = sample_matrix(), sample_lock(drivers={})
     told = Judge(matrix, lock, today=TODAY, given=given).verdict(cells(matrix, sample_lock())[BUILDABLE])
     assert (
-        told.run
-        == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select 'debian12-amd64-*'"
+        told.run == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json "
+        "--base debian12=registry.site/debian:12 --select 'debian12-amd64-*'"
     )
 
 
@@ -327,6 +320,22 @@ def test_where_the_modules_of_a_cell_come_from() -> None:
     assert source_of(compiled[JIT]) is Source.NODE
     assert source_of(compiled[BUILDABLE]) is Source.COMPILE
     assert source_of(shipped[BUILDABLE]) is Source.VENDOR
+
+
+def test_a_base_image_that_nothing_pins_is_a_warning_of_what_is_built() -> None:
+    matrix, lock = sample_matrix(MATRIX.replace(f"@sha256:{BASE_DIGEST}", "")), sample_lock()
+    cell, told = cells(matrix, lock)[BUILDABLE], "the lock has no digest of the base image {}: nobody notices"
+
+    def warnings(lock: Lock, given: Given | None = None) -> str:
+        return " ".join(Judge(matrix, lock, today=date(2026, 1, 1), given=given).verdict(cell).warnings)
+
+    assert told.format("debian:bookworm") in warnings(lock)
+    base = LockedBase(reference="debian:bookworm", digest="sha256:" + "1" * 64, index="sha256:" + "2" * 64)
+    pinned = sample_lock(base=base)
+    assert warnings(pinned) == ""
+    # the digest is that image's alone
+    assert told.format("site/debian:12") in warnings(pinned, Given(bases={"debian12": "site/debian:12"}))
+    assert Judge(matrix, sample_lock(drivers={}), today=date(2026, 1, 1)).verdict(cell).warnings == ()
 
 
 @pytest.mark.parametrize(("today", "warned"), [(date(2026, 6, 30), False), (date(2026, 7, 1), True)])

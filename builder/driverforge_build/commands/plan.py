@@ -42,7 +42,8 @@ def command(
     from driverforge_build.app.knowledge import Selection, read_knowledge
     from driverforge_build.plan.text import json_lines, summary, table
 
-    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
+    selection = Selection(given=given, select=select, skip=skip)
     known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     plan = known.plan(known.cells(select, skip))
     if as_json:

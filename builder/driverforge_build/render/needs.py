@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles
-from driverforge_build.matrix import Cell
+from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.fields import filled
 from driverforge_core.arch import to_machine
 
@@ -113,6 +114,28 @@ def pins_of(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, 
     if kernel and not cell.driver.vendor_modules:
         pins["headers"] = kernel.headers
     return {name: packages for name, packages in pins.items() if packages}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseImage:
+    """What an image stands on; as text, what FROM is given. `digest` is '' where nothing pins it."""
+
+    name: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+
+def base_image(row: OsRow, target: TargetLock | None, bases: Mapping[str, str]) -> BaseImage:
+    """The base image of an OS: what the user names, else the matrix; by the digest that it names itself, else
+    by the one in the lock.
+    """
+    name, _, digest = bases.get(row.id, row.base).partition("@")
+    locked = target.base if target else None
+    if not digest and locked and locked.reference == name:
+        digest = locked.digest
+    return BaseImage(name=name, digest=digest)
 
 
 NO_SHA256 = "has no `sha256: "

@@ -14,7 +14,15 @@ from driverforge_build.advice import Given
 from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
-from driverforge_build.render.needs import NO_SHA256, filled_for, jit_module_types, missing_pins, pins_of
+from driverforge_build.render.needs import (
+    NO_SHA256,
+    BaseImage,
+    base_image,
+    filled_for,
+    jit_module_types,
+    missing_pins,
+    pins_of,
+)
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
@@ -65,7 +73,7 @@ class ImageSpec:
     os: str
     arch: str
     family: str
-    base: str
+    base: BaseImage
     python: str
     driver: str
     branch: int
@@ -150,7 +158,7 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
         if missing:
             unpinned.append((cell, missing))
         else:
-            specs.append(_spec(cell, lock, asked.bases.get(cell.os.id, cell.os.base)))
+            specs.append(_spec(cell, lock, asked.bases))
     if unpinned:
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
@@ -174,9 +182,10 @@ def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str
     return "; ".join(steps)
 
 
-def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
+def _spec(cell: Cell, lock: Lock, bases: Mapping[str, str]) -> ImageSpec:
     target = lock.target(cell.os.id, cell.arch)
     assert target is not None
+    base = base_image(cell.os, target, bases)
     if cell.driver.payload == "image":
         raise Unsupported(
             f"{cell.id}: payload `image` cannot be built by this version",
@@ -282,7 +291,13 @@ def _title(cell: Cell) -> str:
     return f"NVIDIA driver {cell.driver.version} for {cell.os.name} ({cell.arch}), {what}"
 
 
-def _labels(cell: Cell, base: str) -> tuple[tuple[str, str], ...]:
+def base_labels(base: BaseImage) -> tuple[tuple[str, str], ...]:
+    """OCI's labels of the base image (image spec 1.1, annotations)."""
+    digest = (("org.opencontainers.image.base.digest", base.digest),) if base.digest else ()
+    return (("org.opencontainers.image.base.name", base.name), *digest)
+
+
+def _labels(cell: Cell, base: BaseImage) -> tuple[tuple[str, str], ...]:
     """Labels that depend on the cell alone: OCI's, and those that tools for NVIDIA's images read."""
     version = f"{cell.driver.branch}-{cell.kernel}" if cell.kernel else cell.driver.version
     title = _title(cell)
@@ -300,5 +315,5 @@ def _labels(cell: Cell, base: str) -> tuple[tuple[str, str], ...]:
         ("org.opencontainers.image.description", title),
         ("org.opencontainers.image.vendor", "driverforge"),
         ("org.opencontainers.image.version", version),
-        ("org.opencontainers.image.base.name", base),
+        *base_labels(base),
     )
