@@ -36,8 +36,8 @@ class Given:
             words += ["--matrix", str(self.matrix)]
         if self.lock != LOCK_FILE:
             words += ["--lock", str(self.lock)]
+        words += [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
         if name != "lock":
-            words += [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
             words += [
                 word
                 for key, value in self.artifacts.items()

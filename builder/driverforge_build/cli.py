@@ -19,7 +19,7 @@ from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 COMMANDS: dict[str, str] = {
     "matrix": "check and show the catalogue of what can be built",
     "lock": "find kernels and packages in signed repositories, and pin them",
-    "plan": "show each cell with its verdict: build, exists, vendor-ships, blocked, unknown",
+    "plan": "show each cell with its verdict: build, exists, blocked, unknown",
     "explain": "show the evidence behind one cell's verdict",
     "generate": "write Dockerfiles, contexts and docker-bake.json",
     "build": "build the planned images",

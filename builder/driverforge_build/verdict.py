@@ -2,40 +2,42 @@
 
 Pure: matrix and lock in, verdict out; only `exists` needs a registry's answer, which is handed in.
 
-    build         nothing stands against it
-    exists        the registry has the image, made from the same inputs
-    vendor-ships  the distribution publishes finished modules for this kernel
-    blocked       the matrix excludes it, or the headers prove that the driver does not compile
-    unknown       something has to be run first, `run` says what
+    build    nothing stands against it
+    exists   the registry has the image, made from the same inputs
+    blocked  the matrix excludes it, or no module type is left that the kernel's headers, or the
+             distribution's packages, give
+    unknown  something has to be run first, `run` says what
 
-End of life is a warning, never a verdict.
+A module type that breaks alone is left out: the image has the others, and a warning says so. End of life is a
+warning too, never a verdict.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Container
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
 
 from driverforge_build.advice import Given
-from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
+from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
-from driverforge_build.render.needs import jit_module_types, missing_pins
+from driverforge_build.render.needs import base_image, jit_module_types, missing_pins, module_packages
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
 from driverforge_oci.presence import Absent, Presence, Present
 
+UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
+
 
 class State(Enum):
     BUILD = "build"
     EXISTS = "exists"
-    VENDOR_SHIPS = "vendor-ships"
     BLOCKED = "blocked"
     UNKNOWN = "unknown"
 
@@ -43,14 +45,34 @@ class State(Enum):
         return self.value
 
 
+class Source(Enum):
+    """Where the modules of a cell come from."""
+
+    VENDOR = "vendor"
+    """The distribution's packages: finished and signed."""
+    COMPILE = "compile"
+    """Compiled when the image is built."""
+    NODE = "node"
+    """Compiled on the node."""
+
+    def __str__(self) -> str:
+        return self.value
+
+
+def source_of(cell: Cell) -> Source:
+    if cell.driver.vendor_modules:
+        return Source.VENDOR
+    return Source.COMPILE if cell.kernel else Source.NODE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
     """What is to be done about a cell.
 
     `reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for
-    `unknown`, '' where none helps. `digest` is that of an existing image, `packages` are the vendor's,
-    `warning` is about the branch's end of life. `unanswered`: the registry could not be asked, so that the
-    same run may end differently later.
+    `unknown`, '' where none helps. `digest` is that of an existing image, `packages` are the vendor's.
+    `left_out` are module types that the image goes without, each with why. `unanswered`: the registry could
+    not be asked, so that the same run may end differently later.
     """
 
     state: State
@@ -59,8 +81,17 @@ class Verdict:
     run: str = ""
     digest: str = ""
     packages: tuple[str, ...] = ()
-    warning: str = ""
+    left_out: Mapping[ModuleType, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
     unanswered: bool = False
+
+    def narrowed(self, cell: Cell) -> Cell:
+        """The cell with the module types that its image is to have."""
+        if not self.left_out:
+            return cell
+        return replace(
+            cell, module_types=tuple(kind for kind in cell.module_types if kind not in self.left_out)
+        )
 
 
 class Judge:
@@ -75,21 +106,25 @@ class Judge:
         self._month = f"{today:%Y-%m}"
         self._given = given or Given()
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
-        self._by_headers: dict[tuple[object, ...], Verdict | None] = {}
+        self._by_headers: dict[tuple[object, ...], Verdict] = {}
         self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._warnings: dict[str, str] = {}
+        self._bases: dict[tuple[str, str], str] = {}
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
-        found = (
-            self._refused(cell)
-            or self._not_pinned(cell)
-            or self._of_kernel(cell)
-            or self._incomplete(cell)
-            or self._build(cell)
-        )
-        warning = self._warning(cell.driver.branch)
-        return replace(found, warning=warning) if warning else found
+        found = self._refused(cell) or self._not_pinned(cell) or self._pinned(cell)
+        told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
+        if found.state is State.BUILD:
+            told.append(self._unpinned_base(cell))
+        warnings = tuple(filter(None, told))
+        return replace(found, warnings=warnings) if warnings else found
+
+    def _pinned(self, cell: Cell) -> Verdict:
+        found = self._of_kernel(cell)
+        if found.state is not State.BUILD:
+            return found
+        return self._incomplete(found.narrowed(cell)) or found
 
     def _target(self, cell: Cell) -> TargetLock | None:
         return self._lock.target(cell.os.id, cell.arch)
@@ -150,10 +185,11 @@ class Judge:
             f"the driver's row, {where})",
         )
 
-    def _of_kernel(self, cell: Cell) -> Verdict | None:
+    def _of_kernel(self, cell: Cell) -> Verdict:
+        """What headers or packages say: `build` with what is left out, else what stands against it."""
         target = self._target(cell)
         if cell.kernel is None or target is None:
-            return None
+            return Verdict(state=State.BUILD, reason="compiles its modules on the node")
         kernel = target.kernels[cell.kernel.text]
         if cell.driver.vendor_modules:
             return _vendor(cell, kernel)
@@ -161,12 +197,22 @@ class Judge:
         key = (target.key, cell.driver.version, cell.module_types, cell.kernel.version, *looked_into)
         if key not in self._by_headers:
             self._by_headers[key] = self._probed(cell, target, kernel)
-        return self._by_headers[key]
+        found = self._by_headers[key]
+        if found.state is not State.BUILD:
+            return found
+        return replace(found, reason=f"{_headers_told(kernel)}{found.reason}")
 
-    def _probed(self, cell: Cell, target: TargetLock, kernel: LockedKernel) -> Verdict | None:
+    def _probed(self, cell: Cell, target: TargetLock, kernel: LockedKernel) -> Verdict:
+        """The verdict of a kernel's headers on all module types of a cell.
+
+        A type that one probe rules out is no other probe's business.
+        """
         facts = target.facts(kernel)
+        left_out: dict[ModuleType, str] = {}
+        evidence: list[str] = []
         for row, rule in self._probes:
-            if not concerns(rule, cell):
+            left = [kind for kind in cell.module_types if kind not in left_out]
+            if not concerns(rule, cell, left):
                 continue
             asked = question(rule.probe)
             if asked not in facts:
@@ -176,39 +222,27 @@ class Judge:
                     run=self._lock_again(cell),
                 )
             if facts[asked].breaks:
-                return self._broken(cell, row, facts[asked], kernel, looked_into=target.header_facts)
-        return None
-
-    def _broken(
-        self, cell: Cell, row: Probe, fact: HeaderFact, kernel: LockedKernel, *, looked_into: Container[str]
-    ) -> Verdict:
-        broken = [kind for kind in cell.module_types if kind in row.module_types]
-        left = [kind for kind in cell.module_types if kind not in row.module_types]
-        package = next(one for one in kernel.headers if one.key in looked_into)
-        hints = []
-        if left:
-            others = ", ".join(left)
-            hints.append(
-                f"the {others} modules are not affected: exclude the {', '.join(broken)} ones in the matrix, "
-                "and they are built"
-            )
-        origin = self._matrix.origin("probes", row.id)
-        return Verdict(
-            state=State.BLOCKED,
-            reason=row.reason,
-            evidence=(
-                f"{package.name} {package.version}: {fact.found}",
-                f"{origin}: probe {row.id}, {', '.join(broken)} modules of {cell.driver.branch}",
-                *row.evidence,
-                *hints,
-            ),
-        )
+                broken = [kind for kind in left if kind in row.module_types]
+                left_out |= dict.fromkeys(broken, row.reason)
+                package = next(one for one in kernel.headers if one.key in target.header_facts)
+                origin, kinds = self._matrix.origin("probes", row.id), ", ".join(broken)
+                evidence += [
+                    f"{package.name} {package.version}: {facts[asked].found}",
+                    f"{origin}: probe {row.id}, {kinds} modules of {cell.driver.branch}",
+                    *row.evidence,
+                ]
+        if evidence and len(left_out) == len(cell.module_types):
+            reason = "; ".join(dict.fromkeys(left_out.values()))
+            return Verdict(state=State.BLOCKED, reason=reason, evidence=tuple(evidence))
+        told = f"; without its {_listed(left_out)} modules" if left_out else ""
+        return Verdict(state=State.BUILD, reason=told, evidence=tuple(evidence), left_out=left_out)
 
     def _incomplete(self, cell: Cell) -> Verdict | None:
         """`unknown` where the lock was made for a row that asked for less: `build` would refuse the cell."""
         target = self._target(cell)
         kernel = target.kernels[cell.kernel.text] if target and cell.kernel else None
-        # flavours differ in their headers alone, and a kernel that has some lacks nothing else
+        # flavours differ in their headers alone, and a kernel that has some lacks nothing else;
+        # of a vendor's kernel all packages have been looked at
         headers = "" if kernel is None or kernel.headers else kernel.release
         key = (cell.os.id, cell.arch, cell.driver.version, jit_module_types(cell), headers)
         if key not in self._missing:
@@ -222,19 +256,7 @@ class Judge:
             run=self._lock_again(cell),
         )
 
-    def _build(self, cell: Cell) -> Verdict:
-        target = self._target(cell)
-        if cell.kernel is None or target is None:
-            return Verdict(state=State.BUILD, reason="compiles its modules on the node")
-        kernel = target.kernels[cell.kernel.text]
-        headers = next(
-            (package for package in kernel.headers if kernel.release in package.name), kernel.headers[0]
-        )
-        return Verdict(
-            state=State.BUILD, reason=f"headers {headers.version} of {headers.suite}, {kernel.compiler}"
-        )
-
-    def _warning(self, branch: str) -> str:
+    def _end_of_life(self, branch: str) -> str:
         if branch not in self._warnings:
             row = self._matrix.branch(branch)
             told = (
@@ -244,6 +266,12 @@ class Judge:
             )
             self._warnings[branch] = told
         return self._warnings[branch]
+
+    def _unpinned_base(self, cell: Cell) -> str:
+        if (key := (cell.os.id, cell.arch)) not in self._bases:
+            base = base_image(cell.os, self._target(cell), self._given.bases)
+            self._bases[key] = "" if base.digest else UNPINNED_BASE.format(base.name)
+        return self._bases[key]
 
 
 def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:
@@ -267,23 +295,48 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
     )
 
 
-def concerns(rule: ProbeRule, cell: Cell) -> bool:
-    """Whether a probe is about a cell: its driver, one of its module types, its kernel's version."""
-    return cell.kernel is not None and rule.concerns(
-        DriverVersion(cell.driver.version), cell.module_types, cell.kernel
-    )
+def concerns(rule: ProbeRule, cell: Cell, module_types: Iterable[ModuleType] | None = None) -> bool:
+    """Whether a probe is about a cell: its driver, one of its module types (or of those given), its kernel's
+    version.
+    """
+    kinds = cell.module_types if module_types is None else tuple(module_types)
+    return cell.kernel is not None and rule.concerns(DriverVersion(cell.driver.version), kinds, cell.kernel)
+
+
+def _headers_told(kernel: LockedKernel) -> str:
+    named = next((package for package in kernel.headers if kernel.release in package.name), None)
+    if headers := named or next(iter(kernel.headers), None):
+        return f"headers {headers.version} of {headers.suite}, {kernel.compiler}"
+    return kernel.compiler
 
 
 def _vendor(cell: Cell, kernel: LockedKernel) -> Verdict:
-    packages = kernel.vendor.get(cell.driver.version, ())
-    if not packages:
-        return Verdict(
-            state=State.BLOCKED,
-            reason=f"{cell.os.name} has no modules of {cell.driver.version} for this kernel (yet)",
-        )
-    names = tuple(f"{package.name} {package.version}" for package in packages)
-    return Verdict(
-        state=State.VENDOR_SHIPS,
-        reason=f"{cell.os.name} ships the modules: {', '.join(names)}",
-        packages=names,
+    """`build` from the distribution's packages, with the module types that it ships for the kernel."""
+    there = {package.name: package for package in kernel.vendor.get(cell.driver.version, ())}
+    wanted = {kind: module_packages(cell, kind) for kind in cell.module_types}
+    shipped = {kind: names for kind, names in wanted.items() if there.keys() >= set(names)}
+    lacking = f"{cell.os.name} has no modules of {cell.driver.version} for this kernel (yet)"
+    if not shipped:
+        return Verdict(state=State.BLOCKED, reason=lacking)
+    packages = tuple(
+        f"{there[name].name} {there[name].version}"
+        for name in dict.fromkeys(name for names in shipped.values() for name in names)
     )
+    return Verdict(
+        state=State.BUILD,
+        reason=f"{cell.os.name} ships the modules: {', '.join(packages)}",
+        packages=packages,
+        left_out={kind: lacking for kind in wanted if kind not in shipped},
+    )
+
+
+def _without(left_out: Mapping[ModuleType, str]) -> list[str]:
+    """A warning for each reason to leave module types out."""
+    reasons: dict[str, list[str]] = {}
+    for kind, reason in left_out.items():
+        reasons.setdefault(reason, []).append(kind)
+    return [f"built without {_listed(kinds)} modules: {reason}" for reason, kinds in reasons.items()]
+
+
+def _listed(kinds: Iterable[str]) -> str:
+    return " and ".join(kinds)

@@ -70,6 +70,10 @@ class Manifest:
         """An index's manifests, in its order; empty for an image."""
         return _descriptors(self.document.get("manifests")) if self.is_index else ()
 
+    def entry(self, platform: str) -> Descriptor | None:
+        """An index's image for a platform ('linux/amd64')."""
+        return next((child for child in self.children if _same_platform(child.platform, platform)), None)
+
     @property
     def config(self) -> Descriptor:
         """An image's configuration. InputError for an index."""
@@ -131,14 +135,14 @@ class RegistryClient:
         for _ in range(_INDEX_DEPTH + 1):
             if not manifest.is_index:
                 return manifest
-            matching = [child for child in manifest.children if _same_platform(child.platform, platform)]
-            if not matching:
+            found = manifest.entry(platform)
+            if found is None:
                 offered = sorted({child.platform or "(none stated)" for child in manifest.children})
                 raise Unsupported(
                     f"{reference} has no image for {platform}",
                     details=[f"it has: {', '.join(offered) or 'nothing'}"],
                 )
-            manifest = self.get_manifest(reference.with_digest(matching[0].digest))
+            manifest = self.get_manifest(reference.with_digest(found.digest))
         raise Unavailable(
             f"{reference} is an index of indexes, more than {_INDEX_DEPTH} deep", resolution=_NO_IMAGE
         )

@@ -1,4 +1,4 @@
-"""`driverforge generate` and `build`, and what they do with cells that the plan blocks or does not know."""
+"""`driverforge generate` and `build`: what the plan builds, and what becomes of the other cells."""
 
 from __future__ import annotations
 
@@ -10,10 +10,24 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
+from driverforge_build.advice import Given
+from driverforge_build.app.generate import generate
+from driverforge_build.app.knowledge import Selection
+from driverforge_build.app.prepare import prepare
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import HeaderFact, Lock
+from driverforge_build.plan.rows import ImageLookup
+from driverforge_build.publish.lookup import image_lookup
+from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, target_name
+from driverforge_build.verdict import State
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.presence import Present
+from driverforge_oci.reference import Reference
+from driverforge_oci.session import Session
+from support.fakes.fakeengine import store_image
+from support.fakes.memoryregistry import HOST, MemoryRegistry
 from support.samples.locks import kernel, package, sample_driver, target
-from support.samples.sampledebian import NEW, OLD, write_matrix
+from support.samples.sampledebian import BOTH_BREAK, NEW, OLD, write_matrix
 
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
 REASON = "pci_resize_resource() has four arguments"
@@ -22,7 +36,7 @@ CELL = "debian12-amd64-535.261.03"
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A matrix and a lock with two kernels, of which the newer one breaks the driver."""
+    """A matrix and a lock with two kernels, of which the newer one breaks both types of modules."""
 
     folder: Path
     out: Callable[[], tuple[str, str]]
@@ -39,7 +53,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
-    write_matrix(tmp_path)
+    write_matrix(tmp_path, BOTH_BREAK)
     commons = {release: package(f"linux-headers-{release[:8]}-common") for release in (OLD, NEW)}
     kernels = [kernel(release, package(f"linux-headers-{release}"), commons[release]) for release in commons]
     facts = {
@@ -54,7 +68,7 @@ def site(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Site:
 def test_generate_leaves_out_what_the_plan_blocks_and_says_why(site: Site) -> None:
     status, _, told = site.generate()
     assert status == 0
-    assert f"left out {CELL}-{NEW}: {REASON}\n" in told
+    assert f"left out {CELL}-{NEW}: blocked: {REASON}\n" in told
     assert sorted(path.name for path in (site.folder / "out").iterdir()) == [
         f"{CELL}-{OLD}",
         f"{CELL}-jit",
@@ -68,7 +82,7 @@ def test_a_blocked_cell_that_was_named_is_a_failure_of_generate(site: Site) -> N
     document = json.loads(told)
     assert status == 1
     assert [image["cell"] for image in document["images"]] == [f"{CELL}-jit"]
-    assert document["left_out"] == {f"{CELL}-{NEW}": [REASON]}
+    assert document["left_out"] == {f"{CELL}-{NEW}": {"verdict": "blocked", "reason": REASON, "run": ""}}
 
 
 def test_generate_refuses_where_nothing_is_left_to_write(site: Site) -> None:
@@ -118,3 +132,54 @@ def test_a_push_of_nothing_for_want_of_a_lock_fails_and_says_what_to_run(site: S
     assert f"{CELL}-jit  unknown  the lock holds nothing for debian12-amd64" in told
     assert told.count("to run: driverforge lock ") == 1
     assert site.run(*words, "--fail-on", "never")[0] == 0
+
+
+def test_folders_and_bake_file_hold_what_the_plan_builds_less_what_the_registry_has(
+    site: Site, tmp_path: Path
+) -> None:
+    """One cell exists, one is blocked; of the one that is left, a module type breaks."""
+    write_matrix(site.folder)  # only the open modules break for the newer kernel
+    selection = Selection(
+        given=Given(matrix=site.folder / "site.yaml", lock=site.folder / "site.lock.json"),
+        select=(f"{CELL}-*",),
+        skip=(f"{CELL}-{OLD}",),
+    )
+    registry = MemoryRegistry()
+
+    def lookup_for(lock: Lock) -> ImageLookup:
+        return image_lookup(RegistryClient(Session(registry)), HOST, lock, {})
+
+    jit = next(one for one in prepare(selection).contexts() if not one.image.kernel)
+    place = Reference.parse(f"{HOST}/driver:{immutable_tag_of(jit)}")
+    store_image(registry, place, {INPUTS_LABEL: jit.inputs})
+    prepared = prepare(selection, lookup_for=lookup_for)
+    done = generate(prepared, selection, tmp_path / "out", vcs_ref="", writing=True)
+    assert {row.key: row.verdict.state for row in prepared.plan.rows} == {
+        f"{CELL}-jit": State.EXISTS,
+        f"{CELL}-{NEW}": State.BUILD,
+    }
+    assert list(done.left_out) == [f"{CELL}-jit"]
+    written = {path.name for path in (tmp_path / "out").iterdir()}
+    assert written == {cell.key for cell in prepared.plan.to_build()} | {"docker-bake.json"}
+    bake = json.loads((tmp_path / "out/docker-bake.json").read_text())
+    assert bake["group"]["default"]["targets"] == [target_name(f"{CELL}-{NEW}")]
+    assert "--module-type proprietary" in (tmp_path / f"out/{CELL}-{NEW}/Dockerfile").read_text()
+
+
+def test_generate_of_what_the_registry_has_writes_nothing_and_succeeds(site: Site, tmp_path: Path) -> None:
+    given = Given(matrix=site.folder / "site.yaml", lock=site.folder / "site.lock.json")
+    selection = Selection(given=given, select=(f"{CELL}-jit",))
+    prepared = prepare(
+        selection, lookup_for=lambda _: lambda cell: (f"{HOST}/driver:x", Present("sha256:" + "0" * 64))
+    )
+    done = generate(prepared, selection, tmp_path / "out", vcs_ref="", writing=True)
+    assert not done.contexts
+    assert not (tmp_path / "out").exists()
+
+
+def test_generate_without_pins_is_an_input_error_with_the_command_that_pins(site: Site) -> None:
+    (site.folder / "site.lock.json").write_text(dump_lock(Lock(targets={})))
+    status, _, told = site.generate("--select", f"{CELL}-jit")
+    assert status == 65
+    assert f"{CELL}-jit: the lock holds nothing for debian12-amd64" in told
+    assert f"driverforge lock --matrix {site.folder / 'site.yaml'}" in told

@@ -12,11 +12,25 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
+from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import TargetLock
+from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
+from driverforge_oci.reference import Reference
+from driverforge_oci.session import Session
+from support.machines import dockerregistry
 from support.process import missing
 from support.samples.aptrepo import Archive, Deb, SigningKey, served, signing_key
-from support.samples.sampledebian import BARE, MATRIX, NEW, OLD, SECURITY, publish, write_matrix
+from support.samples.sampledebian import (
+    BARE,
+    BOTH_BREAK,
+    MATRIX,
+    NEW,
+    OLD,
+    SECURITY,
+    publish,
+    write_matrix,
+)
 
 PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
 pytestmark = pytest.mark.skipif(
@@ -293,9 +307,10 @@ def test_plan_reads_the_verdicts_off_the_lock(site: Site) -> None:
     assert verdicts == {
         "debian12-amd64-535.261.03-jit": "build",
         f"debian12-amd64-535.261.03-{OLD}": "build",
-        f"debian12-amd64-535.261.03-{NEW}": "blocked",
+        f"debian12-amd64-535.261.03-{NEW}": "build",
     }
-    assert "3 cells: 2 build, 1 blocked" in told
+    assert "3 cells: 3 build" in told
+    assert "warning (1 cell): built without open modules: pci_resize_resource() has four arguments" in told
     assert "warning (3 cells): branch 535 is past its end of life, 2026-06 (a page)" in told
 
 
@@ -319,6 +334,7 @@ def test_plan_without_a_lock_names_the_command(site: Site) -> None:
 
 @pytest.mark.parametrize(("status", "verdict", "exit_status"), [(403, "unknown", 75), (404, "build", 0)])
 def test_plan_asks_the_registry(site: Site, status: int, verdict: str, exit_status: int) -> None:
+    write_matrix(site.folder, BOTH_BREAK)
     site.run("lock")
     with served(site.folder) as registry:
         registry.broken["*"] = status
@@ -359,10 +375,8 @@ def test_explain_prints_the_line_of_the_header(site: Site) -> None:
         "pci_resize_resource(struct pci_dev *dev, int i, int size, int exclude_bars)"
     ) in told
     assert "bookworm-security of 2026-11-20T12:00:00Z" in told
-    assert (
-        json.loads(site.run("explain", f"debian12-amd64-535.261.03-{NEW}", "--json")[1])["verdict"]["state"]
-        == "blocked"
-    )
+    told = json.loads(site.run("explain", f"debian12-amd64-535.261.03-{NEW}", "--json")[1])
+    assert (told["verdict"]["state"], told["module_types"]) == ("build", ["proprietary"])
 
 
 def test_explain_of_no_cell(site: Site) -> None:
@@ -370,3 +384,62 @@ def test_explain_of_no_cell(site: Site) -> None:
     status, told = site.run("explain", f"debian12-amd64-535.261.03-{NEW}x")
     assert status == 64
     assert f"near: debian12-amd64-535.261.03-{NEW}" in told
+
+
+def push_base(registry: str, content: bytes) -> str:
+    """An image behind an index at REGISTRY/debian:12; the digest of the image."""
+    client = RegistryClient(Session(registry_transport({}, lambda *_: None)))
+    place = Reference.parse(f"{registry}/debian:12")
+    digest = digest_of(content)
+    client.put_blob(place, content, digest=digest, size=len(content))
+    blob = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest, "size": len(content)}
+    image = json.dumps({"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": blob, "layers": []}).encode()
+    child = client.put_manifest(place.with_digest(digest_of(image)), image, OCI_MANIFEST)
+    platform = {"os": "linux", "architecture": "amd64"}
+    entry = {"mediaType": OCI_MANIFEST, "digest": child, "size": len(image), "platform": platform}
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": [entry]}
+    client.put_manifest(place, json.dumps(index).encode(), OCI_INDEX)
+    return child
+
+
+@pytest.mark.skipif(bool(missing("docker-registry")), reason="docker-registry is not installed")
+def test_a_base_image_is_pinned_watched_and_kept_when_its_registry_is_away(site: Site) -> None:
+    with dockerregistry.registry(site.folder / "registry") as registry:
+        name = f"{registry}/debian:12"
+        words = ("--base", f"debian12={name}")
+        first = push_base(registry, b'{"one": 1}')
+        status, told = site.run("lock", *words)
+        assert (status, f"  base {name} is {first}\n" in told) == (0, True), told
+        assert target(site).base is not None
+        assert site.run("lock", *words, "--check")[0] == 0
+        moved = push_base(registry, b'{"two": 2}')
+        status, told = site.run("lock", *words, "--check")
+        assert (status, f"  base: {name}@{first} -> {name}@{moved}\n" in told) == (1, True), told
+        assert site.run("lock", *words)[0] == 0
+    before = site.lock.read_bytes()
+    status, told = site.run("lock", *words)
+    assert status == 0
+    assert f"  base {name} stays {moved}: {registry} does not answer" in told
+    assert site.lock.read_bytes() == before
+    out = site.folder / "out"
+    assert site.run("generate", "--select", "debian12-*-jit", "--output", str(out), *words)[0] == 0
+    (dockerfile,) = out.glob("*/Dockerfile")
+    assert f"ARG BASE_IMAGE={name}@{moved}\n" in dockerfile.read_text()
+    assert "nobody notices" not in site.run("plan", "--select", "debian12-*-jit", *words)[1]
+
+
+def test_a_base_image_that_no_registry_has_is_told_and_built_on_all_the_same(site: Site) -> None:
+    words = ("--base", "debian12=127.0.0.1:1/local:1")
+    status, told = site.run("lock", *words)
+    assert status == 0
+    assert "  base 127.0.0.1:1/local:1 is not pinned: 127.0.0.1:1 does not answer" in told
+    assert target(site).base is None
+    status, told = site.run("plan", "--select", "debian12-*-jit", *words)
+    assert status == 0
+    assert "1 cell: 1 build" in told
+    assert "no digest of the base image 127.0.0.1:1/local:1: nobody notices when it moves" in told
+
+
+def test_a_base_image_of_an_os_that_the_matrix_has_not(site: Site) -> None:
+    status, told = site.run("lock", "--base", "debain12=debian:12")
+    assert (status, "--base names debain12" in told) == (64, True)

@@ -53,6 +53,21 @@ def test_the_first_set_that_fits_is_taken_and_it_alone_has_to_be_whole() -> None
     assert error.brief == f"the module set of driver {DRIVER} lacks nvidia_uvm, nvidia_modeset"
 
 
+def test_an_image_without_the_type_that_a_gpu_needs_is_refused_with_the_types_that_it_has() -> None:
+    """The builder leaves out the type that does not compile for a kernel."""
+    hopper = next(gpu for gpu in GPUS if gpu.name == "grace-hopper")
+    found = facts(
+        sources=(source("proprietary"),), gpus=(replace(GPU, device=hopper.devices[0][0]),), image=image()
+    )
+    error = refusal(found, wanted())
+    assert error.brief == (
+        f"this image has no open modules of driver {DRIVER} for the running kernel {RELEASE}"
+    )
+    assert error.details[0] == f"modules in the image: for {RELEASE}; for {RELEASE} proprietary ones"
+    assert error.resolution.startswith(f"use an image with open modules for {RELEASE}, ")
+    assert choose_modules(replace(found, gpus=(GPU,)), wanted()).module_type == "proprietary"
+
+
 def test_a_set_of_another_type_is_none() -> None:
     proprietary = source("proprietary")
     assert isinstance(refusal(facts(sources=(proprietary,)), OPEN), Unsupported)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import date
 
 import pytest
 
-from driverforge_build.lock.pins import Lock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedBase
 from driverforge_build.matrix import Cell
 from driverforge_build.plan.evidence import document, find_cell, paragraphs
 from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
@@ -15,8 +16,8 @@ from driverforge_build.plan.text import json_lines, summary, table
 from driverforge_build.verdict import Judge, State
 from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.presence import Absent, Presence, Present, Unknown
-from support.samples.locks import kernel, sample_driver, target
-from support.samples.sampledebian import BARE, OLD, sample_matrix
+from support.samples.locks import kernel, package, sample_driver, target
+from support.samples.sampledebian import BARE, NEW, OLD, sample_matrix
 
 LOCK = Lock(
     targets={
@@ -78,7 +79,38 @@ def test_json_is_one_document() -> None:
     assert [row["cell"] for row in told["cells"]] == KEYS
     assert told["cells"][0]["verdict"] == "build"
     assert told["cells"][0]["kernel"] is None
-    assert told["summary"] == {"build": 1, "exists": 0, "vendor-ships": 0, "blocked": 0, "unknown": 4}
+    assert told["summary"] == {"build": 1, "exists": 0, "blocked": 0, "unknown": 4}
+
+
+def test_a_cell_with_a_type_that_breaks_is_planned_without_it() -> None:
+    """The registry is asked for the narrowed image, and the narrowed cell is built."""
+    whole = LOCK.targets["debian12-amd64"]
+    common = package("linux-headers-6.1.0-53-common")
+    question = "include/linux/pci.h: arguments 4 pci_resize_resource"
+    fact = HeaderFact(breaks=True, found="include/linux/pci.h:9: x")
+    new = kernel(NEW, package(f"linux-headers-{NEW}"), common)
+    lock = Lock(
+        targets={whole.key: replace(whole, kernels={NEW: new}, header_facts={common.key: {question: fact}})}
+    )
+    asked: list[Cell] = []
+
+    def published(cell: Cell) -> tuple[str, Presence]:
+        asked.append(cell)
+        return "registry/driver:tag", Absent()
+
+    key = f"debian12-amd64-535.261.03-{NEW}"
+    (cell,) = [cell for cell in all_cells(NO_PROBES, lock) if cell.key == key]
+    made = make_plan([cell], Judge(NO_PROBES, lock, today=date(2026, 1, 1)), published)
+    assert [one.module_types for one in (*asked, *made.to_build())] == [("proprietary",)] * 2
+    (row,) = json.loads("\n".join(json_lines(made)))["cells"]
+    assert (row["module_types"], row["source"]) == (["proprietary"], "compile")
+    assert row["left_out"] == {"open": "pci_resize_resource() has four arguments"}
+    assert summary(made)[-1] == (
+        "warning (1 cell): built without open modules: pci_resize_resource() has four arguments"
+    )
+    (first, *_) = paragraphs(cell, made.rows[0].verdict, NO_PROBES, lock, {})
+    assert "modules: proprietary, compiled with the image" in first.lines
+    assert f"warning: {summary(made)[-1].partition(': ')[2]}" in first.lines
 
 
 def test_an_empty_plan() -> None:
@@ -122,14 +154,36 @@ def test_a_registrys_words_are_no_commands_to_the_terminal_of_a_table() -> None:
 def test_explain_shows_where_everything_comes_from() -> None:
     cell = find_cell(NO_PROBES, LOCK, f"debian12-amd64-535.261.03-{OLD}")
     verdict = judge().verdict(cell)
-    found = {section.title: section.lines for section in paragraphs(cell, verdict, NO_PROBES, LOCK)}
-    assert list(found)[1:] == ["matrix", "kernel", "probes", "driver", "repositories"]
+    found = {section.title: section.lines for section in paragraphs(cell, verdict, NO_PROBES, LOCK, {})}
+    assert list(found)[1:] == ["matrix", "kernel", "probes", "base image", "driver", "repositories"]
     assert found["matrix"][0] == "site.yaml:20: Debian 12"
     assert f"linux-headers-{OLD} 1-1 amd64, 0.0 MB, from bookworm" in found["kernel"]
     assert found["probes"] == ("resize (open): not in the lock",)
     assert any(line.strip() == f"sha256 {'ab' * 32}" for line in found["driver"])
     assert found["repositories"][0].startswith("bookworm of 2026-11-20T12:00:00Z; InRelease sha256 cdcd")
-    assert json.loads(json.dumps(document(cell, verdict, NO_PROBES, LOCK)))["verdict"]["state"] == "unknown"
+    assert (
+        json.loads(json.dumps(document(cell, verdict, NO_PROBES, LOCK, {})))["verdict"]["state"] == "unknown"
+    )
+
+
+def test_explain_tells_the_base_image_that_is_used_from_the_one_of_the_lock() -> None:
+    whole = LOCK.targets["debian12-amd64"]
+    base = LockedBase(reference="site/debian:12", digest="sha256:" + "1" * 64, index="sha256:" + "2" * 64)
+    lock = Lock(targets={whole.key: replace(whole, base=base)})
+    cell = find_cell(NO_PROBES, lock, "debian12-amd64-535.261.03-jit")
+
+    def told(**bases: str) -> tuple[str, ...]:
+        found = paragraphs(cell, judge().verdict(cell), NO_PROBES, lock, bases)
+        return next(one.lines for one in found if one.title == "base image")
+
+    assert told(debian12="site/debian:12") == (
+        f"site/debian:12@{base.digest}",
+        f"  as the lock has it; the index over all architectures is {base.index}",
+    )
+    assert told(debian12="other:1") == (
+        "the lock has no digest of the base image other:1: nobody notices when it moves",
+        f"  the lock has site/debian:12@{base.digest}",
+    )
 
 
 def test_explain_knows_kernels_that_the_lock_does_not_offer() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.advice import Given
-from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedBase, LockedKernel, TargetLock
 from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.verdict import Judge, State, Verdict, with_presence
+from driverforge_build.verdict import Judge, Source, State, Verdict, source_of, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
 from support.samples.locks import kernel, package, sample_driver, target
-from support.samples.sampledebian import MATRIX, NEW, OLD, sample_matrix
+from support.samples.sampledebian import BASE_DIGEST, BOTH_BREAK, MATRIX, NEW, OLD, sample_matrix
 
 TODAY = date(2026, 11, 21)
 QUESTION = "include/linux/pci.h: arguments 4 pci_resize_resource"
@@ -80,36 +80,73 @@ def test_a_jit_cell_is_built() -> None:
     assert verdict(JIT).state is State.BUILD
 
 
-def test_headers_that_break_the_driver_block_it_with_the_line() -> None:
+def test_a_module_type_that_breaks_is_left_out_with_the_line_and_the_others_are_built() -> None:
     told = verdict(BROKEN)
-    assert (told.state, told.reason) == (State.BLOCKED, "pci_resize_resource() has four arguments")
+    reason = "pci_resize_resource() has four arguments"
+    assert told.state is State.BUILD
+    assert told.left_out == {"open": reason}
+    assert told.reason == "headers 6.1.187-1 of bookworm-security, gcc-12; without its open modules"
+    assert told.warnings[0] == f"built without open modules: {reason}"
     assert told.evidence[0] == f"linux-headers-6.1.0-53-common 6.1.187-1: {FOUND}"
     assert told.evidence[1] == "site.yaml:10: probe resize, open modules of 535"
     assert "a compiler's log" in told.evidence
-    assert "the proprietary modules are not affected" in told.evidence[-1]
+    assert told.narrowed(cells(sample_matrix(), sample_lock())[BROKEN]).module_types == ("proprietary",)
 
 
-def test_without_the_module_type_that_breaks_the_kernel_is_built() -> None:
+OPEN_ONLY = MATRIX.replace(
+    "module_types: [open, proprietary]\n        repositories", "module_types: [open]\n        repositories"
+).replace("          - {id: proprietary, packages: [nvidia-kernel-dkms], tree: usr/src/closed}\n", "")
+
+
+@pytest.mark.parametrize("text", [OPEN_ONLY, BOTH_BREAK])
+def test_a_kernel_that_leaves_no_module_type_is_blocked_with_the_line(text: str) -> None:
+    assert text != MATRIX
+    told = verdict(BROKEN, matrix=sample_matrix(text))
+    assert (told.state, told.reason) == (State.BLOCKED, "pci_resize_resource() has four arguments")
+    assert told.evidence[0] == f"linux-headers-6.1.0-53-common 6.1.187-1: {FOUND}"
+    assert not told.left_out
+
+
+def test_two_probes_that_break_a_type_each_leave_none_and_both_are_told() -> None:
+    row = MATRIX.split("probes:\n")[1].split("systems:\n")[0]
+    other = row.replace("id: resize", "id: other").replace("[open]", "[proprietary]", 1)
+    other = other.replace("reason: pci_resize_resource() has four arguments", "reason: the other one")
+    told = verdict(BROKEN, matrix=sample_matrix(MATRIX.replace(row, row + other)))
+    assert told.state is State.BLOCKED
+    assert told.reason == "pci_resize_resource() has four arguments; the other one"
+    assert sum(FOUND in line for line in told.evidence) == 2
+
+
+def test_a_probe_of_a_type_that_is_left_out_already_is_not_asked_for() -> None:
+    row = MATRIX.split("probes:\n")[1].split("systems:\n")[0]
+    newer = row.replace("id: resize", "id: newer").replace("arguments: 4", "arguments: 5")
+    told = verdict(BROKEN, matrix=sample_matrix(MATRIX.replace(row, row + newer)))
+    assert told.state is State.BUILD, "the lock has no answer to `newer`, which is about open modules alone"
+
+
+def test_a_type_that_the_matrix_excludes_is_no_warning() -> None:
     exclusion = '{id: no-open, kernels: ["6.1.0-53-*"], module_types: [open], reason: r, source: s}'
     matrix = sample_matrix(MATRIX.replace("exclusions:\n", f"exclusions:\n  - {exclusion}\n"))
     assert cells(matrix, sample_lock())[BROKEN].module_types == ("proprietary",)
-    assert verdict(BROKEN, matrix=matrix).state is State.BUILD
+    told = verdict(BROKEN, matrix=matrix)
+    assert told.state is State.BUILD
+    assert not [warning for warning in told.warnings if "without" in warning]
 
 
 @pytest.mark.parametrize(
-    ("change", "state"),
+    ("change", "left_out"),
     [
-        (("before: 535.300.01", "before: 535.261.03"), State.BUILD),
-        (("before: 535.300.01", "before: 535.261.04"), State.BLOCKED),
-        (("arguments: 4\n", 'arguments: 4\n    since: "6.1.1"\n'), State.BUILD),
-        (("arguments: 4\n", 'arguments: 4\n    since: "6.1.0"\n'), State.BLOCKED),
-        (("module_types: [open]\n    drivers", "module_types: [proprietary]\n    drivers"), State.BLOCKED),
+        (("before: 535.300.01", "before: 535.261.03"), set()),
+        (("before: 535.300.01", "before: 535.261.04"), {"open"}),
+        (("arguments: 4\n", 'arguments: 4\n    since: "6.1.1"\n'), set()),
+        (("arguments: 4\n", 'arguments: 4\n    since: "6.1.0"\n'), {"open"}),
+        (("module_types: [open]\n    drivers", "module_types: [proprietary]\n    drivers"), {"proprietary"}),
     ],
 )
-def test_whom_a_probe_concerns(change: tuple[str, str], state: State) -> None:
+def test_whom_a_probe_concerns(change: tuple[str, str], left_out: set[str]) -> None:
     changed = MATRIX.replace(*change)
     assert changed != MATRIX
-    assert verdict(BROKEN, matrix=sample_matrix(changed)).state is state
+    assert set(verdict(BROKEN, matrix=sample_matrix(changed)).left_out) == left_out
 
 
 def test_a_probe_that_is_about_another_driver_does_not_hide_the_next_one() -> None:
@@ -117,7 +154,7 @@ def test_a_probe_that_is_about_another_driver_does_not_hide_the_next_one() -> No
     other = row.replace("id: resize", "id: other").replace("before: 535.300.01", "before: 535.100.01")
     matrix = sample_matrix(MATRIX.replace(row, other + row))
     assert [probe.id for probe in matrix.probes] == ["other", "resize"]
-    assert verdict(BROKEN, matrix=matrix).state is State.BLOCKED
+    assert set(verdict(BROKEN, matrix=matrix).left_out) == {"open"}
 
 
 def test_a_question_that_the_lock_was_not_asked() -> None:
@@ -135,15 +172,16 @@ def test_the_command_to_run_names_the_matrix_and_the_lock_that_were_read() -> No
     matrix, lock = sample_matrix(), sample_lock(drivers={})
     told = Judge(matrix, lock, today=TODAY, given=given).verdict(cells(matrix, sample_lock())[BUILDABLE])
     assert (
-        told.run
-        == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json --select 'debian12-amd64-*'"
+        told.run == "driverforge lock --matrix 'my site.yaml' --lock site.lock.json "
+        "--base debian12=registry.site/debian:12 --select 'debian12-amd64-*'"
     )
 
 
 def test_a_header_that_cannot_say_does_not_block() -> None:
     silent = HeaderFact(breaks=None, found="include/linux/pci.h is not among the headers")
     lock = sample_lock(header_facts={"linux-headers-6.1.0-53-common=6.1.187-1": {QUESTION: silent}})
-    assert verdict(BROKEN, lock=lock).state is State.BUILD
+    told = verdict(BROKEN, lock=lock)
+    assert (told.state, told.left_out) == (State.BUILD, {})
 
 
 def test_an_exclusion_blocks_with_its_reason_and_place() -> None:
@@ -227,28 +265,76 @@ def test_a_runfile_without_a_digest_is_unknown() -> None:
     assert f"the driver's row, site.yaml:{line})" in told.run
 
 
-def vendor(packages: tuple[str, ...]) -> Verdict:
-    finished = "          - {id: open, packages: ['linux-modules-nvidia-{branch}-{release}']}"
+OPEN_PACKAGE = f"linux-modules-nvidia-535-open-{NEW}"
+CLOSED_PACKAGE = f"linux-modules-nvidia-535-{NEW}"
+
+
+def vendor_matrix() -> Matrix:
+    """The distribution publishes finished modules of both types for each kernel."""
+    finished = [
+        "          - {id: open, packages: ['linux-modules-nvidia-{branch}-open-{release}']}",
+        "          - {id: proprietary, packages: ['linux-modules-nvidia-{branch}-{release}']}",
+    ]
     lines = [line for line in MATRIX.splitlines() if "tree: usr/src" not in line]
     at = next(number for number, line in enumerate(lines) if line == "        modules:")
-    lines[at + 1 : at + 1] = [finished, "        vendor_modules: true", "        variants: [precompiled]"]
-    matrix = sample_matrix(
-        "\n".join(lines).replace("        module_types: [open, proprietary]", "        module_types: [open]")
-    )
+    lines[at + 1 : at + 1] = [*finished, "        vendor_modules: true", "        variants: [precompiled]"]
+    return sample_matrix("\n".join(lines))
+
+
+def vendor(*names: str, **changes: object) -> Verdict:
     one = replace(
         with_headers(NEW, version="6.1.187-1"),
-        vendor={"535.261.03": tuple(package(name) for name in packages)},
+        vendor={"535.261.03": tuple(package(name) for name in names)},
     )
-    return verdict(BROKEN, matrix=matrix, lock=sample_lock(kernels={NEW: one}))
+    return verdict(BROKEN, matrix=vendor_matrix(), lock=sample_lock(kernels={NEW: one}, **changes))
 
 
-def test_a_distribution_that_ships_the_modules() -> None:
-    told = vendor(("linux-modules-nvidia-535",))
-    assert (told.state, told.packages) == (State.VENDOR_SHIPS, ("linux-modules-nvidia-535 1-1",))
+def test_modules_that_the_distribution_ships_are_built_from_its_packages() -> None:
+    told = vendor(OPEN_PACKAGE, CLOSED_PACKAGE)
+    assert (told.state, told.left_out) == (State.BUILD, {})
+    assert told.packages == (f"{OPEN_PACKAGE} 1-1", f"{CLOSED_PACKAGE} 1-1")
+    assert told.reason == f"Debian 12 ships the modules: {', '.join(told.packages)}"
 
 
-def test_a_distribution_that_does_not_ship_them_yet() -> None:
-    assert vendor(()).state is State.BLOCKED
+def test_a_module_type_that_the_distribution_does_not_ship_is_left_out() -> None:
+    told = vendor(OPEN_PACKAGE)
+    assert (told.state, told.packages) == (State.BUILD, (f"{OPEN_PACKAGE} 1-1",))
+    lacking = "Debian 12 has no modules of 535.261.03 for this kernel (yet)"
+    assert told.left_out == {"proprietary": lacking}
+    assert f"built without proprietary modules: {lacking}" in told.warnings
+
+
+def test_a_distribution_that_ships_none_yet_blocks() -> None:
+    told = vendor()
+    assert (told.state, told.packages) == (State.BLOCKED, ())
+
+
+def test_shipped_modules_without_the_rest_of_the_driver_are_unknown() -> None:
+    assert vendor(OPEN_PACKAGE, drivers={"535.261.03": {}}).state is State.UNKNOWN
+
+
+def test_where_the_modules_of_a_cell_come_from() -> None:
+    lock = sample_lock()
+    compiled, shipped = cells(sample_matrix(), lock), cells(vendor_matrix(), lock)
+    assert source_of(compiled[JIT]) is Source.NODE
+    assert source_of(compiled[BUILDABLE]) is Source.COMPILE
+    assert source_of(shipped[BUILDABLE]) is Source.VENDOR
+
+
+def test_a_base_image_that_nothing_pins_is_a_warning_of_what_is_built() -> None:
+    matrix, lock = sample_matrix(MATRIX.replace(f"@sha256:{BASE_DIGEST}", "")), sample_lock()
+    cell, told = cells(matrix, lock)[BUILDABLE], "the lock has no digest of the base image {}: nobody notices"
+
+    def warnings(lock: Lock, given: Given | None = None) -> str:
+        return " ".join(Judge(matrix, lock, today=date(2026, 1, 1), given=given).verdict(cell).warnings)
+
+    assert told.format("debian:bookworm") in warnings(lock)
+    base = LockedBase(reference="debian:bookworm", digest="sha256:" + "1" * 64, index="sha256:" + "2" * 64)
+    pinned = sample_lock(base=base)
+    assert warnings(pinned) == ""
+    # the digest is that image's alone
+    assert told.format("site/debian:12") in warnings(pinned, Given(bases={"debian12": "site/debian:12"}))
+    assert Judge(matrix, sample_lock(drivers={}), today=date(2026, 1, 1)).verdict(cell).warnings == ()
 
 
 @pytest.mark.parametrize(("today", "warned"), [(date(2026, 6, 30), False), (date(2026, 7, 1), True)])
@@ -256,7 +342,7 @@ def test_end_of_life_is_a_warning_from_the_month_after(today: date, warned: bool
     matrix, lock = sample_matrix(), sample_lock()
     told = Judge(matrix, lock, today=today).verdict(cells(matrix, lock)[BUILDABLE])
     assert told.state is State.BUILD
-    assert bool(told.warning) is warned
+    assert bool(told.warnings) is warned
 
 
 def test_a_branch_that_ended_in_an_unknown_month_is_warned_about() -> None:
@@ -265,7 +351,7 @@ def test_a_branch_that_ended_in_an_unknown_month_is_warned_about() -> None:
         sample_lock(),
     )
     told = Judge(matrix, lock, today=TODAY).verdict(cells(matrix, lock)[BUILDABLE])
-    assert told.warning == "branch 535 is past its end of life, no month is known (a list without it)"
+    assert told.warnings == ("branch 535 is past its end of life, no month is known (a list without it)",)
 
 
 def test_what_a_registry_says() -> None:
@@ -297,6 +383,6 @@ def test_flavours_that_share_headers_share_the_verdict() -> None:
     counting = Counting(**{name: getattr(base, name) for name in TargetLock.__slots__})
     matrix, lock = sample_matrix(), Lock(targets={"debian12-amd64": counting})
     judge = Judge(matrix, lock, today=TODAY)
-    states = {judge.verdict(cell).state for cell in cells(matrix, lock).values() if cell.kernel is not None}
-    assert states == {State.BLOCKED}
+    told = [judge.verdict(cell) for cell in cells(matrix, lock).values() if cell.kernel is not None]
+    assert {tuple(one.left_out) for one in told} == {("open",)}
     assert len(asked) == 1

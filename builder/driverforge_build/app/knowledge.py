@@ -61,7 +61,7 @@ def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) ->
             matrix,
             lock,
             today=datetime.now(timezone.utc).date(),
-            given=Given(matrix=given.matrix, lock=given.lock),
+            given=Given(matrix=given.matrix, lock=given.lock, bases=given.bases),
         ),
         lookup=lookup_for(lock) if lookup_for else None,
     )

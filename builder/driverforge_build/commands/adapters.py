@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,15 +24,18 @@ def engine() -> Engine:
     return Buildx(_logins())
 
 
-def registry_client(*, as_json: bool = False) -> RegistryClient:
-    """A client with the proxies and credentials of this environment, its pauses told on standard error."""
+def registry_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClient:
+    """A client with the proxies and credentials of this environment, its pauses told on standard error.
+
+    A request that gets no answer is made `attempts` times.
+    """
     from driverforge_build.commands.progress import Lines
     from driverforge_build.fetch.web import registry_transport
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.session import Session
 
     transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
-    return RegistryClient(Session(transport, _logins()))
+    return RegistryClient(Session(replace(transport, attempts=attempts), _logins()))
 
 
 def _logins() -> Logins:

@@ -39,16 +39,16 @@ def command(
     from driverforge_build.app.knowledge import Selection, read_knowledge
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
 
-    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path))
+    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path, bases=bases))
     known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict
     if as_json:
-        told = document(found, verdict, known.matrix, known.lock)
+        told = document(found, verdict, known.matrix, known.lock, bases)
         say(json.dumps(told, indent=1))
     else:
-        for paragraph in paragraphs(found, verdict, known.matrix, known.lock):
+        for paragraph in paragraphs(found, verdict, known.matrix, known.lock, bases):
             say("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
         if registry is None:
             say("registry\n  not asked; give --registry")

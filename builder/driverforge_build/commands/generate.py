@@ -8,11 +8,15 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import options
+from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say
+
+if TYPE_CHECKING:
+    from driverforge_build.app.prepare import FailOn
 
 
 @click.command("generate")
@@ -21,6 +25,7 @@ from driverforge_build.commands.output import say
 @options.select_options
 @options.base_option
 @options.artifacts_option
+@options.registry_option
 @options.vcs_option
 @click.option(
     "--output",
@@ -30,6 +35,7 @@ from driverforge_build.commands.output import say
     help="Where a folder for each cell is written.",
 )
 @click.option("--plan", "plan_only", is_flag=True, help="Write nothing; say what would be written.")
+@options.fail_on_option
 @options.json_option
 def command(
     *,
@@ -39,32 +45,37 @@ def command(
     skip: tuple[str, ...],
     bases: dict[str, str],
     artifacts: dict[str, str],
+    registry: str | None,
     vcs_ref: str,
     output: Path,
     plan_only: bool,
+    fail_on: frozenset[FailOn],
     as_json: bool,
 ) -> int:
     """Write DIR/<cell>/ with a Dockerfile and all it needs, and one DIR/docker-bake.json.
 
-    What the plan blocks is left out and named on standard error. Without --select: every cell of the
-    operating systems that the lock knows, less those with a download that has no pin, which are named there
-    too. `--select 'toolkit-*'` is the container toolkit's image, which needs --toolkit-artifacts. To build:
-    cd DIR && docker buildx bake.
+    These are the cells that `plan` builds, with --registry also less those that the registry has. What else
+    was selected is named on standard error with its verdict; without --select, what else the lock knows the
+    operating system of. `--select 'toolkit-*'` is the container toolkit's image, which needs
+    --toolkit-artifacts. To build: cd DIR && docker buildx bake.
 
-    Exit status: 0; 1 where a cell that --select names in full is blocked; 64 where nothing is left to write;
-    65 where a selected cell has a download without a pin; others as `driverforge --help` has them.
+    Exit status: 0; 1 where a verdict fails the run (--fail-on); 64 where nothing is left to write, 65 where
+    that is for want of pins; 75 where the registry did not say whether it has an image; others as
+    `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.generate import generate
     from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.render.bake import BAKE_FILE, target_name
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     selection = Selection(given=given, select=select, skip=skip)
-    done = generate(selection, output, vcs_ref=vcs_ref, writing=not plan_only)
-    for key, reasons in done.left_out.items():
-        say(f"left out {key}: {'; '.join(reasons)}", err=True)
-    status = int(any(key in select for key in done.left_out))
+    prepared = prepare(selection, lookup_for=adapters.lookup_in(registry, bases, as_json=as_json))
+    done = generate(prepared, selection, output, vcs_ref=vcs_ref, writing=not plan_only)
+    for key, verdict in done.left_out.items():
+        say(f"left out {key}: {verdict.state}: {verdict.reason}", err=True)
+    status = exit_status(prepared.plan, (), failing(prepared, select, fail_on))
     if as_json:
         made = [
             {
@@ -80,12 +91,17 @@ def command(
             "written": not plan_only,
             "bake_file": str(output / BAKE_FILE),
             "images": made,
-            "left_out": done.left_out,
+            "left_out": {
+                key: {"verdict": verdict.state.value, "reason": verdict.reason, "run": verdict.run}
+                for key, verdict in done.left_out.items()
+            },
         }
         say(json.dumps(document, indent=1))
         return status
     for context in done.contexts:
         say(f"{'would write' if plan_only else 'wrote'} {output / context.image.id}")
-    if not plan_only:
+    if not done.contexts:
+        say("nothing to write: the registry has every image")
+    elif not plan_only:
         say(f"to build them: cd {shlex.quote(str(output))} && docker buildx bake")
     return status

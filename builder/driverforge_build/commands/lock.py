@@ -16,12 +16,14 @@ from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
     from driverforge_build.app.lock import Locked
+    from driverforge_build.publish.bases import FoundBase
 
 
 @click.command("lock")
 @options.matrix_option
 @options.lock_option
 @options.select_options
+@options.base_option
 @options.mirror_option
 @click.option(
     "--keyring",
@@ -55,6 +57,7 @@ def command(
     lock_path: Path,
     select: tuple[str, ...],
     skip: tuple[str, ...],
+    bases: dict[str, str],
     mirrors: dict[str, str],
     keyrings: tuple[Path, ...],
     cache_dir: Path | None,
@@ -65,10 +68,10 @@ def command(
     accept_expired: bool,
     as_json: bool,
 ) -> int:
-    """Find kernels and packages in signed repositories, and pin them.
+    """Find kernels and packages in signed repositories, and pin them; base images by the digest of now.
 
     Only the OSes and architectures of the selected cells are looked at; the pins of all others stay as they
-    are in the lock file.
+    are in the lock file. A base image whose registry does not answer keeps its digest, and is told.
 
     Exit status: 0; 1 where a driver could not be pinned, or --check finds a change; 69 without gpgv or a
     mirror, or where a signature is not trusted; 75 where a suite cannot be read now; others as
@@ -80,7 +83,8 @@ def command(
     from driverforge_build.discover.machine import read_machine
     from driverforge_build.discover.settings import Settings
 
-    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
+    selection = Selection(given=given, select=select, skip=skip)
     settings = Settings(
         now=datetime.now(timezone.utc),
         machine=read_machine(),
@@ -90,7 +94,8 @@ def command(
         accept_expired=accept_expired,
     )
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
-        done = lock_targets(selection, settings, downloads, keep_going=keep_going, check=check)
+        client = None if offline else adapters.registry_client(as_json=as_json, attempts=2)
+        done = lock_targets(selection, settings, downloads, client, keep_going=keep_going, check=check)
     if as_json:
         say(json.dumps(_document(lock_path, done), indent=1))
     else:
@@ -121,6 +126,8 @@ def _print(done: Locked) -> None:
                 f"  {suite.suite} of {suite.date}{until}, signed by "
                 f"{', '.join(name[-16:] for name in suite.signed_by)}"
             )
+        if (base := done.bases.get(key)) is not None:
+            say(f"  {_base_told(base)}")
         for line in changes(before, target) if before else ():
             say(f"  {line}")
         if target.without_headers:
@@ -131,6 +138,24 @@ def _print(done: Locked) -> None:
         say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     for what, error in done.problems.items():
         say(f"{what}: {error.render()}", err=True)
+
+
+def _base_told(found: FoundBase) -> str:
+    if found.base is None:
+        return f"base {found.reference} is not pinned: {found.problem}"
+    if found.problem:
+        return f"base {found.reference} stays {found.base.digest}: {found.problem}"
+    return f"base {found.reference} is {found.base.digest}"
+
+
+def _base_document(found: FoundBase) -> dict[str, Any]:
+    return {
+        "reference": found.reference,
+        "digest": found.base.digest if found.base else "",
+        "index": found.base.index if found.base else "",
+        "state": found.freshness.value,
+        "problem": found.problem,
+    }
 
 
 def _document(path: Path, done: Locked) -> dict[str, Any]:
@@ -144,6 +169,7 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
                 "without_headers": list(target.without_headers),
                 "drivers": list(target.drivers),
                 "suites": {suite.suite: suite.date for suite in target.repositories},
+                "base": _base_document(done.bases[key]) if key in done.bases else None,
                 "changes": changes(done.before[key], target) if key in done.before else [],
             }
             for key, target in done.targets.items()

@@ -10,7 +10,7 @@ import click
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say, write_lines
 
-_COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked": "red", "unknown": "yellow"}
+_COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "yellow"}
 
 
 @click.command("plan")
@@ -30,7 +30,7 @@ def command(
     registry: str | None,
     as_json: bool,
 ) -> int:
-    """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
+    """Show each cell with its verdict: build, exists, blocked, unknown.
 
     Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked
     for each image that would be built.
@@ -42,7 +42,8 @@ def command(
     from driverforge_build.app.knowledge import Selection, read_knowledge
     from driverforge_build.plan.text import json_lines, summary, table
 
-    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
+    selection = Selection(given=given, select=select, skip=skip)
     known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     plan = known.plan(known.cells(select, skip))
     if as_json:

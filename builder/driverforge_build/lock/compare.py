@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from driverforge_build.lock.pins import LockedKernel, TargetLock
+from driverforge_build.lock.pins import LockedBase, LockedKernel, TargetLock
 from driverforge_core.errors import TemporaryFailure
 
 
@@ -58,8 +58,9 @@ def _counts(target: TargetLock) -> Counter[tuple[str, str]]:
 
 
 def changes(before: TargetLock, after: TargetLock) -> list[str]:
-    """What changed between two locks of a target, a line each: kernels, and packages of drivers."""
-    lines = [f"- kernel {release}" for release in before.kernels if release not in after.kernels]
+    """What changed between two locks of a target, a line each: base image, kernels, packages of drivers."""
+    lines = _moved_base(before.base, after.base)
+    lines += [f"- kernel {release}" for release in before.kernels if release not in after.kernels]
     lines += [f"+ kernel {release}" for release in after.kernels if release not in before.kernels]
     for driver in sorted({*before.drivers, *after.drivers}):
         old, new = _versions(before, driver), _versions(after, driver)
@@ -74,6 +75,12 @@ def changes(before: TargetLock, after: TargetLock) -> list[str]:
         )
         lines += [f"{driver}: - {name} {old[name]}" for name in sorted(old.keys() - new.keys())]
     return lines
+
+
+def _moved_base(before: LockedBase | None, after: LockedBase | None) -> list[str]:
+    """A line where images are to be built anew, for they stand on another base."""
+    old, new = (f"{one.reference}@{one.digest}" if one else "not pinned" for one in (before, after))
+    return [f"base: {old} -> {new}"] if old != new else []
 
 
 def _versions(target: TargetLock, driver: str) -> dict[str, str]:

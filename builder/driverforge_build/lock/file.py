@@ -9,6 +9,7 @@ import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import (
     HeaderFact,
     Lock,
+    LockedBase,
     LockedKernel,
     LockedPackage,
     LockedRepository,
@@ -31,6 +33,9 @@ DEFAULTS = Given()
 
 
 _WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
+
+
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 # one package on one line: a path, a digest, a suite
@@ -135,6 +140,7 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
             for pin, facts in value["header_facts"].items()
         },
         without_headers=tuple(value["without_headers"]),
+        base=_base(value["base"]) if "base" in value else None,
     )
 
 
@@ -166,6 +172,14 @@ def _word(where: str, what: str, value: object) -> str:
             f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = , {{ }}"
         )
     return value
+
+
+def _base(entry: Mapping[str, Any]) -> LockedBase:
+    digests = {name: entry[name] for name in ("digest", "index")}
+    for name, digest in digests.items():
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise ValueError(f"base: {name} {digest!r} is no sha256:<64 hexadecimal digits>")
+    return LockedBase(reference=_word("base", "reference", entry["reference"]), **digests)
 
 
 def _repository(entry: Mapping[str, Any]) -> LockedRepository:
@@ -224,6 +238,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
             for pin, facts in target.header_facts.items()
         },
         "without_headers": sorted(target.without_headers),
+        **({"base": asdict(target.base)} if target.base else {}),
     }
 
 

@@ -12,6 +12,7 @@ sorted, one package a line, no date of the run.
     targets.<os>-<arch>.kernels        kernel release -> headers, image, compiler
     targets.<os>-<arch>.header_facts   header package -> question of a probe -> answer, with its line
     targets.<os>-<arch>.without_headers   releases whose image is still published and whose headers are not
+    targets.<os>-<arch>.base           what the base image's tag stood for; absent where no registry said
 """
 
 from __future__ import annotations
@@ -97,6 +98,19 @@ class LockedKernel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LockedBase:
+    """What a base image's tag stood for. `reference` is its name as the matrix or --base has it.
+
+    `digest` is that of the image for the target's architecture, `index` that of the index over all of them,
+    or the same where there is none.
+    """
+
+    reference: str
+    digest: str
+    index: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TargetLock:
     """All pins of one OS and architecture."""
 
@@ -107,6 +121,7 @@ class TargetLock:
     kernels: Mapping[str, LockedKernel] = field(default_factory=dict)
     header_facts: Mapping[str, Mapping[str, HeaderFact]] = field(default_factory=dict)
     without_headers: tuple[str, ...] = ()
+    base: LockedBase | None = None
 
     @property
     def key(self) -> str:

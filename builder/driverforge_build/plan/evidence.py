@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,9 +12,16 @@ from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.matrix.select import near_ids
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.verdict import Verdict, concerns
+from driverforge_build.render.needs import base_image
+from driverforge_build.verdict import UNPINNED_BASE, Source, Verdict, concerns, source_of
 from driverforge_core.cell import CellId
 from driverforge_core.errors import InputError, UsageError
+
+_SOURCES = {
+    Source.VENDOR: "finished, from the distribution's packages",
+    Source.COMPILE: "compiled with the image",
+    Source.NODE: "compiled on the node",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +74,17 @@ def _check_known(kernel: str, target: TargetLock | None) -> None:
         )
 
 
-def paragraphs(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iterator[Paragraph]:
+def paragraphs(
+    cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock, bases: Mapping[str, str]
+) -> Iterator[Paragraph]:
     """The evidence behind a verdict, in the order in which a person asks for it."""
-    warning = (f"warning: {verdict.warning}",) if verdict.warning else ()
+    warnings = tuple(f"warning: {warning}" for warning in verdict.warnings)
+    modules = f"modules: {', '.join(verdict.narrowed(cell).module_types)}, {_SOURCES[source_of(cell)]}"
     run = (f"to run: {verdict.run}",) if verdict.run else ()
     digest = (f"digest: {verdict.digest}",) if verdict.digest else ()
     yield Paragraph(
         title=f"{cell.key}: {verdict.state}",
-        lines=(verdict.reason, *digest, *verdict.evidence, *run, *warning),
+        lines=(verdict.reason, *digest, modules, *verdict.evidence, *run, *warnings),
     )
     yield Paragraph(title="matrix", lines=tuple(_matrix_lines(cell, matrix)))
     target = lock.target(cell.os.id, cell.arch)
@@ -85,17 +95,22 @@ def paragraphs(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iter
         yield Paragraph(
             title="probes", lines=tuple(_probe_lines(cell, target, matrix)) or ("none concerns this cell",)
         )
+    yield Paragraph(title="base image", lines=tuple(_base_lines(cell, target, bases)))
     yield Paragraph(title="driver", lines=tuple(_driver_lines(cell, target)))
     yield Paragraph(title="repositories", lines=tuple(_repository_lines(target)))
 
 
-def document(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> dict[str, Any]:
+def document(
+    cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock, bases: Mapping[str, str]
+) -> dict[str, Any]:
     """The same as one JSON document."""
     return {
         "schema": 1,
         "cell": cell.key,
+        "source": source_of(cell).value,
+        "module_types": list(verdict.narrowed(cell).module_types),
         "verdict": {**asdict(verdict), "state": verdict.state.value},
-        "sections": [asdict(paragraph) for paragraph in paragraphs(cell, verdict, matrix, lock)],
+        "sections": [asdict(paragraph) for paragraph in paragraphs(cell, verdict, matrix, lock, bases)],
     }
 
 
@@ -148,6 +163,17 @@ def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str
                 f"{words[facts[asked].breaks]}: {facts[asked].found}" if asked in facts else "not in the lock"
             )
             yield f"{row.id} ({', '.join(row.module_types)}): {answer}"
+
+
+def _base_lines(cell: Cell, target: TargetLock, bases: Mapping[str, str]) -> Iterator[str]:
+    base = base_image(cell.os, target, bases)
+    yield str(base) if base.digest else UNPINNED_BASE.format(base.name)
+    if (locked := target.base) is None:
+        return
+    if locked.reference == base.name and locked.digest == base.digest:
+        yield f"  as the lock has it; the index over all architectures is {locked.index}"
+    else:
+        yield f"  the lock has {locked.reference}@{locked.digest}"
 
 
 def _driver_lines(cell: Cell, target: TargetLock) -> Iterator[str]:

@@ -27,6 +27,8 @@ and the answer.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
+    """A cell, with the module types that its image is to have, and its verdict."""
+
     cell: Cell
     verdict: Verdict
 
@@ -68,7 +70,10 @@ def make_plan(cells: Iterable[Cell], judge: Judge, published: ImageLookup | None
 
     `published` is asked about cells that would be built, several at a time.
     """
-    rows = [Planned(cell=cell, verdict=judge.verdict(cell)) for cell in cells]
+    rows = [
+        Planned(cell=verdict.narrowed(cell), verdict=verdict)
+        for cell, verdict in ((cell, judge.verdict(cell)) for cell in cells)
+    ]
     if published is not None:
         due = [row.cell for row in rows if row.verdict.state is State.BUILD]
         with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:

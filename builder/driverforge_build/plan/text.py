@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from driverforge_build.plan.rows import Plan, Planned
-from driverforge_build.verdict import State
+from driverforge_build.verdict import State, source_of
 from driverforge_core.printable import printable
 
 
@@ -17,7 +17,7 @@ def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: te
     widest = max((len(row.key) for row in plan.rows), default=0)
     for row in plan.rows:
         verdict = row.verdict
-        told = style(f"{verdict.state.value:<12}", verdict.state)
+        told = style(f"{verdict.state.value:<7}", verdict.state)
         yield f"{printable(row.key):<{widest}}  {told}  {printable(verdict.reason)}"
 
 
@@ -28,7 +28,7 @@ def summary(plan: Plan) -> list[str]:
     lines = [f"{_cells(len(plan.rows))}: {told or 'none'}"]
     runs = Counter(row.verdict.run for row in plan.rows if row.verdict.run)
     lines += [f"unknown ({_cells(count)}), to run: {run}" for run, count in runs.items()]
-    warnings = Counter(row.verdict.warning for row in plan.rows if row.verdict.warning)
+    warnings = Counter(warning for row in plan.rows for warning in row.verdict.warnings)
     return lines + [f"warning ({_cells(count)}): {warning}" for warning, count in warnings.items()]
 
 
@@ -44,13 +44,15 @@ def documents(plan: Plan) -> Iterator[dict[str, Any]]:
             "branch": cell.driver.branch,
             "kernel": cell.kernel.text if cell.kernel else None,
             "module_types": list(cell.module_types),
+            "left_out": dict(verdict.left_out),
+            "source": source_of(cell).value,
             "verdict": verdict.state.value,
             "reason": verdict.reason,
             "evidence": list(verdict.evidence),
             "run": verdict.run,
             "digest": verdict.digest,
             "packages": list(verdict.packages),
-            "warning": verdict.warning,
+            "warnings": list(verdict.warnings),
         }
 
 

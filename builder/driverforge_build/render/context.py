@@ -19,7 +19,7 @@ from driverforge_build.matrix import Cell, Matrix
 from driverforge_build.render import templates
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import library_files
-from driverforge_build.render.spec import image_specs
+from driverforge_build.render.spec import FILE_TIME, image_specs
 from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitCell, ToolkitSpec, toolkit_specs
 from driverforge_core.errors import StorageFailed
@@ -30,7 +30,8 @@ class BuildContext:
     """Everything that goes into an image but the bytes of the base and of the packages.
 
     Dockerfile and pins name those. `inputs` is the sha256 over it all: two images with the same value were
-    made from the same things.
+    made from the same things. The date that an image states (`image.epoch`) is none of them: it moves with
+    every repository that was read, and no file of the image has it.
     """
 
     image: AnyImage
@@ -75,7 +76,7 @@ def _library() -> Mapping[str, ContextFile]:
 
 
 def _digest_of(image: AnyImage, entries: Mapping[str, ContextFile]) -> str:
-    digest = hashlib.sha256(f"platform=linux/{image.arch}\nepoch={image.epoch}\n".encode())
+    digest = hashlib.sha256(f"platform=linux/{image.arch}\n".encode())
     for path, entry in sorted(entries.items()):
         digest.update(f"{path}\0{int(entry.executable)}\0{len(entry.content)}\0".encode() + entry.content)
         if entry.link:
@@ -91,7 +92,7 @@ def _own(image: AnyImage) -> dict[str, ContextFile]:
     if isinstance(image, ToolkitSpec):
         return {f"artifacts/{name}": entry for name, entry in image.artifacts.items()}
     facts = {
-        "image.jit.json": image.jit_facts,
+        **({} if image.vendor_modules else {"image.jit.json": image.jit_facts}),
         **({"image.precompiled.json": image.facts} if image.kernel else {}),
     }
     return {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
@@ -139,11 +140,11 @@ def write_context(context: BuildContext, folder: Path) -> None:
             elif inside not in context.entries:
                 stale.unlink()
         for path, entry in context.entries.items():
-            _write(folder / path, entry, context.image.epoch)
+            _write(folder / path, entry)
         for made in {folder / parent for path in context.entries for parent in Path(path).parents}:
             # the image gets folders with mode and time: neither may depend on our umask, or on today
             made.chmod(0o755)
-            os.utime(made, (context.image.epoch, context.image.epoch))
+            os.utime(made, (FILE_TIME, FILE_TIME))
     except OSError as error:
         raise StorageFailed(
             f"{error.filename or folder} cannot be written: {error.strerror}",
@@ -151,16 +152,16 @@ def write_context(context: BuildContext, folder: Path) -> None:
         ) from error
 
 
-def modification_time(entry: ContextFile, epoch: int) -> int:
+def modification_time(entry: ContextFile) -> int:
     """A time for a file that is the same for the same content, and another one for other content.
 
     BuildKit takes a context's file of the same size and time for unchanged, and a pin that changes keeps its
-    size. The time lies up to twelve days before the epoch.
+    size. The time lies up to twelve days before FILE_TIME.
     """
-    return epoch - int(hashlib.sha256(entry.content).hexdigest()[:5], 16)
+    return FILE_TIME - int(hashlib.sha256(entry.content).hexdigest()[:5], 16)
 
 
-def _write(path: Path, entry: ContextFile, epoch: int) -> None:
+def _write(path: Path, entry: ContextFile) -> None:
     if entry.link:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not (path.is_symlink() and str(path.readlink()) == entry.link):
@@ -172,7 +173,7 @@ def _write(path: Path, entry: ContextFile, epoch: int) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(entry.content)
     path.chmod(mode)
-    stamp = modification_time(entry, epoch)
+    stamp = modification_time(entry)
     os.utime(path, (stamp, stamp))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
-from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles
-from driverforge_build.matrix import Cell
+from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.fields import filled
 from driverforge_core.arch import to_machine
 
@@ -28,7 +29,8 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
         names = {package.name for package in _modules(cell, roles, kernel)}
         problems += [
             f"the package {name} (modules) is not pinned"
-            for _, name in _module_packages(cell)
+            for kind in _packaged_types(cell)
+            for name in module_packages(cell, kind)
             if name not in names
         ]
     if cell.kernel and not cell.driver.vendor_modules and not (kernel and kernel.headers):
@@ -62,13 +64,22 @@ def filled_for(text: str, cell: Cell) -> str:
     )[0]
 
 
-def _module_packages(cell: Cell) -> list[tuple[str, str]]:
-    return [
-        (row.id, filled_for(name, cell))
+def module_packages(cell: Cell, module_type: str) -> tuple[str, ...]:
+    """The names of the packages that hold modules of a type: finished ones for a kernel, or sources."""
+    return tuple(
+        filled_for(name, cell)
         for row in cell.driver.modules
-        if row.id in jit_module_types(cell)
+        if row.id == module_type
         for name in row.packages
-    ]
+    )
+
+
+def _packaged_types(cell: Cell) -> tuple[str, ...]:
+    """The module types that a build of the cell gets from packages.
+
+    Kernels share the sources of a JIT stage; finished modules are one kernel's own.
+    """
+    return cell.module_types if cell.driver.vendor_modules else jit_module_types(cell)
 
 
 def _modules(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> tuple[LockedPackage, ...]:
@@ -94,8 +105,8 @@ def pins_of(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, 
     }
     if cell.driver.payload == "packages":
         pins["firmware"] = roles.get("firmware", ())
-        for kind in jit_module_types(cell):
-            names = {name for source, name in _module_packages(cell) if source == kind}
+        for kind in _packaged_types(cell):
+            names = module_packages(cell, kind)
             prefix = "modules" if cell.driver.vendor_modules else "source"
             pins[f"{prefix}-{kind}"] = tuple(
                 package for package in _modules(cell, roles, kernel) if package.name in names
@@ -103,6 +114,28 @@ def pins_of(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, 
     if kernel and not cell.driver.vendor_modules:
         pins["headers"] = kernel.headers
     return {name: packages for name, packages in pins.items() if packages}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseImage:
+    """What an image stands on; as text, what FROM is given. `digest` is '' where nothing pins it."""
+
+    name: str
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.digest}" if self.digest else self.name
+
+
+def base_image(row: OsRow, target: TargetLock | None, bases: Mapping[str, str]) -> BaseImage:
+    """The base image of an OS: what the user names, else the matrix; by the digest that it names itself, else
+    by the one in the lock.
+    """
+    name, _, digest = bases.get(row.id, row.base).partition("@")
+    locked = target.base if target else None
+    if not digest and locked and locked.reference == name:
+        digest = locked.digest
+    return BaseImage(name=name, digest=digest)
 
 
 NO_SHA256 = "has no `sha256: "

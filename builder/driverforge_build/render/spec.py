@@ -13,7 +13,15 @@ from datetime import datetime
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
-from driverforge_build.render.needs import NO_SHA256, filled_for, jit_module_types, missing_pins, pins_of
+from driverforge_build.render.needs import (
+    NO_SHA256,
+    BaseImage,
+    base_image,
+    filled_for,
+    jit_module_types,
+    missing_pins,
+    pins_of,
+)
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
@@ -21,6 +29,10 @@ from driverforge_core.tags import immutable_tag, jit_tag, precompiled_tag
 
 EARLIEST_EPOCH = 315532800
 """1980-01-01: the oldest time that a zip archive, and so every tool, can tell."""
+FILE_TIME = 946684800
+"""2000-01-01: the time of every file that is put into an image, whatever day its lock is of. With another
+time, layers of the same content would be others.
+"""
 FIRMWARE = "/opt/driverforge/firmware"
 SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
 
@@ -51,8 +63,8 @@ class ImageSpec:
 
     `pins` maps the name of a list in the context to its packages. `kernel` is '' for a JIT image.
     `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no
-    sources. `epoch` is the date of the newest repository that was read, in seconds: the time of the image and
-    of its files.
+    sources. `epoch` is the date of the newest repository that was read, in seconds: when the image says that
+    it was made.
     """
 
     id: str
@@ -60,7 +72,7 @@ class ImageSpec:
     os: str
     arch: str
     family: str
-    base: str
+    base: BaseImage
     python: str
     driver: str
     branch: int
@@ -93,6 +105,10 @@ class ImageSpec:
     @property
     def template(self) -> str:
         return f"{self.family}/Dockerfile.j2"
+
+    @property
+    def file_time(self) -> int:
+        return FILE_TIME
 
     @property
     def programs(self) -> tuple[str, ...]:
@@ -141,7 +157,7 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
         if missing:
             unpinned.append((cell, missing))
         else:
-            specs.append(_spec(cell, lock, asked.bases.get(cell.os.id, cell.os.base)))
+            specs.append(_spec(cell, lock, asked.bases))
     if unpinned:
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
@@ -159,9 +175,10 @@ def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str
     return "; ".join(steps)
 
 
-def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
+def _spec(cell: Cell, lock: Lock, bases: Mapping[str, str]) -> ImageSpec:
     target = lock.target(cell.os.id, cell.arch)
     assert target is not None
+    base = base_image(cell.os, target, bases)
     if cell.driver.payload == "image":
         raise Unsupported(
             f"{cell.id}: payload `image` cannot be built by this version",
@@ -267,7 +284,13 @@ def _title(cell: Cell) -> str:
     return f"NVIDIA driver {cell.driver.version} for {cell.os.name} ({cell.arch}), {what}"
 
 
-def _labels(cell: Cell, base: str) -> tuple[tuple[str, str], ...]:
+def base_labels(base: BaseImage) -> tuple[tuple[str, str], ...]:
+    """OCI's labels of the base image (image spec 1.1, annotations)."""
+    digest = (("org.opencontainers.image.base.digest", base.digest),) if base.digest else ()
+    return (("org.opencontainers.image.base.name", base.name), *digest)
+
+
+def _labels(cell: Cell, base: BaseImage) -> tuple[tuple[str, str], ...]:
     """Labels that depend on the cell alone: OCI's, and those that tools for NVIDIA's images read."""
     version = f"{cell.driver.branch}-{cell.kernel}" if cell.kernel else cell.driver.version
     title = _title(cell)
@@ -280,9 +303,10 @@ def _labels(cell: Cell, base: str) -> tuple[tuple[str, str], ...]:
         ("description", title),
         ("io.k8s.display-name", "NVIDIA Driver Container"),
         ("io.driverforge.cell", cell.key),
+        ("io.driverforge.module-types", " ".join(cell.module_types)),
         ("org.opencontainers.image.title", "NVIDIA Driver Container"),
         ("org.opencontainers.image.description", title),
         ("org.opencontainers.image.vendor", "driverforge"),
         ("org.opencontainers.image.version", version),
-        ("org.opencontainers.image.base.name", base),
+        *base_labels(base),
     )

@@ -16,8 +16,8 @@ from driverforge_build.matrix import Matrix, OsRow, Toolkit
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.select import select_cells
 from driverforge_build.render.files import KINDS, PROGRAM, ContextFile, digest_of, read_files
-from driverforge_build.render.needs import unique_packages
-from driverforge_build.render.spec import epoch_of
+from driverforge_build.render.needs import BaseImage, base_image, unique_packages
+from driverforge_build.render.spec import base_labels, epoch_of
 from driverforge_core.errors import InputError
 
 PREFIX = "toolkit"
@@ -43,7 +43,7 @@ class ToolkitSpec:
     os: str
     arch: str
     family: str
-    base: str
+    base: BaseImage
     python: str
     version: str
     pins: Mapping[str, tuple[LockedPackage, ...]]
@@ -84,7 +84,7 @@ class ToolkitSpec:
             ("org.opencontainers.image.description", self.title),
             ("org.opencontainers.image.vendor", "driverforge"),
             ("org.opencontainers.image.version", self.version),
-            ("org.opencontainers.image.base.name", self.base),
+            *base_labels(self.base),
         )
 
 
@@ -193,7 +193,7 @@ def _spec(
         os=row.id,
         arch=cell.arch,
         family=row.family,
-        base=bases.get(row.id, row.base),
+        base=base_image(row, target, bases),
         python=row.python.executable,
         version=cell.row.id,
         pins={"userspace": unique_packages(roles.get("tools", ()))},

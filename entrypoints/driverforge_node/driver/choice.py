@@ -124,17 +124,22 @@ def incomplete_error(source: ModuleSource, wanted: WantedDriver) -> Unsupported 
 
 def no_modules_error(facts: DriverFacts, wanted: WantedDriver) -> Unsupported:
     """The error where nothing fits, with all that was looked at."""
-    types = " or ".join(type_order(wanted, facts.gpus))
+    order = type_order(wanted, facts.gpus)
+    types = " or ".join(order)
     kernels = ", ".join(facts.image_kernels) or "no kernel"
     sources = ", ".join(facts.image.sources) if facts.image and facts.image.sources else "none"
     kept = "" if wanted.may_build else " (compiling was not asked for)"
+    # an image goes without the type that does not compile for a kernel
+    in_image = [s.modules.module_type for s in facts.sources if s.place is SourcePlace.IMAGE]
+    others = " and ".join(kind for kind in in_image if kind not in order)
+    of_others = f"; for {facts.release} {others} ones" if others else ""
     return Unsupported(
         f"this image has no {types} modules of driver {wanted.driver} for the running kernel {facts.release}",
         details=[
-            f"modules in the image: for {kernels}",
+            f"modules in the image: for {kernels}{of_others}",
             f"modules in the node's cache: {'; '.join(facts.unusable_sets) or 'none that fit'}",
             f"sources in the image: {sources}{kept}",
         ],
-        resolution=f"use an image with modules for {facts.release}, "
+        resolution=f"use an image with {types} modules for {facts.release}, "
         "or one that can compile them (tag <driver>-<os>), or boot a kernel that the image knows",
     )

@@ -18,6 +18,9 @@ DRIVER = "535.261.03"
 THREE = "int __must_check pci_resize_resource(struct pci_dev *dev, int i, int size);"
 FOUR = "int pci_resize_resource(struct pci_dev *dev, int i, int size,\n\t\t\tint exclude_bars);"
 
+BASE_DIGEST = "ba5e" * 16
+"""With it in the name of the base image, no registry is asked."""
+
 MATRIX = """\
 branches:
   - {id: "535", designation: LTSB, newest: 535.261.03, archs: [amd64, arm64], \
@@ -45,7 +48,7 @@ systems:
     package_manager: apt
     codename: bookworm
     archs: [amd64]
-    base: debian:bookworm
+    base: debian:bookworm@sha256:{BASE_DIGEST}
     keyring: /nowhere/archive.gpg
     python: {package: python3, executable: /usr/bin/python3, version: "3.11"}
     repositories:
@@ -77,7 +80,13 @@ systems:
     like: debian12
     name: Ubuntu 24.04
     codename: noble
-"""
+""".replace("{BASE_DIGEST}", BASE_DIGEST)
+
+
+BOTH_BREAK = MATRIX.replace(
+    "module_types: [open]\n    drivers", "module_types: [open, proprietary]\n    drivers"
+)
+"""The newer kernel breaks the modules of both types, so that its cell is blocked."""
 
 
 def sample_matrix(text: str = MATRIX) -> Matrix:
