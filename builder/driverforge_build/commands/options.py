@@ -51,15 +51,18 @@ def select_options(function: F) -> F:
     )(function)
 
 
-def pairs(name: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
+def pairs(
+    name: str, example: str = ""
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
     """A click callback that turns repeated KEY=VALUE into a dict."""
+    shown = example or name.replace("OS", "debian12")
 
     def callback(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
         out: dict[str, str] = {}
         for value in values:
             key, found, rest = value.partition("=")
             if not (key and found and rest):
-                raise click.BadParameter(f"{value!r} is not {name}, e.g. {name.replace('OS', 'debian12')}")
+                raise click.BadParameter(f"{value!r} is not {name}, e.g. {shown}")
             out[key] = rest
         return out
 
@@ -101,7 +104,7 @@ def mirror_option(function: F) -> F:
         callback=pairs("OS=URL"),
         help="Package mirror of an OS, or of one suite of it. Default: in `lock` what the matrix or this "
         "machine's apt says, in `build` "
-        "what the matrix or the base image says.",
+        "what the matrix or the base image says. nvidia=URL is a mirror of NVIDIA's download hosts.",
     )(function)
 
 

@@ -104,7 +104,7 @@ def _scripts(image: AnyImage) -> tuple[str, ...]:
     firmware = ("place-firmware",) if image.firmware_tree else ()
     if image.vendor_modules:
         return ("fetch-pinned", "place-modules", *firmware)
-    return ("fetch-pinned", "runfile" if image.runfile else "place-source", *firmware)
+    return ("fetch-pinned", "unpack-archive" if image.archive else "place-source", *firmware)
 
 
 def pin_list(packages: Iterable[LockedPackage]) -> str:
