@@ -24,17 +24,9 @@ if TYPE_CHECKING:
 @options.lock_option
 @options.select_options
 @options.mirror_option
-@click.option(
-    "--keyring",
-    "keyrings",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration or "
-    "the matrix names.",
-)
+@options.keyring_option
 @options.cache_option
-@click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")
+@options.offline_option
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the lock file would change.")
 @click.option(
     "--keep-going", is_flag=True, help="Write the pins of the other drivers where a driver cannot be pinned."
@@ -44,11 +36,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Accept that kernels of the lock are gone from the repositories.",
 )
-@click.option(
-    "--accept-expired",
-    is_flag=True,
-    help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
-)
+@options.accept_expired_option
 @click.option(
     "--archive",
     "archives",

@@ -108,6 +108,30 @@ def mirror_option(function: F) -> F:
     )(function)
 
 
+def keyring_option(function: F) -> F:
+    return click.option(
+        "--keyring",
+        "keyrings",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration "
+        "or the matrix names.",
+    )(function)
+
+
+def offline_option(function: F) -> F:
+    return click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")(function)
+
+
+def accept_expired_option(function: F) -> F:
+    return click.option(
+        "--accept-expired",
+        is_flag=True,
+        help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
+    )(function)
+
+
 def _fail_on(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> frozenset[FailOn]:
     from driverforge_build.app.prepare import FailOn
 
