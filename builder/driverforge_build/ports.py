@@ -99,6 +99,15 @@ class Blob:
         return unquote(self.urls[-1].rpartition("/")[2])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a file is, and its first bytes; `size` in bytes."""
+
+    sha256: str
+    size: int
+    head: bytes
+
+
 class NotThere(Unavailable):
     """The mirror answered that it does not have this (404, 410)."""
 
@@ -114,6 +123,12 @@ class Downloads(Protocol):
 
     def blob(self, blob: Blob) -> Path:
         """A file with that very content. Raises NotThere."""
+
+    def measured(self, url: str, *, head: int, limit: int) -> Measured:
+        """Read a whole file whose digest nobody says, and keep `head` bytes of it.
+
+        Raises NotThere, and Unavailable where it has more than `limit` bytes.
+        """
 
     def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
         """Texts of headers out of a package (.deb), by their path below its header tree.

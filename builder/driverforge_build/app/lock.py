@@ -1,4 +1,4 @@
-"""The life of `driverforge lock`: signed repositories to pins, merged into the lock file."""
+"""The life of `driverforge lock`: repositories and NVIDIA's archives to pins, merged into the lock file."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from dataclasses import dataclass, replace
 from driverforge_build.app.knowledge import Selection
 from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import survey
-from driverforge_build.discover.targets import wanted_targets
+from driverforge_build.discover.targets import wanted_archives, wanted_targets
 from driverforge_build.lock.file import load_lock, merge_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import OsRow, load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.select import check_named, mirror_os
+from driverforge_build.nvidia.archives import Decisions, Pinning, pin_archives
+from driverforge_build.nvidia.site import MIRROR, Site, check_hosts
 from driverforge_build.ports import Downloads
 from driverforge_build.publish.bases import FoundBase, WantedBase, find_bases
 from driverforge_core.errors import DriverforgeError
@@ -25,24 +27,32 @@ class Locked:
     """What a run did.
 
     `targets` are those that were looked at, by key, `before` what the lock held of them.
-    `nowhere` are those that were not, for want of an address. `changed`: whether the lock file differs from
-    what was found. `problems` are drivers that could not be pinned, `whole` is False where they keep the file
+    `nowhere` are those that were not, for want of an address. `archives` is what came of each archive of
+    NVIDIA's that the selected cells need. `changed`: whether the lock file differs from what was found.
+    `problems` are drivers and archives that could not be pinned, `whole` is False where they keep the file
     from being written. `bases` is what was found of the targets' base images, but for those that name their
     own digest.
     """
 
     targets: Mapping[str, TargetLock]
     before: Mapping[str, TargetLock]
+    archives: Mapping[str, Pinning]
     changed: bool
     whole: bool
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, DriverforgeError]
     bases: Mapping[str, FoundBase]
 
+    @property
+    def degraded(self) -> bool:
+        """Whether an archive is not pinned because NVIDIA, or its mirror, does not answer now."""
+        return any(pinning.silent for pinning in self.archives.values())
+
 
 def lock_targets(
     selection: Selection,
     settings: Settings,
+    decisions: Decisions,
     downloads: Downloads,
     client: RegistryClient | None,
     *,
@@ -56,10 +66,15 @@ def lock_targets(
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
-    for option, named in (("--mirror", map(mirror_os, settings.mirrors)), ("--base", selection.given.bases)):
-        check_named(option, named, [row.id for row in matrix.rows])
+    systems = [row.id for row in matrix.rows]
+    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *systems])
+    check_named("--base", selection.given.bases, systems)
+    check_hosts(settings.mirrors)
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
+    needed = wanted_archives(matrix, wanted, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
+    # what a person decided is checked before repositories are read
+    archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
     bases = find_bases(client, (_wanted_base(row, arch, selection, earlier) for row, arch in wanted))
     targets = {}
@@ -68,12 +83,22 @@ def lock_targets(
             base = bases[key].base if key in bases else None
             targets[key] = replace(found.lock.targets[key], base=base)
     # what was asked for by name is a problem; of all that the matrix has, a site has some
-    problems = {**found.problems, **(found.nowhere if selection.select else {})}
+    problems = {
+        **found.problems,
+        **(found.nowhere if selection.select else {}),
+        **{
+            f"archive {key}": pinning.error
+            for key, pinning in archives.items()
+            if pinning.failed and pinning.error
+        },
+    }
     whole = not problems or keep_going
+    recorded = [pinning.recorded for pinning in archives.values() if pinning.recorded]
     return Locked(
         targets=targets,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
-        changed=merge_lock(path, targets.values(), writing=whole and not check),
+        archives=archives,
+        changed=merge_lock(path, targets.values(), recorded, writing=whole and not check),
         whole=whole,
         problems=problems,
         nowhere={} if selection.select else found.nowhere,

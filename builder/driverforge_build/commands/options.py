@@ -51,15 +51,18 @@ def select_options(function: F) -> F:
     )(function)
 
 
-def pairs(name: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
+def pairs(
+    name: str, example: str = ""
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
     """A click callback that turns repeated KEY=VALUE into a dict."""
+    shown = example or name.replace("OS", "debian12")
 
     def callback(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
         out: dict[str, str] = {}
         for value in values:
             key, found, rest = value.partition("=")
             if not (key and found and rest):
-                raise click.BadParameter(f"{value!r} is not {name}, e.g. {name.replace('OS', 'debian12')}")
+                raise click.BadParameter(f"{value!r} is not {name}, e.g. {shown}")
             out[key] = rest
         return out
 
@@ -100,7 +103,32 @@ def mirror_option(function: F) -> F:
         metavar="OS[-ARCH][/SUITE]=URL",
         callback=pairs("OS=URL"),
         help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
-        "or this machine's package manager says, in `build` what the matrix or the base image says.",
+        "or this machine's package manager says, in `build` what the matrix or the base image says. "
+        "nvidia=URL is a mirror of NVIDIA's download hosts.",
+    )(function)
+
+
+def keyring_option(function: F) -> F:
+    return click.option(
+        "--keyring",
+        "keyrings",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration "
+        "or the matrix names.",
+    )(function)
+
+
+def offline_option(function: F) -> F:
+    return click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")(function)
+
+
+def accept_expired_option(function: F) -> F:
+    return click.option(
+        "--accept-expired",
+        is_flag=True,
+        help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
     )(function)
 
 

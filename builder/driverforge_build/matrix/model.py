@@ -232,8 +232,8 @@ class DriverRow(Row):
     )
     sha256: dict[Arch, Sha256] = Field(
         default_factory=dict,
-        description="Pins of the runfile; without one the cell is `unknown`, and the plan says how to "
-        "get it.",
+        description="Pins of the archive that you know; `driverforge lock` finds those of the others "
+        "(docs/lock.md).",
     )
     image: ImageRef | None = Field(
         default=None, description="The driver image that payload `image` takes as base."

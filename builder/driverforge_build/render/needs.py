@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles, TargetLock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.fields import filled
+from driverforge_build.nvidia.site import is_nvidias
 from driverforge_core.arch import to_machine
 
 
 def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     """The downloads of a cell that the lock does not pin, one sentence each."""
-    if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
-        problems = [f"the runfile of {cell.driver.version} {NO_SHA256}{{{cell.arch}: ...}}` in the matrix"]
-    else:
-        problems = []
+    problems = []
+    if cell.driver.payload == "runfile" and archive_of(cell, lock) is None:
+        problems = [f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned"]
     target = lock.target(cell.os.id, cell.arch)
     roles = target.drivers.get(cell.driver.version) if target else None
     if target is None or roles is None:
@@ -36,6 +36,29 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     if cell.kernel and not cell.driver.vendor_modules and not (kernel and kernel.headers):
         problems.append(f"the headers of {cell.kernel} are not pinned")
     return problems
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """NVIDIA's archive that an image is made from: a runfile or a redistributable one."""
+
+    url: str
+    sha256: str
+
+
+def archive_of(cell: Cell, lock: Lock) -> Archive | None:
+    """The archive of a cell with payload runfile: its row's own pin, else the lock's.
+
+    A site's own address is kept where it has the file that the lock names.
+    """
+    own = cell.driver.runfile_url(to_machine(cell.arch))
+    if sha256 := cell.driver.sha256.get(cell.arch):
+        return Archive(url=own, sha256=sha256)
+    pin = lock.archive(cell.driver.version, cell.arch)
+    if pin is None:
+        return None
+    same = not is_nvidias(own) and own.rpartition("/")[2] == pin.name
+    return Archive(url=own if same else pin.url, sha256=pin.sha256)
 
 
 def _roles(cell: Cell) -> list[Role]:
@@ -136,6 +159,3 @@ def base_image(row: OsRow, target: TargetLock | None, bases: Mapping[str, str]) 
     if not digest and locked and locked.reference == name:
         digest = locked.digest
     return BaseImage(name=name, digest=digest)
-
-
-NO_SHA256 = "has no `sha256: "
