@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from driverforge_build.advice import Given
@@ -14,6 +14,7 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
+from driverforge_build.plan.shards import ShardWanted
 from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
 from driverforge_build.verdict import State
 from driverforge_core.errors import UsageError
@@ -47,25 +48,34 @@ class Prepared:
 
 
 def prepare(
-    selection: Selection, *, mirrors: Mapping[str, str] | None = None, lookup_for: LookupFor | None = None
+    selection: Selection,
+    *,
+    mirrors: Mapping[str, str] | None = None,
+    lookup_for: LookupFor | None = None,
+    shard: ShardWanted | None = None,
 ) -> Prepared:
     """Plan, and render the toolkit's images, writing nothing. Raises UsageError, InputError.
 
     `mirrors` maps OS or OS/SUITE to an address. They serve the downloads of a build, and do not change what
-    is built.
+    is built. `shard` leaves one job's part of what the plan would build, toolkit images to the first one.
     """
     known = read_knowledge(selection, lookup_for)
     given, named = selection.given, mirrors or {}
     chosen = choose(known, selection)
     systems = chosen.systems
     check_named("--mirror", named, systems)
-    plan = known.plan(chosen.cells)
+    cells, toolkits = chosen.cells, chosen.toolkits
+    if shard is not None:
+        # before a registry is asked: what other jobs push meanwhile must not change whose a cell is
+        cells = shard.of_cells(replace(known, lookup=None).plan(cells).to_build())
+        toolkits = toolkits if shard.number == 1 else ()
+    plan = known.plan(cells)
     check_mirrors(named, plan.to_build())
     return Prepared(
         plan=plan,
         lock=known.lock,
         given=given,
-        toolkits=toolkit_contexts(chosen.toolkits, known.matrix, known.lock, given=given),
+        toolkits=toolkit_contexts(toolkits, known.matrix, known.lock, given=given),
         mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
     )
 

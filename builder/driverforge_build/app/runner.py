@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine
+from driverforge_build.render.toolkit import PREFIX
 from driverforge_core.errors import DriverforgeError
 
 CellListener = Callable[[str, str], None]
@@ -27,13 +30,17 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellReport:
-    """The outcome for one cell: `image` when built, `error` when failed; `seconds` of wall time."""
+    """The outcome for one cell: `image` when built, `error` when failed; `seconds` of wall time.
+
+    `first`: it was the first of its group, and so made the layers that the others found.
+    """
 
     cell: str
     result: Result
     reference: str
     log: Path
     seconds: float
+    first: bool = False
     image: BuiltImage | None = None
     error: DriverforgeError | None = None
 
@@ -79,11 +86,21 @@ def build_all(
     for job in jobs:
         leaders.setdefault(job.group, job)
     with ThreadPoolExecutor(max_workers=workers) as pool:
-        reports = {report.cell: report for report in pool.map(one, leaders.values())}
+        reports = {report.cell: replace(report, first=True) for report in pool.map(one, leaders.values())}
         reports |= {
             report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))
         }
     return tuple(reports[job.cell] for job in jobs)
+
+
+def build_times(reports: Iterable[CellReport]) -> dict[str, BuildTime]:
+    """The times of driver images that were built now, for the next plan's shards."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        report.cell: BuildTime(seconds=report.seconds, first=report.first, date=now)
+        for report in reports
+        if report.result is Result.BUILT and not report.cell.startswith(PREFIX)
+    }
 
 
 def _skipped(job: BuildJob) -> CellReport:

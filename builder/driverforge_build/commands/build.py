@@ -15,6 +15,7 @@ from driverforge_build.commands.output import say, write_lines
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
+    from driverforge_build.plan.shards import ShardWanted
     from driverforge_build.render.context import BuildContext
 
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 @options.matrix_option
 @options.lock_option
 @options.select_options
+@options.shard_option
+@options.times_option(written=True)
 @options.base_option
 @options.artifacts_option
 @options.mirror_option
@@ -73,6 +76,8 @@ def command(
     mirrors: dict[str, str],
     select: tuple[str, ...],
     skip: tuple[str, ...],
+    shard: ShardWanted | None,
+    times_path: Path | None,
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str | None,
@@ -94,13 +99,15 @@ def command(
     from driverforge_build.app.build import BuildRequest, build
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
+    from driverforge_build.app.runner import build_times
     from driverforge_build.commands.progress import shown_builds
+    from driverforge_build.plan.times import merge_times
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     selection = Selection(given=given, select=select, skip=skip)
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
-    prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for)
+    prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
     engine = adapters.engine()
     contexts = prepared.toolkits if plan_only else prepared.contexts()
     reports: tuple[CellReport, ...] = ()
@@ -108,6 +115,8 @@ def command(
     if contexts and not plan_only:
         named = engine.check()
         reports = build(request, contexts, prepared.mirrors, engine, shown_builds)
+        if times_path:
+            merge_times(times_path, build_times(reports))
     if as_json:
         write_lines(_json_lines(prepared, contexts, reports, named))
     elif plan_only or not reports:
