@@ -14,6 +14,7 @@ import pytest
 from driverforge_build import cli
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import TargetLock
+from support.jsonschemas import check_document
 from support.process import missing
 from support.samples.aptrepo import Archive, Deb, SigningKey, served, signing_key
 from support.samples.sampledebian import BARE, MATRIX, NEW, OLD, SECURITY, publish, write_matrix
@@ -276,6 +277,7 @@ def test_lock_as_json(site: Site) -> None:
     found = json.loads(told)
     assert (status, found["changed"], found["problems"]) == (0, True, {})
     assert found["targets"][TARGET]["kernels"] == [OLD, NEW]
+    check_document("lock-report", found)
 
 
 def test_a_mirror_without_the_suite(site: Site) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 import yaml
@@ -15,6 +16,7 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.plan.times import BuildTime, merge_times, read_times
 from driverforge_core.errors import InputError
+from support.jsonschemas import check_document
 from support.samples.synthetic import synthetic_lock
 
 SELECT = ("--select", "debian1?-*")
@@ -37,6 +39,7 @@ def said(capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> st
 
 def to_build(capsys: pytest.CaptureFixture[str]) -> set[str]:
     document = json.loads(said(capsys, "plan", *SELECT, "--json"))
+    check_document("plan", document)
     return {row["cell"] for row in document["cells"] if row["verdict"] == "build"}
 
 
@@ -122,6 +125,7 @@ def test_times_are_merged_and_the_newest_counts(tmp_path: Path) -> None:
     merge_times(file, {one: took(1)})
     merge_times(file, {two: took(2, "2026-11-23T10:00:00Z")})
     merge_times(other, {two: took(3, "2026-11-22T10:00:00Z")})
+    check_document("times", json.loads(file.read_text()))
     assert {key: time.seconds for key, time in read_times([tmp_path]).cells.items()} == {one: 1, two: 2}
     assert read_times([tmp_path / "nowhere.json"]).cells == {}
 
@@ -145,6 +149,7 @@ def test_a_list_of_cells_and_a_shard_choose_what_is_built(
     parts = []
     for number in (1, 2, 3):
         text = said(capsys, "build", *SELECT, "--shard", f"{number}/3", "--plan", "--json")
+        check_document("build", json.loads(text))
         parts += [row["cell"] for row in json.loads(text)["cells"]]
     assert sorted(parts) == sorted(due)
 
@@ -163,3 +168,22 @@ def test_what_cannot_be_is_a_usage_error(
 ) -> None:
     assert run(list(words)) == 64
     assert told in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["plan", "build"])
+def test_reports_are_written_where_a_pipeline_says(
+    command: str, lock: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    Path("summary.md").write_text("what an earlier step said\n")
+    words = ["--plan"] if command == "build" else []
+    said(capsys, command, *SELECT, *words, "--junit", "report.xml")
+    assert ET.parse("report.xml").getroot().get("name") == f"driverforge {command}"
+    text = Path("summary.md").read_text()
+    assert text.startswith(f"what an earlier step said\n## driverforge {command}\n")
+    assert "| `jit` |" in text
+
+
+def test_a_push_needs_to_know_where_to(lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["build", "--push"]) == 64
+    assert "--push needs --registry" in capsys.readouterr().err

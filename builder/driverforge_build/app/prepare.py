@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from driverforge_build.advice import Given
 from driverforge_build.app.choice import choose
+from driverforge_build.app.family import families
 from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
-from driverforge_build.app.runner import CellReport
+from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.plan.shards import ShardWanted
+from driverforge_build.publish.upload import FamilyOf
 from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
 from driverforge_build.verdict import State
 from driverforge_core.errors import UsageError
@@ -25,7 +27,7 @@ class Prepared:
     """What is to be done: the plan of the selected cells, and the images that are to be built.
 
     A toolkit image has no verdict, so `toolkits` are contexts without a row in the plan. `mirrors` are those
-    of the user and of the matrix.
+    of the user and of the matrix. `everything` has all cells of matrix and lock, whichever were selected.
     """
 
     plan: Plan
@@ -33,6 +35,7 @@ class Prepared:
     given: Given
     toolkits: tuple[BuildContext, ...] = ()
     mirrors: Mapping[str, str] = field(default_factory=dict)
+    everything: Callable[[], Iterable[Cell]] = tuple
 
     def contexts(self) -> tuple[BuildContext, ...]:
         """The contexts of all images that are to be built.
@@ -40,6 +43,15 @@ class Prepared:
         They are rendered now, a millisecond each: who only tells the plan of 100,000 cells must not ask.
         """
         return (*driver_contexts(self.plan.to_build(), self.lock, given=self.given), *self.toolkits)
+
+    def existing(self) -> tuple[BuildContext, ...]:
+        """The contexts of the images that the registry has, rendered now too."""
+        there = (row.cell for row in self.plan.rows if row.verdict.state is State.EXISTS)
+        return driver_contexts(there, self.lock, given=self.given)
+
+    def family_of(self) -> FamilyOf:
+        """How the architectures are found that share an image's alias."""
+        return families(self.everything(), self.toolkits, self.lock, given=self.given)
 
     @property
     def unbuildable(self) -> tuple[Planned, ...]:
@@ -77,6 +89,7 @@ def prepare(
         given=given,
         toolkits=toolkit_contexts(toolkits, known.matrix, known.lock, given=given),
         mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
+        everything=known.cells,
     )
 
 
@@ -131,7 +144,7 @@ def exit_status(plan: Plan, reports: Sequence[CellReport], unwanted: Collection[
     1 where a build failed, else 75 where the registry did not answer, else 1 where a verdict is a failure,
     else 0.
     """
-    if any(report.error or report.image is None for report in reports):
+    if any(report.result in (Result.FAILED, Result.SKIPPED) or report.lost for report in reports):
         return 1
     if plan.degraded:
         return 75

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
     from driverforge_build.app.lock import Locked
+    from driverforge_build.documents import LockDocument
 
 
 @click.command("lock")
@@ -129,7 +130,9 @@ def _print(done: Locked) -> None:
         say(f"{what}: {error.render()}", err=True)
 
 
-def _document(path: Path, done: Locked) -> dict[str, Any]:
+def _document(path: Path, done: Locked) -> LockDocument:
+    from driverforge_build.app.outcomes import failure
+
     return {
         "schema": 1,
         "lock": str(path),
@@ -144,5 +147,5 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             }
             for key, target in done.targets.items()
         },
-        "problems": {what: error.document() for what, error in done.problems.items()},
+        "problems": {what: failure(error) for what, error in done.problems.items()},
     }

@@ -204,6 +204,23 @@ def artifacts_option(function: F) -> F:
     )(function)
 
 
+def report_options(function: F) -> F:
+    """--junit and --summary: what CI systems read."""
+    function = click.option(
+        "--summary",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar="GITHUB_STEP_SUMMARY",
+        help="Add a grid of kernels and drivers in Markdown to FILE. Default: what a GitHub job says.",
+    )(function)
+    return click.option(
+        "--junit",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write a JUnit report, a test case for each cell.",
+    )(function)
+
+
 def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
     """A click callback: an address with a scheme is what people paste first."""
     if value is not None and "://" in value:

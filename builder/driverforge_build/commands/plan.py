@@ -57,6 +57,7 @@ _COLOURS = {"build": "green", "exists": "cyan", "vendor-ships": "cyan", "blocked
     help="About how long a shard shall take; the shared layers count once in each.",
 )
 @options.times_option(written=False)
+@options.report_options
 @options.json_option
 def command(
     *,
@@ -72,6 +73,8 @@ def command(
     max_jobs: int | None,
     minutes: int,
     times_paths: tuple[Path, ...],
+    junit: Path | None,
+    summary: Path | None,
     as_json: bool,
 ) -> int:
     """Show each cell with its verdict: build, exists, vendor-ships, blocked, unknown.
@@ -85,30 +88,47 @@ def command(
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge
-    from driverforge_build.plan.text import json_lines, summary, table
+    from driverforge_build.plan import text
 
     if sum(map(bool, (github, gitlab, as_json))) > 1:
         raise click.UsageError("--github, --gitlab and --json each print something else: choose one")
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
     known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     plan = known.plan(known.cells(select, skip))
+    _write_reports(plan, junit=junit, summary=summary)
     if github or gitlab or shards_dir:
         shards = _shards(plan, most=max_jobs or _most(gitlab), minutes=minutes, times=times_paths)
         _print_shards(shards, shards_dir, github=github, gitlab=gitlab)
         return 75 if plan.degraded else 0
     if as_json:
-        write_lines(json_lines(plan))
+        write_lines(text.json_lines(plan))
         return 75 if plan.degraded else 0
     write_lines(
-        table(
+        text.table(
             plan,
-            style=lambda text, state: (
-                click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text
+            style=lambda word, state: (
+                click.style(word, fg=_COLOURS[state.value]) if sys.stdout.isatty() else word
             ),
         )
     )
-    say("\n".join(["", *summary(plan)]))
+    say("\n".join(["", *text.summary(plan)]))
     return 75 if plan.degraded else 0
+
+
+def _write_reports(plan: Plan, *, junit: Path | None, summary: Path | None) -> None:
+    if not (junit or summary):
+        return
+    from driverforge_build.plan.text import documents
+    from driverforge_build.report.cases import plan_cases
+    from driverforge_build.report.junit import write_junit
+    from driverforge_build.report.summary import append_summary
+
+    unanswered = {row.key for row in plan.rows if row.verdict.unanswered}
+    cases = list(plan_cases(documents(plan), unanswered))
+    if junit:
+        write_junit(junit, "driverforge plan", cases)
+    if summary:
+        append_summary(summary, "driverforge plan", cases)
 
 
 def _most(gitlab: str | None) -> int:

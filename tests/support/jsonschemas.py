@@ -1,0 +1,30 @@
+"""The published JSON schemas, held against what the commands really print."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+SCHEMAS = Path(__file__).parents[2] / "builder/driverforge_build/data/reports"
+
+
+def check_document(name: str, document: object) -> None:
+    """Raises ValidationError where a document is not as its schema says, or has a key that it does not know.
+
+    To readers an unknown key is no error; what we write ourselves has to be described whole.
+    """
+    schema = json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
+    Draft202012Validator.check_schema(schema)
+    Draft202012Validator(_closed(schema)).validate(json.loads(json.dumps(document)))
+
+
+def _closed(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {"additionalProperties": False} if "properties" in schema else {}
+    return {**closed, **{key: _closed(value) for key, value in schema.items()}}
