@@ -76,14 +76,14 @@ class Engine(Protocol):
     def build(self, job: BuildJob, progress: StepListener) -> None:
         """Build one target; the image is in the store under the job's reference then.
 
-        Raises CommandFailed with the last lines.
+        Raises CommandFailed with the last lines, TemporaryFailure where the reason passes by itself.
         """
 
     def inspect(self, reference: str) -> BuiltImage | None:
         """The image of that name, None when the store has none."""
 
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
-        """Push an image under another name. Raises CommandFailed, NotPermitted."""
+        """Push an image under another name. Raises CommandFailed, NotPermitted, TemporaryFailure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

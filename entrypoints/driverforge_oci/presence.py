@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from driverforge_core.errors import CommandFailed, DriverforgeError
+from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound
@@ -24,11 +24,13 @@ class Absent:
 class Unknown:
     """Anything but 200 and 404: 401, 403, 429, 5xx, a name that does not resolve, a timeout.
 
-    `reason` is one sentence, `resolution` the next step.
+    `reason` is one sentence, `resolution` the next step. `passing`: the same question may be answered later
+    without anybody doing anything, so not after 401 and 403.
     """
 
     reason: str
     resolution: str = field(default="", compare=False)
+    passing: bool = field(default=False, compare=False)
 
 
 Presence = Present | Absent | Unknown
@@ -48,7 +50,7 @@ def presence(client: RegistryClient, reference: Reference) -> Presence:
     except CommandFailed:
         raise
     except DriverforgeError as error:
-        return Unknown(error.brief, error.resolution)
+        return Unknown(error.brief, error.resolution, isinstance(error, TemporaryFailure))
 
 
 def labels(client: RegistryClient, reference: Reference, platform: str) -> dict[str, str]:

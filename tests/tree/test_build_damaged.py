@@ -13,11 +13,12 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.fetch.cache import Cache, KeptAnswer
-from driverforge_build.lock.file import dump_lock, load_lock, write_lock
+from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import context_of, write_context
 from driverforge_build.render.spec import image_specs
+from driverforge_build.sharedfile import replace_text
 from driverforge_core.errors import DriverforgeError, InputError, StorageFailed
 from support.fakes.mirror import fetcher
 from support.samples.locks import kernel, target
@@ -119,7 +120,7 @@ def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
     theirs = tmp_path / ".site.json.new"
     theirs.write_text("half")
     (tmp_path / "site.json").symlink_to("real.json")
-    write_lock(tmp_path / "site.json", "whole\n")
+    replace_text(tmp_path / "site.json", "whole\n", option="--lock")
     assert (tmp_path / "real.json").read_text() == "whole\n"
     assert (tmp_path / "site.json").is_symlink()
     assert theirs.read_text() == "half"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.app.runner import Result, build_all
+from driverforge_build.app.runner import HowToRun, Result, build_all
 from driverforge_build.commands import adapters
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.ports import BuildJob
@@ -90,7 +90,8 @@ def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(
 
     with engine_api(answer) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
-        bad, good = build_all(Buildx(), jobs, workers=1, keep_going=True, told=lambda *_: None)
+        how = HowToRun(workers=1, keep_going=True)
+        bad, good = build_all(Buildx(), jobs, how, lambda *_: None)
     assert (bad.result, good.result) == (Result.FAILED, Result.BUILT)
     assert isinstance(bad.error, CommandFailed)
     assert "the store is broken" in bad.error.details[0]

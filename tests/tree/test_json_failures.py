@@ -16,6 +16,7 @@ import pytest
 from driverforge_build.cli import cli, run
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
+from support.jsonschemas import check_document
 from support.samples.locks import sample_driver, target
 from support.samples.sampledebian import write_matrix
 
@@ -56,6 +57,7 @@ def test_a_failure_is_a_document(
     captured = capsys.readouterr()
     document = json.loads(captured.out)
     assert list(document) == ["error"]
+    check_document("failure", document)
     error = document["error"]
     assert list(error) == ["brief", "details", "resolution", "exit_status"]
     assert error["exit_status"] == status

@@ -18,6 +18,7 @@ from driverforge_build.lock.pins import TargetLock
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
+from support.jsonschemas import check_document
 from support.machines import dockerregistry
 from support.process import missing
 from support.samples.aptrepo import Archive, Deb, SigningKey, served, signing_key
@@ -291,6 +292,7 @@ def test_lock_as_json(site: Site) -> None:
     found = json.loads(told)
     assert (status, found["changed"], found["problems"]) == (0, True, {})
     assert found["targets"][TARGET]["kernels"] == [OLD, NEW]
+    check_document("lock-report", found)
 
 
 def test_a_mirror_without_the_suite(site: Site) -> None:

@@ -12,6 +12,7 @@ from driverforge_build.cli import cli, run
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
+from support.jsonschemas import check_document
 from support.samples.synthetic import synthetic_lock
 
 JIT = "debian12-amd64-535.261.03-jit"
@@ -40,6 +41,7 @@ def test_the_plan_of_a_push_as_text_and_as_json(tmp_path: Path) -> None:
     words = ["push", "--lock", str(file), "--select", JIT, "--registry", "registry.site/nvidia", "--plan"]
     text = CliRunner().invoke(cli, words, catch_exceptions=False).output
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).output)
+    check_document("push-plan", document)
     immutable, alias = document["tags"][JIT]
     assert document["repository"] == "registry.site/nvidia/driver"
     assert immutable.startswith("535.261.03-debian12-r")

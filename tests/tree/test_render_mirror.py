@@ -96,7 +96,7 @@ def test_a_vendors_repository_in_the_base_is_not_the_distributions(tmp_path: Pat
 
 
 @contextmanager
-def mirror(content: bytes, store: Path, seen: list[bytes]) -> Iterator[int]:
+def mirror(content: bytes, store: Path, seen: list[bytes], *, status: int = 200) -> Iterator[int]:
     """A server of one file on 127.0.0.1, its port; `seen` gets what all files of the store hold while a
     client waits for an answer.
     """
@@ -104,7 +104,7 @@ def mirror(content: bytes, store: Path, seen: list[bytes]) -> Iterator[int]:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             seen.append(b"".join(path.read_bytes() for path in store.rglob("*") if path.is_file()))
-            self.send_response(200)
+            self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             self.wfile.write(content)
@@ -120,6 +120,38 @@ def mirror(content: bytes, store: Path, seen: list[bytes]) -> Iterator[int]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+@needs_apt
+@pytest.mark.parametrize(
+    ("status", "said", "expected"),
+    [
+        (0, "Could not connect", 75),
+        (503, "503  Service Unavailable", 75),
+        (429, "429  Too Many Requests", 75),
+        (404, "404  Not Found", 1),
+        (403, "403  Forbidden", 1),
+    ],
+)
+def test_a_mirror_that_is_away_or_busy_ends_the_build_as_one_to_try_again(
+    tmp_path: Path, status: int, said: str, expected: int
+) -> None:
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    for file in (MANAGER, resources.templates() / "scripts/fetch-pinned"):
+        shutil.copy(file, scripts)
+    # apt asks three times more, after a second, two and four
+    text = (scripts / "manager").read_text()
+    (scripts / "manager").write_text(text.replace("Acquire::Retries=3", "Acquire::Retries=0"))
+    (tmp_path / "list").write_text(f"{'0' * 64} 1 bookworm pool/kmod_1.deb kmod 1\n")
+    with mirror(b"", tmp_path / "store", [], status=status or 200) as port:
+        served = port if status else 1
+        environment = configured(tmp_path, f"deb http://127.0.0.1:{served}/debian bookworm main\n")
+        words = [scripts / "fetch-pinned", "download", tmp_path / "list", tmp_path / "debs"]
+        environment["DRIVERFORGE_STORE"] = str(tmp_path / "store")
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert said in done.stderr
+    assert done.returncode == expected
 
 
 @needs_apt

@@ -12,18 +12,17 @@ from typing import Any
 import pytest
 
 from driverforge_build import cli
+from support.jsonschemas import check_document
 from support.process import missing
 from support.samples.aptrepo import Archive, Deb, Served, SigningKey, served, signing_key
 from support.samples.nvidiasite import RELEASES, publish_releases
 from support.samples.sampledebian import BASE, DRIVER_PARTS, MATRIX, NEW, publish, write_matrix
-from support.schemas import schema_problems
 
 PROGRAMS = ("gpg", "gpgv", "dpkg-deb")
 pytestmark = pytest.mark.skipif(
     bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
 )
 
-SCHEMA = Path(cli.__file__).parent / "data/watch.schema.json"
 KNOWN = {"535": ("lts branch", [("535.247.01", "2025-04-17"), ("535.261.03", "2025-07-17")])}
 
 
@@ -49,8 +48,7 @@ class Site:
         """Exit status and what `--json` prints, which the published schema accepts."""
         status, text = self.run("watch", "--json", *arguments)
         document = json.loads(text)
-        schema = json.loads(SCHEMA.read_text())
-        assert schema_problems(document, schema, schema, "watch") == []
+        check_document("watch", document)
         assert document["new"] == (status == 1)
         return status, document
 

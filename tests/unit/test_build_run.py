@@ -12,6 +12,7 @@ import pytest
 
 from driverforge_build.advice import Given
 from driverforge_build.app.build import BuildRequest, jobs, mirror_lines
+from driverforge_build.app.outcomes import build_cells
 from driverforge_build.app.prepare import (
     FailOn,
     Prepared,
@@ -20,7 +21,7 @@ from driverforge_build.app.prepare import (
     failing,
     row_mirrors,
 )
-from driverforge_build.app.runner import CellReport, Result, build_all
+from driverforge_build.app.runner import CellReport, HowToRun, Result, build_all
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
 from driverforge_build.lock.pins import Lock
@@ -51,9 +52,8 @@ def job(name: str) -> BuildJob:
 
 
 def run(engine: FakeEngine, *names: str, keep_going: bool) -> dict[str, CellReport]:
-    reports = build_all(
-        engine, [job(name) for name in names], workers=1, keep_going=keep_going, told=lambda *_: None
-    )
+    how = HowToRun(workers=1, keep_going=keep_going)
+    reports = build_all(engine, [job(name) for name in names], how, lambda *_: None)
     return {report.cell: report for report in reports}
 
 
@@ -71,7 +71,8 @@ def test_keep_going_builds_the_others() -> None:
 
 def test_report_has_image_or_error_and_the_log() -> None:
     reports = run(FakeEngine(failures={"b": BROKEN}), "a", "b", keep_going=True)
-    good, bad = reports["a"].document(), reports["b"].document()
+    prepared = Prepared(plan=Plan(rows=()), lock=Lock(), given=Given())
+    good, bad = build_cells(prepared, (), list(reports.values()))
     assert (good["id"], good["size"], good["error"]) == ("sha256:a", 1000, None)
     assert good["layers"][0]["created_by"] == "COPY"
     assert bad["id"] is None
@@ -92,27 +93,23 @@ def test_jobs_run_side_by_side() -> None:
             meeting.wait()  # breaks unless both are here
             super().build(job, progress)
 
-    reports = build_all(Meeting(), [job("a"), job("b")], workers=2, keep_going=False, told=lambda *_: None)
+    how = HowToRun(workers=2, keep_going=False)
+    reports = build_all(Meeting(), [job("a"), job("b")], how, lambda *_: None)
     assert {report.result for report in reports} == {Result.BUILT}
 
 
 def test_jobs_that_share_stages_wait_for_the_first_of_them() -> None:
     engine = FakeEngine()
     work = [replace(job(name), group=name[0]) for name in ("a1", "a2", "b1", "b2")]
-    reports = build_all(engine, work, workers=1, keep_going=False, told=lambda *_: None)
+    reports = build_all(engine, work, HowToRun(workers=1, keep_going=False), lambda *_: None)
     assert engine.built == ["a1", "b1", "a2", "b2"]
     assert [report.cell for report in reports] == ["a1", "a2", "b1", "b2"]
 
 
 def test_told_hears_each_step_and_the_end() -> None:
     heard: list[tuple[str, str]] = []
-    build_all(
-        FakeEngine(),
-        [job("a")],
-        workers=1,
-        keep_going=False,
-        told=lambda cell, text: heard.append((cell, text)),
-    )
+    how = HowToRun(workers=1, keep_going=False)
+    build_all(FakeEngine(), [job("a")], how, lambda cell, text: heard.append((cell, text)))
     assert heard == [("a", "userspace 1/1 RUN true"), ("a", "built")]
 
 

@@ -5,27 +5,32 @@ for an empty one.
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.app.push import push_all
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuiltImage
-from driverforge_build.publish.alias import move_alias
-from driverforge_build.publish.upload import push_image
+from driverforge_build.publish.index import Member, VersionsDiffer, join
+from driverforge_build.publish.upload import Publisher, PushReport
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, UsageError
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable, UsageError
 from driverforge_oci.client import OCI_INDEX, RegistryClient
 from driverforge_oci.reference import Reference
-from driverforge_oci.session import Session
+from driverforge_oci.session import NotFound, Session
 from driverforge_oci.transport import Request, Response
 from support.fakes.fakeengine import FakeEngine, store_image
 from support.fakes.memoryregistry import HOST, MemoryRegistry, answer
@@ -64,8 +69,12 @@ def client(engine: FakeEngine) -> RegistryClient:
     return RegistryClient(Session(engine.registry))
 
 
-def push(engine: FakeEngine, made: BuildContext = JIT) -> object:
-    return push_image(made, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
+def publisher(engine: FakeEngine) -> Publisher:
+    return Publisher(registry=HOST, engine=engine, client=client(engine), given=GIVEN)
+
+
+def push(engine: FakeEngine, made: BuildContext = JIT) -> PushReport:
+    return publisher(engine).push(made, lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +95,7 @@ def test_alias_is_the_tag_that_the_operator_asks_for(key: str, alias: str) -> No
 
 def test_push_writes_the_immutable_tag_and_lets_the_alias_stand_for_it() -> None:
     engine = built(PRECOMPILED)
-    report = push_image(PRECOMPILED, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
+    report = push(engine, PRECOMPILED)
     assert engine.pushed == [f"{HOST}/driver:{immutable_tag_of(PRECOMPILED)}"]
     assert (report.sent, report.moved) == (True, True)
     assert report.alias == f"{HOST}/driver:535-6.1.0-50-cloud-amd64-debian12"
@@ -101,7 +110,7 @@ def test_what_the_registry_has_is_not_sent_again() -> None:
     engine = built(JIT)
     push(engine)
     engine.images.clear()  # the second time not even the engine needs it
-    again = push_image(JIT, HOST, engine, client(engine), given=GIVEN, progress=lambda _: None)
+    again = push(engine)
     assert len(engine.pushed) == 1
     assert (again.sent, again.moved) == (False, False)
 
@@ -121,9 +130,11 @@ def test_an_immutable_tag_with_other_content_is_never_overwritten() -> None:
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_a_registry_that_does_not_say_gets_nothing(status: int) -> None:
     engine = built(JIT, trouble=lambda _: answer(status))
-    with pytest.raises(TemporaryFailure, match="does not say") as caught:
+    with pytest.raises(Unavailable, match="does not say") as caught:
         push(engine)
     assert caught.value.exit_code == 75
+    # asking again is no use where a login is missing
+    assert isinstance(caught.value, TemporaryFailure) == (status not in (401, 403))
     assert engine.pushed == []
 
 
@@ -154,43 +165,127 @@ def test_an_image_built_from_something_else_is_refused() -> None:
         push(engine)
 
 
-def test_alias_keeps_other_architectures() -> None:
-    engine = FakeEngine()
-    registry = client(engine)
-    alias = Reference.parse(f"{HOST}/driver:535.261.03-debian12")
-    for arch in ("arm64", "amd64"):
-        store_image(engine.registry, alias.with_tag(arch), {}, arch=arch)
-        move_alias(registry, alias, registry.get_manifest(alias.with_tag(arch)), f"linux/{arch}")
-    index = registry.get_manifest(alias)
-    assert [child.platform for child in index.children] == ["linux/amd64", "linux/arm64"]
-    newer = store_image(engine.registry, alias.with_tag("newer"), {"n": "1"})
-    _, moved = move_alias(registry, alias, registry.get_manifest(alias.with_tag("newer")), "linux/amd64")
-    assert moved
-    assert registry.resolve(alias, "linux/amd64").digest == newer
-    assert registry.resolve(alias, "linux/arm64").digest == index.children[1].digest
+ALIAS = Reference.parse(f"{HOST}/driver:580-6.8.0-106-generic-ubuntu24.04")
 
 
-def test_alias_that_is_a_plain_image_becomes_an_index_with_both() -> None:
+def member(engine: FakeEngine, arch: str, version: str = "580.173.02", *, stored: bool = True) -> Member:
+    """The image of an architecture, whose immutable tag the registry has if it is `stored`."""
+    place = ALIAS.with_tag(f"{version}-{arch}")
+    found = {
+        "io.driverforge.inputs": version,
+        "io.driverforge.cell": f"ubuntu24.04-{arch}-{version}-6.8.0-106-generic",
+    }
+    if stored:
+        store_image(engine.registry, place, found, arch=arch)
+    return Member(platform=f"linux/{arch}", reference=place, inputs=version, version=version)
+
+
+def test_an_index_keeps_other_architectures() -> None:
     engine = FakeEngine()
     registry = client(engine)
-    alias = Reference.parse(f"{HOST}/driver:535.261.03-debian12")
-    old = store_image(engine.registry, alias, {}, arch="arm64")
-    store_image(engine.registry, alias.with_tag("new"), {})
-    move_alias(registry, alias, registry.get_manifest(alias.with_tag("new")), "linux/amd64")
-    assert registry.resolve(alias, "linux/arm64").digest == old
+    join(registry, ALIAS, [member(engine, "arm64")])
+    before = join(registry, ALIAS, [member(engine, "amd64")])
+    assert [child.platform for child in registry.get_manifest(ALIAS).children] == [
+        "linux/amd64",
+        "linux/arm64",
+    ]
+    again = join(registry, ALIAS, [member(engine, "amd64")])
+    assert (again.moved, again.digest, again.images) == (False, before.digest, before.images)
+
+
+def test_an_alias_that_is_a_plain_image_becomes_an_index_with_both() -> None:
+    engine = FakeEngine()
+    registry = client(engine)
+    old = store_image(engine.registry, ALIAS, {}, arch="arm64")
+    join(registry, ALIAS, [member(engine, "amd64")])
+    assert registry.resolve(ALIAS, "linux/arm64").digest == old
+
+
+def test_what_the_registry_lacks_is_not_in_the_index_and_nothing_makes_none() -> None:
+    engine = FakeEngine()
+    amd64, arm64 = member(engine, "amd64"), member(engine, "arm64", stored=False)
+    assert join(client(engine), ALIAS, [arm64]).digest == ""
+    assert list(join(client(engine), ALIAS, [amd64, arm64]).images) == ["linux/amd64"]
+
+
+def test_an_index_of_two_drivers_is_refused_and_both_are_named() -> None:
+    engine = FakeEngine()
+    registry = client(engine)
+    before = join(registry, ALIAS, [member(engine, arch, "580.159.04") for arch in ("amd64", "arm64")])
+    newer, late = member(engine, "amd64"), member(engine, "arm64", stored=False)
+    with pytest.raises(VersionsDiffer) as told:
+        join(registry, ALIAS, [newer, late])
+    assert "580.173.02 on linux/amd64, 580.159.04 on linux/arm64" in told.value.brief
+    assert registry.head_manifest(ALIAS).digest == before.digest
+    both = join(registry, ALIAS, [newer, member(engine, "arm64")])
+    assert both.moved
+    assert registry.resolve(ALIAS, "linux/arm64").digest == both.images["linux/arm64"]
+
+
+class Turns:
+    """Two writers in threads, whose requests to the registry come in the order that a test chose."""
+
+    def __init__(self, order: list[int]) -> None:
+        self._order = order
+        self._done: set[int] = set()
+        self._turn = threading.Condition()
+
+    def of(self, registry: MemoryRegistry, writer: int) -> RegistryClient:
+        def wait(request: Request) -> Response:
+            with self._turn:
+                self._turn.wait_for(lambda: self._next() in (writer, None), timeout=30)
+                if self._order:
+                    self._order.pop(0)
+                answered = registry.send(request)
+                self._turn.notify_all()
+            return answered
+
+        return RegistryClient(Session(MemoryRegistry(trouble=wait)))
+
+    def _next(self) -> int | None:
+        while self._order and self._order[0] in self._done:
+            self._order.pop(0)
+        return self._order[0] if self._order else None
+
+    def end(self, writer: int) -> None:
+        with self._turn:
+            self._done.add(writer)
+            self._turn.notify_all()
+
+
+# one of them does some requests, then the other one: single requests by turns seldom hurt
+stretches = st.lists(st.integers(1, 14), min_size=1, max_size=8)
+
+
+@given(stretches=stretches)
+@example(stretches=[7, 14, 14])
+def test_of_two_writers_in_any_order_no_entry_is_lost(stretches: list[int]) -> None:
+    order = [writer for at, count in enumerate(stretches) for writer in [at % 2] * count]
+    engine, turns = FakeEngine(), Turns(order)
+    archs = ("amd64", "arm64")
+    family = [member(engine, arch, stored=False) for arch in archs]
+
+    def write(writer: int) -> None:
+        try:
+            registry = turns.of(engine.registry, writer)
+            with suppress(NotFound):
+                registry.get_manifest(ALIAS)  # what a build before the push takes
+            member(engine, archs[writer])
+            join(registry, ALIAS, family)
+        finally:
+            turns.end(writer)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(write, (0, 1)))
+    children = client(engine).get_manifest(ALIAS).children
+    assert [child.platform for child in children] == ["linux/amd64", "linux/arm64"]
 
 
 @pytest.mark.parametrize(("keep_going", "pushed"), [(False, 0), (True, 1)])
 def test_keep_going_pushes_the_others(keep_going: bool, pushed: int) -> None:
     engine = built(PRECOMPILED)
     reports, errors = push_all(
-        [JIT, PRECOMPILED],
-        HOST,
-        engine,
-        client(engine),
-        given=GIVEN,
-        keep_going=keep_going,
-        progress=lambda _: None,
+        [JIT, PRECOMPILED], publisher(engine), keep_going=keep_going, progress=lambda _: None
     )
     assert len(reports) == pushed
     assert list(errors) == [JIT.image.id]

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build.app.runner import CellListener, CellReport, build_all
+from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all
 from driverforge_build.ports import BuildJob, Engine
+from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import TemporaryFailure
@@ -20,7 +21,10 @@ Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only."""
+    """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
+
+    `retries`: further attempts for a cell that failed for a passing reason.
+    """
 
     folder: Path
     vcs_ref: str = ""
@@ -29,6 +33,7 @@ class BuildRequest:
     ca: Path | None = None
     network: str = ""
     no_cache: bool = False
+    retries: int = 2
 
 
 def jobs(
@@ -93,8 +98,10 @@ def build(
     mirrors: Mapping[str, str],
     engine: Engine,
     display: Display,
+    *,
+    publisher: Publisher | None = None,
 ) -> tuple[CellReport, ...]:
-    """Write the contexts and build them.
+    """Write the contexts and build them; with a publisher, push each image as soon as it stands.
 
     Raises TemporaryFailure when another build works in the same folder.
     """
@@ -109,8 +116,15 @@ def build(
             bake_file=bake_file,
             secrets=Path(secrets),
         )
+        by_cell = {context.image.id: context for context in contexts}
+        how = HowToRun(
+            workers=request.workers,
+            keep_going=request.keep_going,
+            retries=request.retries,
+            pushing=Pushing(publisher=publisher, contexts=by_cell) if publisher else None,
+        )
         with display([job.cell for job in work]) as told:
-            return build_all(engine, work, workers=request.workers, keep_going=request.keep_going, told=told)
+            return build_all(engine, work, how, told)
 
 
 @contextmanager

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from urllib.parse import urlsplit
 
 from driverforge_build.advice import Given
 from driverforge_build.app.choice import choose
+from driverforge_build.app.family import families
 from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
-from driverforge_build.app.runner import CellReport
+from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.site import MIRROR, check_hosts
 from driverforge_build.plan.rows import Plan, Planned
+from driverforge_build.plan.shards import ShardWanted
+from driverforge_build.publish.upload import FamilyOf
 from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
 from driverforge_build.verdict import State
 from driverforge_core.errors import UsageError
@@ -27,7 +30,7 @@ class Prepared:
     """What is to be done: the plan of the selected cells, and the images that are to be built.
 
     A toolkit image has no verdict, so `toolkits` are contexts without a row in the plan. `mirrors` are those
-    of the user and of the matrix.
+    of the user and of the matrix. `everything` has all cells of matrix and lock, whichever were selected.
     """
 
     plan: Plan
@@ -35,6 +38,7 @@ class Prepared:
     given: Given
     toolkits: tuple[BuildContext, ...] = ()
     mirrors: Mapping[str, str] = field(default_factory=dict)
+    everything: Callable[[], Iterable[Cell]] = tuple
 
     def contexts(self) -> tuple[BuildContext, ...]:
         """The contexts of all images that are to be built.
@@ -43,6 +47,15 @@ class Prepared:
         """
         return (*driver_contexts(self.plan.to_build(), self.lock, given=self.given), *self.toolkits)
 
+    def existing(self) -> tuple[BuildContext, ...]:
+        """The contexts of the images that the registry has, rendered now too."""
+        there = (row.cell for row in self.plan.rows if row.verdict.state is State.EXISTS)
+        return driver_contexts(there, self.lock, given=self.given)
+
+    def family_of(self) -> FamilyOf:
+        """How the architectures are found that share an image's alias."""
+        return families(self.everything(), self.toolkits, self.lock, given=self.given)
+
     @property
     def unbuildable(self) -> tuple[Planned, ...]:
         """The selected cells that are blocked or unknown."""
@@ -50,12 +63,16 @@ class Prepared:
 
 
 def prepare(
-    selection: Selection, *, mirrors: Mapping[str, str] | None = None, lookup_for: LookupFor | None = None
+    selection: Selection,
+    *,
+    mirrors: Mapping[str, str] | None = None,
+    lookup_for: LookupFor | None = None,
+    shard: ShardWanted | None = None,
 ) -> Prepared:
     """Plan, and render the toolkit's images, writing nothing. Raises UsageError, InputError.
 
     `mirrors` maps OS or OS/SUITE to an address. They serve the downloads of a build, and do not change what
-    is built.
+    is built. `shard` leaves one job's part of what the plan would build, toolkit images to the first one.
     """
     known = read_knowledge(selection, lookup_for)
     given, named = selection.given, mirrors or {}
@@ -63,14 +80,20 @@ def prepare(
     systems = chosen.systems
     check_named("--mirror", map(mirror_os, named), {MIRROR, *systems})
     check_hosts(named)
-    plan = known.plan(chosen.cells)
+    cells, toolkits = chosen.cells, chosen.toolkits
+    if shard is not None:
+        # before a registry is asked: what other jobs push meanwhile must not change whose a cell is
+        cells = shard.of_cells(replace(known, lookup=None).plan(cells).to_build())
+        toolkits = toolkits if shard.number == 1 else ()
+    plan = known.plan(cells)
     check_mirrors(named, plan.to_build())
     return Prepared(
         plan=plan,
         lock=known.lock,
         given=given,
-        toolkits=toolkit_contexts(chosen.toolkits, known.matrix, known.lock, given=given),
+        toolkits=toolkit_contexts(toolkits, known.matrix, known.lock, given=given),
         mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
+        everything=known.cells,
     )
 
 
@@ -133,7 +156,7 @@ def exit_status(plan: Plan, reports: Sequence[CellReport], unwanted: Collection[
     1 where a build failed, else 75 where the registry did not answer, else 1 where a verdict is a failure,
     else 0.
     """
-    if any(report.error or report.image is None for report in reports):
+    if any(report.result in (Result.FAILED, Result.SKIPPED) or report.lost for report in reports):
         return 1
     if plan.degraded:
         return 75

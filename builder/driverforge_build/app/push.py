@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from driverforge_build.advice import Given
 from driverforge_build.ports import Engine, StepListener
-from driverforge_build.publish.upload import PushReport, push_image
+from driverforge_build.publish.upload import Publisher, PushReport
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import DriverforgeError
-from driverforge_oci.client import RegistryClient
 
 
 def pushable(contexts: Iterable[BuildContext], engine: Engine, *, named: bool) -> tuple[BuildContext, ...]:
@@ -19,24 +17,16 @@ def pushable(contexts: Iterable[BuildContext], engine: Engine, *, named: bool) -
 
 
 def push_all(
-    contexts: Iterable[BuildContext],
-    registry: str,
-    engine: Engine,
-    client: RegistryClient,
-    *,
-    given: Given,
-    keep_going: bool,
-    progress: StepListener,
+    contexts: Iterable[BuildContext], publisher: Publisher, *, keep_going: bool, progress: StepListener
 ) -> tuple[list[PushReport], dict[str, DriverforgeError]]:
     """Push images one after the other. Returns what became of each, and the errors by cell.
 
-    Stops at the first error unless `keep_going`. `given` is what this command was told, for the advice about
-    images that are not there.
+    Stops at the first error unless `keep_going`.
     """
     reports: list[PushReport] = []
     errors: dict[str, DriverforgeError] = {}
     for context in contexts:
-        outcome = _attempt(context, registry, engine, client, given=given, progress=progress)
+        outcome = _attempt(context, publisher, progress)
         if isinstance(outcome, PushReport):
             reports.append(outcome)
         else:
@@ -47,15 +37,9 @@ def push_all(
 
 
 def _attempt(
-    context: BuildContext,
-    registry: str,
-    engine: Engine,
-    client: RegistryClient,
-    *,
-    given: Given,
-    progress: StepListener,
+    context: BuildContext, publisher: Publisher, progress: StepListener
 ) -> PushReport | DriverforgeError:
     try:
-        return push_image(context, registry, engine, client, given=given, progress=progress)
+        return publisher.push(context, progress)
     except DriverforgeError as error:
         return error

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from enum import Enum
+from functools import partial
 from pathlib import Path
-from typing import Any
 
+from driverforge_build.app.retry import Attempts, FailedAttempt
+from driverforge_build.plan.rows import ASKED_AT_ONCE
+from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine
+from driverforge_build.publish.upload import Publisher, PushReport, is_built
+from driverforge_build.render.bake import local_reference
+from driverforge_build.render.context import BuildContext
+from driverforge_build.render.toolkit import PREFIX
 from driverforge_core.errors import DriverforgeError
 
 CellListener = Callable[[str, str], None]
@@ -20,6 +28,10 @@ CellListener = Callable[[str, str], None]
 
 class Result(Enum):
     BUILT = "built"
+    EXISTS = "exists"
+    """The registry has the image, made from these inputs."""
+    FOUND = "found"
+    """The engine had it already, of a run that ended before it pushed. It is pushed now."""
     FAILED = "failed"
     SKIPPED = "skipped"
     """Not begun, because another one failed."""
@@ -27,41 +39,52 @@ class Result(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellReport:
-    """The outcome for one cell: `image` when built, `error` when failed; `seconds` of wall time."""
+    """The outcome for one cell: `image` when the engine has it, `error` when building or pushing failed.
+
+    `seconds` is wall time, `first`: it was the first of its group, and so made the layers that the others
+    found. `attempts` are those that failed for a passing reason. `log` is None where nothing was begun.
+    """
 
     cell: str
     result: Result
     reference: str
-    log: Path
+    log: Path | None
     seconds: float
+    first: bool = False
     image: BuiltImage | None = None
+    pushed: PushReport | None = None
+    attempts: tuple[FailedAttempt, ...] = ()
     error: DriverforgeError | None = None
 
-    def document(self) -> dict[str, Any]:
-        """The report as JSON-able values."""
-        image, error = self.image, self.error
-        return {
-            "cell": self.cell,
-            "result": self.result.value,
-            "reference": self.reference,
-            "log": str(self.log),
-            "seconds": round(self.seconds, 1),
-            "id": image.id if image else None,
-            "size": image.size if image else None,
-            "layers": [
-                {"digest": layer.digest, "size": layer.size, "created_by": layer.created_by}
-                for layer in image.layers
-            ]
-            if image
-            else [],
-            "error": error.document() if error else None,
-        }
+    @property
+    def lost(self) -> bool:
+        """Whether the engine says that it built the image, and does not have it."""
+        return self.result is Result.BUILT and self.image is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pushing:
+    """How images get to a registry as soon as they stand. `contexts` are what they are made from, by cell."""
+
+    publisher: Publisher
+    contexts: Mapping[str, BuildContext]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HowToRun:
+    """`pushing` is None where images stay in the engine; `retries` are further attempts a cell."""
+
+    workers: int
+    keep_going: bool
+    pushing: Pushing | None = None
+    retries: int = 0
+    wait: Callable[[float], object] = time.sleep
 
 
 def build_all(
-    engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_going: bool, told: CellListener
+    engine: Engine, jobs: Sequence[BuildJob], how: HowToRun, told: CellListener
 ) -> tuple[CellReport, ...]:
-    """Build jobs, `workers` at a time. Without `keep_going` no job begins after the first failure.
+    """Build and push, several at a time. Without `keep_going` none begins after the first failure.
 
     The first job of each group goes before all others. When two builds that share a step begin at once,
     BuildKit runs that step twice.
@@ -69,8 +92,8 @@ def build_all(
     stop = threading.Event()
 
     def one(job: BuildJob) -> CellReport:
-        report = _skipped(job) if stop.is_set() else _build(engine, job, told)
-        if report.error and not keep_going:
+        report = _skipped(job) if stop.is_set() else _life(engine, job, how, told)
+        if report.error and not how.keep_going:
             stop.set()
         told(job.cell, report.result.value)
         return report
@@ -78,32 +101,107 @@ def build_all(
     leaders: dict[str, BuildJob] = {}
     for job in jobs:
         leaders.setdefault(job.group, job)
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        reports = {report.cell: report for report in pool.map(one, leaders.values())}
+    with ThreadPoolExecutor(max_workers=how.workers) as pool:
+        reports = {report.cell: replace(report, first=True) for report in pool.map(one, leaders.values())}
         reports |= {
             report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))
         }
     return tuple(reports[job.cell] for job in jobs)
 
 
+def confirm_all(
+    contexts: Sequence[BuildContext], publisher: Publisher, *, retries: int
+) -> tuple[CellReport, ...]:
+    """Images that the registry has: an earlier run may have ended before their aliases stood for them."""
+
+    def one(context: BuildContext) -> CellReport:
+        attempts = Attempts(left=retries, told=lambda _: None)
+        pushed, failure = None, None
+        try:
+            pushed = attempts.at(partial(publisher.pushed, context))
+        except DriverforgeError as error:
+            failure = error
+        return CellReport(
+            cell=context.image.id,
+            result=Result.FAILED if failure else Result.EXISTS,
+            reference=local_reference(context),
+            log=None,
+            seconds=0.0,
+            pushed=pushed,
+            attempts=tuple(attempts.failed),
+            error=failure,
+        )
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return tuple(pool.map(one, contexts))
+
+
+def build_times(reports: Iterable[CellReport]) -> dict[str, BuildTime]:
+    """The times of driver images that were built now, for the next plan's shards."""
+    now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return {
+        report.cell: BuildTime(seconds=report.seconds, first=report.first, date=now)
+        for report in reports
+        if report.result is Result.BUILT and not report.attempts and not report.cell.startswith(PREFIX)
+    }
+
+
 def _skipped(job: BuildJob) -> CellReport:
-    return CellReport(cell=job.cell, result=Result.SKIPPED, reference=job.reference, log=job.log, seconds=0.0)
+    return CellReport(cell=job.cell, result=Result.SKIPPED, reference=job.reference, log=None, seconds=0.0)
 
 
-def _build(engine: Engine, job: BuildJob, told: CellListener) -> CellReport:
+def _life(engine: Engine, job: BuildJob, how: HowToRun, told: CellListener) -> CellReport:
+    """One cell, from the question whether it is there already to its image in the registry."""
     started = time.monotonic()
-    image, failure = None, None
+
+    def tell(text: str) -> None:
+        told(job.cell, text)
+
+    attempts = Attempts(left=how.retries, told=tell, wait=how.wait)
+    outcome = _Outcome()
     try:
-        engine.build(job, lambda text: told(job.cell, text))
-        image = engine.inspect(job.reference)
+        if how.pushing is None:
+            attempts.at(partial(engine.build, job, tell))
+            outcome.image = engine.inspect(job.reference)
+        else:
+            _build_and_push(engine, job, how.pushing, attempts, outcome)
     except DriverforgeError as error:
-        failure = error
+        outcome.error, outcome.result = error, Result.FAILED
     return CellReport(
         cell=job.cell,
-        result=Result.FAILED if failure else Result.BUILT,
+        result=outcome.result,
         reference=job.reference,
         log=job.log,
         seconds=time.monotonic() - started,
-        image=image,
-        error=failure,
+        image=outcome.image,
+        pushed=outcome.pushed,
+        attempts=tuple(attempts.failed),
+        error=outcome.error,
     )
+
+
+@dataclass(slots=True)
+class _Outcome:
+    """What is known of a cell so far; a failure leaves what was reached before it."""
+
+    result: Result = Result.BUILT
+    image: BuiltImage | None = None
+    pushed: PushReport | None = None
+    error: DriverforgeError | None = None
+
+
+def _build_and_push(
+    engine: Engine, job: BuildJob, pushing: Pushing, attempts: Attempts, outcome: _Outcome
+) -> None:
+    publisher, context = pushing.publisher, pushing.contexts[job.cell]
+    # another builder may have pushed it since the plan was made
+    outcome.pushed = attempts.at(partial(publisher.pushed, context))
+    if outcome.pushed:
+        outcome.result = Result.EXISTS
+        return
+    if not job.no_cache and is_built(engine, context):
+        outcome.result = Result.FOUND
+    else:
+        attempts.at(partial(engine.build, job, attempts.told))
+    outcome.image = engine.inspect(job.reference)
+    outcome.pushed = attempts.at(partial(publisher.push, context, attempts.told))

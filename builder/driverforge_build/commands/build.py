@@ -15,13 +15,17 @@ from driverforge_build.commands.output import say, write_lines
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
-    from driverforge_build.render.context import BuildContext
+    from driverforge_build.documents import BuildCell
+    from driverforge_build.plan.rows import Planned
+    from driverforge_build.plan.shards import ShardWanted
 
 
 @click.command("build")
 @options.matrix_option
 @options.lock_option
 @options.select_options
+@options.shard_option
+@options.times_option(written=True)
 @options.base_option
 @options.artifacts_option
 @options.mirror_option
@@ -61,7 +65,23 @@ if TYPE_CHECKING:
 @click.option(
     "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
 )
+@click.option(
+    "--push",
+    "pushing",
+    is_flag=True,
+    help="Push each image to --registry as soon as it stands, as `driverforge push` does.",
+)
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 20),
+    default=2,
+    show_default=True,
+    metavar="N",
+    help="Further attempts for an image that failed for a reason that passes: a network, a busy registry or "
+    "mirror. Never for a compiler's error.",
+)
 @options.fail_on_option
+@options.report_options
 @options.json_option
 def command(
     *,
@@ -73,18 +93,24 @@ def command(
     mirrors: dict[str, str],
     select: tuple[str, ...],
     skip: tuple[str, ...],
+    shard: ShardWanted | None,
+    times_path: Path | None,
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str | None,
+    pushing: bool,
     fail_on: frozenset[FailOn],
+    junit: Path | None,
+    summary: Path | None,
     **how: Any,
 ) -> int:
     """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the
     container toolkit's.
 
     With --registry, images that it has already, made from the same inputs, are left out. Images stay in the
-    engine; `driverforge push` publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build
-    and kept out of the image.
+    engine; `driverforge push` publishes them, or --push does while others are built: then a run that was
+    killed goes on where it was when it is started again. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to
+    the build and kept out of the image.
 
     Exit status: 0; 1 where a build failed, or a verdict did (--fail-on); 69 without an engine; 75 where the
     registry did not say what it has, or another build works in the same folder; others as
@@ -93,49 +119,78 @@ def command(
     from driverforge_build.advice import Given
     from driverforge_build.app.build import BuildRequest, build
     from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.outcomes import build_cells
     from driverforge_build.app.prepare import exit_status, failing, prepare
+    from driverforge_build.app.runner import build_times, confirm_all
     from driverforge_build.commands.progress import shown_builds
+    from driverforge_build.plan.times import merge_times
+    from driverforge_build.publish.upload import Publisher
 
+    if pushing and registry is None:
+        raise click.UsageError("--push needs --registry: where to?")
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     selection = Selection(given=given, select=select, skip=skip)
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
-    prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for)
+    prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
     engine = adapters.engine()
     contexts = prepared.toolkits if plan_only else prepared.contexts()
+    publisher: Publisher | None = None
     reports: tuple[CellReport, ...] = ()
     named = ""
+    if pushing and registry is not None and not plan_only:
+        publisher = Publisher(
+            registry=registry,
+            engine=engine,
+            client=adapters.registry_client(as_json=as_json),
+            given=given,
+            family_of=prepared.family_of(),
+        )
+        reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
     if contexts and not plan_only:
         named = engine.check()
-        reports = build(request, contexts, prepared.mirrors, engine, shown_builds)
+        reports += build(request, contexts, prepared.mirrors, engine, shown_builds, publisher=publisher)
+        if times_path:
+            merge_times(times_path, build_times(reports))
+    unwanted = failing(prepared, select, fail_on)
+    cells = list(build_cells(prepared, contexts, reports)) if as_json or junit or summary else []
+    _write_reports(prepared, cells, unwanted, junit=junit, summary=summary)
     if as_json:
-        write_lines(_json_lines(prepared, contexts, reports, named))
+        write_lines(_json_lines(cells, named))
     elif plan_only or not reports:
         _print_plan(prepared)
     else:
         _print_reports(prepared, reports)
-    return exit_status(prepared.plan, reports, failing(prepared, select, fail_on))
+    return exit_status(prepared.plan, reports, unwanted)
 
 
-def _json_lines(
-    prepared: Prepared, contexts: Sequence[BuildContext], reports: Sequence[CellReport], engine: str
-) -> Iterator[str]:
+def _write_reports(
+    prepared: Prepared,
+    cells: Sequence[BuildCell],
+    unwanted: Sequence[Planned],
+    *,
+    junit: Path | None,
+    summary: Path | None,
+) -> None:
+    if not (junit or summary):
+        return
+    from driverforge_build.report.cases import build_cases
+    from driverforge_build.report.junit import write_junit
+    from driverforge_build.report.summary import append_summary
+
+    unanswered = {row.key for row in prepared.plan.rows if row.verdict.unanswered}
+    cases = list(build_cases(cells, unwanted={row.key for row in unwanted}, unanswered=unanswered))
+    if junit:
+        write_junit(junit, "driverforge build", cases)
+    if summary:
+        append_summary(summary, "driverforge build", cases)
+
+
+def _json_lines(cells: Sequence[BuildCell], engine: str) -> Iterator[str]:
     """One JSON document, a cell a line."""
-    from driverforge_build.render.bake import local_reference
-
-    made = {
-        context.image.id: {"inputs": context.inputs, "reference": local_reference(context)}
-        for context in contexts
-    }
-    built = {report.cell: report.document() for report in reports}
-    verdicts = {row.key: (row.verdict.state.value, row.verdict.reason) for row in prepared.plan.rows}
     yield f'{{"schema": 1, "engine": {json.dumps(engine)}, "cells": ['
-    before = ""
-    for key in dict.fromkeys((*verdicts, *made)):
-        verdict, reason = verdicts.get(key, ("build", ""))
-        told = {"cell": key, "verdict": verdict, "reason": reason, "inputs": None}
-        yield before + json.dumps(told | made.get(key, {}) | built.get(key, {}))
-        before = ","
+    for number, cell in enumerate(cells, start=1):
+        yield json.dumps(cell) + ("," if number < len(cells) else "")
     yield "]}"
 
 
@@ -157,16 +212,22 @@ def _print_plan(prepared: Prepared) -> None:
 
 def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
     for report in reports:
-        image = report.image
-        what = (
-            f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB"
-            if image
-            else f"log: {report.log}"
-        )
-        say(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
-        if image:
-            say(f"  {report.reference}")
+        say(f"{report.cell}  {report.result.value}  {_facts(report)}")
+        places = report.pushed.lines() if report.pushed else (report.reference,) if report.image else ()
+        for line in places:
+            say(f"  {line}")
         if report.error:
             say(report.error.render(), err=True)
     for row in prepared.unbuildable:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}")
+
+
+def _facts(report: CellReport) -> str:
+    image, tried = report.image, len(report.attempts)
+    facts = [
+        *([f"{report.seconds:.0f} s"] if report.log else []),
+        *([f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB"] if image else []),
+        *([f"after {tried} failed {'attempt' if tried == 1 else 'attempts'}"] if tried else []),
+        *([f"log: {report.log}"] if report.error and report.log else []),
+    ]
+    return "  ".join(facts)

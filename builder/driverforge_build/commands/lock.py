@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,6 +16,7 @@ from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
     from driverforge_build.app.lock import Locked
+    from driverforge_build.documents import BaseState, FoundArchive, LockDocument
     from driverforge_build.nvidia.archives import Pinning
     from driverforge_build.publish.bases import FoundBase
 
@@ -173,7 +174,7 @@ def _base_told(found: FoundBase) -> str:
     return f"base {found.reference} is {found.base.digest}"
 
 
-def _base_document(found: FoundBase) -> dict[str, Any]:
+def _base_document(found: FoundBase) -> BaseState:
     return {
         "reference": found.reference,
         "digest": found.base.digest if found.base else "",
@@ -196,7 +197,9 @@ def _print_archives(done: Locked) -> None:
             say(f"archive {key}: {pinning.error.render()}", err=True)
 
 
-def _document(path: Path, done: Locked) -> dict[str, Any]:
+def _document(path: Path, done: Locked) -> LockDocument:
+    from driverforge_build.app.outcomes import failure
+
     return {
         "schema": 1,
         "lock": str(path),
@@ -212,21 +215,22 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             }
             for key, target in done.targets.items()
         },
-        "nowhere": {key: error.document() for key, error in done.nowhere.items()},
+        "nowhere": {key: failure(error) for key, error in done.nowhere.items()},
         "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
-        "problems": {what: error.document() for what, error in done.problems.items()},
+        "problems": {what: failure(error) for what, error in done.problems.items()},
     }
 
 
-def _archive(pinning: Pinning) -> dict[str, Any]:
+def _archive(pinning: Pinning) -> FoundArchive:
+    from driverforge_build.app.outcomes import failure
+
     pin = pinning.pin
     return {
         "pinned": pin is not None,
-        **(
-            {"url": pin.url, "sha256": pin.sha256, "origin": pin.origin.value, "source": pin.source}
-            if pin
-            else {}
-        ),
+        "url": pin.url if pin else "",
+        "sha256": pin.sha256 if pin else "",
+        "origin": pin.origin.value if pin else None,
+        "source": pin.source if pin else "",
         "asked_in_vain": list(pinning.told),
-        "error": pinning.error.document() if pinning.error else None,
+        "error": failure(pinning.error) if pinning.error else None,
     }

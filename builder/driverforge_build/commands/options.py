@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
@@ -12,6 +14,7 @@ from driverforge_build.advice import LOCK_FILE
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
+    from driverforge_build.plan.shards import ShardWanted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -40,15 +43,78 @@ def lock_option(function: F) -> F:
 
 
 def select_options(function: F) -> F:
-    function = click.option(
+    """--select, --skip and --cells-from; the command gets `select` with the cells of the file in it."""
+
+    @wraps(function)
+    def merged(*, select: tuple[str, ...], cells_from: tuple[str, ...], **rest: Any) -> Any:
+        return function(select=(*select, *cells_from), **rest)
+
+    decorated = click.option(
+        "--cells-from",
+        type=click.File(encoding="utf-8"),
+        metavar="FILE",
+        callback=_listed_cells,
+        help="Only the cells of a file, an id a line; - is standard input. As `plan --shards` writes them.",
+    )(merged)
+    decorated = click.option(
         "--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated."
-    )(function)
+    )(decorated)
     return click.option(
         "--select",
         multiple=True,
         metavar="GLOB",
         help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated.",
+    )(decorated)  # type: ignore[return-value]
+
+
+def _listed_cells(_: click.Context, parameter: click.Parameter, file: TextIO | None) -> tuple[str, ...]:
+    """The ids of a list; `#` starts a comment. A list of nothing must not select everything."""
+    if file is None:
+        return ()
+    try:
+        with file:
+            lines = [line.partition("#")[0].strip() for line in file]
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{file.name} cannot be read: {error}", param=parameter) from error
+    cells = tuple(dict.fromkeys(line for line in lines if line))
+    if not cells:
+        raise click.BadParameter(f"{file.name} names no cell", param=parameter)
+    return cells
+
+
+def _shard(_: click.Context, parameter: click.Parameter, value: str | None) -> ShardWanted | None:
+    if value is None:
+        return None
+    from driverforge_build.plan.shards import ShardWanted
+
+    found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", value, re.ASCII)
+    if not found or not 1 <= int(found[1]) <= int(found[2]):
+        raise click.BadParameter(f"{value!r} is not NUMBER/COUNT, e.g. 3/12", param=parameter)
+    return ShardWanted(number=int(found[1]), of=int(found[2]))
+
+
+def shard_option(function: F) -> F:
+    return click.option(
+        "--shard",
+        metavar="N/M",
+        callback=_shard,
+        help="Only the Nth of M parts of what the plan would build, by estimated work. M jobs with the same "
+        "matrix, lock and selection build all of it, whatever they push meanwhile.",
     )(function)
+
+
+def times_option(*, written: bool) -> Callable[[F], F]:
+    """--times, that a command reads; with `written` it adds its own."""
+    told = "Add the time of each image that was built to this file: `plan --times` balances shards by it."
+    read = "How long images took to build, as `build --times` writes it, or a folder of such files; may be "
+    return click.option(
+        "--times",
+        "times_paths" if not written else "times_path",
+        multiple=not written,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help=told if written else read + "repeated. Unknown cells are estimated.",
+    )
 
 
 def pairs(
@@ -162,6 +228,23 @@ def artifacts_option(function: F) -> F:
         callback=pairs("ARCH=DIR"),
         help="NVIDIA's files for the image toolkit-*-ARCH: a folder with deb/ and rpm/, as /artifacts of "
         "NVIDIA's own image.",
+    )(function)
+
+
+def report_options(function: F) -> F:
+    """--junit and --summary: what CI systems read."""
+    function = click.option(
+        "--summary",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar="GITHUB_STEP_SUMMARY",
+        help="Add a grid of kernels and drivers in Markdown to FILE. Default: what a GitHub job says.",
+    )(function)
+    return click.option(
+        "--junit",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write a JUnit report, a test case for each cell.",
     )(function)
 
 

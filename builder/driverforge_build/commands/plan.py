@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say, write_lines
+
+if TYPE_CHECKING:
+    from driverforge_build.plan.rows import Plan
+    from driverforge_build.plan.shards import Shard
 
 _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "yellow"}
 
@@ -19,6 +24,40 @@ _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "ye
 @options.select_options
 @options.base_option
 @options.registry_option
+@click.option(
+    "--github",
+    is_flag=True,
+    help="Print the cells to build as shards, the matrix of a GitHub workflow (`include`, one line).",
+)
+@click.option(
+    "--gitlab",
+    metavar="FILE",
+    help="Print the shards as a GitLab child pipeline; FILE of your repository has the job "
+    "`.driverforge-shard`, which each of them extends.",
+)
+@click.option(
+    "--shards",
+    "shards_dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write each shard's cells to DIR/NUMBER.txt, for `build --cells-from`.",
+)
+@click.option(
+    "--max-jobs",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Shards at most. Default: 256 for GitHub, 200 for GitLab, which take no more in one matrix.",
+)
+@click.option(
+    "--minutes",
+    type=click.IntRange(1),
+    default=30,
+    show_default=True,
+    metavar="N",
+    help="About how long a shard shall take; the shared layers count once in each.",
+)
+@options.times_option(written=False)
+@options.report_options
 @options.json_option
 def command(
     *,
@@ -28,34 +67,97 @@ def command(
     skip: tuple[str, ...],
     bases: dict[str, str],
     registry: str | None,
+    github: bool,
+    gitlab: str | None,
+    shards_dir: Path | None,
+    max_jobs: int | None,
+    minutes: int,
+    times_paths: tuple[Path, ...],
+    junit: Path | None,
+    summary: Path | None,
     as_json: bool,
 ) -> int:
     """Show each cell with its verdict: build, exists, blocked, unknown.
 
     Nothing is downloaded: the lock file holds what discovery found. With --registry, the registry is asked
-    for each image that would be built.
+    for each image that would be built. --github and --gitlab print jobs instead, which build all cells with
+    the verdict `build`: about as long each, and images that share layers in the same one (docs/ci).
 
     Exit status: 0 whatever the verdicts, 75 where the registry did not say whether it has an image; others as
     `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge
-    from driverforge_build.plan.text import json_lines, summary, table
+    from driverforge_build.plan import text
 
+    if sum(map(bool, (github, gitlab, as_json))) > 1:
+        raise click.UsageError("--github, --gitlab and --json each print something else: choose one")
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
     selection = Selection(given=given, select=select, skip=skip)
     known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     plan = known.plan(known.cells(select, skip))
+    _write_reports(plan, junit=junit, summary=summary)
+    if github or gitlab or shards_dir:
+        shards = _shards(plan, most=max_jobs or _most(gitlab), minutes=minutes, times=times_paths)
+        _print_shards(shards, shards_dir, github=github, gitlab=gitlab)
+        return 75 if plan.degraded else 0
     if as_json:
-        write_lines(json_lines(plan))
+        write_lines(text.json_lines(plan))
         return 75 if plan.degraded else 0
     write_lines(
-        table(
+        text.table(
             plan,
-            style=lambda text, state: (
-                click.style(text, fg=_COLOURS[state.value]) if sys.stdout.isatty() else text
+            style=lambda word, state: (
+                click.style(word, fg=_COLOURS[state.value]) if sys.stdout.isatty() else word
             ),
         )
     )
-    say("\n".join(["", *summary(plan)]))
+    say("\n".join(["", *text.summary(plan)]))
     return 75 if plan.degraded else 0
+
+
+def _write_reports(plan: Plan, *, junit: Path | None, summary: Path | None) -> None:
+    if not (junit or summary):
+        return
+    from driverforge_build.plan.text import documents
+    from driverforge_build.report.cases import plan_cases
+    from driverforge_build.report.junit import write_junit
+    from driverforge_build.report.summary import append_summary
+
+    unanswered = {row.key for row in plan.rows if row.verdict.unanswered}
+    cases = list(plan_cases(documents(plan), unanswered))
+    if junit:
+        write_junit(junit, "driverforge plan", cases)
+    if summary:
+        append_summary(summary, "driverforge plan", cases)
+
+
+def _most(gitlab: str | None) -> int:
+    from driverforge_build.plan.shards import GITHUB_JOBS, GITLAB_JOBS
+
+    return GITLAB_JOBS if gitlab else GITHUB_JOBS
+
+
+def _shards(plan: Plan, *, most: int, minutes: int, times: tuple[Path, ...]) -> tuple[Shard, ...]:
+    from driverforge_build.plan.shards import deal_for
+    from driverforge_build.plan.times import read_times
+
+    return deal_for(plan.to_build(), read_times(times), seconds=minutes * 60, most=most)
+
+
+def _print_shards(
+    shards: tuple[Shard, ...], folder: Path | None, *, github: bool, gitlab: str | None
+) -> None:
+    from driverforge_build.report.pipelines import github_matrix, gitlab_pipeline, write_lists
+
+    if folder:
+        write_lists(shards, folder)
+    if github:
+        say(github_matrix(shards, folder))
+    elif gitlab:
+        say(gitlab_pipeline(shards, folder, gitlab))
+    else:
+        for shard in shards:
+            say(f"{shard.number}/{shard.of}  {shard.name}  about {max(1, round(shard.seconds / 60))} min")
+    if not shards:
+        say("nothing to build", err=True)

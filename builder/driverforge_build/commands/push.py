@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,9 @@ from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
+    from driverforge_build.documents import PushDocument, PushPlanDocument
+    from driverforge_build.publish.upload import PushReport
+    from driverforge_core.errors import DriverforgeError
 
 
 @click.command("push")
@@ -62,7 +65,7 @@ def command(
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.push import push_all, pushable
-    from driverforge_build.publish.upload import SAME_AS_BUILD
+    from driverforge_build.publish.upload import SAME_AS_BUILD, Publisher
     from driverforge_build.render.bake import immutable_tag_of, repository_of
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
@@ -79,20 +82,16 @@ def command(
             context.image.id: (immutable_tag_of(context), context.image.alias_tag) for context in contexts
         }
         if as_json:
-            repositories = {
-                context.image.id: repository_of(registry, context.image.repository) for context in contexts
+            planned: PushPlanDocument = {
+                "schema": 1,
+                "repository": repository_of(registry),
+                "repositories": {
+                    context.image.id: repository_of(registry, context.image.repository)
+                    for context in contexts
+                },
+                "tags": {cell: list(tags) for cell, tags in named.items()},
             }
-            say(
-                json.dumps(
-                    {
-                        "schema": 1,
-                        "repository": repository_of(registry),
-                        "repositories": repositories,
-                        "tags": named,
-                    },
-                    indent=1,
-                )
-            )
+            say(json.dumps(planned, indent=1))
         else:
             for context in contexts:
                 tag, alias = named[context.image.id]
@@ -103,28 +102,37 @@ def command(
         return impossible
     engine = adapters.engine()
     engine.check()
+    publisher = Publisher(
+        registry=registry,
+        engine=engine,
+        client=adapters.registry_client(as_json=as_json),
+        given=given,
+        family_of=prepared.family_of(),
+    )
     reports, errors = push_all(
         pushable(contexts, engine, named=bool(select)),
-        registry,
-        engine,
-        adapters.registry_client(as_json=as_json),
-        given=given,
+        publisher,
         keep_going=keep_going,
         progress=lambda text: say(text, err=True),
     )
     if as_json:
-        failed = {cell: error.document() for cell, error in errors.items()}
-        say(
-            json.dumps(
-                {"schema": 1, "images": [asdict(report) for report in reports], "failed": failed}, indent=1
-            )
-        )
+        say(json.dumps(_document(reports, errors), indent=1))
     else:
         for report in reports:
             say(f"{report.cell}  {'pushed' if report.sent else 'was there'}  {report.digest}")
-            say(f"  {report.reference}\n  {report.alias}")
+            say("\n".join(f"  {line}" for line in report.lines()))
         for error in errors.values():
             say(error.render(), err=True)
         if not (reports or errors):
             say(f"nothing to push: the engine has none of these images; {SAME_AS_BUILD}")
     return max((1 if keep_going else error.exit_code for error in errors.values()), default=impossible)
+
+
+def _document(reports: Sequence[PushReport], errors: Mapping[str, DriverforgeError]) -> PushDocument:
+    from driverforge_build.app.outcomes import failure
+
+    return {
+        "schema": 1,
+        "images": [report.document() for report in reports],
+        "failed": {cell: failure(error) for cell, error in errors.items()},
+    }

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +15,7 @@ from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.watch import News
+    from driverforge_build.documents import WatchDocument
     from driverforge_build.nvidia.releases import Release
 
 
@@ -104,7 +105,8 @@ def _told(release: Release) -> str:
     return f"{release.version}{day}" + (f" ({release.kind})" if release.kind else "")
 
 
-def _document(path: Path, news: News) -> dict[str, Any]:
+def _document(path: Path, news: News) -> WatchDocument:
+    from driverforge_build.app.outcomes import failure
     from driverforge_build.nvidia.releases import OPEN_ONLY_FROM
 
     return {
@@ -120,20 +122,27 @@ def _document(path: Path, news: News) -> dict[str, Any]:
             }
             for key, target in news.targets.items()
         },
-        "problems": {what: error.document() for what, error in news.problems.items()},
-        "drivers": [{**_release(one.release), "known": one.known} for one in news.drivers],
+        "problems": {what: failure(error) for what, error in news.problems.items()},
+        "drivers": [
+            {
+                "branch": one.release.branch,
+                "version": one.release.version.text,
+                "date": one.release.date,
+                "type": one.release.kind,
+                "known": one.known,
+            }
+            for one in news.drivers
+        ],
         "branches": [
-            {**_release(one), "open_only": one.version.branch >= OPEN_ONLY_FROM} for one in news.branches
+            {
+                "branch": one.branch,
+                "version": one.version.text,
+                "date": one.date,
+                "type": one.kind,
+                "open_only": one.version.branch >= OPEN_ONLY_FROM,
+            }
+            for one in news.branches
         ],
         "ended": [{"branch": one.id, "eol": str(one.eol)} for one in news.ended],
-        "unanswered": [error.document() for error in news.unanswered],
-    }
-
-
-def _release(release: Release) -> dict[str, str]:
-    return {
-        "branch": release.branch,
-        "version": release.version.text,
-        "date": release.date,
-        "type": release.kind,
+        "unanswered": [failure(error) for error in news.unanswered],
     }

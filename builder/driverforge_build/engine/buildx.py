@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from driverforge_build.engine import images, process
+from driverforge_build.engine.passing import passing_reason
 from driverforge_build.ports import BuildJob, BuiltImage, StepListener
 from driverforge_core.errors import Unavailable
 from driverforge_oci.auth import LoginFor, nobody
@@ -77,6 +78,7 @@ class Buildx:
             cwd=job.bake_file.parent,
             environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
             on_line=told,
+            passing=passing_reason,
         )
 
     def inspect(self, reference: str) -> BuiltImage | None:

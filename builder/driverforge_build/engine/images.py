@@ -9,8 +9,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from driverforge_build.engine.passing import passes
 from driverforge_build.ports import BuiltImage, Layer, StepListener
-from driverforge_core.errors import CommandFailed, NotPermitted, Unavailable
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    NotPermitted,
+    TemporaryFailure,
+    Unavailable,
+)
 from driverforge_oci.auth import Login
 from driverforge_oci.reference import Reference
 
@@ -92,7 +99,8 @@ def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Lay
 def push(reference: str, remote: Reference, login: Login | None, progress: StepListener) -> None:
     """Tag an image with a registry's name and push it.
 
-    Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said), Unavailable.
+    Raises NotPermitted (credentials), CommandFailed (what the registry or the engine said), TemporaryFailure
+    (the same, of something that passes), Unavailable.
     """
     problem = ""
     with _client() as client:
@@ -105,14 +113,17 @@ def push(reference: str, remote: Reference, login: Login | None, progress: StepL
             if event.get("status") and not event.get("id"):
                 progress(str(event["status"]))
     if problem:
-        refused = any(word in problem.lower() for word in ("unauthorized", "denied", "authentication"))
-        raise (NotPermitted if refused else CommandFailed)(
-            f"{remote} could not be pushed",
-            details=[problem],
-            resolution=f"docker login {remote.host}"
-            if refused
-            else "see the registry's own log, and push again",
-        )
+        raise _refused(remote, problem)
+
+
+def _refused(remote: Reference, problem: str) -> DriverforgeError:
+    if any(word in problem.lower() for word in ("unauthorized", "denied", "authentication")):
+        kind: type[DriverforgeError] = NotPermitted
+        advice = f"docker login {remote.host}"
+    else:
+        kind = TemporaryFailure if passes(problem) else CommandFailed
+        advice = "see the registry's own log, and push again"
+    return kind(f"{remote} could not be pushed", details=[problem], resolution=advice)
 
 
 def _auth_config(login: Login | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ import os
 import shlex
 import subprocess
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure, Unavailable
@@ -76,11 +76,13 @@ def run_logged(
     cwd: Path,
     environment: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] = lambda _: None,
+    passing: Callable[[Iterable[str]], str] = lambda _: "",
 ) -> None:
     """Run a long command with its output in `log`.
 
     Raises CommandFailed with the command, its exit status, its last lines and the log's path; Unavailable
-    when there is no such program; StorageFailed when the log cannot be written.
+    when there is no such program; StorageFailed when the log cannot be written. `passing` is asked for the
+    reason among the last lines that will pass: where there is one, TemporaryFailure is raised with it.
     """
     tail: deque[str] = deque(maxlen=TAIL)
     try:
@@ -116,8 +118,9 @@ def run_logged(
                 child.terminate()
                 raise
     if child.returncode:
-        raise CommandFailed(
-            f"{argv[0]} {argv[1]} exited {child.returncode}",
+        reason = passing(tail)
+        raise (TemporaryFailure if reason else CommandFailed)(
+            f"{argv[0]} {argv[1]} exited {child.returncode}" + (f": {reason}" if reason else ""),
             details=[f"command: {shlex.join(argv)}", f"whole output: {log}", "last lines:", *tail],
             resolution=f"read {log}; the first ERROR names the step that failed",
         )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -26,7 +22,8 @@ from driverforge_build.lock.pins import (
     Origin,
     TargetLock,
 )
-from driverforge_core.errors import InputError, StorageFailed
+from driverforge_build.sharedfile import alone, replace_text
+from driverforge_core.errors import InputError
 
 SCHEMA = 1
 
@@ -331,58 +328,10 @@ def merge_lock(
     The file is read once more: another run may have written its own targets since. Its pins count: a key
     that a former version wrote is no change.
     """
-    with _alone(path):
+    with alone(path):
         before = load_lock(path) if path.exists() else None
         merged = dump_lock((before or Lock()).with_targets(targets).with_archives(archives))
         changed = before is None or merged != dump_lock(before)
         if changed and writing:
-            write_lock(path, merged)
+            replace_text(path, merged, option="--lock")
     return changed
-
-
-@contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One run at a time in a lock's folder, while it is merged.
-
-    Where folders cannot be locked (NFS) the block runs all the same.
-    """
-    with ExitStack() as stack:
-        with suppress(OSError, RuntimeError):
-            held = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-            stack.callback(os.close, held)
-            fcntl.flock(held, fcntl.LOCK_EX)
-        yield
-
-
-def write_lock(path: Path, text: str) -> None:
-    """Replace the lock at once; a link stays one.
-
-    The new file's name is this run's own: another run may be writing too.
-    """
-    new: Path | None = None
-    try:
-        target = path.resolve(strict=False)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{path.name[:100]}.", delete=False
-        ) as file:
-            new = Path(file.name)
-            file.write(text)
-            mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-            new.chmod(mode)
-        new.replace(target)
-        new = None
-    except (OSError, RuntimeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise StorageFailed(
-            f"cannot write {path}: {why}", resolution="choose another file with --lock"
-        ) from error
-    finally:
-        if new is not None:
-            new.unlink(missing_ok=True)
-
-
-def _umask() -> int:
-    """What new files do without. It can be asked for only by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.verdict import State, source_of
 from driverforge_core.printable import printable
+
+if TYPE_CHECKING:
+    from driverforge_build.documents import PlanCell
 
 
 def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: text) -> Iterator[str]:
@@ -32,7 +35,7 @@ def summary(plan: Plan) -> list[str]:
     return lines + [f"warning ({_cells(count)}): {warning}" for warning, count in warnings.items()]
 
 
-def documents(plan: Plan) -> Iterator[dict[str, Any]]:
+def documents(plan: Plan) -> Iterator[PlanCell]:
     """One JSON object a row."""
     for row in plan.rows:
         cell, verdict = row.cell, row.verdict

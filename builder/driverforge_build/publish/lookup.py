@@ -12,10 +12,25 @@ from driverforge_build.plan.rows import ImageLookup
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, repository_of
 from driverforge_build.render.context import context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Presence, Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
+
+
+class Unanswered(Unavailable):
+    """The registry did not say, and asking again is no use until somebody did something: a login."""
+
+    exit_code = TemporaryFailure.exit_code
+
+
+def unanswered(reference: Reference, answer: Unknown) -> Unavailable:
+    """The error for whoever needs to know whether a registry has an image."""
+    return (TemporaryFailure if answer.passing else Unanswered)(
+        f"the registry does not say whether it has {reference}; nothing is pushed",
+        details=[answer.reason],
+        resolution=answer.resolution or "do what the registry asks for, then run the same command again",
+    )
 
 
 def image_lookup(client: RegistryClient, registry: str, lock: Lock, bases: Mapping[str, str]) -> ImageLookup:
@@ -45,7 +60,7 @@ def made_from(client: RegistryClient, reference: Reference, inputs: str, platfor
     try:
         found = labels(client, reference.with_digest(answer.digest), platform).get(INPUTS_LABEL, "")
     except DriverforgeError as error:
-        return Unknown(error.brief)
+        return Unknown(error.brief, error.resolution, isinstance(error, TemporaryFailure))
     if found == inputs:
         return answer
     return Unknown(f"its image of that tag was made from other inputs ({found[:12] or 'it names none'})")

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
 from driverforge_build.ports import Engine, StepListener
-from driverforge_build.publish.alias import move_alias
+from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join
+from driverforge_build.publish.lookup import unanswered
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.library import library_versions
-from driverforge_core.errors import InputError, TemporaryFailure, UsageError
+from driverforge_core.errors import InputError, UsageError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
+
+if TYPE_CHECKING:
+    from driverforge_build.documents import PushedImage
 
 SAME_AS_BUILD = "push takes the same --matrix, --lock, --base and --toolkit-artifacts as build"
 """For the tag is made from all of these."""
@@ -23,7 +29,8 @@ SAME_AS_BUILD = "push takes the same --matrix, --lock, --base and --toolkit-arti
 class PushReport:
     """One image in the registry.
 
-    `sent` is False where it was there already, `moved` where the alias stood for it already.
+    `sent` is False where it was there already, `moved` where the alias stood for it already. `waiting`: why
+    the alias was left alone, '' where it stands for the image.
     """
 
     cell: str
@@ -33,80 +40,139 @@ class PushReport:
     alias: str
     alias_digest: str
     moved: bool
+    waiting: str = ""
+
+    def lines(self) -> tuple[str, ...]:
+        """Where the image is, for people."""
+        return self.reference, self.alias + (f" (not moved: {self.waiting})" if self.waiting else "")
+
+    def document(self) -> PushedImage:
+        return {
+            "cell": self.cell,
+            "reference": self.reference,
+            "digest": self.digest,
+            "sent": self.sent,
+            "alias": self.alias,
+            "alias_digest": self.alias_digest,
+            "moved": self.moved,
+            "waiting": self.waiting,
+        }
 
 
-def push_image(
-    context: BuildContext,
-    registry: str,
-    engine: Engine,
-    client: RegistryClient,
-    *,
-    given: Given,
-    progress: StepListener,
-) -> PushReport:
-    """Push one image unless the registry has it, and let the alias stand for it.
+FamilyOf = Callable[[BuildContext], Sequence[BuildContext]]
+"""The contexts of all architectures that an image's alias stands for, with the same matrix and lock."""
 
-    Raises UsageError (not built), InputError (the immutable tag is taken by other content), TemporaryFailure
-    (the registry does not say).
-    """
-    repository = Reference.parse(repository_of(registry, context.image.repository))
-    remote = repository.with_tag(immutable_tag_of(context))
-    platform = f"linux/{context.image.arch}"
-    sent = not _is_there(client, remote, context, platform)
-    if sent:
-        _check_built(engine, context, given)
+
+def alone(context: BuildContext) -> Sequence[BuildContext]:
+    """The family of an image that has none: what its alias stands for on other platforms stays."""
+    return (context,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publisher:
+    """Where images go. `registry` is HOST[:PORT]/PATH; `given` serves the advice."""
+
+    registry: str
+    engine: Engine
+    client: RegistryClient
+    given: Given
+    family_of: FamilyOf = alone
+
+    def push(self, context: BuildContext, progress: StepListener) -> PushReport:
+        """Push one image unless the registry has it, and let the alias stand for it.
+
+        Raises UsageError (not built), InputError (the immutable tag is taken by other content),
+        TemporaryFailure (the registry does not say).
+        """
+        if there := self.pushed(context):
+            return there
+        remote = self.member(context).reference
+        _check_built(self.engine, context, self.given)
         progress(f"pushing {remote}")
-        engine.push(local_reference(context), str(remote), progress)
-    image = client.resolve(remote, platform)
-    alias = repository.with_tag(context.image.alias_tag)
-    alias_digest, moved = move_alias(client, alias, image, platform)
-    return PushReport(
-        cell=context.image.id,
-        reference=str(remote),
-        digest=image.digest,
-        sent=sent,
-        alias=str(alias),
-        alias_digest=alias_digest,
-        moved=moved,
-    )
+        self.engine.push(local_reference(context), str(remote), progress)
+        return self._report(context, sent=True)
+
+    def pushed(self, context: BuildContext) -> PushReport | None:
+        """The image that the registry has, with the alias standing for it; None where it has none.
+
+        Raises as `push` does.
+        """
+        return self._report(context, sent=False) if _is_there(self.client, self.member(context)) else None
+
+    def member(self, context: BuildContext) -> Member:
+        """The image as a part of its alias."""
+        repository = Reference.parse(repository_of(self.registry, context.image.repository))
+        return Member(
+            platform=f"linux/{context.image.arch}",
+            reference=repository.with_tag(immutable_tag_of(context)),
+            inputs=context.inputs,
+            version=context.image.version,
+        )
+
+    def alias(self, context: BuildContext) -> Reference:
+        return self.member(context).reference.with_tag(context.image.alias_tag)
+
+    def join(self, context: BuildContext) -> Joined:
+        """Let the alias stand for all images of a family that the registry has. Raises as `index.join`."""
+        return join(self.client, self.alias(context), [self.member(one) for one in self.family_of(context)])
+
+    def _report(self, context: BuildContext, *, sent: bool) -> PushReport:
+        mine, alias, waiting = self.member(context), self.alias(context), ""
+        image = self.client.resolve(mine.reference, mine.platform)
+        try:
+            joined = self.join(context)
+        except VersionsDiffer as error:
+            joined, waiting = Joined(digest="", moved=False, images={}), error.brief
+        return PushReport(
+            cell=context.image.id,
+            reference=str(mine.reference),
+            digest=image.digest,
+            sent=sent,
+            alias=str(alias),
+            alias_digest=joined.digest,
+            moved=joined.moved,
+            waiting=waiting,
+        )
 
 
-def _is_there(client: RegistryClient, remote: Reference, context: BuildContext, platform: str) -> bool:
+def _is_there(client: RegistryClient, member: Member) -> bool:
+    remote = member.reference
     answer = presence(client, remote)
     if isinstance(answer, Absent):
         return False
     if not isinstance(answer, Present):
-        raise TemporaryFailure(
-            f"the registry does not say whether it has {remote}; nothing is pushed",
-            details=[answer.reason],
-            resolution=answer.resolution or "do what the registry asks for, then run the same command again",
-        )
-    found = labels(client, remote.with_digest(answer.digest), platform).get(INPUTS_LABEL, "")
-    if found != context.inputs:
+        raise unanswered(remote, answer)
+    found = labels(client, remote.with_digest(answer.digest), member.platform).get(INPUTS_LABEL, "")
+    if found != member.inputs:
         raise InputError(
             f"{remote} is taken by an image made from other inputs, and an immutable tag is never "
             f"overwritten",
             details=[
                 f"digest there: {answer.digest}",
                 f"its inputs: {found or 'not stated'}",
-                f"ours:       {context.inputs}",
+                f"ours:       {member.inputs}",
             ],
             resolution="push to another --registry, or delete that tag if nobody uses it",
         )
     return True
 
 
+def is_built(engine: Engine, context: BuildContext) -> bool:
+    """Whether the engine has the image, made from the inputs of now."""
+    image = engine.inspect(local_reference(context))
+    return image is not None and image.labels.get(INPUTS_LABEL) == context.inputs
+
+
 def _check_built(engine: Engine, context: BuildContext, given: Given) -> None:
-    local = local_reference(context)
-    image = engine.inspect(local)
-    if image is not None and image.labels.get(INPUTS_LABEL) == context.inputs:
+    if is_built(engine, context):
         return
+    local = local_reference(context)
     details = [SAME_AS_BUILD, f"the tag is made from these Python packages too: {library_versions()}"]
     # `build` refuses a base image for an OS that it is not to build
     bases = {key: base for key, base in given.bases.items() if key == context.image.os}
     build = replace(given, bases=bases).command("build", select=(context.image.id,))
     advice = f"give push the same options as build; or build it: {build}"
-    if image is None:
+    if engine.inspect(local) is None:
         raise UsageError(
             f"{context.image.id} has not been built from these inputs: the engine has no {local}",
             details=details,

@@ -109,6 +109,11 @@ class ImageSpec:
         return ("driverctl", "nvidia-driver")
 
     @property
+    def version(self) -> str:
+        """What has to be the same for all architectures that one alias stands for."""
+        return self.driver
+
+    @property
     def repository(self) -> str:
         """The last part of the image's name, as the operator's `driver.image`."""
         return "driver"

@@ -1,8 +1,9 @@
-"""Write what is generated from matrix.yaml and its models.
+"""Write what is generated from matrix.yaml, its models, and the shapes of our JSON.
 
 With --check, write nothing and exit 1 where a file differs.
 
 * builder/driverforge_build/data/matrix.schema.json, for editors
+* builder/driverforge_build/data/reports/*.schema.json, of what `driverforge` writes for other programs
 * entrypoints/driverforge_node/catalogue.py, what a node needs to know of the matrix
 * docs/matrix.md, the parts between `<!-- generated: NAME -->` and `<!-- end -->`
 """
@@ -33,6 +34,7 @@ from driverforge_build.matrix.nvidia import Branch, Probe  # noqa: E402
 from driverforge_build.matrix.probes import probe_rule  # noqa: E402
 from driverforge_build.matrix.schema import json_schema  # noqa: E402
 from driverforge_build.matrix.validate import row_model  # noqa: E402
+from driverforge_build.report.schemas import DOCUMENTS, report_schema  # noqa: E402
 from driverforge_core.osid import OsId  # noqa: E402
 
 CATALOGUE_HEAD = '''\
@@ -65,8 +67,13 @@ class GpuArchitecture:
 def main() -> int:
     matrix = load_matrix()
     page = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
+    data = "builder/driverforge_build/data"
     files = {
-        "builder/driverforge_build/data/matrix.schema.json": json.dumps(json_schema(), indent=2) + "\n",
+        f"{data}/matrix.schema.json": json.dumps(json_schema(), indent=2) + "\n",
+        **{
+            f"{data}/reports/{name}.schema.json": json.dumps(report_schema(name), indent=2) + "\n"
+            for name in DOCUMENTS
+        },
         "entrypoints/driverforge_node/catalogue.py": formatted(catalogue(matrix)),
         "docs/matrix.md": with_blocks(page, matrix),
     }

@@ -1,0 +1,32 @@
+"""The published JSON schemas, made from `documents`. `hack/generate` writes them into data/reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from driverforge_build import documents
+
+DOCUMENTS: dict[str, type] = {
+    "plan": documents.PlanDocument,
+    "build": documents.BuildDocument,
+    "lock-report": documents.LockDocument,
+    "push": documents.PushDocument,
+    "push-plan": documents.PushPlanDocument,
+    "failure": documents.FailureDocument,
+    "watch": documents.WatchDocument,
+    "times": documents.TimesDocument,
+}
+"""Name of a schema file to the document that it describes."""
+
+Schema = dict[str, Any]
+
+
+def report_schema(name: str) -> Schema:
+    """A document's schema as JSON data; sentences of docstrings in one line."""
+    schema = TypeAdapter(DOCUMENTS[name]).json_schema(ref_template="#/$defs/{model}")
+    for one in (schema, *schema.get("$defs", {}).values()):
+        if "description" in one:
+            one["description"] = " ".join(one["description"].split())
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

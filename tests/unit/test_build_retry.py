@@ -1,0 +1,182 @@
+"""Build and push in one life: what is tried again, what another run left, what another builder did."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import resources
+from driverforge_build.advice import Given
+from driverforge_build.app.retry import PAUSES_S
+from driverforge_build.app.runner import (
+    CellReport,
+    HowToRun,
+    Pushing,
+    Result,
+    build_all,
+    build_times,
+    confirm_all,
+)
+from driverforge_build.matrix import load_matrix
+from driverforge_build.ports import BuildJob, StepListener
+from driverforge_build.publish.upload import Publisher
+from driverforge_build.render.bake import immutable_tag_of, local_reference
+from driverforge_build.render.context import BuildContext, context_of
+from driverforge_build.render.spec import image_specs
+from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.session import Session
+from support.fakes.fakeengine import FakeEngine
+from support.fakes.memoryregistry import HOST
+from support.samples.synthetic import all_cells, synthetic_lock
+
+MATRIX = load_matrix()
+CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
+BUSY = TemporaryFailure("registry.site answers 503")
+BROKEN = CommandFailed("docker buildx exited 1")
+
+
+def context(key: str) -> BuildContext:
+    (image,) = image_specs([CELLS[key]], synthetic_lock(MATRIX))
+    return context_of(image, resources.templates())
+
+
+JIT = context("debian12-amd64-535.261.03-jit")
+
+
+@dataclass(slots=True)
+class Moody(FakeEngine):
+    """Its builds and pushes fail with these errors, one after the other, before they work."""
+
+    build_errors: list[DriverforgeError] = field(default_factory=list)
+    push_errors: list[DriverforgeError] = field(default_factory=list)
+
+    def build(self, job: BuildJob, progress: StepListener) -> None:
+        FakeEngine.build(self, job, progress)
+        if self.build_errors:
+            raise self.build_errors.pop(0)
+
+    def push(self, reference: str, remote: str, progress: StepListener) -> None:
+        if self.push_errors:
+            raise self.push_errors.pop(0)
+        FakeEngine.push(self, reference, remote, progress)
+
+
+def engine(
+    build_errors: Sequence[DriverforgeError] = (), push_errors: Sequence[DriverforgeError] = ()
+) -> Moody:
+    labels = {JIT.image.id: {"io.driverforge.inputs": JIT.inputs, "io.driverforge.cell": JIT.image.id}}
+    return Moody(labels=labels, build_errors=list(build_errors), push_errors=list(push_errors))
+
+
+def publisher(moody: Moody) -> Publisher:
+    client = RegistryClient(Session(moody.registry))
+    return Publisher(registry=HOST, engine=moody, client=client, given=Given())
+
+
+@dataclass(slots=True)
+class Run:
+    """One `build --push` of one image."""
+
+    report: CellReport
+    waited: list[float]
+    heard: list[str]
+
+
+def run(moody: Moody, *, retries: int = 2, no_cache: bool = False) -> Run:
+    job = BuildJob(
+        cell=JIT.image.id,
+        group="g",
+        target="t",
+        bake_file=Path("docker-bake.json"),
+        reference=local_reference(JIT),
+        log=Path("a.log"),
+        no_cache=no_cache,
+    )
+    waited, heard = list[float](), list[str]()
+    pushing = Pushing(publisher=publisher(moody), contexts={JIT.image.id: JIT})
+    how = HowToRun(workers=1, keep_going=False, pushing=pushing, retries=retries, wait=waited.append)
+    (report,) = build_all(moody, [job], how, lambda _, text: heard.append(text))
+    return Run(report, waited, heard)
+
+
+def test_an_image_is_pushed_when_it_stands() -> None:
+    moody = engine()
+    report = run(moody).report
+    assert report.result is Result.BUILT
+    assert report.pushed
+    assert moody.pushed == [f"{HOST}/driver:{immutable_tag_of(JIT)}"]
+    assert report.pushed.moved
+
+
+def test_a_passing_failure_is_tried_again_with_its_reason() -> None:
+    moody = engine([BUSY, BUSY])
+    done = run(moody)
+    assert done.report.result is Result.BUILT
+    assert [one.reason for one in done.report.attempts] == [BUSY.brief] * 2
+    assert done.waited == list(PAUSES_S[:2])
+    assert f"{BUSY.brief}; again in 10 s" in done.heard
+
+
+def test_what_does_not_pass_is_not_tried_again() -> None:
+    moody = engine([BROKEN])
+    done = run(moody)
+    assert (done.report.result, done.report.error) == (Result.FAILED, BROKEN)
+    assert (len(moody.built), done.waited) == (1, [])
+
+
+def test_a_push_is_tried_again_without_another_build() -> None:
+    moody = engine(push_errors=[BUSY])
+    done = run(moody)
+    assert done.report.result is Result.BUILT
+    assert (len(moody.built), len(done.report.attempts)) == (1, 1)
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_attempts_are_counted_for_the_whole_life_of_a_cell(retries: int) -> None:
+    done = run(engine([BUSY] * retries, [BUSY]), retries=retries)
+    assert done.report.result is Result.FAILED
+    assert done.report.error is BUSY
+    # what was reached before the failure is told
+    assert done.report.image
+
+
+def test_what_another_builder_pushed_meanwhile_is_not_built() -> None:
+    moody = engine()
+    run(moody)
+    moody.images.clear()
+    report = run(moody).report
+    assert report.result is Result.EXISTS
+    assert (len(moody.built), len(moody.pushed)) == (1, 1)
+
+
+def test_what_a_killed_run_built_and_did_not_push_is_pushed() -> None:
+    moody = engine()
+    run(moody)
+    moody.registry.manifests.clear()
+    report = run(moody).report
+    assert report.result is Result.FOUND
+    assert (len(moody.built), len(moody.pushed)) == (1, 2)
+    assert run(moody, no_cache=True).report.result is Result.EXISTS
+    moody.registry.manifests.clear()
+    assert run(moody, no_cache=True).report.result is Result.BUILT
+
+
+def test_an_alias_that_a_killed_run_did_not_move_is_moved() -> None:
+    moody = engine()
+    run(moody)
+    alias = ("driver", JIT.image.alias_tag)
+    del moody.registry.manifests[alias]
+    (report,) = confirm_all([JIT], publisher(moody), retries=0)
+    assert report.result is Result.EXISTS
+    assert alias in moody.registry.manifests
+
+
+def test_only_what_was_built_without_trouble_counts_as_measured() -> None:
+    moody = engine()
+    built = run(moody).report
+    assert build_times([built])[JIT.image.id].seconds == built.seconds
+    assert build_times([run(moody).report, run(engine([BUSY])).report]) == {}
