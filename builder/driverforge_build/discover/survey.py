@@ -101,7 +101,7 @@ def _pinned(
     )
     addresses = {one.id: one.address for one in repositories}
     facts = header_facts(
-        pinned.target, probes_for(matrix, drivers), metadata.has_headers, addresses, downloads
+        pinned.target, probes_for(matrix, drivers), metadata.with_headers, addresses, downloads
     )
     target = replace(
         pinned.target, repositories=tuple(one.locked(arch) for one in repositories), header_facts=facts
