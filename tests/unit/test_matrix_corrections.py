@@ -100,7 +100,9 @@ CORRECTIONS = {
     and set(ROWS["ubuntu24.04"].tools.jit) == {"make", "libelf1t64", "libssl3t64", "zlib1g"},
     "26.04 compresses modules with zstd": "zstd" in ROWS["ubuntu26.04"].tools.runtime,
     "RHEL's kernels are in repositories of a subscription, with an address": all(
-        one.entitled and (one.urls or one.older) and one.id.startswith(f"rhel-{major}-for-")
+        one.entitled == one.id.startswith(f"rhel-{major}-for-")
+        and one.entitled == any(one.id in series.repositories for series in ROWS[f"rhel{major}"].kernels)
+        and (one.urls or one.older)
         for major in (8, 9, 10)
         for one in ROWS[f"rhel{major}"].repositories
     ),
