@@ -22,7 +22,8 @@ class Locked:
     """What a run did.
 
     `targets` are those that were looked at, by key, `before` what the lock held of them.
-    `nowhere` are those that were not, for want of an address. `changed`: whether the lock file differs from
+    `nowhere` are those that were not, for want of an address, and `degraded` those whose repositories cannot
+    be read now. `changed`: whether the lock file differs from
     what was found. `problems` are drivers that could not be pinned, `whole` is False where they keep the file
     from being written.
     """
@@ -33,6 +34,7 @@ class Locked:
     whole: bool
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, DriverforgeError]
+    degraded: Mapping[str, DriverforgeError]
 
 
 def lock_targets(
@@ -49,7 +51,9 @@ def lock_targets(
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
     found = survey(matrix, wanted, earlier, downloads, settings)
     keys = [f"{row.id}-{arch}" for row, arch in wanted]
-    targets = {key: found.lock.targets[key] for key in keys if key not in found.nowhere}
+    targets = {
+        key: found.lock.targets[key] for key in keys if not (key in found.nowhere or key in found.degraded)
+    }
     # what was asked for by name is a problem; of all that the matrix has, a site has some
     problems = {**found.problems, **(found.nowhere if selection.select else {})}
     whole = not problems or keep_going
@@ -60,4 +64,5 @@ def lock_targets(
         whole=whole,
         problems=problems,
         nowhere={} if selection.select else found.nowhere,
+        degraded=found.degraded,
     )
