@@ -168,8 +168,9 @@ class FoundArchive(TypedDict):
 class LockDocument(TypedDict):
     """`driverforge lock --json`.
 
-    `nowhere` maps targets that were left out to what is missing, for want of an address; `problems` drivers
-    and archives to what kept them from being pinned.
+    `nowhere` maps targets that were left out to what is missing, for want of an address, `degraded` those
+    whose repositories cannot be read now, `problems` drivers and archives to what kept them from being
+    pinned.
     """
 
     schema: Literal[1]
@@ -177,6 +178,7 @@ class LockDocument(TypedDict):
     changed: bool
     targets: dict[str, LockedTarget]
     nowhere: dict[str, Failure]
+    degraded: dict[str, Failure]
     archives: dict[str, FoundArchive]
     problems: dict[str, Failure]
 

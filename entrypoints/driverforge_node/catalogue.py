@@ -25,8 +25,8 @@ class GpuArchitecture:
 FAMILIES: dict[str, str] = {
     "debian": "debian",
     "ubuntu": "debian",
-    "rhel": "rhel",
     "rocky": "rhel",
+    "rhel": "rhel",
     "ol": "rhel",
     "amzn": "rhel",
     "sles": "suse",

@@ -93,7 +93,7 @@ def test_packages_prints_what_images_of_an_os_ask_of_repositories() -> None:
     assert driverforge("matrix", "packages", "rocky9").stdout == "\n".join(golden)
     found = driverforge("matrix", "packages", "rocky*", "ol9", "--arch", "arm64")
     titles = [line for line in found.stdout.splitlines() if " arm64: " in line]
-    assert [title.partition(" ")[0] for title in titles] == ["rocky8", "rocky9", "rocky10", "ol9"]
+    assert [title.partition(" ")[0] for title in titles] == ["rocky9", "rocky8", "rocky10", "ol9"]
     missed = driverforge("matrix", "packages", "rokcy9")
     assert (missed.returncode, missed.stdout) == (os.EX_USAGE, "")
     assert "did you mean rocky9" in missed.stderr

@@ -27,11 +27,11 @@ class Locked:
     """What a run did.
 
     `targets` are those that were looked at, by key, `before` what the lock held of them.
-    `nowhere` are those that were not, for want of an address. `archives` is what came of each archive of
-    NVIDIA's that the selected cells need. `changed`: whether the lock file differs from what was found.
-    `problems` are drivers and archives that could not be pinned, `whole` is False where they keep the file
-    from being written. `bases` is what was found of the targets' base images, but for those that name their
-    own digest.
+    `nowhere` are those that were not, for want of an address, and `degraded` those whose repositories cannot
+    be read now. `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`:
+    whether the lock file differs from what was found. `problems` are drivers and archives that could not be
+    pinned, `whole` is False where they keep the file from being written. `bases` is what was found of the
+    targets' base images, but for those that name their own digest.
     """
 
     targets: Mapping[str, TargetLock]
@@ -41,12 +41,13 @@ class Locked:
     whole: bool
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, DriverforgeError]
+    degraded: Mapping[str, DriverforgeError]
     bases: Mapping[str, FoundBase]
 
     @property
-    def degraded(self) -> bool:
-        """Whether an archive is not pinned because NVIDIA, or its mirror, does not answer now."""
-        return any(pinning.silent for pinning in self.archives.values())
+    def again(self) -> bool:
+        """Whether a repository, NVIDIA or its mirror does not answer now, so that a later run finds more."""
+        return bool(self.degraded) or any(pinning.silent for pinning in self.archives.values())
 
 
 def lock_targets(
@@ -79,7 +80,7 @@ def lock_targets(
     bases = find_bases(client, (_wanted_base(row, arch, selection, earlier) for row, arch in wanted))
     targets = {}
     for key in (f"{row.id}-{arch}" for row, arch in wanted):
-        if key not in found.nowhere:
+        if key not in found.nowhere and key not in found.degraded:
             base = bases[key].base if key in bases else None
             targets[key] = replace(found.lock.targets[key], base=base)
     # what was asked for by name is a problem; of all that the matrix has, a site has some
@@ -102,6 +103,7 @@ def lock_targets(
         whole=whole,
         problems=problems,
         nowhere={} if selection.select else found.nowhere,
+        degraded=found.degraded,
         bases=bases,
     )
 

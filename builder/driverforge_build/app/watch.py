@@ -125,7 +125,7 @@ def _of_repositories(
         targets={key: target_news(lock.targets[key], found.lock.targets[key]) for key in keys},
         problems={what: error for what, error in found.problems.items() if what in pinned},
         # on the machine that made the lock something said where they are
-        unanswered=tuple(found.nowhere.values()),
+        unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )
 
 

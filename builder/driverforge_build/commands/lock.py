@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @options.base_option
 @options.mirror_option
 @options.keyring_option
+@options.entitlement_option
 @options.cache_option
 @options.offline_option
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the lock file would change.")
@@ -72,6 +74,7 @@ def command(
     bases: dict[str, str],
     mirrors: dict[str, str],
     keyrings: tuple[Path, ...],
+    entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
     check: bool,
@@ -90,12 +93,13 @@ def command(
     are in the lock file. A base image whose registry does not answer keeps its digest, and is told.
 
     Exit status: 0; 1 where a driver could not be pinned, an archive changed, or --check finds a change; 69
-    without gpgv or a mirror, or where a signature is not trusted; 75 where a suite cannot be read now, or
-    NVIDIA does not answer; others as `driverforge --help` has them.
+    without gpgv or a mirror, or where a signature is not trusted; 75 where a system cannot be read now, or
+    NVIDIA does not answer, while the others are pinned; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
+    from driverforge_build.discover.entitlement import find_entitlement
     from driverforge_build.discover.machine import read_machine
     from driverforge_build.discover.settings import Settings
     from driverforge_build.nvidia.archives import Decisions
@@ -108,6 +112,7 @@ def command(
         machine=read_machine(),
         mirrors=mirrors,
         keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
         accept_shrink=accept_shrink,
         accept_expired=accept_expired,
     )
@@ -126,7 +131,7 @@ def command(
         say(_outcome(lock_path, done, check=check))
     if done.problems or (check and done.changed):
         return 1
-    return 75 if done.degraded else 0
+    return os.EX_TEMPFAIL if done.again else 0
 
 
 def _outcome(path: Path, done: Locked, *, check: bool) -> str:
@@ -162,7 +167,7 @@ def _print(done: Locked) -> None:
         say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
         say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     _print_archives(done)
-    for what, error in done.problems.items():
+    for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
 
 
@@ -216,6 +221,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
             for key, target in done.targets.items()
         },
         "nowhere": {key: failure(error) for key, error in done.nowhere.items()},
+        "degraded": {key: failure(error) for key, error in done.degraded.items()},
         "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
         "problems": {what: failure(error) for what, error in done.problems.items()},
     }

@@ -48,19 +48,16 @@ def answers(probes: Iterable[HeaderProbe], members: Mapping[str, str | None]) ->
 def header_facts(
     target: TargetLock,
     probes: Sequence[HeaderProbe],
-    has_headers: Callable[[LockedPackage], bool],
+    with_headers: Callable[[Sequence[LockedPackage]], Sequence[LockedPackage]],
     addresses: Mapping[str, Callable[[str], str]],
     downloads: Downloads,
 ) -> dict[str, dict[str, HeaderFact]]:
-    """Answers by header package. Only those are read that `has_headers` says to hold include/linux.
+    """Answers by header package. Of a kernel's those are read that `with_headers` finds.
 
     `addresses` maps a repository's id to what makes an address of a package's path.
     """
     packages = {
-        package.key: package
-        for kernel in target.kernels.values()
-        for package in kernel.headers
-        if has_headers(package)
+        package.key: package for kernel in target.kernels.values() for package in with_headers(kernel.headers)
     }
     headers = sorted({probe.header for probe in probes})
 

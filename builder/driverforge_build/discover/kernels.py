@@ -15,14 +15,14 @@ class Kernel:
     """One kernel of a repository, and the packages that a build of its modules needs.
 
     `headers` are extracted for a build; `compiler` is what they name ('gcc-12'); `links` what their programs
-    need.
+    need. `image` is None where the repositories have headers alone.
     """
 
     release: KernelRelease
     series: KernelSeries
     compiler: str
     headers: tuple[Package, ...]
-    image: Package
+    image: Package | None
     links: tuple[Requirement, ...]
 
 

@@ -1,4 +1,4 @@
-"""The machine's own apt configuration: where it finds a distribution's suites, and with which keys.
+"""The machine's own configuration: where it finds a distribution's repositories, and with which keys.
 
 Formats: sources.list(5), one-line style and deb822 style. Nothing of apt is run, so that another system's
 configuration can be read under its root folder.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from driverforge_build.discover.repofiles import RepoFile, read_repo_files
 from driverforge_core import deb822
 from driverforge_core.errors import InputError
 from driverforge_core.osid import parse_os_release
@@ -39,11 +40,16 @@ class AptSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a system says about itself: distribution, code name, apt sources, keys that apt trusts for all."""
+    """What a system says about itself: its distribution, and its repositories of apt and of the others.
+
+    `trusted` are keys that apt trusts for all.
+    """
 
     id: str = ""
+    version: str = ""
     codename: str = ""
     sources: tuple[AptSource, ...] = ()
+    repositories: tuple[RepoFile, ...] = ()
     trusted: tuple[Path, ...] = ()
 
     def find(
@@ -91,8 +97,10 @@ def read_machine(root: Path = Path("/")) -> Machine:
     ]
     return Machine(
         id=system.id if system else "",
+        version=system.version if system else "",
         codename=system.codename if system else "",
         sources=tuple(found),
+        repositories=read_repo_files(root, system.version if system else ""),
         trusted=tuple(key for key in keys if key.is_file()),
     )
 

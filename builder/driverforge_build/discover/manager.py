@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-from driverforge_build.discover import apt
+from driverforge_build.discover import apt, rpm
 from driverforge_build.discover.kernels import Kernel, Kernels
 from driverforge_build.discover.packages import Package, PackageIndex
-from driverforge_build.discover.settings import Nowhere, Settings
+from driverforge_build.discover.settings import Settings
 from driverforge_build.lock.pins import LockedPackage, LockedRepository
 from driverforge_build.matrix.fields import Arch, PackageManager
 from driverforge_build.matrix.model import DriverRow, OsRow
@@ -65,18 +65,13 @@ class Metadata(Protocol):
     def finished_modules(self, index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[Package, ...]:
         """The distribution's own modules of a driver for a kernel: all of them, or none."""
 
-    def has_headers(self, package: LockedPackage) -> bool:
-        """Whether a package of a kernel's headers is the one that holds include/linux."""
+    def with_headers(self, packages: Sequence[LockedPackage]) -> Sequence[LockedPackage]:
+        """Those of a kernel's header packages that have include/linux."""
 
 
-_BY_MANAGER: Mapping[PackageManager, Metadata] = {"apt": apt}
+_BY_MANAGER: Mapping[PackageManager, Metadata] = {"apt": apt, "dnf": rpm, "zypper": rpm}
 
 
 def metadata_of(row: OsRow) -> Metadata:
-    """The kind of repositories that an OS has. Raises Nowhere where this version cannot read it."""
-    if (found := _BY_MANAGER.get(row.package_manager)) is None:
-        raise Nowhere(
-            f"{row.id}: this version does not read repositories of {row.package_manager}",
-            resolution=f"leave it out: --skip '{row.id}-*'",
-        )
-    return found
+    """The kind of repositories that an OS has."""
+    return _BY_MANAGER[row.package_manager]

@@ -16,6 +16,11 @@ def offered(index: PackageIndex, driver: DriverRow, name: str) -> list[Package]:
     return sorted(found, key=lambda package: order.get(package.suite, 0))
 
 
+def is_version(package: Package, driver: str) -> bool:
+    """Whether a package is of a driver's version; a KMP's goes on with the kernel that it was built for."""
+    return package.upstream == driver or package.upstream.startswith(f"{driver}_k")
+
+
 def module_sources(driver: DriverRow) -> tuple[ModuleSource, ...]:
     """Where the modules come from, of the types that the row offers.
 

@@ -47,6 +47,15 @@ Clause = tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Condition:
+    """What is needed where one of the alternatives `when` is installed too, and what where none is."""
+
+    when: Clause
+    then: tuple[Clause, ...]
+    otherwise: tuple[Clause, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
     """A version of a package in a repository.
 
@@ -66,6 +75,7 @@ class Package:
     size: int
     suite: str
     preference: int
+    conditions: tuple[Condition, ...] = ()
 
     @property
     def upstream(self) -> str:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
 from driverforge_build.discover.kernels import Kernel, Kernels
-from driverforge_build.discover.offers import module_sources, offered
+from driverforge_build.discover.offers import is_version, module_sources, offered
 from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
 from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.model import DriverRow, OsRow
@@ -118,7 +119,7 @@ def _exact(index: PackageIndex, row: OsRow, driver: DriverRow, template: str) ->
     """A package in the driver's own version."""
     (name,) = driver.filled([template])
     offers = offered(index, driver, name)
-    found = next((package for package in offers if package.upstream == driver.version), None)
+    found = next((package for package in offers if is_version(package, driver.version)), None)
     if found is None:
         raise _other_version(row, driver, name, offers)
     return found
@@ -162,9 +163,9 @@ def _locked_kernel(
     }
     return LockedKernel(
         release=kernel.release.text,
-        flavour=kernel.release.flavour,
+        flavour=flavour_of(kernel.release),
         compiler=kernel.compiler,
         headers=tuple(locked(package) for package in kernel.headers),
-        image=locked(kernel.image),
+        image=locked(kernel.image) if kernel.image else None,
         vendor={version: packages for version, packages in vendor.items() if packages},
     )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import re
-import zlib
 from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import IO, cast
 
 from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
+from driverforge_build.packed import DAMAGED, unpacked
 from driverforge_core import deb822, debversion
 from driverforge_core.errors import InputError
 
@@ -67,25 +64,20 @@ def read_stanzas(path: Path, suffix: str, *, limit: int = INDEX_LIMIT) -> Iterat
     """
     rest, size = b"", 0
     try:
-        with _opened(path, suffix) as file:
+        with path.open("rb") as packed:
+            file = unpacked(packed, suffix)
             while chunk := file.read(_CHUNK):
                 size += len(chunk)
                 if size > limit:
                     raise EOFError(f"it unpacks to more than {limit} bytes")
                 *whole, rest = (rest + chunk).split(b"\n\n")
                 yield from whole
-    except (lzma.LZMAError, zlib.error, EOFError, OSError) as error:
+    except DAMAGED as error:
         raise InputError(
             f"cannot unpack the index {path}: {error}", resolution="remove the file and run the command again"
         ) from error
     if rest.strip():
         yield rest
-
-
-def _opened(path: Path, suffix: str) -> IO[bytes]:
-    if suffix == ".xz":
-        return lzma.open(path)
-    return cast(IO[bytes], gzip.open(path)) if suffix == ".gz" else path.open("rb")
 
 
 def parse_clauses(text: str) -> tuple[Clause, ...]:
