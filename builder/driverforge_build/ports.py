@@ -108,6 +108,15 @@ class Measured:
     head: bytes
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCertificate:
+    """What a mirror wants to see of us, and the authorities that it was made by (None: the system's)."""
+
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
+
+
 class NotThere(Unavailable):
     """The mirror answered that it does not have this (404, 410)."""
 
@@ -130,8 +139,11 @@ class Downloads(Protocol):
         Raises NotThere, and Unavailable where it has more than `limit` bytes.
         """
 
+    def identify(self, url: str, certificate: ClientCertificate) -> None:
+        """Show a certificate to the host of an address, whenever it is asked."""
+
     def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
-        """Texts of headers out of a package (.deb), by their path below its header tree.
+        """Texts of headers out of a package (.deb, .rpm), by their path below its header tree.
 
         None for a header that the package does not have.
         """

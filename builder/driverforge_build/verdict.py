@@ -19,7 +19,6 @@ from datetime import date
 from enum import Enum
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
@@ -94,9 +93,7 @@ class Judge:
         return self._lock.target(cell.os.id, cell.arch)
 
     def _lock_again(self, cell: Cell) -> str:
-        """The command that pins what a cell lacks; '' where `lock` would refuse it."""
-        if not can_lock(cell.os):
-            return ""
+        """The command that pins what a cell lacks."""
         return self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-*",))
 
     def _refused(self, cell: Cell) -> Verdict | None:
@@ -117,12 +114,6 @@ class Judge:
     def _not_pinned(self, cell: Cell) -> Verdict | None:
         """`unknown` where a pin is missing that a build needs."""
         target = self._target(cell)
-        if target is None and not can_lock(cell.os):
-            return Verdict(
-                state=State.UNKNOWN,
-                reason=f"this version cannot read the repositories of {cell.os.name} yet, so nothing is "
-                f"pinned",
-            )
         again = self._lock_again(cell)
         if target is None:
             return Verdict(
@@ -153,9 +144,7 @@ class Judge:
             reason=f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned: no published "
             "sha256 of it was found",
             run=f"{command} --trust-first-use   (asks NVIDIA once more, then trusts what it downloads; "
-            "--archive FILE in its place for a file that you have)"
-            if can_lock(cell.os)
-            else "",
+            "--archive FILE in its place for a file that you have)",
         )
 
     def _of_kernel(self, cell: Cell) -> Verdict | None:

@@ -158,7 +158,7 @@ def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, publishe
         status, told = site.run("lock", mirror=f"{server.url}/debian")
     assert status == 75
     assert f"{server.url.removeprefix('http://')} is busy or broken (Retry-After: 3600)" in told
-    assert "discovery is degraded: 1 of the suites cannot be read now (bookworm-security)" in told
+    assert "discovery is degraded: 1 of the repositories cannot be read now (bookworm-security)" in told
     assert "--offline" in told
     assert not site.lock.exists()
 

@@ -164,11 +164,10 @@ def test_a_real_time_kernel_is_blocked_by_its_flavour() -> None:
     )
 
 
-def test_an_os_without_discovery_is_unknown_and_says_so() -> None:
+def test_an_os_that_is_not_in_the_lock_is_unknown_and_says_how_to_lock_it() -> None:
     told = verdict("ubuntu24.04-amd64-535.261.03-jit")
     assert told.state is State.UNKNOWN
-    assert "cannot read the repositories of Ubuntu 24.04 yet" in told.reason
-    assert told.run == ""
+    assert told.run.endswith("--select 'ubuntu24.04-amd64-*'")
 
 
 @pytest.mark.parametrize(

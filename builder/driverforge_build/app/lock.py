@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_build.app.knowledge import Selection
-from driverforge_build.discover.survey import Settings, survey
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import survey
 from driverforge_build.discover.targets import wanted_archives, wanted_targets
 from driverforge_build.lock.file import load_lock, merge_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.matrix.select import check_named
+from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.archives import Decisions, Pinning, pin_archives
 from driverforge_build.nvidia.site import MIRROR, Site, check_hosts
 from driverforge_build.ports import Downloads
@@ -20,11 +21,12 @@ from driverforge_core.errors import DriverforgeError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """What a run did. `targets` are those that were looked at, by key, `before` what the lock held of them.
+    """What a run did.
 
-    `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`: whether the
-    lock file differs from what was found. `problems` are drivers and archives that could not be pinned,
-    `whole` is False where they keep the file from being written.
+    `targets` are those that were looked at, by key, `before` what the lock held of them. `nowhere` are those
+    that were not, for want of an address. `archives` is what came of each archive of NVIDIA's that the
+    selected cells need. `changed`: whether the lock file differs from what was found. `problems` are drivers
+    and archives that could not be pinned, `whole` is False where they keep the file from being written.
     """
 
     targets: Mapping[str, TargetLock]
@@ -33,6 +35,7 @@ class Locked:
     changed: bool
     whole: bool
     problems: Mapping[str, DriverforgeError]
+    nowhere: Mapping[str, DriverforgeError]
 
     @property
     def degraded(self) -> bool:
@@ -51,11 +54,11 @@ def lock_targets(
 ) -> Locked:
     """Pin the targets of the selected cells; with `check` the file is left alone.
 
-    Raises UsageError, Unsupported, InputError, StorageFailed, and what `survey` raises.
+    Raises UsageError, InputError, StorageFailed, and what `survey` raises.
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
-    check_named("--mirror", settings.mirrors, [MIRROR, *(row.id for row in matrix.rows)])
+    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *(row.id for row in matrix.rows)])
     check_hosts(settings.mirrors)
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     needed = wanted_archives(matrix, wanted, select=selection.select, skip=selection.skip)
@@ -63,15 +66,11 @@ def lock_targets(
     # what a person decided is checked before repositories are read
     archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
-    targets = {key: found.lock.targets[key] for key in (f"{row.id}-{arch}" for row, arch in wanted)}
-    problems = {
-        **found.problems,
-        **{
-            f"archive {key}": pinning.error
-            for key, pinning in archives.items()
-            if pinning.failed and pinning.error
-        },
-    }
+    keys = [f"{row.id}-{arch}" for row, arch in wanted]
+    targets = {key: found.lock.targets[key] for key in keys if key not in found.nowhere}
+    changed = {f"archive {key}": one.error for key, one in archives.items() if one.failed and one.error}
+    # what was asked for by name is a problem; of all that the matrix has, a site has some
+    problems = {**found.problems, **changed, **(found.nowhere if selection.select else {})}
     whole = not problems or keep_going
     recorded = [pinning.recorded for pinning in archives.values() if pinning.recorded]
     return Locked(
@@ -81,4 +80,5 @@ def lock_targets(
         changed=merge_lock(path, targets.values(), recorded, writing=whole and not check),
         whole=whole,
         problems=problems,
+        nowhere={} if selection.select else found.nowhere,
     )

@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driverforge_build.app.knowledge import Selection
-from driverforge_build.discover.survey import Settings, Target, survey
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import Target, survey
 from driverforge_build.discover.targets import wanted_targets
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.model import Branch
-from driverforge_build.matrix.select import check_named
+from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.releases import Release, newest_releases
 from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
 from driverforge_build.ports import Downloads
@@ -48,7 +49,7 @@ class News:
     """What is new since the lock, which is of the day `since`.
 
     `problems` are drivers that the lock pins and the repositories do not have so any more. `unanswered` is
-    who did not answer, so that there may be more.
+    who did not answer, or has no address here, so that there may be more.
     """
 
     since: str
@@ -71,7 +72,7 @@ def watch(selection: Selection, settings: Settings, downloads: Downloads) -> New
     """
     given = selection.given
     matrix = load_matrix(given.matrix)
-    check_named("--mirror", settings.mirrors, [MIRROR, *(row.id for row in matrix.rows)])
+    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *(row.id for row in matrix.rows)])
     check_hosts(settings.mirrors)
     lock = load_lock(given.lock, matrix=given.matrix, select=selection.select, skip=selection.skip)
     watched = _watched(selection, matrix, lock)
@@ -93,7 +94,7 @@ def watch(selection: Selection, settings: Settings, downloads: Downloads) -> New
         drivers=tuple(_newer(matrix, lock, releases)),
         branches=tuple(_unknown_branches(matrix, releases)),
         ended=tuple(_ended(matrix, lock, since=since[:7], month=f"{settings.now:%Y-%m}")),
-        unanswered=tuple(unanswered),
+        unanswered=(*news.unanswered, *unanswered),
     )
 
 
@@ -121,8 +122,13 @@ def _of_repositories(
     pinned = {f"{key} {version}" for key in keys for version in lock.targets[key].drivers}
     return News(
         since="",
-        targets={key: target_news(lock.targets[key], found.lock.targets[key]) for key in keys},
+        targets={
+            key: target_news(lock.targets[key], found.lock.targets[key])
+            for key in keys
+            if key not in found.nowhere
+        },
         problems={what: error for what, error in found.problems.items() if what in pinned},
+        unanswered=tuple(found.nowhere.values()),
     )
 
 

@@ -93,7 +93,7 @@ def command(
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
     from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.survey import Settings
+    from driverforge_build.discover.settings import Settings
     from driverforge_build.nvidia.archives import Decisions
 
     now = datetime.now(timezone.utc)
@@ -148,6 +148,10 @@ def _print(done: Locked) -> None:
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
     _print_archives(done)
+    if done.nowhere:
+        error = next(iter(done.nowhere.values()))
+        say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
+        say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     for what, error in done.problems.items():
         say(f"{what}: {error.render()}", err=True)
 
@@ -181,6 +185,7 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             for key, target in done.targets.items()
         },
         "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
+        "nowhere": {key: error.document() for key, error in done.nowhere.items()},
         "problems": {what: error.document() for what, error in done.problems.items()},
     }
 

@@ -100,11 +100,11 @@ def mirror_option(function: F) -> F:
         "--mirror",
         "mirrors",
         multiple=True,
-        metavar="OS[/SUITE]=URL",
+        metavar="OS[-ARCH][/SUITE]=URL",
         callback=pairs("OS=URL"),
-        help="Package mirror of an OS, or of one suite of it. Default: in `lock` what the matrix or this "
-        "machine's apt says, in `build` "
-        "what the matrix or the base image says. nvidia=URL is a mirror of NVIDIA's download hosts.",
+        help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
+        "or this machine's package manager says, in `build` what the matrix or the base image says. "
+        "nvidia=URL is a mirror of NVIDIA's download hosts.",
     )(function)
 
 

@@ -53,7 +53,7 @@ def command(
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.watch import watch
     from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.survey import Settings
+    from driverforge_build.discover.settings import Settings
 
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
     settings = Settings(

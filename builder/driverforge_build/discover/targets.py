@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Sequence
 
 from driverforge_build.discover.survey import Target
-from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import archive_key
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.globs import expand_braces, glob_set
@@ -18,7 +17,7 @@ from driverforge_build.matrix.load import Matrix
 from driverforge_build.nvidia.published import Wanted
 from driverforge_core.arch import to_machine
 from driverforge_core.cell import JIT
-from driverforge_core.errors import Unsupported, UsageError
+from driverforge_core.errors import UsageError
 
 _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 
@@ -26,8 +25,7 @@ _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]) -> list[Target]:
     """The targets with a cell that `select` may match and `skip` does not match whole.
 
-    Raises UsageError where no target fits, Unsupported where discovery cannot read the repositories of any
-    that does.
+    Raises UsageError where no target fits.
     """
     toolkits = _systems_of_toolkits(matrix, select, skip)
     fitting = [
@@ -48,15 +46,7 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
             details=[f"systems: {' '.join(row.id for row in matrix.rows)}"],
             resolution="look at `driverforge matrix show`",
         )
-    found = [(row, arch) for row, arch in fitting if can_lock(row)]
-    if not found:
-        names = dict.fromkeys(row.id for row, _ in fitting)
-        raise Unsupported(
-            f"this version cannot read the repositories of {', '.join(names)}",
-            details=["discovery reads Debian's repositories; the others' cells have the verdict `unknown`"],
-            resolution="select cells of Debian",
-        )
-    return found
+    return fitting
 
 
 def wanted_archives(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from http.client import responses
 from pathlib import Path
@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
-from driverforge_build.ports import Blob, Measured, NotThere
+from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
@@ -62,16 +62,22 @@ class Quiet:
 class Fetcher:
     """Downloads into a cache. Without a transport it answers from the cache alone.
 
-    Several threads may share one.
+    `certificates` are what the transport shows to hosts, by the host. Several threads may share one.
     """
 
     def __init__(
-        self, cache: Cache, transport: Retrying | None, *, progress: DownloadListener | None = None
+        self,
+        cache: Cache,
+        transport: Retrying | None,
+        *,
+        progress: DownloadListener | None = None,
+        certificates: MutableMapping[str, ClientCertificate] | None = None,
     ) -> None:
         self.cache = cache
         self._texts = HeaderTexts(cache)
         self._transport = transport
         self._progress = progress or Quiet()
+        self._certificates = {} if certificates is None else certificates
 
     def document(self, url: str) -> bytes:
         """What stands at an address now.
@@ -110,6 +116,10 @@ class Fetcher:
             raise Unavailable(f"{without_secrets(url)} is not in the cache", resolution=_ONLINE)
         request = Request(method="GET", url=url)
         return self._received(lambda: request, lambda answer: self._measured(url, answer, head, limit))
+
+    def identify(self, url: str, certificate: ClientCertificate) -> None:
+        """Show a certificate to the host of an address, whenever it is asked."""
+        self._certificates[host_of(url)] = certificate
 
     def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
         """Headers out of a package. It is downloaded for headers that are asked for first, and not kept."""

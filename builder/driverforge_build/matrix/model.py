@@ -196,6 +196,11 @@ class Repository(Row):
         description="apt: last path element of the archive that holds the suite, e.g. debian-security.",
     )
     components: tuple[RowId, ...] = Field(default=(), description="apt: components to read.")
+    path: PlainPathOrNone = Field(
+        default="",
+        description="dnf and zypper: folder of the repository below the mirror's address; {machine} as in "
+        "`id`. Empty: its id.",
+    )
     role: Literal["main", "updates", "security", "backports", "extra"] = Field(default="main")
     optional: Flag = Field(
         default=False, description="true: not enabled in the base image, only read for kernels and drivers."
@@ -367,7 +372,9 @@ class OsRow(Row):
 
         return changed(
             self,
-            repositories=tuple(changed(one, id=ids([one.id])[0]) for one in self.repositories),
+            repositories=tuple(
+                changed(one, id=ids([one.id])[0], path=ids([one.path])[0]) for one in self.repositories
+            ),
             kernels=tuple(changed(one, repositories=ids(one.repositories)) for one in self.kernels),
             tools=Tools(runtime=on_arch(self.tools.runtime, arch), jit=on_arch(self.tools.jit, arch)),
             drivers=tuple(

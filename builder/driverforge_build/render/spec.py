@@ -6,12 +6,11 @@ Without a pin for every download there is none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
 from driverforge_build.render.needs import (
@@ -146,20 +145,9 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
             details=[f"{cell}: {problem}" for cell, problems in unpinned for problem in problems],
-            resolution=_how_to_pin(unpinned, asked),
+            resolution=asked.command("lock", select=[cell.key for cell, _ in unpinned]),
         )
     return tuple(specs)
-
-
-def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str:
-    lockable = [cell.key for cell, _ in unpinned if can_lock(cell.os)]
-    steps = [given.command("lock", select=lockable)] if lockable else []
-    if unreadable := dict.fromkeys(cell.os.id for cell, _ in unpinned if not can_lock(cell.os)):
-        steps.append(
-            f"leave out {', '.join(unreadable)}, whose repositories this version cannot read: "
-            + " ".join(f"--skip '{name}-*'" for name in unreadable)
-        )
-    return "; ".join(steps)
 
 
 def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
