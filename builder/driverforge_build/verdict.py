@@ -22,7 +22,7 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.matrix.model import Probe
+from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.render.needs import archive_of, jit_module_types, missing_pins
 from driverforge_core.driver import DriverVersion

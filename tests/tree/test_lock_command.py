@@ -235,6 +235,7 @@ def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
         module_types: [open]
         repositories: [bookworm]
         modules: [{id: open, packages: [nvidia-open-kernel-dkms], tree: usr/src}]
+        firmware: {package: firmware-nvidia-gsp, tree: lib/firmware}
         userspace: [libcuda1]
 """
     write_matrix(

@@ -16,7 +16,7 @@ from driverforge_build.discover.signature import Untrusted
 from driverforge_build.discover.survey import Survey, survey
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
-from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure
 from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import rockyrepo
@@ -201,7 +201,10 @@ def test_metadata_without_signature_comes_by_tls_or_not_at_all(
 ) -> None:
     """Red Hat's and Oracle's is not signed; the packages are, and the lock says that nothing else is."""
     unsigned(own)
-    with served(own) as server, pytest.raises(Untrusted, match="is not signed, and came by plain http"):
+    with (
+        served(own) as server,
+        pytest.raises(Untrusted, match="nobody vouches for repomd"),
+    ):
         surveyed(server.url, key, tmp_path / "cache")
     target = surveyed(own.as_uri(), key, tmp_path / "cache").lock.targets["rocky9-amd64"]
     assert [one.packages_only for one in target.repositories] == [True, True]
@@ -326,11 +329,13 @@ def test_from_the_command_line(
     assert f"headers {OLD} of appstream, gcc" in capsys.readouterr().out
 
 
-def test_no_address_is_built_in(tmp_path: Path, key: SigningKey) -> None:
-    matrix = rocky_matrix()
-    settings = Settings(now=datetime.now(timezone.utc))
-    with pytest.raises(
-        Unavailable, match="rocky9-amd64: nothing says where its repository baseos is"
-    ) as told:
+def test_an_index_that_its_distribution_signs_has_to_be_signed(
+    own: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    unsigned(own)
+    matrix = rocky_matrix(MATRIX.replace("signed: packages", "signed: index"))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=(key.keyring,)
+    )
+    with pytest.raises(Untrusted, match="is not signed, and its distribution signs it"):
         survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
-    assert "--mirror rocky9=https://MIRROR/ADDRESS, below which BaseOS/x86_64/os is" in told.value.resolution

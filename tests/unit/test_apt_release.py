@@ -288,10 +288,14 @@ def test_one_suite_of_one_architecture_may_be_elsewhere() -> None:
 
 def test_the_machines_archive_is_not_taken_for_another_architectures() -> None:
     assert of_ubuntu("amd64", {}, SOURCES)["noble-security"] == "http://security.site/ubuntu"
-    with pytest.raises(
-        Unavailable, match=r"ubuntu24\.04-arm64: nothing says where its suite noble is"
-    ) as told:
-        of_ubuntu("arm64", {}, SOURCES)
-    assert told.value.resolution.endswith("--mirror ubuntu24.04-arm64=http://MIRROR/ubuntu-ports")
+    assert set(of_ubuntu("arm64", {}, SOURCES).values()) == {"http://ports.ubuntu.com/ubuntu-ports"}
     ports = PORTS + PORTS.replace("noble", "noble-security")
     assert set(of_ubuntu("arm64", {}, SOURCES + ports).values()) == {"http://ports.site/ubuntu-ports"}
+
+
+def test_without_any_configuration_the_rows_own_addresses_count() -> None:
+    assert of_ubuntu("amd64", {}) == {
+        "noble": "http://archive.ubuntu.com/ubuntu",
+        "noble-updates": "http://archive.ubuntu.com/ubuntu",
+        "noble-security": "http://security.ubuntu.com/ubuntu",
+    }

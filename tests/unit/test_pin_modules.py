@@ -21,7 +21,7 @@ def stanza(name: str, version: str) -> bytes:
 
 def taken(packages: str, *offered: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """Name, version and suite of what a lock takes, of packages that are offered so."""
-    lines = [line for line in MATRIX.splitlines() if "tree:" not in line]
+    lines = [line for line in MATRIX.splitlines() if "tree: usr/src" not in line]
     at = lines.index("        modules:") + 1
     finished = f"          - {{id: open, packages: {packages}}}"
     lines[at:at] = [finished, "        vendor_modules: true", "        variants: [precompiled]"]

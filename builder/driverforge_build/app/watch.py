@@ -12,7 +12,7 @@ from driverforge_build.discover.targets import wanted_targets
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Matrix, load_matrix
-from driverforge_build.matrix.model import Branch
+from driverforge_build.matrix.nvidia import Branch
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.releases import Release, newest_releases
 from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
@@ -38,7 +38,10 @@ class TargetNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverNews:
-    """A release of a branch of the matrix. `known` is the newest version that matrix and lock name."""
+    """A release of a branch of the matrix.
+
+    `known` is the newest version that matrix and lock name, '' where they have none yet.
+    """
 
     release: Release
     known: str
@@ -151,14 +154,14 @@ def _newer(matrix: Matrix, lock: Lock, releases: Mapping[str, Release]) -> Itera
     pinned = {version for target in lock.targets.values() for version in target.drivers}
     for branch in matrix.branches:
         rows = {driver.version for row in matrix.rows for driver in row.drivers if driver.branch == branch.id}
-        known = max(
+        known = [
             DriverVersion(version)
-            for version in (branch.newest, *rows, *pinned)
+            for version in (*filter(None, (branch.newest,)), *rows, *pinned)
             if version.partition(".")[0] == branch.id
-        )
+        ]
         release = releases.get(branch.id)
-        if release and release.version > known:
-            yield DriverNews(release=release, known=known.text)
+        if release and all(release.version > version for version in known):
+            yield DriverNews(release=release, known=max(known).text if known else "")
 
 
 def _unknown_branches(matrix: Matrix, releases: Mapping[str, Release]) -> Iterable[Release]:

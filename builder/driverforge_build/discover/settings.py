@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 
 from driverforge_build.discover.machine import Machine
+from driverforge_build.ports import ClientCertificate
 from driverforge_core.errors import Unavailable
 
 
@@ -19,12 +20,13 @@ class Nowhere(Unavailable):
 class Settings:
     """What a run is told. `now` is UTC and aware; `mirrors` maps OS or OS/SUITE to an address.
 
-    `keyrings` win over all others.
+    `keyrings` win over all others, `entitlement` opens repositories that want a subscription.
     """
 
     now: datetime
     machine: Machine = field(default_factory=Machine)
     mirrors: Mapping[str, str] = field(default_factory=dict)
     keyrings: tuple[Path, ...] = ()
+    entitlement: ClientCertificate | None = None
     accept_expired: bool = False
     accept_shrink: bool = False

@@ -42,10 +42,15 @@ systems:
     package_manager: dnf
     archs: [amd64, arm64]
     base: rockylinux/rockylinux:9.8-ubi
+    releasever: "9"
     python: {package: python3.12, executable: /usr/bin/python3.12, version: "3.12"}
     repositories:
-      - {id: baseos, path: "BaseOS/{machine}/os"}
-      - {id: appstream, path: "AppStream/{machine}/os"}
+      - id: baseos
+        urls: ["https://dl.rocky.invalid/pub/rocky/{releasever}/BaseOS/{machine}/os/"]
+        signed: packages
+      - id: appstream
+        urls: ["https://dl.rocky.invalid/pub/rocky/{releasever}/AppStream/{machine}/os/"]
+        signed: packages
     kernels:
       - id: "5.14"
         releases: "5.14.0-*.el9*.{x86_64,aarch64}*"

@@ -1,7 +1,7 @@
 """A suite of an apt repository, from its signature to its packages: InRelease, index by hash, stanzas.
 
-A suite's address comes from --mirror, from the OS's row, or from this machine's own apt configuration, in
-this order. No address is built in. The security suite has an archive of its own (`archive` of its row). An
+A suite's address comes from --mirror, from the OS's row, from this machine's own apt configuration, or from
+the suite's row, in this order. The security suite has an archive of its own (`archive` of its row). An
 address that is given for an OS names the main archive, and the security archive is expected beside it.
 """
 
@@ -109,7 +109,8 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
     exact = settings.mirrors.get(f"{row.id}-{arch}/{repository.id}") or settings.mirrors.get(
         f"{row.id}/{repository.id}"
     )
-    uri = exact or (_beside(given, row, repository, arch) if given else (source.uri if source else ""))
+    known = source.uri if source else next(iter(repository.addresses(row.releasever or "", ())), "")
+    uri = exact or (_beside(given, row, repository, arch) if given else known)
     if not uri:
         raise _nowhere(row, arch, repository, machine)
     own = [Path(row.keyring)] if row.keyring and Path(row.keyring).is_file() else []

@@ -1,7 +1,7 @@
 """repomd.xml of an RPM repository: what it consists of, and how it is trusted.
 
-Signed where the distribution signs it (SUSE, Rocky, NVIDIA), by repomd.xml.asc beside it. Red Hat and Oracle
-sign their packages alone: then the bytes have to come by TLS or from a file, and the lock says so.
+Signed where the distribution signs it (SUSE, NVIDIA), by repomd.xml.asc beside it. Red Hat and Oracle sign
+their packages alone: then the bytes have to come by TLS or from a file, and the lock says so.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from driverforge_build.discover.packages import PackageIndex
 from driverforge_build.discover.rpm.entries import add_records
 from driverforge_build.discover.rpm.primary import PATH, UNREADABLE, read_primary, safe_parser
 from driverforge_build.discover.rpm.streams import hidden_packages
+from driverforge_build.discover.settings import Nowhere
 from driverforge_build.discover.signature import Untrusted
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.ports import Blob, Downloads, NotThere
 from driverforge_core.arch import to_machine
-from driverforge_core.errors import InputError, Unavailable
+from driverforge_core.errors import InputError
 from driverforge_oci.transport import without_secrets
 
 _NAMESPACE = "{http://linux.duke.edu/metadata/repo}"
@@ -84,25 +85,34 @@ class RpmRepository:
         return downloads.blob(Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size))
 
 
-def read_repository(downloads: Downloads, name: str, uri: str, keyrings: tuple[Path, ...]) -> RpmRepository:
+def read_repository(
+    downloads: Downloads, name: str, uri: str, *, keyrings: tuple[Path, ...], must_be_signed: bool
+) -> RpmRepository:
     """Fetch and trust a repository's repomd.xml.
 
-    Raises TemporaryFailure, NotThere, Untrusted, or Unavailable where it is signed and nothing says by whom.
+    A signature that is there counts where there are keys for it; without one, or without keys, the bytes have
+    to come safely, unless the index `must_be_signed`. Raises TemporaryFailure, NotThere, Untrusted, Nowhere.
     """
     document = downloads.document(f"{uri}/repodata/repomd.xml")
     what = f"repomd.xml of {name}"
-    try:
-        apart = downloads.document(f"{uri}/repodata/repomd.xml.asc")
-    except NotThere:
-        _came_safely(uri, what)
-        fingerprints: tuple[str, ...] = ()
-    else:
-        if not keyrings:
-            raise Unavailable(
-                f"nothing says who may sign {what}",
-                resolution="give the distribution's public keys: --keyring FILE",
-            )
+    apart = _signature(downloads, uri)
+    if must_be_signed and apart is None:
+        raise Untrusted(
+            f"{what} is not signed, and its distribution signs it",
+            details=[without_secrets(uri)],
+            resolution="use another mirror; if it is a copy of your own without repomd.xml.asc: "
+            "`signed: packages` in the repository's row",
+        )
+    fingerprints: tuple[str, ...] = ()
+    if apart is not None and keyrings:
         fingerprints = signature.verify_detached(document, apart, keyrings, name=what)
+    elif must_be_signed:
+        raise Nowhere(
+            f"nothing says who may sign {what}",
+            resolution="give the distribution's public keys: --keyring FILE",
+        )
+    else:
+        _came_safely(uri, what)
     date, parts = parse_repomd(document, name=what)
     return RpmRepository(
         id=name,
@@ -114,13 +124,20 @@ def read_repository(downloads: Downloads, name: str, uri: str, keyrings: tuple[P
     )
 
 
+def _signature(downloads: Downloads, uri: str) -> bytes | None:
+    try:
+        return downloads.document(f"{uri}/repodata/repomd.xml.asc")
+    except NotThere:
+        return None
+
+
 def _came_safely(uri: str, what: str) -> None:
     if not uri.startswith(("https://", "file://")):
         raise Untrusted(
-            f"{what} is not signed, and came by plain http: anybody on the way could have changed it",
+            f"nobody vouches for {what}: it came by plain http, and anybody on the way could have changed it",
             details=[without_secrets(uri)],
-            resolution="give an https:// address of this repository with --mirror, or a copy that is signed "
-            "(repomd.xml.asc)",
+            resolution="give an https:// address of this repository with --mirror; where it has a "
+            "repomd.xml.asc, its public keys do as well: --keyring FILE",
         )
 
 
