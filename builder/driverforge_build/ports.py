@@ -121,6 +121,10 @@ class NotThere(Unavailable):
     """The mirror answered that it does not have this (404, 410)."""
 
 
+class Refused(Unavailable):
+    """The mirror answered that we may not have this (401, 403)."""
+
+
 class Downloads(Protocol):
     """Reads what mirrors hold.
 
@@ -128,7 +132,7 @@ class Downloads(Protocol):
     """
 
     def document(self, url: str) -> bytes:
-        """What stands at an address now. Raises NotThere."""
+        """What stands at an address now. Raises NotThere, Refused."""
 
     def blob(self, blob: Blob) -> Path:
         """A file with that very content. Raises NotThere."""

@@ -43,13 +43,14 @@ def located(
         ("rocky9", "http://m/rocky/9/", "appstream", "http://m/rocky/9/AppStream/x86_64/os"),
         ("ol9", "http://m/OL9", "ol9_baseos_latest", "http://m/OL9/baseos/latest/x86_64"),
         ("sles15.7", "http://m/bci", "SLE_BCI", "http://m/bci/x86_64/product"),
-        ("rhel9", "http://m/9", "rhel-9-for-x86_64-baseos-rpms", "http://m/9/x86_64/baseos/os"),
+        ("rhel9", "http://m/ubi", "ubi-9-baseos-rpms", "http://m/ubi/x86_64/baseos/os"),
     ],
 )
 def test_a_mirror_of_an_os_stands_for_what_its_addresses_share(
     os_key: str, mirror: str, repository: str, expected: str
 ) -> None:
-    assert located(os_key, mirrors={os_key: mirror})[repository].uri == expected
+    found = located(os_key, mirrors={os_key: mirror}, entitlement=CERTIFICATE)
+    assert found[repository].uri == expected
 
 
 def test_one_repository_of_one_architecture_may_be_elsewhere() -> None:
@@ -95,12 +96,15 @@ def test_a_registered_hosts_own_certificate_goes_before_one_that_is_given() -> N
     places = located(
         "rhel9", machine=Machine(id="rhel", version="9.8", repositories=repositories), entitlement=CERTIFICATE
     )
-    assert {place.certificate for place in places.values() if "eus" not in place.id} == {own}
+    found = {place.certificate for name, place in places.items() if name.startswith("rhel-9-for")}
+    assert found == {own}
 
 
 def test_a_mirror_of_ones_own_needs_no_subscription() -> None:
-    places = located("rhel9", mirrors={"rhel9": "http://satellite/9"})
-    assert places["rhel-9-for-x86_64-baseos-rpms"].certificate is None
+    names = [f"rhel-9-for-x86_64-{name}-rpms" for name in ("baseos", "appstream")]
+    places = located("rhel9", mirrors={f"rhel9/{name}": f"http://satellite/{name}" for name in names})
+    assert [places[name].uri for name in names] == [f"http://satellite/{name}" for name in names]
+    assert {places[name].certificate for name in names} == {None}
 
 
 def test_what_is_extra_and_closed_is_left_out() -> None:

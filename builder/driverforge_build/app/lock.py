@@ -24,9 +24,10 @@ class Locked:
     """What a run did.
 
     `targets` are those that were looked at, by key, `before` what the lock held of them. `nowhere` are those
-    that were not, for want of an address. `archives` is what came of each archive of NVIDIA's that the
-    selected cells need. `changed`: whether the lock file differs from what was found. `problems` are drivers
-    and archives that could not be pinned, `whole` is False where they keep the file from being written.
+    that were not, for want of an address, and `degraded` those whose repositories cannot be read now.
+    `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`: whether the
+    lock file differs from what was found. `problems` are drivers and archives that could not be pinned,
+    `whole` is False where they keep the file from being written.
     """
 
     targets: Mapping[str, TargetLock]
@@ -36,9 +37,10 @@ class Locked:
     whole: bool
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, DriverforgeError]
+    degraded: Mapping[str, DriverforgeError]
 
     @property
-    def degraded(self) -> bool:
+    def nvidia_silent(self) -> bool:
         """Whether an archive is not pinned because NVIDIA, or its mirror, does not answer now."""
         return any(pinning.silent for pinning in self.archives.values())
 
@@ -67,7 +69,9 @@ def lock_targets(
     archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
     keys = [f"{row.id}-{arch}" for row, arch in wanted]
-    targets = {key: found.lock.targets[key] for key in keys if key not in found.nowhere}
+    targets = {
+        key: found.lock.targets[key] for key in keys if not (key in found.nowhere or key in found.degraded)
+    }
     changed = {f"archive {key}": one.error for key, one in archives.items() if one.failed and one.error}
     # what was asked for by name is a problem; of all that the matrix has, a site has some
     problems = {**found.problems, **changed, **(found.nowhere if selection.select else {})}
@@ -81,4 +85,5 @@ def lock_targets(
         whole=whole,
         problems=problems,
         nowhere={} if selection.select else found.nowhere,
+        degraded=found.degraded,
     )

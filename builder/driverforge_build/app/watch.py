@@ -128,10 +128,10 @@ def _of_repositories(
         targets={
             key: target_news(lock.targets[key], found.lock.targets[key])
             for key in keys
-            if key not in found.nowhere
+            if key not in found.nowhere and key not in found.degraded
         },
         problems={what: error for what, error in found.problems.items() if what in pinned},
-        unanswered=tuple(found.nowhere.values()),
+        unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )
 
 

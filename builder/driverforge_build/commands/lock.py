@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 @options.select_options
 @options.mirror_option
 @options.keyring_option
+@options.entitlement_option
 @options.cache_option
 @options.offline_option
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the lock file would change.")
@@ -68,6 +70,7 @@ def command(
     skip: tuple[str, ...],
     mirrors: dict[str, str],
     keyrings: tuple[Path, ...],
+    entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
     check: bool,
@@ -86,12 +89,13 @@ def command(
     are in the lock file.
 
     Exit status: 0; 1 where a driver could not be pinned, an archive changed, or --check finds a change; 69
-    without gpgv or a mirror, or where a signature is not trusted; 75 where a suite cannot be read now, or
-    NVIDIA does not answer; others as `driverforge --help` has them.
+    without gpgv or a mirror, or where a signature is not trusted; 75 where a system cannot be read now, or
+    NVIDIA does not answer, while the others are pinned; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
+    from driverforge_build.discover.entitlement import find_entitlement
     from driverforge_build.discover.machine import read_machine
     from driverforge_build.discover.settings import Settings
     from driverforge_build.nvidia.archives import Decisions
@@ -103,6 +107,7 @@ def command(
         machine=read_machine(),
         mirrors=mirrors,
         keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
         accept_shrink=accept_shrink,
         accept_expired=accept_expired,
     )
@@ -116,9 +121,11 @@ def command(
     else:
         _print(done)
         say(_outcome(lock_path, done, check=check))
+    if done.degraded:
+        return os.EX_TEMPFAIL
     if done.problems or (check and done.changed):
         return 1
-    return 75 if done.degraded else 0
+    return os.EX_TEMPFAIL if done.nvidia_silent else 0
 
 
 def _outcome(path: Path, done: Locked, *, check: bool) -> str:
@@ -152,7 +159,7 @@ def _print(done: Locked) -> None:
         error = next(iter(done.nowhere.values()))
         say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
         say(f"  e.g. {error.brief}; {error.resolution}", err=True)
-    for what, error in done.problems.items():
+    for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
 
 
@@ -186,6 +193,7 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
         },
         "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
         "nowhere": {key: error.document() for key, error in done.nowhere.items()},
+        "degraded": {key: error.document() for key, error in done.degraded.items()},
         "problems": {what: error.document() for what, error in done.problems.items()},
     }
 

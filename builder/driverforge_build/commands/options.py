@@ -120,6 +120,16 @@ def keyring_option(function: F) -> F:
     )(function)
 
 
+def entitlement_option(function: F) -> F:
+    return click.option(
+        "--entitlement",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        metavar="DIR",
+        help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as in "
+        "/etc/pki/entitlement of a registered host. Default: what this machine or its container has.",
+    )(function)
+
+
 def offline_option(function: F) -> F:
     return click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")(function)
 

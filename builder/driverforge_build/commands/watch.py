@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @options.select_options
 @options.mirror_option
 @options.keyring_option
+@options.entitlement_option
 @options.cache_option
 @options.offline_option
 @options.accept_expired_option
@@ -36,6 +37,7 @@ def command(
     skip: tuple[str, ...],
     mirrors: dict[str, str],
     keyrings: tuple[Path, ...],
+    entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
     accept_expired: bool,
@@ -52,6 +54,7 @@ def command(
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.watch import watch
+    from driverforge_build.discover.entitlement import find_entitlement
     from driverforge_build.discover.machine import read_machine
     from driverforge_build.discover.settings import Settings
 
@@ -61,6 +64,7 @@ def command(
         machine=read_machine(),
         mirrors=mirrors,
         keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
         accept_expired=accept_expired,
     )
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:

@@ -28,14 +28,17 @@ Target = tuple[OsRow, Arch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a run found: the whole lock, the drivers that could not be pinned, the targets with no address.
+    """What a run found: the whole lock, and what it lacks.
 
-    `problems` maps 'debian12-amd64 535.261.03' to the reason, `nowhere` a target such as 'rhel9-amd64'.
+    `problems` maps drivers that could not be pinned ('debian12-amd64 535.261.03') to the reason. `nowhere`
+    does that for targets ('rhel9-amd64') whose repositories nobody named or opened, `degraded` for those
+    whose repositories cannot be read now: of these the lock is as it was.
     """
 
     lock: Lock
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, Unavailable]
+    degraded: Mapping[str, TemporaryFailure]
 
 
 def survey(
@@ -43,28 +46,36 @@ def survey(
 ) -> Survey:
     """Discover targets and merge them into an earlier lock.
 
-    A target of which nothing says where its repositories are is left out; where that is so of all, the first
-    one's Unavailable is raised. Raises TemporaryFailure where repositories do not answer or a target shrank
-    suspiciously, Untrusted, Unavailable.
+    A target whose repositories cannot be read now, that shrank suspiciously, or of which nothing says where
+    its repositories are, is left out. Where all are, the first one's error is raised. Raises Untrusted,
+    Unavailable, InputError.
     """
     found: list[TargetLock] = []
     problems: dict[str, DriverforgeError] = {}
     read: dict[Place, VerifiedRepository] = {}
     located, nowhere = _located(targets, settings)
-    if nowhere and not located:
-        raise next(iter(nowhere.values()))
+    failed: dict[str, TemporaryFailure] = {}
     for row, arch, places in located:
-        repositories = _read_all(places, read, downloads, settings)
-        pinned = _pinned(matrix, row, arch, repositories, downloads)
-        if not settings.accept_shrink:
-            check_losses(earlier.target(row.id, arch), pinned.target)
-        key = pinned.target.key
+        key = f"{row.id}-{arch}"
+        try:
+            repositories = _read_all(places, read, downloads, settings)
+            pinned = _pinned(matrix, row, arch, repositories, downloads)
+            if not settings.accept_shrink:
+                check_losses(earlier.target(row.id, arch), pinned.target)
+        except Nowhere as error:
+            nowhere[key] = error
+            continue
+        except TemporaryFailure as error:
+            failed[key] = error
+            continue
         problems |= {f"{key} {version}": error for version, error in pinned.problems.items()}
         found.append(pinned.target)
         log.info(
             "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
         )
-    return Survey(lock=earlier.with_targets(found), problems=problems, nowhere=nowhere)
+    if not found and (errors := [*failed.values(), *nowhere.values()]):
+        raise errors[0]
+    return Survey(lock=earlier.with_targets(found), problems=problems, nowhere=nowhere, degraded=failed)
 
 
 def _located(

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
-from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere
+from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere, Refused
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
@@ -288,7 +288,7 @@ def _judge(response: Response, url: str) -> None:
             details=[answer],
             resolution="run the same command again later",
         )
-    raise Unavailable(
+    raise (Refused if status in (401, 403) else Unavailable)(
         f"{host} refuses the request",
         details=[answer],
         resolution="check the proxy and the mirror's access rules",

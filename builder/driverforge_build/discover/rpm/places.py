@@ -16,7 +16,7 @@ from driverforge_build.discover.rpm.repomd import RpmRepository, read_repository
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow, Repository
-from driverforge_build.ports import ClientCertificate, Downloads
+from driverforge_build.ports import ClientCertificate, Downloads, Refused
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import Unavailable
 from driverforge_core.osid import OsId
@@ -40,10 +40,19 @@ class RpmPlace:
     def read(self, downloads: Downloads, settings: Settings) -> RpmRepository:
         if self.certificate is not None:
             downloads.identify(self.uri or self.mirrorlist, self.certificate)
-        uri = self.uri or _first_mirror(downloads, self.mirrorlist)
-        return read_repository(
-            downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
-        )
+        try:
+            uri = self.uri or _first_mirror(downloads, self.mirrorlist)
+            return read_repository(
+                downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
+            )
+        except Refused as error:
+            raise Nowhere(
+                f"a subscription is needed for the repository {self.id}: {error.brief}",
+                details=error.details,
+                resolution="check that the subscription has not ended and covers this repository"
+                if self.certificate
+                else "give a login in the address given with --mirror, or a certificate: --entitlement DIR",
+            ) from error
 
 
 def locate(row: OsRow, arch: Arch, settings: Settings) -> list[RpmPlace]:
@@ -102,7 +111,7 @@ def _given(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
 def _shared(row: OsRow, arch: Arch) -> str:
     """The folder that the addresses of an OS's repositories have in common, above that of a machine.
 
-    Those of another host (NVIDIA's) do not count.
+    Those of another host than the first one's (NVIDIA's, those of a subscription) do not count.
     """
     addresses = [
         address
@@ -132,7 +141,8 @@ def _nowhere(row: OsRow, arch: Arch, repository: Repository) -> Nowhere:
             f"{row.id}-{arch}: a subscription is needed for its repository {repository.id}",
             details=["neither this machine's own repositories nor --entitlement have a client certificate"],
             resolution="run it on a registered host, or give the certificate of one (--entitlement DIR, "
-            f"its /etc/pki/entitlement), or a mirror of your own: --mirror {row.id}=https://MIRROR/ADDRESS",
+            f"its /etc/pki/entitlement), or a copy of your own: "
+            f"--mirror {row.id}/{repository.id}=https://MIRROR/ADDRESS",
         )
     return Nowhere(
         f"{row.id}-{arch}: nothing says where its repository {repository.id} is",
