@@ -45,9 +45,9 @@ class Locked:
     bases: Mapping[str, FoundBase]
 
     @property
-    def again(self) -> bool:
-        """Whether a repository, NVIDIA or its mirror does not answer now, so that a later run finds more."""
-        return bool(self.degraded) or any(pinning.silent for pinning in self.archives.values())
+    def nvidia_silent(self) -> bool:
+        """Whether an archive is not pinned because NVIDIA, or its mirror, does not answer now."""
+        return any(pinning.silent for pinning in self.archives.values())
 
 
 def lock_targets(
@@ -83,16 +83,9 @@ def lock_targets(
         if key not in found.nowhere and key not in found.degraded:
             base = bases[key].base if key in bases else None
             targets[key] = replace(found.lock.targets[key], base=base)
+    changed = {f"archive {key}": one.error for key, one in archives.items() if one.failed and one.error}
     # what was asked for by name is a problem; of all that the matrix has, a site has some
-    problems = {
-        **found.problems,
-        **(found.nowhere if selection.select else {}),
-        **{
-            f"archive {key}": pinning.error
-            for key, pinning in archives.items()
-            if pinning.failed and pinning.error
-        },
-    }
+    problems = {**found.problems, **changed, **(found.nowhere if selection.select else {})}
     whole = not problems or keep_going
     recorded = [pinning.recorded for pinning in archives.values() if pinning.recorded]
     return Locked(

@@ -38,7 +38,10 @@ class TargetNews:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverNews:
-    """A release of a branch of the matrix. `known` is the newest version that matrix and lock name."""
+    """A release of a branch of the matrix.
+
+    `known` is the newest version that matrix and lock name, '' where they have none yet.
+    """
 
     release: Release
     known: str
@@ -49,7 +52,7 @@ class News:
     """What is new since the lock, which is of the day `since`.
 
     `problems` are drivers that the lock pins and the repositories do not have so any more. `unanswered` is
-    who did not answer, so that there may be more.
+    who did not answer, or has no address here, so that there may be more.
     """
 
     since: str
@@ -122,7 +125,11 @@ def _of_repositories(
     pinned = {f"{key} {version}" for key in keys for version in lock.targets[key].drivers}
     return News(
         since="",
-        targets={key: target_news(lock.targets[key], found.lock.targets[key]) for key in keys},
+        targets={
+            key: target_news(lock.targets[key], found.lock.targets[key])
+            for key in keys
+            if key not in found.nowhere and key not in found.degraded
+        },
         problems={what: error for what, error in found.problems.items() if what in pinned},
         # on the machine that made the lock something said where they are
         unanswered=(*found.nowhere.values(), *found.degraded.values()),
@@ -148,14 +155,14 @@ def _newer(matrix: Matrix, lock: Lock, releases: Mapping[str, Release]) -> Itera
     pinned = {version for target in lock.targets.values() for version in target.drivers}
     for branch in matrix.branches:
         rows = {driver.version for row in matrix.rows for driver in row.drivers if driver.branch == branch.id}
-        known = max(
+        known = [
             DriverVersion(version)
-            for version in (branch.newest, *rows, *pinned)
-            if version and version.partition(".")[0] == branch.id
-        )
+            for version in (*filter(None, (branch.newest,)), *rows, *pinned)
+            if version.partition(".")[0] == branch.id
+        ]
         release = releases.get(branch.id)
-        if release and release.version > known:
-            yield DriverNews(release=release, known=known.text)
+        if release and all(release.version > version for version in known):
+            yield DriverNews(release=release, known=max(known).text if known else "")
 
 
 def _unknown_branches(matrix: Matrix, releases: Mapping[str, Release]) -> Iterable[Release]:

@@ -129,9 +129,11 @@ def command(
     else:
         _print(done)
         say(_outcome(lock_path, done, check=check))
+    if done.degraded:
+        return os.EX_TEMPFAIL
     if done.problems or (check and done.changed):
         return 1
-    return os.EX_TEMPFAIL if done.again else 0
+    return os.EX_TEMPFAIL if done.nvidia_silent else 0
 
 
 def _outcome(path: Path, done: Locked, *, check: bool) -> str:

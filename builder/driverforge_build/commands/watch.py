@@ -93,7 +93,7 @@ def _lines(news: News) -> Iterator[str]:
     for what in news.problems:
         yield f"{what}: the repositories do not have it as the lock does"
     for driver in news.drivers:
-        yield f"driver {_told(driver.release)} is new: the matrix has {driver.known}"
+        yield f"driver {_told(driver.release)} is new: the matrix has {driver.known or 'none yet'}"
     for branch in news.branches:
         only = "; open modules only" if branch.version.branch >= OPEN_ONLY_FROM else ""
         yield f"branch {branch.branch} is new: {_told(branch)}{only}"

@@ -63,10 +63,10 @@ def archive_of(cell: Cell, lock: Lock) -> Archive | None:
 
 def _roles(cell: Cell) -> list[Role]:
     roles: list[Role] = ["tools"] if cell.driver.vendor_modules else ["tools", "toolchain"]
-    if cell.driver.payload == "packages":
+    if cell.driver.userspace or cell.driver.companions:
         roles.append("userspace")
-        if cell.driver.firmware:
-            roles.append("firmware")
+    if cell.driver.payload == "packages" and cell.driver.firmware:
+        roles.append("firmware")
     return roles
 
 

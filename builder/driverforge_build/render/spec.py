@@ -6,7 +6,7 @@ Without a pin for every download there is none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -160,13 +160,9 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
             details=[f"{cell}: {problem}" for cell, problems in unpinned for problem in problems],
-            resolution=_how_to_pin(unpinned, asked),
+            resolution=asked.command("lock", select=[cell.key for cell, _ in unpinned]),
         )
     return tuple(specs)
-
-
-def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str:
-    return given.command("lock", select=[cell.key for cell, _ in unpinned])
 
 
 def _spec(cell: Cell, lock: Lock, bases: Mapping[str, str]) -> ImageSpec:
