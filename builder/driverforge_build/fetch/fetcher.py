@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
+from driverforge_build.fetch.unpack import unpack_deb
 from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
@@ -116,6 +117,10 @@ class Fetcher:
                 # another run that shares the cache has read the package, and removed it
                 members = self._texts.kept(package.sha256, names)
         return members
+
+    def unpack(self, package: Blob, target: Path) -> None:
+        """Put the files of a package below a folder; the package is kept."""
+        unpack_deb(self.blob(package), target)
 
     def _received(self, ask: Callable[[], Request], take: Callable[[Response], _T]) -> _T:
         assert self._transport is not None

@@ -78,7 +78,7 @@ class _Limited:
         return data
 
 
-def _limited(stream: IO[bytes], limit: int) -> IO[bytes]:
+def limited(stream: IO[bytes], limit: int) -> IO[bytes]:
     return cast(IO[bytes], _Limited(stream, limit))
 
 
@@ -94,7 +94,7 @@ def read_members(deb: Path, patterns: Sequence[str], *, limit: int = UNPACKED_LI
     try:
         with (
             deb.open("rb") as file,
-            tarfile.open(fileobj=_limited(_data_member(file, deb), limit), mode="r|") as archive,
+            tarfile.open(fileobj=limited(data_member(file, deb), limit), mode="r|") as archive,
         ):
             for member in archive:
                 name = next(
@@ -130,7 +130,7 @@ def _is_tree(folder: str) -> bool:
     return folder.removeprefix("./").count("/") <= 2
 
 
-def _data_member(file: IO[bytes], deb: Path) -> IO[bytes]:
+def data_member(file: IO[bytes], deb: Path) -> IO[bytes]:
     """The data.tar of a .deb, unpacked as it is read."""
     if file.read(8) != b"!<arch>\n":
         raise InputError(

@@ -3,6 +3,7 @@
 With --check, write nothing and exit 1 where a file differs.
 
 * builder/driverforge_build/data/matrix.schema.json, for editors
+* builder/driverforge_build/data/verify.schema.json, of what `driverforge verify --json` prints
 * entrypoints/driverforge_node/catalogue.py, what a node needs to know of the matrix
 * docs/matrix.md, the parts between `<!-- generated: NAME -->` and `<!-- end -->`
 """
@@ -31,6 +32,7 @@ from driverforge_build.matrix.model import MODELS, Branch, Keep, Probe, Row  # n
 from driverforge_build.matrix.probes import probe_rule  # noqa: E402
 from driverforge_build.matrix.schema import json_schema  # noqa: E402
 from driverforge_build.matrix.validate import row_model  # noqa: E402
+from driverforge_build.verify.report import report_schema  # noqa: E402
 from driverforge_core.osid import OsId  # noqa: E402
 
 CATALOGUE_HEAD = '''\
@@ -65,6 +67,7 @@ def main() -> int:
     page = (ROOT / "docs/matrix.md").read_text(encoding="utf-8")
     files = {
         "builder/driverforge_build/data/matrix.schema.json": json.dumps(json_schema(), indent=2) + "\n",
+        "builder/driverforge_build/data/verify.schema.json": json.dumps(report_schema(), indent=2) + "\n",
         "entrypoints/driverforge_node/catalogue.py": formatted(catalogue(matrix)),
         "docs/matrix.md": with_blocks(page, matrix),
     }
