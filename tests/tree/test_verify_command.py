@@ -39,7 +39,7 @@ RELEASE = "6.1.0-50-cloud-amd64"
 CELL = f"debian12-amd64-535.261.03-{RELEASE}"
 OTHER = "debian12-amd64-535.261.03-6.12.95+deb12-cloud-amd64"
 JIT = "debian12-amd64-535.261.03-jit"
-STATIC = b"\x7fELF\x02\x01" + bytes(58)
+STATIC = b"\x7fELF\x02\x01".ljust(18, b"\0") + (62).to_bytes(2, "little") + bytes(44)
 NO_GPU = f"""
 release {RELEASE}
 begin kernel/video.ko

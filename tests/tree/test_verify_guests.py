@@ -17,7 +17,10 @@ from driverforge_core.errors import CommandFailed, Unavailable
 from support.fakes.mockpath import MockPath
 from support.process import running, until
 
-STATIC = b"\x7fELF\x02\x01" + bytes(58)
+STATIC = {
+    arch: b"\x7fELF\x02\x01".ljust(18, b"\0") + machine.to_bytes(2, "little") + bytes(44)
+    for arch, machine in {"amd64": 62, "arm64": 183}.items()
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,8 +34,9 @@ class Bench:
         device = self.folder / "kvm"
         if kvm:
             device.touch()
-        (self.folder / "busybox").write_bytes(STATIC)
-        shells = dict.fromkeys(("amd64", "arm64"), self.folder / "busybox")
+        shells = {arch: self.folder / f"busybox-{arch}" for arch in STATIC}
+        for arch, path in shells.items():
+            path.write_bytes(STATIC[arch])
         return QemuGuests(shells, device=device)
 
     def boot(self, *, silence: float = 20) -> GuestBoot:
@@ -106,15 +110,17 @@ def test_kvm_that_boots_it_is_used_and_its_guest_is_no_second_one(bench: Bench) 
 
 def test_what_is_missing_is_named_with_what_to_install(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     qemu(bench, "true")
+    native, foreign = ("amd64", "arm64") if os.uname().machine == "x86_64" else ("arm64", "amd64")
     (bench.folder / "dynamic").write_bytes(Path("/bin/ls").read_bytes())
-    with pytest.raises(Unavailable, match="is not a static program") as caught:
-        QemuGuests({"amd64": bench.folder / "dynamic"}).busybox("amd64")
-    assert caught.value.exit_code == 69
-    foreign = "arm64" if os.uname().machine == "x86_64" else "amd64"
+    (bench.folder / "foreign").write_bytes(STATIC[foreign])
+    for name in ("dynamic", "foreign"):
+        with pytest.raises(Unavailable, match=f"/{name} is no static program for it") as caught:
+            QemuGuests({native: bench.folder / name}).busybox(native)
+        assert caught.value.exit_code == 69
     with pytest.raises(Unavailable) as caught:
         QemuGuests().busybox(foreign)
     assert f"apt-get download busybox-static:{foreign}" in caught.value.resolution
-    assert bench.guests().busybox(foreign) == STATIC
+    assert bench.guests().busybox(foreign) == STATIC[foreign]
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(Unavailable, match="not installed: qemu-system-x86_64, setpriv, prlimit") as caught:
         bench.guests().busybox("amd64")

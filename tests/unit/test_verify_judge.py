@@ -144,7 +144,7 @@ def with_nvidia(name: str, answer: Answer) -> Check:
 def test_symbols_that_are_missing_have_to_be_nvidias() -> None:
     fine = with_nvidia("nvidia-uvm", missing("nvUvmInterfaceRegisterGpu"))
     assert fine.outcome is Outcome.NO_DRIVER
-    assert fine.reason == "1 symbols left, all exported by nvidia.ko, which needs a GPU"
+    assert fine.reason == "1 symbol left, exported by nvidia.ko, which needs a GPU to stay"
     strange = with_nvidia("nvidia-uvm", missing("nvUvmInterfaceRegisterGpu", "pci_resize_resource"))
     assert (strange.outcome, strange.reason) == (
         Outcome.UNKNOWN_SYMBOL,
@@ -303,6 +303,7 @@ begin open/nvidia.ko\r
 log [    2.43] end open/nvidia.ko 0\r
 log [    2.44][    T1] NVRM: No NVIDIA GPU found.\r
 log [    2.45] NVRM: No NVIDIA GPU found.\r
+log [    2.45]\r
 end open/nvidia.ko 19 insmod: can't insert '/modules/open/nvidia.ko': No such device \r
 begin open/nvidia-uvm.ko\r
 log [    2.50] late"""

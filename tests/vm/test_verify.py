@@ -25,6 +25,7 @@ from support import aptfetch
 from support.fakes.fakeengine import FakeEngine
 from support.machines import kmods
 from support.machines.kernels import Image, Kernel
+from support.process import require
 from support.samples.modulesets import module_set
 from support.skipping import provided
 from support.upstream import nvidia_modules
@@ -36,7 +37,8 @@ CELL = "debian12-amd64-535.261.03-sample"
 class Bench:
     """Verifies module sets as if they were an image of the engine."""
 
-    kernel: Kernel
+    release: str
+    arch: str = "amd64"
     package: LockedPackage
     downloads: Fetcher
     folder: Path
@@ -46,7 +48,7 @@ class Bench:
         self, files: Mapping[str, bytes], *, driver: str = "535.261.03", silence: float = 120
     ) -> Proof:
         reference = f"localhost/driverforge/driver:{CELL}"
-        root = f"/opt/lib/modules/{self.kernel.release}"
+        root = f"/opt/lib/modules/{self.release}"
         image = BuiltImage(reference=reference, id=f"sha256:{'ab' * 32}", size=1, layers=())
         engine = FakeEngine(
             images={reference: image},
@@ -55,9 +57,9 @@ class Bench:
         subject = Subject(
             cell=CELL,
             reference=reference,
-            arch="amd64",
+            arch=self.arch,
             driver=DriverVersion(driver),
-            kernel=KernelRelease.parse(self.kernel.release),
+            kernel=KernelRelease.parse(self.release),
             module_types=tuple(dict.fromkeys(path.partition("/")[0] for path in files)),
             packages=((self.package, blob(self.package)),),
         )
@@ -84,29 +86,42 @@ def guests() -> Guests:
 
 @pytest.fixture
 def bench(kernel: Kernel, guests: Guests, tmp_path: Path) -> Bench:
-    return bench_for(kernel, guests, tmp_path)
+    return bench_for(kernel.release, kernel.suite, guests, tmp_path)
 
 
-def bench_for(kernel: Kernel, guests: Guests, tmp_path: Path) -> Bench:
+def bench_for(
+    release: str,
+    suite: str,
+    guests: Guests,
+    folder: Path,
+    *,
+    archive: aptfetch.MirrorArchive | None = None,
+    arch: str = "amd64",
+) -> Bench:
     """A cache with the kernel's package, as `driverforge lock` and a download would have left it."""
-    archive = aptfetch.archive()
-    package = provided(lambda: archive.newest(f"linux-image-{kernel.release}", suite=kernel.suite))
-    [deb] = archive.download([package])
+    packages = archive or aptfetch.archive()
+    package = provided(lambda: packages.newest(f"linux-image-{release}", suite=suite))
+    [deb] = packages.download([package])
     locked = LockedPackage(
         name=package.name,
         version=package.version,
-        arch="amd64",
+        arch=arch,
         path=deb.as_uri(),
         sha256=hashlib.sha256(deb.read_bytes()).hexdigest(),
         size=deb.stat().st_size,
         suite=package.suite,
     )
-    cache = Cache(tmp_path / "cache")
+    cache = Cache(folder / "cache")
     place = cache.blob_path(locked.sha256)
     place.parent.mkdir(parents=True)
     place.symlink_to(deb)
     return Bench(
-        kernel=kernel, package=locked, downloads=Fetcher(cache, None), folder=tmp_path, guests=guests
+        release=release,
+        arch=arch,
+        package=locked,
+        downloads=Fetcher(cache, None),
+        folder=folder,
+        guests=guests,
     )
 
 
@@ -137,13 +152,14 @@ def find(proof: Proof, module: str, kind: Kind = Kind.INSERT) -> Check:
 def test_both_types_pass_where_no_gpu_is(
     series: str, request: pytest.FixtureRequest, guests: Guests, tmp_path: Path
 ) -> None:
-    bench = bench_for(request.getfixturevalue(series), guests, tmp_path)
-    nogpu = files_of(kmods.nogpu(bench.kernel))
+    kernel: Kernel = request.getfixturevalue(series)
+    bench = bench_for(kernel.release, kernel.suite, guests, tmp_path)
+    nogpu = files_of(kmods.nogpu(kernel))
     names = ("nvidia.ko", "nvidia-uvm.ko", "nvidia-peermem.ko")
     files: dict[str, bytes] = {}
     for kind in ("open", "proprietary"):
         modules = {name: nogpu[name] for name in names}
-        files |= module_set(modules, release=bench.kernel.release, module_type=kind)
+        files |= module_set(modules, release=bench.release, module_type=kind)
     proof = bench.verify(files)
     assert outcomes(proof) == {
         f"{kind}/{name}": outcome
@@ -160,7 +176,7 @@ def test_both_types_pass_where_no_gpu_is(
 def test_what_does_not_fit_this_kernel_fails(
     bench: Bench, nogpu: Mapping[str, bytes], kernel_612: Kernel
 ) -> None:
-    release = bench.kernel.release
+    release = bench.release
     other = release.replace("6.1.0", "6.1.9")
     relabelled = nogpu["nvidia.ko"].replace(f"vermagic={release}".encode(), f"vermagic={other}".encode())
     modules = {
@@ -184,11 +200,11 @@ def test_what_does_not_fit_this_kernel_fails(
 
 
 def test_signatures_are_enforced(
-    bench: Bench, image: Image, nogpu: Mapping[str, bytes], tmp_path: Path
+    bench: Bench, kernel: Kernel, image: Image, nogpu: Mapping[str, bytes], tmp_path: Path
 ) -> None:
     foreign = tmp_path / "foreign.ko"
     foreign.write_bytes(nogpu["unknown.ko"])
-    kmods.sign(foreign, bench.kernel, kmods.signing_key(tmp_path))
+    kmods.sign(foreign, kernel, kmods.signing_key(tmp_path))
     # what it depends on comes out of the kernel's package, too
     trusted = in_tree(image, "virtio_net")
     modules = {
@@ -198,7 +214,7 @@ def test_signatures_are_enforced(
         # one byte of what was signed is another one
         "tun.ko": in_tree(image, "tun").replace(b"author=", b"Author=", 1),
     }
-    proof = bench.verify(module_set(modules, release=bench.kernel.release, signer="driverforge test"))
+    proof = bench.verify(module_set(modules, release=bench.release, signer="driverforge test"))
     assert outcomes(proof, Kind.SIGNATURE) == {
         "open/virtio_net.ko": Outcome.TRUSTED,
         "open/nvidia.ko": Outcome.UNTRUSTED,
@@ -218,15 +234,15 @@ def test_signatures_are_enforced(
 
 
 def test_an_init_that_never_ends_costs_its_limit_and_says_so(
-    bench: Bench, nogpu: Mapping[str, bytes]
+    bench: Bench, kernel: Kernel, nogpu: Mapping[str, bytes]
 ) -> None:
-    stuck = files_of(kmods.build(kmods.SOURCES / "stuck", bench.kernel))["stuck.ko"]
+    stuck = files_of(kmods.build(kmods.SOURCES / "stuck", kernel))["stuck.ko"]
     modules = {
         "nvidia.ko": nogpu["nvidia.ko"],
         "nvidia-uvm.ko": stuck,
         "nvidia-modeset.ko": nogpu["nvidia-uvm.ko"],
     }
-    proof = bench.verify(module_set(modules, release=bench.kernel.release), silence=20)
+    proof = bench.verify(module_set(modules, release=bench.release), silence=20)
     assert outcomes(proof) == {
         "open/nvidia.ko": Outcome.NO_GPU,
         "open/nvidia-uvm.ko": Outcome.HUNG,
@@ -239,7 +255,7 @@ def test_an_init_that_never_ends_costs_its_limit_and_says_so(
 
 def test_a_kernel_that_goes_down_is_the_modules_failure(bench: Bench, nogpu: Mapping[str, bytes]) -> None:
     modules = {"nvidia.ko": nogpu["crash.ko"], "nvidia-uvm.ko": nogpu["nvidia-uvm.ko"]}
-    proof = bench.verify(module_set(modules, release=bench.kernel.release))
+    proof = bench.verify(module_set(modules, release=bench.release))
     assert outcomes(proof) == {
         "open/nvidia.ko": Outcome.CRASHED,
         "open/nvidia-uvm.ko": Outcome.NOT_REACHED,
@@ -261,23 +277,46 @@ def test_a_kernel_that_does_not_come_up_is_no_verdict_on_modules(
         def run(self, boot: GuestBoot, on_line: StepListener) -> GuestRun:
             return bench.guests.run(replace(boot, append="rdinit=/none"), on_line)
 
-    files = module_set({"nvidia.ko": nogpu["nvidia.ko"]}, release=bench.kernel.release)
+    files = module_set({"nvidia.ko": nogpu["nvidia.ko"]}, release=bench.release)
     proof = replace(bench, guests=Rootless()).verify(files)
     assert not proof.checks
     assert proof.error is not None
-    assert proof.error.brief == f"kernel {bench.kernel.release} went down before it tried a module"
+    assert proof.error.brief == f"kernel {bench.release} went down before it tried a module"
     assert any("Kernel panic" in line for line in proof.error.details)
 
 
 @pytest.mark.full(reason="compiles NVIDIA's open modules")
 @pytest.mark.timeout(2400)
-def test_nvidias_own_modules_pass(bench: Bench) -> None:
-    modules = files_of(nvidia_modules.build("535", bench.kernel))
+def test_nvidias_own_modules_pass(bench: Bench, kernel: Kernel) -> None:
+    modules = files_of(nvidia_modules.build("535", kernel))
     driver = nvidia_modules.version("535")
-    proof = bench.verify(module_set(modules, release=bench.kernel.release, driver=driver), driver=driver)
+    proof = bench.verify(module_set(modules, release=bench.release, driver=driver), driver=driver)
     assert proof.passed
     found = outcomes(proof)
     assert found["open/nvidia.ko"] is Outcome.NO_GPU
     assert found["open/nvidia-uvm.ko"] is Outcome.NO_DRIVER
     assert found["open/nvidia-modeset.ko"] is Outcome.NO_DRIVER
     assert found["open/nvidia-peermem.ko"] is Outcome.NO_PEERS
+
+
+@pytest.mark.full(reason="emulates another architecture")
+def test_a_kernel_of_arm64_takes_the_modules_that_came_with_it(tmp_path: Path) -> None:
+    """There is no compiler for its modules here: the kernel's own are the image's."""
+    provided(lambda: require("qemu-system-aarch64"))
+    archive = provided(lambda: aptfetch.MirrorArchive(("bookworm",), arch="arm64"))
+    release = max(archive.names(r"linux-image-6\.1\.0-[0-9]+-cloud-arm64")).removeprefix("linux-image-")
+    shell = archive.unpacked([archive.newest("busybox-static")]) / "bin/busybox"
+    bench = bench_for(
+        release,
+        "bookworm",
+        QemuGuests({"arm64": shell}),
+        tmp_path,
+        archive=archive,
+        arch="arm64",
+    )
+    root = archive.unpacked([archive.newest(f"linux-image-{release}")])
+    modules = {f"{name}.ko": next(root.rglob(f"{name}.ko")).read_bytes() for name in ("dummy", "virtio_net")}
+    proof = bench.verify(module_set(modules, release=release, signer="its build"))
+    assert set(outcomes(proof).values()) == {Outcome.INSERTED}
+    assert set(outcomes(proof, Kind.SIGNATURE).values()) == {Outcome.TRUSTED}
+    assert proof.passed

@@ -21,6 +21,8 @@ from driverforge_core.errors import CommandFailed, Unavailable
 
 _INTERPRETER = 3
 """Type of the program header that a dynamic program has (PT_INTERP, elf(5))."""
+_ELF_MACHINES = {"amd64": 62, "arm64": 183}
+"""EM_X86_64 and EM_AARCH64."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +83,9 @@ class QemuGuests:
         named = self._shells.get(arch)
         native = platform.machine() == to_machine(arch)
         path = named or (Path(shutil.which("busybox") or "") if native else Path())
-        if path.is_file() and _is_static(content := path.read_bytes()):
+        if path.is_file() and _is_static(content := path.read_bytes(), arch):
             return content
-        found = f"{path} is not a static program" if path.is_file() else "there is none on PATH"
+        found = f"{path} is no static program for it" if path.is_file() else "there is none on PATH"
         raise Unavailable(
             f"guests of {arch} need a static busybox: "
             + (found if named or native else f"this machine's would be for {platform.machine()}"),
@@ -162,11 +164,14 @@ def arguments(boot: GuestBoot, accelerator: Accelerator) -> list[str]:
     ]
 
 
-def _is_static(program: bytes) -> bool:
-    """Whether a program is an ELF file that no interpreter has to load."""
-    if program[:6] != b"\x7fELF\x02\x01":
+def _is_static(program: bytes, arch: str) -> bool:
+    """Whether a program is an ELF file for an architecture that no interpreter has to load."""
+    if program[:6] != b"\x7fELF\x02\x01" or _number(program, 0x12) != _ELF_MACHINES[arch]:
         return False
     table = int.from_bytes(program[0x20:0x28], "little")
-    size, count = (int.from_bytes(program[at : at + 2], "little") for at in (0x36, 0x38))
-    headers = (program[table + index * size :][:4] for index in range(count))
-    return all(int.from_bytes(kind, "little") != _INTERPRETER for kind in headers)
+    size, count = _number(program, 0x36), _number(program, 0x38)
+    return all(_number(program, table + index * size) != _INTERPRETER for index in range(count))
+
+
+def _number(data: bytes, at: int) -> int:
+    return int.from_bytes(data[at : at + 2], "little")

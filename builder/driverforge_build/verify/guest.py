@@ -106,7 +106,7 @@ def read_transcript(lines: Iterable[str]) -> Transcript:
             path, _, answer = rest.partition(" ")
             status, _, words = answer.partition(" ")
             if status.isdecimal():
-                answers[path] = Answer(status=int(status), words=words.strip(), log=tuple(log))
+                answers[path] = Answer(status=int(status), words=words.strip(), log=tuple(filter(None, log)))
                 trying = ""
         elif word == "done":
             done = True

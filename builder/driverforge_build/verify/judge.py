@@ -215,7 +215,8 @@ def _unresolved(
     if peers & unknown.keys():
         return Outcome.NO_PEERS, "the rest of its symbols comes with the node's network driver"
     names = " and ".join(other.file for other in needed if other.exports & unknown.keys())
-    return Outcome.NO_DRIVER, f"{len(unknown)} symbols left, all exported by {names}, which needs a GPU"
+    left = "1 symbol" if len(unknown) == 1 else f"{len(unknown)} symbols"
+    return Outcome.NO_DRIVER, f"{left} left, exported by {names}, which needs a GPU to stay"
 
 
 def _serves_peers(module: ImageModule) -> bool:
