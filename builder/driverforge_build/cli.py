@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "explain": "show the evidence behind one cell's verdict",
     "generate": "write Dockerfiles, contexts and docker-bake.json",
     "build": "build the planned images",
+    "verify": "boot the kernels of built images, and insert their modules",
     "push": "push built images to a registry",
 }
 

@@ -11,6 +11,8 @@ from typing import Literal
 # pydantic, which makes the schemas, wants this one before Python 3.12
 from typing_extensions import TypedDict
 
+from driverforge_core.errors import DriverforgeError
+
 ModuleType = Literal["open", "proprietary"]
 Verdict = Literal["build", "exists", "blocked", "unknown"]
 
@@ -22,6 +24,15 @@ class Failure(TypedDict):
     details: list[str]
     resolution: str
     exit_status: int
+
+
+def failure(error: DriverforgeError) -> Failure:
+    return {
+        "brief": error.brief,
+        "details": list(error.details),
+        "resolution": error.resolution,
+        "exit_status": error.exit_code,
+    }
 
 
 class FailureDocument(TypedDict):
@@ -274,3 +285,53 @@ class WatchDocument(TypedDict):
     branches: list[NewBranch]
     ended: list[EndedBranch]
     unanswered: list[Failure]
+
+
+class KernelPackage(TypedDict):
+    name: str
+    version: str
+    sha256: str
+
+
+class TriedModule(TypedDict):
+    """A module of an image, by its path there. What is about its signature is '' where it has none."""
+
+    module: str
+    sha256: str
+    signer: str
+    key_id: str
+    signature_digest: str
+
+
+class VerifyCheck(TypedDict):
+    """One thing that was tried with a module; `log` is what the kernel said of it."""
+
+    module: str
+    kind: str
+    outcome: str
+    passed: bool
+    reason: str
+    log: list[str]
+
+
+class VerifiedCell(TypedDict):
+    """An image's proof. `image` is the engine's id, `machine` what ran the kernel; '' where not tried."""
+
+    cell: str
+    result: Literal["passed", "failed", "error"]
+    seconds: float
+    reference: str
+    image: str
+    kernel: str
+    machine: str
+    packages: list[KernelPackage]
+    modules: list[TriedModule]
+    checks: list[VerifyCheck]
+    error: Failure | None
+
+
+class VerifyDocument(TypedDict):
+    """`driverforge verify --json`."""
+
+    schema: Literal[1]
+    cells: list[VerifiedCell]

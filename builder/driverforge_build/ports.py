@@ -1,9 +1,12 @@
-"""What the builder asks of the world: an engine that builds images, and mirrors that hold packages."""
+"""What the builder asks of the world: an engine that builds images, mirrors that hold packages, and guests
+that boot a kernel.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote
@@ -85,6 +88,12 @@ class Engine(Protocol):
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
         """Push an image under another name. Raises CommandFailed, NotPermitted, TemporaryFailure."""
 
+    def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
+        """Content of the files below a folder of an image, by their path there.
+
+        None where the image has no such folder. Nothing of the image is run. Raises CommandFailed.
+        """
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
@@ -151,3 +160,57 @@ class Downloads(Protocol):
 
         None for a header that the package does not have.
         """
+
+    def unpack(self, package: Blob, target: Path) -> None:
+        """Put the files of a package (.deb) below a folder; links and modes do not matter there.
+
+        Raises InputError for what is no such package, StorageFailed.
+        """
+
+
+class GuestEnd(Enum):
+    """How a guest ended."""
+
+    OFF = "off"
+    """It powered off, or rebooted, which is what a panic does."""
+    SILENT = "silent"
+    """It said nothing for too long, and was stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestBoot:
+    """A kernel that is booted once, without disks and network, until it powers off.
+
+    `memory` is in MiB. `console` takes what the kernel writes to its console. `silence` is how many seconds
+    the guest may say nothing on its second serial port, whose name is on the kernel's command line:
+    driverforge.results=ttyS1.
+    """
+
+    arch: str
+    kernel: Path
+    first_root: Path
+    append: str
+    memory: int
+    console: Path
+    silence: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GuestRun:
+    """A guest that has ended. `machine` says what ran it."""
+
+    end: GuestEnd
+    machine: str
+
+
+class Guests(Protocol):
+    """Boots kernels."""
+
+    def busybox(self, arch: str) -> bytes:
+        """A static busybox for guests of an architecture.
+
+        Raises Unavailable, with what to install, where that or another part of such guests is missing.
+        """
+
+    def run(self, boot: GuestBoot, on_line: StepListener) -> GuestRun:
+        """Boot a kernel; each line that the guest says is told when it is whole. Raises CommandFailed."""

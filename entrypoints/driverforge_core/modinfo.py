@@ -12,6 +12,7 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from driverforge_core.cms import SignerInfo, first_signer
 from driverforge_core.errors import InputError, Unsupported
 
 _SIGNATURE_MAGIC = b"~Module signature appended~\n"
@@ -32,13 +33,16 @@ _STRINGS = {
 class ModuleSignature:
     """The trailer of a signed module.
 
-    `signer` is the common name of the key's issuer, '' where the signature names it by key id only.
+    `signer` is the common name of the key's issuer, '' where the signature names it by key id only. `key_id`
+    is what modinfo(8) shows as sig_key: the serial number or the key identifier of the signer's certificate;
+    `digest` its sig_hashalgo. Both are empty in a signature that cannot be read.
     """
 
     signer: str
     key_id: bytes
     size: int
     """Of the signature proper, in bytes."""
+    digest: str = ""
 
 
 def decompress(ko: bytes) -> bytes:
@@ -64,18 +68,24 @@ def read_modinfo(ko: bytes) -> dict[str, list[str]]:
     Keys are 'vermagic', 'depends', 'version', 'alias', 'parm', … Takes the file's bytes, compressed or not.
     InputError for what is no 64-bit little-endian ELF file with such a section.
     """
-    try:
-        section = _section(decompress(ko), b".modinfo")
-    except (struct.error, OverflowError) as error:
-        raise InputError(
-            "the module's ELF structure points outside the file", details=[str(error)]
-        ) from error
+    section = _section(decompress(ko), b".modinfo")
+    if section is None:
+        raise InputError("not a kernel module: it has no .modinfo section")
     found: dict[str, list[str]] = {}
     for entry in section.split(b"\0"):
         name, _, value = entry.decode("utf-8", "replace").partition("=")
         if name:
             found.setdefault(name, []).append(value)
     return found
+
+
+def exported_symbols(ko: bytes) -> frozenset[str]:
+    """What a module offers to others: the strings of its __ksymtab_strings (include/linux/export.h).
+
+    Names of symbol namespaces stand among them. Raises InputError as `read_modinfo` does.
+    """
+    section = _section(decompress(ko), b"__ksymtab_strings") or b""
+    return frozenset(name.decode("utf-8", "replace") for name in section.split(b"\0") if name)
 
 
 def read_signature(ko: bytes) -> ModuleSignature | None:
@@ -91,17 +101,44 @@ def read_signature(ko: bytes) -> ModuleSignature | None:
     if start < 0:
         raise InputError("the module's signature trailer is longer than the file")
     signer = data[start : start + signer_size].decode("utf-8", "replace")
-    key_id = data[start + signer_size : end - size]
+    message = data[end - size : end]
+    pkcs7 = first_signer(message) if id_type == _PKCS7 else SignerInfo()
     return ModuleSignature(
-        signer=signer or (_common_name(data[end - size : end]) if id_type == _PKCS7 else ""),
-        key_id=key_id,
+        signer=signer or (_common_name(message) if id_type == _PKCS7 else ""),
+        key_id=data[start + signer_size : end - size] or pkcs7.key_id,
+        digest=pkcs7.digest,
         size=size,
     )
 
 
-def _section(data: bytes, wanted: bytes) -> bytes:
+def without_signature(ko: bytes) -> bytes:
+    """An unsigned copy of a module: its bytes, unpacked, without the trailer."""
+    data = decompress(ko)
+    signature = read_signature(data)
+    if signature is None:
+        return data
+    end = len(data) - len(_SIGNATURE_MAGIC) - _SIGNATURE.size
+    _, _, _, signer_size, key_id_size, size = _SIGNATURE.unpack_from(data, end)
+    return data[: end - size - key_id_size - signer_size]
+
+
+def _section(data: bytes, wanted: bytes) -> bytes | None:
+    """The content of a section, None where the file has none of that name."""
     if data[:6] != b"\x7fELF\x02\x01":
         raise InputError("not a kernel module: no 64-bit little-endian ELF file")
+    try:
+        offset, length = _place(data, wanted)
+    except (struct.error, OverflowError) as error:
+        raise InputError(
+            "the module's ELF structure points outside the file", details=[str(error)]
+        ) from error
+    if offset + length > len(data):
+        raise InputError(f"the module is cut off inside {wanted.decode()}")
+    return data[offset : offset + length] if offset else None
+
+
+def _place(data: bytes, wanted: bytes) -> tuple[int, int]:
+    """Offset and length of a section; (0, 0) where there is none, for at 0 is the file's own header."""
     (table,) = struct.unpack_from("<Q", data, 0x28)
     size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
 
@@ -114,10 +151,8 @@ def _section(data: bytes, wanted: bytes) -> bytes:
     for index in range(count):
         name, offset, length = header(index)
         if names[name : names.find(b"\0", name)] == wanted:
-            if offset + length > len(data):
-                raise InputError(f"the module is cut off inside {wanted.decode()}")
-            return data[offset : offset + length]
-    raise InputError(f"not a kernel module: it has no {wanted.decode()} section")
+            return offset, length
+    return 0, 0
 
 
 def _common_name(signature: bytes) -> str:

@@ -83,16 +83,19 @@ def _sources(file: Path) -> Iterable[tuple[str, list[str], list[str]]]:
 
 
 class MirrorArchive:
-    """Suites of one mirror, with package lists of their own in the cache."""
+    """Suites of one mirror, with package lists of their own in the cache.
 
-    def __init__(self, suites: Iterable[str] = SUITES, *, base: Path | None = None) -> None:
+    `arch` is another architecture than this machine's, to look at its packages.
+    """
+
+    def __init__(self, suites: Iterable[str] = SUITES, *, arch: str = "", base: Path | None = None) -> None:
         require("apt-get", "apt-cache", "dpkg-deb")
         self.suites = tuple(suites)
         self.mirror = mirror()
-        self.debs = (base or cache.root()) / "debs"
-        self._state = (
-            (base or cache.root()) / "apt" / cache.key({"suites": self.suites, "mirror": self.mirror})
-        )
+        self._arch = arch
+        self.debs = (base or cache.root()) / ("debs" + (f"-{arch}" if arch else ""))
+        of = {"suites": self.suites, "mirror": self.mirror, **({"arch": arch} if arch else {})}
+        self._state = (base or cache.root()) / "apt" / cache.key(of)
         self._config = self._state / "apt.conf"
         self._lock = self._state / "lock"
         self.debs.mkdir(parents=True, exist_ok=True)
@@ -116,6 +119,7 @@ class MirrorArchive:
             "Dir::Cache": self._state / "cache",
             "APT::Sandbox::User": "root",
             "Acquire::Check-Valid-Until": "false",
+            **({"APT::Architecture": self._arch, "APT::Architectures": self._arch} if self._arch else {}),
         }
         theirs = [
             line for line in run("apt-config", "dump").stdout.splitlines() if line.startswith("Acquire::")
@@ -201,7 +205,7 @@ class MirrorArchive:
         chosen = sorted(set(packages), key=str)
         return cache.cached(
             "unpacked",
-            {"packages": [str(package) for package in chosen]},
+            {"packages": [str(package) for package in chosen]} | ({"arch": self._arch} if self._arch else {}),
             lambda folder: self.unpack(chosen, folder),
         )
 

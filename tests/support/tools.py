@@ -45,7 +45,14 @@ TIERS: Mapping[str, Mapping[str, str]] = {
     "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS},
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
-    "vm": {**_GUEST, **_BOOTSTRAP, **_COMPILE, **_SIGN, "setpriv": "util-linux"},
+    "vm": {
+        **_GUEST,
+        **_BOOTSTRAP,
+        **_COMPILE,
+        **_SIGN,
+        "setpriv": "util-linux",
+        "qemu-system-aarch64": "qemu-system-arm",
+    },
     "cluster": {
         **_GUEST,
         **_BOOTSTRAP,

@@ -5,10 +5,6 @@ one cell, not the run.
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -18,42 +14,10 @@ from driverforge_build.commands import adapters
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.ports import BuildJob
 from driverforge_core.errors import CommandFailed, Unavailable
+from support.fakes.engineapi import engine_api
 from support.fakes.mockpath import MockPath
 
 IMAGE = {"Id": "sha256:1", "Size": 1, "RootFS": {}, "Config": {"Labels": {}}}
-Answer = Callable[[str], tuple[int, object]]  # path -> status, document; status 0 hangs up
-
-
-@contextmanager
-def engine_api(answer: Answer) -> Iterator[str]:
-    """An engine's API on the loopback, as DOCKER_HOST names it."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def reply(self) -> None:
-            status, document = (200, {"ApiVersion": "1.45"}) if self.path == "/version" else answer(self.path)
-            if not status:
-                self.close_connection = True
-                return
-            body = json.dumps(document).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        do_GET = do_POST = reply  # noqa: N815 -- http.server's names
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
-        thread = threading.Thread(target=http.serve_forever)
-        thread.start()
-        try:
-            yield f"tcp://127.0.0.1:{http.server_port}"
-        finally:
-            http.shutdown()
-            thread.join()
 
 
 @pytest.fixture(autouse=True)

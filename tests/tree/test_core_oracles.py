@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from driverforge_core import debversion, rpmversion
-from driverforge_core.modinfo import read_modinfo, read_signature
+from driverforge_core.modinfo import read_modinfo, read_signature, without_signature
 from support.samples.tinyko import append_signature, tiny_ko
 
 deb = st.from_regex(r"([0-9]{1,2}:)?[0-9][a-cA0-2.+~]{0,6}(-[a-cA0-2.+~]{1,4})?", fullmatch=True)
@@ -100,3 +100,37 @@ def test_the_old_trailer_names_its_signer_as_modinfo_says(tmp_path: Path) -> Non
     found = read_signature(path.read_bytes())
     assert found is not None
     assert found.signer == told == "Magrathea"
+
+
+@pytest.mark.skipif(
+    shutil.which("modinfo") is None or shutil.which("openssl") is None, reason="needs modinfo and openssl"
+)
+@pytest.mark.parametrize(("words", "digest"), [([], "sha256"), (["-keyid"], "sha512")])
+def test_the_key_and_the_digest_of_a_signature_are_modinfos(
+    tmp_path: Path, words: list[str], digest: str
+) -> None:
+    key, certificate, content = tmp_path / "key", tmp_path / "certificate", tmp_path / "content"
+    request = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=Magrathea"]
+    made = [*request, "-keyout", key, "-out", certificate]
+    subprocess.run(made, check=True, capture_output=True)
+    content.write_bytes(tiny_ko(["depends="]))
+    # the options of the kernel's own scripts/sign-file
+    sign = ["openssl", "cms", "-sign", "-binary", "-nocerts", "-noattr", "-outform", "DER", "-md", digest]
+    files = ["-in", content, "-signer", certificate, "-inkey", key]
+    message = subprocess.run([*sign, *words, *files], check=True, capture_output=True).stdout
+    path = tmp_path / "mock.ko"
+    path.write_bytes(append_signature(content.read_bytes(), signature=message))
+
+    def told(field: str) -> str:
+        done = subprocess.run(["modinfo", "-F", field, str(path)], capture_output=True, text=True, check=True)
+        return done.stdout.strip()
+
+    found = read_signature(path.read_bytes())
+    assert found is not None
+    assert found.digest == digest
+    if not words:  # kmod reads the issuer and serial number only
+        assert told("sig_hashalgo") == digest
+        assert found.key_id.hex(":").upper() == told("sig_key")
+        assert found.signer == told("signer") == "Magrathea"
+    assert len(found.key_id) in (19, 20)
+    assert without_signature(path.read_bytes()) == content.read_bytes()

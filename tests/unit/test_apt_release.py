@@ -10,7 +10,9 @@ import pytest
 from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.suite import Location, locate
 from driverforge_build.discover.machine import AptSource, Machine, parse_list, parse_sources
-from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.settings import Nowhere, Settings
+from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_core.errors import InputError, Unavailable
@@ -236,13 +238,17 @@ def test_no_address_is_built_in() -> None:
     assert "--mirror debian12=" in told.value.resolution
 
 
-def test_keys_come_from_the_option_or_the_source() -> None:
+def test_keys_come_from_the_option_or_the_source(tmp_path: Path) -> None:
     assert located({}, machine())[0].keyrings == KEY
     assert located({}, machine(signed_everywhere()), keyrings=())[0].keyrings == (
         Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     )
-    with pytest.raises(Unavailable, match="who may sign"):
-        located({"debian12": "http://other/debian"}, Machine(), keyrings=())
+    offline = Fetcher(Cache(tmp_path), None)
+    (nobodys, *_) = located({"debian12": "http://other/debian"}, Machine(), keyrings=())
+    # a package that the lock pins is found all the same
+    assert nobodys.address("pool/a.deb", offline) == "http://other/debian/pool/a.deb"
+    with pytest.raises(Nowhere, match="who may sign the suite bookworm"):
+        nobodys.read(offline, Settings(now=datetime(2026, 11, 20, tzinfo=timezone.utc)))
 
 
 UBUNTU = next(row for row in load_matrix().rows if row.id == "ubuntu24.04")

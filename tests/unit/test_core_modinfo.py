@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from driverforge_core.errors import DriverforgeError, InputError, Unsupported
-from driverforge_core.modinfo import ModuleSignature, read_modinfo, read_signature
+from driverforge_core.modinfo import (
+    ModuleSignature,
+    exported_symbols,
+    read_modinfo,
+    read_signature,
+    without_signature,
+)
 from support.samples.tinyko import append_signature, common_name, tiny_ko
 
 ENTRIES = [
@@ -88,3 +94,23 @@ def test_a_damaged_byte_gives_a_value_or_our_error(position: int, byte: int) -> 
     damaged = KO[:position] + bytes([byte]) + KO[position + 1 :]
     with suppress(DriverforgeError):
         assert all(isinstance(value, list) for value in read_modinfo(damaged).values())
+
+
+def test_exported_symbols_are_the_strings_of_their_section() -> None:
+    exporting = tiny_ko(["nvidia_register_module", "nvidia_get_rm_ops", ""], section="__ksymtab_strings")
+    assert exported_symbols(exporting) == {"nvidia_register_module", "nvidia_get_rm_ops"}
+    assert exported_symbols(KO) == frozenset()
+    with pytest.raises(InputError, match="no 64-bit"):
+        exported_symbols(b"\x7fELF\x01")
+
+
+def test_an_unsigned_copy_is_the_module_before_it_was_signed() -> None:
+    signed = append_signature(KO, signer=b"Magrathea", key_id=b"\x01", signature=bytes(16), id_type=1)
+    assert without_signature(signed) == without_signature(KO) == KO
+
+
+@given(st.binary(max_size=80))
+def test_a_signature_that_is_no_message_names_no_key(message: bytes) -> None:
+    found = read_signature(append_signature(KO, signature=message))
+    assert found is not None
+    assert (found.key_id, found.digest) == (b"", "") or message.startswith(b"\x30")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_build.engine.accelerator import Accelerator, judge, without_device
 from support.machines import accelerator, kernels
-from support.machines.accelerator import Accelerator
 from support.machines.kernels import Image
 
-TCG = Accelerator(kind="tcg", why="for the test").words
+TCG = Accelerator(kind="tcg", why="for the test").words(accelerator.ARCH)
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +31,13 @@ def descendants() -> list[str]:
 def test_the_smallest_guest_answers_and_ends_by_itself(image: Image) -> None:
     trial = accelerator.tried(image, words=TCG, limit=300)
     assert trial.status == 0
-    assert accelerator.judge(trial).kind == "kvm", "what it would mean of KVM"
+    assert judge(trial).kind == "kvm", "what it would mean of KVM"
 
 
 def test_a_guest_that_does_not_answer_is_killed_and_nothing_of_it_is_left(image: Image) -> None:
     trial = accelerator.tried(image, words=(*TCG, "-S"), limit=0.5)  # a machine that is never started
     assert trial.status is None
-    assert accelerator.judge(trial).kind == "tcg"
+    assert judge(trial).kind == "tcg"
     assert not [name for name in descendants() if name.startswith("qemu")]
 
 
@@ -56,8 +56,6 @@ def test_this_machines_answer_is_found_once_and_kept(
 
 def test_a_device_file_that_is_not_there_needs_no_trial(tmp_path: Path) -> None:
     missing = tmp_path / "kvm"
-    assert accelerator.without_device(missing) == Accelerator(
-        kind="tcg", why=f"{missing}: No such file or directory"
-    )
+    assert without_device(missing) == Accelerator(kind="tcg", why=f"{missing}: No such file or directory")
     missing.touch()
-    assert accelerator.without_device(missing) is None
+    assert without_device(missing) is None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellReport
+from driverforge_build.documents import failure
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
-from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import BuildCell, Failure
+    from driverforge_build.documents import BuildCell
 
 
 def build_cells(
@@ -31,15 +31,6 @@ def build_cells(
         if report := ended.get(key):
             _tell(cell, report)
         yield cell
-
-
-def failure(error: DriverforgeError) -> Failure:
-    return {
-        "brief": error.brief,
-        "details": list(error.details),
-        "resolution": error.resolution,
-        "exit_status": error.exit_code,
-    }
 
 
 def _untouched(key: str) -> BuildCell:

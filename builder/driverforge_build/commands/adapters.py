@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.fetch.fetcher import Fetcher
-    from driverforge_build.ports import ClientCertificate, Engine
+    from driverforge_build.ports import ClientCertificate, Engine, Guests
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
 
@@ -22,6 +22,13 @@ def engine() -> Engine:
     from driverforge_build.engine.buildx import Buildx
 
     return Buildx(_logins())
+
+
+def guests(shells: Mapping[str, str]) -> Guests:
+    """Guests under this machine's QEMU. `shells` maps an architecture to the file of a static busybox."""
+    from driverforge_build.engine.guests import QemuGuests
+
+    return QemuGuests({arch: Path(file) for arch, file in shells.items()})
 
 
 def registry_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClient:

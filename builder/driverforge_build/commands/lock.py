@@ -205,7 +205,7 @@ def _print_archives(done: Locked) -> None:
 
 
 def _document(path: Path, done: Locked) -> LockDocument:
-    from driverforge_build.app.outcomes import failure
+    from driverforge_build.documents import failure
 
     return {
         "schema": 1,
@@ -230,7 +230,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
 
 
 def _archive(pinning: Pinning) -> FoundArchive:
-    from driverforge_build.app.outcomes import failure
+    from driverforge_build.documents import failure
 
     pin = pinning.pin
     return {

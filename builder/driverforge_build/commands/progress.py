@@ -130,7 +130,7 @@ def shown_builds(cells: list[str]) -> Iterator[CellListener]:
             progress.update(
                 tasks[cell],
                 description=printable(text),
-                completed=int(text in {"built", "failed", "skipped"}),
+                completed=int(text in {"built", "passed", "failed", "error", "skipped"}),
             )
 
         yield update

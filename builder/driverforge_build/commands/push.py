@@ -129,7 +129,7 @@ def command(
 
 
 def _document(reports: Sequence[PushReport], errors: Mapping[str, DriverforgeError]) -> PushDocument:
-    from driverforge_build.app.outcomes import failure
+    from driverforge_build.documents import failure
 
     return {
         "schema": 1,

@@ -110,7 +110,7 @@ def _told(release: Release) -> str:
 
 
 def _document(path: Path, news: News) -> WatchDocument:
-    from driverforge_build.app.outcomes import failure
+    from driverforge_build.documents import failure
     from driverforge_build.nvidia.releases import OPEN_ONLY_FROM
 
     return {

@@ -43,10 +43,16 @@ class Place(Protocol):
     def id(self) -> str:
         """The repository's name in the matrix."""
 
+    def address(self, path: str, downloads: Downloads) -> str:
+        """The address of a package by its path in the lock.
+
+        `downloads` is told what it has to show there.
+        """
+
     def read(self, downloads: Downloads, settings: Settings) -> VerifiedRepository:
         """Fetch and verify its metadata.
 
-        Raises TemporaryFailure, NotThere, Untrusted, or Unavailable where it is too old.
+        Raises TemporaryFailure, NotThere, Untrusted, Nowhere, or Unavailable where it is too old.
         """
 
 

@@ -1,6 +1,8 @@
-"""What turns a generated folder into an image: the only part of the builder that talks to an engine.
+"""What turns a generated folder into an image and boots a kernel: the only part of the builder that talks to
+an engine, and starts programs.
 
 `buildx` builds through the docker command, for BuildKit has no other stable interface. `images` inspects,
-tags and pushes through the docker SDK. `process` is where child processes start. What the rest of the builder
-knows of an engine is `ports.Engine`.
+tags, reads and pushes through the docker SDK. `guests` boots kernels under QEMU, with what `accelerator` says
+that works here. `process` is where child processes start. What the rest of the builder knows of them is
+`ports.Engine` and `ports.Guests`.
 """

@@ -88,6 +88,9 @@ class Buildx:
         to = Reference.parse(remote)
         images.push(reference, to, self._login_for(to.host, to.repository), progress)
 
+    def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
+        return images.files(reference, folder)
+
 
 def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: str) -> None:
     """Raises Unavailable for one that is too old.

@@ -5,8 +5,10 @@ The SDK is imported when it is used, for that takes half of a command's start-up
 
 from __future__ import annotations
 
+import tarfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from driverforge_build.engine.passing import passes
@@ -94,6 +96,34 @@ def layers_of(digests: list[str], history: list[Mapping[str, Any]]) -> tuple[Lay
         Layer(digest=digest, size=int(entry.get("Size", 0)), created_by=str(entry.get("CreatedBy", "")))
         for digest, entry in zip(digests, made, strict=True)
     )
+
+
+def files(reference: str, folder: str) -> dict[str, bytes] | None:
+    """Content of the files below a folder of an image; None where it has no such folder.
+
+    The engine copies them out of a container that is never started. Raises Unavailable, CommandFailed.
+    """
+    from docker.errors import NotFound
+
+    with _client() as client:
+        container = client.api.create_container(reference, command=["none"], network_disabled=True)["Id"]
+        try:
+            pieces, _ = client.api.get_archive(container, folder)
+            return _files(b"".join(pieces))
+        except NotFound:
+            return None
+        finally:
+            client.api.remove_container(container)
+
+
+def _files(archive: bytes) -> dict[str, bytes]:
+    """Regular files of a tar, by their path below its one top folder."""
+    with tarfile.open(fileobj=BytesIO(archive)) as tar:
+        return {
+            member.name.partition("/")[2]: stream.read()
+            for member in tar
+            if member.isfile() and (stream := tar.extractfile(member))
+        }
 
 
 def push(reference: str, remote: Reference, login: Login | None, progress: StepListener) -> None:

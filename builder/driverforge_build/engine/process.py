@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
 from collections import deque
@@ -124,6 +125,34 @@ def run_logged(
             details=[f"command: {shlex.join(argv)}", f"whole output: {log}", "last lines:", *tail],
             resolution=f"read {log}; the first ERROR names the step that failed",
         )
+
+
+def follow(
+    argv: Sequence[str], *, errors: Path, silence: Callable[[], float], on_line: Callable[[str], None]
+) -> int | None:
+    """Run a program that may hang, and tell each whole line of its standard output as it comes.
+
+    Its errors go to a file. Returns its exit status, None where it said nothing for `silence()` seconds and
+    was killed. The kernel kills it when this thread ends, however it does. Raises OSError where it cannot be
+    started.
+    """
+    tied = ["setpriv", "--pdeathsig", "KILL", "--", "prlimit", "--core=0", *argv]
+    with (
+        errors.open("wb") as stderr,
+        subprocess.Popen(tied, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr) as child,
+    ):
+        assert child.stdout is not None
+        stream, pending = child.stdout.fileno(), b""
+        try:
+            while select.select([stream], [], [], silence())[0]:
+                if not (piece := os.read(stream, 1 << 16)):
+                    return child.wait()
+                *lines, pending = (pending + piece).split(b"\n")
+                for line in lines:
+                    on_line(line.decode(errors="replace"))
+            return None
+        finally:
+            child.kill()
 
 
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:

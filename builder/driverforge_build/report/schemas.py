@@ -15,6 +15,7 @@ DOCUMENTS: dict[str, type] = {
     "push": documents.PushDocument,
     "push-plan": documents.PushPlanDocument,
     "failure": documents.FailureDocument,
+    "verify": documents.VerifyDocument,
     "watch": documents.WatchDocument,
     "times": documents.TimesDocument,
 }

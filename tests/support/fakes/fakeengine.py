@@ -20,12 +20,16 @@ from support.fakes.memoryregistry import MemoryRegistry
 
 @dataclass(slots=True)
 class FakeEngine:
-    """`failures` maps a cell to what its build raises, `labels` a cell to the labels of its image."""
+    """`failures` maps a cell to what its build raises, `labels` a cell to the labels of its image.
+
+    `contents` maps an image's name to its files, by their whole path.
+    """
 
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
     failures: Mapping[str, DriverforgeError] = field(default_factory=dict)
     labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     images: dict[str, BuiltImage] = field(default_factory=dict)
+    contents: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     built: list[str] = field(default_factory=list)
     pushed: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -59,6 +63,11 @@ class FakeEngine:
         self.pushed.append(remote)
         place = Reference.parse(remote)
         store_image(self.registry, place, self.images[reference].labels)
+
+    def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
+        found = self.contents.get(reference, {}).items()
+        below = {path: content for path, content in found if path.startswith(f"{folder}/")}
+        return {path.removeprefix(f"{folder}/"): content for path, content in below.items()} or None
 
 
 def store_image(

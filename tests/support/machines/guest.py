@@ -104,7 +104,7 @@ class Guest:
         self._log = folder / "qemu.log"
         self.accelerator = accelerator.chosen(machine.image)
         words = qemu.arguments(
-            accelerator=self.accelerator.words,
+            accelerator=self.accelerator.words(accelerator.ARCH),
             memory=machine.memory,
             cpus=machine.cpus,
             folder=folder,

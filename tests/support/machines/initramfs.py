@@ -1,4 +1,4 @@
-"""A cpio archive for a guest's first root.
+"""What is in the archive of a guest's first root.
 
 It has busybox, kmod with its libraries, and the in-tree modules that are asked for.
 """
@@ -11,62 +11,17 @@ import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from driverforge_build.verify.cpio import CpioArchive
 from driverforge_core.errors import Unavailable
 from support.machines.kernels import Image
 from support.process import require, run
 
-_DIRECTORY, _FILE, _LINK = 0o040755, 0o100000, 0o120777
 
-
-class CpioArchive:
-    """Collects files in memory and writes them as newc.
-
-    The format is that of Documentation/driver-api/early-userspace/buffer-format.rst.
-    """
-
-    def __init__(self) -> None:
-        self._entries: dict[str, tuple[int, bytes]] = {}
-
-    def directory(self, path: str) -> None:
-        """Add a folder and all above it."""
-        name = path.strip("/")
-        if name and name not in self._entries:
-            self.directory(str(Path(name).parent) if "/" in name else "")
-            self._entries[name] = (_DIRECTORY, b"")
-
-    def file(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
-        """Add a file; a later one of the same name wins."""
-        self.directory(str(Path(path.strip("/")).parent) if "/" in path.strip("/") else "")
-        self._entries[path.strip("/")] = (_FILE | mode, data)
-
-    def link(self, path: str, target: str) -> None:
-        """Add a symbolic link."""
-        self.directory(str(Path(path.strip("/")).parent) if "/" in path.strip("/") else "")
-        self._entries[path.strip("/")] = (_LINK, target.encode())
-
-    def program(self, path: Path, target: str = "") -> None:
-        """Add a program of this machine with the shared libraries that it needs."""
-        self.file(target or str(path), path.resolve().read_bytes(), mode=0o755)
-        for library in re.findall(r"(/\S+) \(0x", run("ldd", path.resolve(), check=False).stdout):
-            self.file(library, Path(library).resolve().read_bytes(), mode=0o755)
-
-    def write(self, target: Path) -> None:
-        """Write the archive, uncompressed.
-
-        Making it costs less than unpacking a compressed one in the guest.
-        """
-        with target.open("wb") as out:
-            for number, (name, (mode, data)) in enumerate(
-                [*self._entries.items(), ("TRAILER!!!", (0, b""))], start=1
-            ):
-                encoded = name.encode() + b"\0"
-                fields = (number, mode, 0, 0, 1, 0, len(data), 0, 0, 0, 0, len(encoded), 0)
-                header = b"070701" + b"".join(b"%08x" % field for field in fields)
-                out.write(_padded(header + encoded) + _padded(data))
-
-
-def _padded(data: bytes) -> bytes:
-    return data + b"\0" * (-len(data) % 4)
+def add_program(archive: CpioArchive, path: Path, target: str = "") -> None:
+    """Add a program of this machine with the shared libraries that it needs."""
+    archive.file(target or str(path), path.resolve().read_bytes(), mode=0o755)
+    for library in re.findall(r"(/\S+) \(0x", run("ldd", path.resolve(), check=False).stdout):
+        archive.file(library, Path(library).resolve().read_bytes(), mode=0o755)
 
 
 def module_files(image: Image, names: Iterable[str]) -> dict[str, bytes]:
@@ -114,8 +69,8 @@ def base(image: Image, *, modules: Iterable[str], files: Mapping[str, bytes], sc
     archive = CpioArchive()
     for folder in ("proc", "sys", "dev", "tmp", "run", "etc", "root", "new", "sbin", "payload"):
         archive.directory(folder)
-    archive.program(busybox(), "bin/busybox")
-    archive.program(Path(shutil.which("kmod") or "/bin/kmod"), "bin/kmod")
+    add_program(archive, busybox(), "bin/busybox")
+    add_program(archive, Path(shutil.which("kmod") or "/bin/kmod"), "bin/kmod")
     # busybox's have other messages
     for name in (
         "modprobe",

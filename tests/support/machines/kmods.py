@@ -124,6 +124,14 @@ def mock(kernel: Kernel, version: str = MOCK_VERSION) -> Path:
     return build(SOURCES / "mock", kernel, variables={"MOCK_VERSION": version})
 
 
+def nogpu(kernel: Kernel) -> Path:
+    """The folder with modules that end as NVIDIA's do where no GPU is, and some that no kernel takes.
+
+    unknown.ko and nvidia-peermem.ko need symbols that nothing here exports.
+    """
+    return build(SOURCES / "nogpu", kernel, variables={"KBUILD_MODPOST_WARN": "1"})
+
+
 def signing_key(folder: Path, *, name: str = "driverforge test") -> ModuleSigningKey:
     """Make a key pair in a folder. Throw-away: it never leaves the test that made it."""
     require("openssl")

@@ -52,7 +52,16 @@ class Location:
     def id(self) -> str:
         return self.repository.id
 
+    def address(self, path: str, _: Downloads) -> str:
+        return f"{self.uri}/{path}"
+
     def read(self, downloads: Downloads, settings: Settings) -> Suite:
+        if not self.keyrings:
+            raise Nowhere(
+                f"nothing says who may sign the suite {self.id}",
+                details=["no keyring of its distribution is on this machine"],
+                resolution="give the distribution's public keys: --keyring FILE",
+            )
         return read_suite(downloads, self, now=settings.now, accept_expired=settings.accept_expired)
 
 
@@ -70,7 +79,6 @@ class Suite:
         return self.location.id
 
     def address(self, path: str) -> str:
-        """The address of a package by its pool path."""
         return f"{self.location.uri}/{path}"
 
     def locked(self, arch: Arch) -> LockedRepository:
@@ -92,7 +100,7 @@ class Suite:
 def locate(row: OsRow, arch: Arch, settings: Settings) -> list[Location]:
     """Where the suites of an OS are.
 
-    Raises Nowhere where nothing says where one is, or who may sign it.
+    Raises Nowhere where nothing says where one is.
     """
     return [_location(row, arch, repository, settings) for repository in row.repositories]
 
@@ -120,12 +128,6 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
         or tuple(own)
         or (machine.trusted if source else ())
     )
-    if not keys:
-        raise Nowhere(
-            f"{row.id}: nothing says who may sign its suite {repository.id}",
-            details=[f"{row.keyring or 'no keyring'} is not on this machine"],
-            resolution="give the distribution's public keys: --keyring FILE",
-        )
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
 
 

@@ -37,13 +37,22 @@ class RpmPlace:
     must_be_signed: bool = True
     certificate: ClientCertificate | None = None
 
-    def read(self, downloads: Downloads, settings: Settings) -> RpmRepository:
+    def address(self, path: str, downloads: Downloads) -> str:
+        return f"{self._base(downloads)}/{path}"
+
+    def _base(self, downloads: Downloads) -> str:
         if self.certificate is not None:
             downloads.identify(self.uri or self.mirrorlist, self.certificate)
+        return self.uri or _first_mirror(downloads, self.mirrorlist)
+
+    def read(self, downloads: Downloads, settings: Settings) -> RpmRepository:
         try:
-            uri = self.uri or _first_mirror(downloads, self.mirrorlist)
             return read_repository(
-                downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
+                downloads,
+                self.id,
+                self._base(downloads),
+                keyrings=self.keyrings,
+                must_be_signed=self.must_be_signed,
             )
         except Refused as error:
             raise Nowhere(

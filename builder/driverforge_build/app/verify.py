@@ -1,0 +1,211 @@
+"""The life of `driverforge verify`: modules out of built images, into the kernels that they were made for."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from driverforge_build.app.prepare import Prepared
+from driverforge_build.app.runner import CellListener
+from driverforge_build.discover.manager import Place
+from driverforge_build.discover.settings import Settings
+from driverforge_build.lock.pins import LockedPackage
+from driverforge_build.ports import Downloads, Engine, Guests
+from driverforge_build.render.bake import local_reference
+from driverforge_build.render.context import driver_contexts
+from driverforge_build.verify.junit import junit
+from driverforge_build.verify.modules import read_sets
+from driverforge_build.verify.packages import blob_of, kernel_packages, place_of
+from driverforge_build.verify.proof import Proving
+from driverforge_build.verify.report import Proof, TriedImage
+from driverforge_build.verify.statement import statement
+from driverforge_build.verify.tree import KernelTree, read_tree
+from driverforge_core.driver import DriverVersion
+from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
+from driverforge_core.image import MODULES_ROOT
+from driverforge_core.kernel import KernelRelease
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """An image that is to be proven. `packages` are its kernel's, each with its repository."""
+
+    cell: str
+    reference: str
+    arch: str
+    driver: DriverVersion
+    kernel: KernelRelease
+    module_types: tuple[str, ...]
+    packages: tuple[tuple[LockedPackage, Place], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """What a run works with.
+
+    Consoles of guests go to `consoles`. `silence` is how many seconds a guest may say nothing; `workers` is
+    how many kernels are tried at a time.
+    """
+
+    engine: Engine
+    downloads: Downloads
+    guests: Guests
+    consoles: Path
+    silence: float = 300.0
+    workers: int = 2
+
+
+def subjects(
+    prepared: Prepared, engine: Engine, settings: Settings, *, named: Sequence[str]
+) -> tuple[Subject, ...]:
+    """The images of the plan that have modules of their own, and that the engine has.
+
+    Raises UsageError for a cell that was named in full and has none, or has not been built.
+    """
+    cells = {cell.key: cell for cell in prepared.plan.to_build() if cell.kernel}
+    _check_named([name for name in named if name not in cells], prepared)
+    found = []
+    for context in driver_contexts(cells.values(), prepared.lock, given=prepared.given):
+        cell, reference = cells[context.image.id], local_reference(context)
+        if engine.inspect(reference) is None:
+            if cell.key in named:
+                raise UsageError(
+                    f"{cell.key} has not been built from these inputs: the engine has no {reference}",
+                    resolution=f"build it: {prepared.given.command('build', select=(cell.key,))}",
+                )
+            continue
+        target = prepared.lock.target(cell.os.id, cell.arch)
+        assert target is not None
+        assert cell.kernel is not None
+        packages = kernel_packages(target.kernels[cell.kernel.text])
+        found.append(
+            Subject(
+                cell=cell.key,
+                reference=reference,
+                arch=cell.arch,
+                driver=DriverVersion(cell.driver.version),
+                kernel=cell.kernel,
+                module_types=cell.module_types,
+                packages=tuple(
+                    (package, place_of(cell.os, cell.arch, package, settings)) for package in packages
+                ),
+            )
+        )
+    return tuple(found)
+
+
+def _check_named(strange: Sequence[str], prepared: Prepared) -> None:
+    if strange:
+        verdicts = {row.key: row.verdict for row in prepared.plan.rows}
+        raise UsageError(
+            f"{strange[0]} is no image with kernel modules that the plan has",
+            details=[
+                f"{name}: {verdicts[name].state.value} {verdicts[name].reason}".rstrip()
+                for name in strange
+                if name in verdicts
+            ],
+            resolution="name cells with a kernel whose verdict is `build`: driverforge plan; a JIT image "
+            "compiles its modules on the node",
+        )
+
+
+def verify_all(wanted: Iterable[Subject], means: Means, told: CellListener) -> tuple[Proof, ...]:
+    """Verify images. Those of one kernel go one after the other: its packages are unpacked once.
+
+    Raises Unavailable where this machine cannot boot guests.
+    """
+    every = tuple(wanted)
+    groups: dict[tuple[str, ...], list[Subject]] = {}
+    for subject in every:
+        key = (subject.kernel.text, *(package.sha256 for package, _ in subject.packages))
+        groups.setdefault(key, []).append(subject)
+    for arch in sorted({subject.arch for subject in every}):
+        # what is missing here is missing for all of them, and said before anything is downloaded
+        means.guests.busybox(arch)
+    means.consoles.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(means.workers) as pool:
+        made = pool.map(lambda group: tuple(_verify_group(group, means, told)), groups.values())
+        proofs = {proof.cell: proof for group in made for proof in group}
+    return tuple(proofs[subject.cell] for subject in every)
+
+
+def _verify_group(group: Sequence[Subject], means: Means, told: CellListener) -> Iterator[Proof]:
+    """Verify images of one kernel."""
+    with TemporaryDirectory(prefix="driverforge-kernel-") as folder:
+        tree: KernelTree | None = None
+        for subject in group:
+            started = time.monotonic()
+            try:
+                tree = tree or _unpacked(subject, Path(folder), means, told)
+                proof = _verify(subject, tree, means, told)
+            except DriverforgeError as error:
+                proof = Proof(cell=subject.cell, seconds=time.monotonic() - started, error=error)
+            told(subject.cell, proof.result)
+            yield proof
+
+
+def _unpacked(subject: Subject, folder: Path, means: Means, told: CellListener) -> KernelTree:
+    for package, place in subject.packages:
+        told(subject.cell, f"unpacking {package.name}")
+        means.downloads.unpack(blob_of(package, place, means.downloads), folder)
+    return read_tree(folder, subject.kernel.text)
+
+
+def _verify(subject: Subject, tree: KernelTree, means: Means, told: CellListener) -> Proof:
+    started = time.monotonic()
+    image = means.engine.inspect(subject.reference)
+    files = means.engine.files(subject.reference, f"{MODULES_ROOT}/{subject.kernel}")
+    sets = read_sets(
+        files or {}, driver=subject.driver, kernel=subject.kernel, module_types=subject.module_types
+    )
+    proving = Proving(
+        arch=subject.arch,
+        tree=tree,
+        guests=means.guests,
+        consoles=means.consoles / subject.cell,
+        silence=means.silence,
+        told=lambda text: told(subject.cell, text),
+    )
+    proven = [proving.prove(modules) for modules in sets]
+    return Proof(
+        cell=subject.cell,
+        seconds=time.monotonic() - started,
+        tried=TriedImage(
+            reference=subject.reference,
+            image=image.id if image else "",
+            kernel=subject.kernel.text,
+            packages=tuple(package for package, _ in subject.packages),
+            modules=tuple(module for modules in sets for module in modules.modules),
+            machine=proven[-1][1],
+        ),
+        checks=tuple(check for checks, _ in proven for check in checks),
+    )
+
+
+def write_reports(proofs: Sequence[Proof], *, junit_file: Path | None, statements: Path | None) -> None:
+    """Write what was asked for: a JUnit file, and a folder with an in-toto statement for each image.
+
+    An image that could not be tried has no statement. Raises StorageFailed.
+    """
+    files = {junit_file: junit(proofs)} if junit_file else {}
+    for proof in proofs:
+        if statements and proof.tried:
+            made = json.dumps(statement(proof, proof.tried), indent=1) + "\n"
+            files[statements / f"{proof.cell}.intoto.json"] = made.encode()
+    for path, content in files.items():
+        _write(path, content)
+
+
+def _write(path: Path, content: bytes) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    except OSError as error:
+        raise StorageFailed(
+            f"{path} cannot be written: {error.strerror}", resolution="name another place"
+        ) from error

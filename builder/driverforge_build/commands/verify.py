@@ -1,0 +1,133 @@
+"""`driverforge verify`: the modules of built images in the kernels that they were made for."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+
+from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
+
+
+@click.command("verify")
+@click.argument("cells", nargs=-1, metavar="[CELL]...")
+@options.matrix_option
+@options.lock_option
+@options.select_options
+@options.base_option
+@options.mirror_option
+@options.cache_option
+@click.option(
+    "--offline", is_flag=True, help="Ask no mirror: only kernels whose packages are in the cache already."
+)
+@click.option(
+    "--silence",
+    type=click.IntRange(5, 3600),
+    default=300,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a guest may say nothing: to boot, and for each module.",
+)
+@click.option(
+    "-j",
+    "--jobs",
+    "workers",
+    type=click.IntRange(1, 64),
+    default=2,
+    show_default=True,
+    help="Kernels that are tried at a time.",
+)
+@click.option(
+    "--busybox",
+    "shells",
+    multiple=True,
+    metavar="ARCH=FILE",
+    callback=options.pairs("ARCH=FILE"),
+    help="A static busybox for guests of an architecture. Default: this machine's, for its own.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the report as JUnit XML, too.",
+)
+@click.option(
+    "--attestations",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Write an in-toto statement about each image: DIR/CELL.intoto.json.",
+)
+@options.json_option
+def command(
+    *,
+    cells: tuple[str, ...],
+    matrix_path: Path | None,
+    lock_path: Path,
+    select: tuple[str, ...],
+    skip: tuple[str, ...],
+    bases: dict[str, str],
+    mirrors: dict[str, str],
+    cache_dir: Path | None,
+    offline: bool,
+    silence: int,
+    workers: int,
+    shells: dict[str, str],
+    junit: Path | None,
+    attestations: Path | None,
+    as_json: bool,
+) -> int:
+    """Boot the kernel of each cell under QEMU and insert every module of its built image.
+
+    A kernel with KVM takes seconds; without it QEMU emulates, which takes a minute. There is no GPU:
+    nvidia.ko has to say so and leave, and whatever else a kernel can object to is a failure: a module of
+    another kernel, an unknown symbol, a signature that does not fit. docs/verify.md says what a pass is.
+
+    Without CELL and --select: every image that the engine has. Give the --matrix, --lock and --base that
+    `build` was given. The kernel's packages come from its distribution, by the lock's sha256.
+
+    Exit status: 0; 1 where an image failed or could not be tried; 64 where a named cell has no image; 69
+    without QEMU, a static busybox or an engine; others as `driverforge --help` has them.
+    """
+    from driverforge_build.advice import Given
+    from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.prepare import prepare
+    from driverforge_build.app.verify import Means, subjects, verify_all, write_reports
+    from driverforge_build.commands.progress import shown_builds
+    from driverforge_build.discover.entitlement import find_entitlement
+    from driverforge_build.discover.machine import read_machine
+    from driverforge_build.discover.settings import Settings
+    from driverforge_build.verify.report import document, text
+
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
+    prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip), mirrors=mirrors)
+    engine = adapters.engine()
+    engine.check()
+    settings = Settings(
+        now=datetime.now(timezone.utc),
+        machine=read_machine(),
+        mirrors=mirrors,
+        entitlement=find_entitlement(None),
+    )
+    wanted = subjects(prepared, engine, settings, named=cells)
+    with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
+        means = Means(
+            engine=engine,
+            downloads=downloads,
+            guests=adapters.guests(shells),
+            consoles=(cache_dir or adapters.default_cache()) / "logs" / "verify",
+            silence=silence,
+            workers=workers,
+        )
+        with shown_builds([subject.cell for subject in wanted]) as told:
+            proofs = verify_all(wanted, means, told)
+    write_reports(proofs, junit_file=junit, statements=attestations)
+    if as_json:
+        say(json.dumps(document(proofs), indent=1))
+    elif proofs:
+        say("\n".join(text(proofs)))
+    else:
+        say("nothing to verify: the engine has no image of these cells with kernel modules of its own")
+    return int(not all(proof.passed for proof in proofs))

@@ -1,0 +1,113 @@
+"""What runs in the guest, and what it says over its serial port.
+
+The guest's whole system is a static busybox and one script. The script inserts modules one after the other
+and writes a line for each thing that happens:
+
+    release RELEASE             of the kernel that runs
+    key TEXT                    a key that this kernel trusts, as /proc/keys lists it
+    begin PATH                  a module is inserted now
+    log TEXT                    a line that the kernel has logged meanwhile
+    end PATH STATUS TEXT        the errno that insmod ended with (0: it is in), and its words
+    done                        all of them were tried
+
+The kernel command line says which serial port that is: driverforge.results=ttyS1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from driverforge_build.verify.cpio import CpioArchive
+
+SCRIPT = r"""#!/bin/busybox sh
+/bin/busybox --install -s /bin
+export PATH=/bin
+mount -t proc proc /proc
+mount -t devtmpfs dev /dev
+for word in $(cat /proc/cmdline); do
+    case $word in driverforge.results=*) port=/dev/${word#*=} ;; esac
+done
+until [ -c "$port" ]; do sleep 0.1; done
+exec >"$port"
+echo "release $(uname -r)"
+sed -n 's/.* asymmetri /key /p' /proc/keys
+while read -r path; do
+    dmesg -c >/dev/null
+    echo "begin $path"
+    said=$(insmod "/modules/$path" 2>&1)
+    status=$?
+    dmesg -c | sed 's/^/log /'
+    echo "end $path $status $(echo "$said" | tr '\n' ' ')"
+done </steps
+echo done
+poweroff -f
+"""
+
+# "[    4.43] ", with CONFIG_PRINTK_CALLER "[    4.43][    T1] "
+_TIME = re.compile(r"^\[ *\d+\.\d+\](\[[^\]]*\])? ?")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What became of one module: insmod's status, which is an errno, its words, and the kernel's log."""
+
+    status: int
+    words: str
+    log: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What a guest has said until it ended.
+
+    `trying` is the module that was being inserted then, '' for none. `done`: whether all were tried.
+    """
+
+    release: str = ""
+    keys: tuple[str, ...] = ()
+    answers: Mapping[str, Answer] = field(default_factory=dict)
+    trying: str = ""
+    done: bool = False
+
+
+def first_root(busybox: bytes, modules: Mapping[str, bytes]) -> CpioArchive:
+    """The archive that the kernel boots with. `modules` are inserted in their order."""
+    archive = CpioArchive()
+    for folder in ("proc", "dev", "bin", "modules"):
+        archive.directory(folder)
+    archive.file("bin/busybox", busybox, mode=0o755)
+    archive.file("init", SCRIPT.encode(), mode=0o755)
+    archive.file("steps", "".join(f"{path}\n" for path in modules).encode())
+    for path, content in modules.items():
+        archive.file(f"modules/{path}", content)
+    return archive
+
+
+def read_transcript(lines: Iterable[str]) -> Transcript:
+    """Read what came; a line that is cut off or unknown says nothing."""
+    release, trying, done = "", "", False
+    keys: list[str] = []
+    log: dict[str, None] = {}
+    answers: dict[str, Answer] = {}
+    for line in lines:
+        word, _, rest = line.rstrip("\r\n").partition(" ")
+        if word == "release":
+            release = rest
+        elif word == "key":
+            keys.append(rest.partition(": X509")[0])
+        elif word == "begin":
+            trying, log = rest, {}
+        elif word == "log":
+            # busybox tries a refused module again by the older system call: the same words twice
+            log[_TIME.sub("", rest)] = None
+        elif word == "end":
+            path, _, answer = rest.partition(" ")
+            status, _, words = answer.partition(" ")
+            if status.isdecimal():
+                answers[path] = Answer(status=int(status), words=words.strip(), log=tuple(filter(None, log)))
+                trying = ""
+        elif word == "done":
+            done = True
+    return Transcript(release=release, keys=tuple(keys), answers=answers, trying=trying, done=done)

@@ -1,0 +1,117 @@
+"""What a run of `driverforge verify` found, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from driverforge_build.documents import failure
+from driverforge_build.lock.pins import LockedPackage
+from driverforge_build.verify.judge import Check, Outcome
+from driverforge_build.verify.modules import ImageModule
+from driverforge_core.errors import DriverforgeError
+
+if TYPE_CHECKING:
+    from driverforge_build.documents import TriedModule, VerifiedCell, VerifyDocument
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriedImage:
+    """What was tried, and on what.
+
+    `image` is the engine's id of the image, 'sha256:…'. `packages` are the kernel's. `machine` says what ran
+    it: 'QEMU 7.2.22, TCG (…)'.
+    """
+
+    reference: str
+    image: str
+    kernel: str
+    packages: tuple[LockedPackage, ...]
+    modules: tuple[ImageModule, ...]
+    machine: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The outcome for one cell: `tried` and `checks`, or the `error` that kept it from being tried."""
+
+    cell: str
+    seconds: float
+    tried: TriedImage | None = None
+    checks: tuple[Check, ...] = ()
+    error: DriverforgeError | None = None
+
+    @property
+    def passed(self) -> bool:
+        return not self.error and bool(self.checks) and all(check.passed for check in self.checks)
+
+    @property
+    def result(self) -> Literal["passed", "failed", "error"]:
+        return "passed" if self.passed else "error" if self.error else "failed"
+
+
+def document(proofs: Sequence[Proof]) -> VerifyDocument:
+    """The whole report, for programs."""
+    return {"schema": 1, "cells": [_cell(proof) for proof in proofs]}
+
+
+def _cell(proof: Proof) -> VerifiedCell:
+    tried = proof.tried
+    return {
+        "cell": proof.cell,
+        "result": proof.result,
+        "seconds": round(proof.seconds, 1),
+        "reference": tried.reference if tried else "",
+        "image": tried.image if tried else "",
+        "kernel": tried.kernel if tried else "",
+        "machine": tried.machine if tried else "",
+        "packages": [
+            {"name": package.name, "version": package.version, "sha256": package.sha256}
+            for package in (tried.packages if tried else ())
+        ],
+        "modules": [_module(module) for module in (tried.modules if tried else ())],
+        "checks": [
+            {
+                "module": check.module,
+                "kind": check.kind.value,
+                "outcome": check.outcome.value,
+                "passed": check.passed,
+                "reason": check.reason,
+                "log": list(check.log),
+            }
+            for check in proof.checks
+        ],
+        "error": failure(proof.error) if proof.error else None,
+    }
+
+
+def _module(module: ImageModule) -> TriedModule:
+    signature = module.signature
+    return {
+        "module": module.path,
+        "sha256": module.sha256,
+        "signer": signature.signer if signature else "",
+        "key_id": signature.key_id.hex() if signature else "",
+        "signature_digest": signature.digest if signature else "",
+    }
+
+
+def text(proofs: Sequence[Proof]) -> Iterator[str]:
+    """The report for people: a line a cell, a line a check that says more than that all is as it should."""
+    for proof in proofs:
+        yield f"{proof.cell}  {proof.result}  {proof.seconds:.0f} s"
+        if proof.tried:
+            packages = ", ".join(f"{package.name} {package.version}" for package in proof.tried.packages)
+            yield f"  {proof.tried.kernel} from {packages}, on {proof.tried.machine}"
+        for check in proof.checks:
+            if not check.passed or check.outcome is not Outcome.AS_DESCRIBED:
+                mark = "warning" if check.warned else "ok" if check.passed else "FAILED"
+                reason = f"  {check.reason}" if check.reason else ""
+                yield f"  {mark:7} {check.name}  {check.outcome.value}{reason}"
+            if not check.passed:
+                yield from (f"          | {line}" for line in check.log[-10:])
+        if proof.error:
+            yield from (f"  {line}" for line in proof.error.render().splitlines())
+    failed = sum(not proof.passed for proof in proofs)
+    yield f"{len(proofs) - failed} passed, {failed} failed"

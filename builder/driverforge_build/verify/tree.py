@@ -1,0 +1,69 @@
+"""A kernel as its packages hold it: the image to boot, and the modules that come with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from driverforge_core.errors import InputError
+from driverforge_core.modinfo import decompress, read_modinfo
+from driverforge_core.names import normalise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelTree:
+    """`modules` maps a module's name to its file, `builtin` holds names that the kernel has in itself."""
+
+    release: str
+    image: Path
+    modules: dict[str, Path]
+    builtin: frozenset[str]
+
+    def needed(self, names: Iterable[str]) -> dict[str, bytes]:
+        """In-tree modules and all that they depend on, unpacked, in an order in which they can be inserted.
+
+        A name that this kernel does not have is left out: the kernel will say which symbols it misses. Raises
+        Unsupported for a compression that this program cannot read.
+        """
+        found: dict[str, bytes] = {}
+        for name in names:
+            self._add(normalise(name), found, ())
+        return found
+
+    def _add(self, name: str, found: dict[str, bytes], above: tuple[str, ...]) -> None:
+        if name in found or name in above or name in self.builtin or name not in self.modules:
+            return
+        content = decompress(self.modules[name].read_bytes())
+        depends = ",".join(read_modinfo(content).get("depends", []))
+        for other in filter(None, depends.split(",")):
+            self._add(normalise(other), found, (*above, name))
+        found[name] = content
+
+
+def read_tree(root: Path, release: str) -> KernelTree:
+    """The kernel that was unpacked below `root`.
+
+    Debian's and Ubuntu's packages have the image in /boot, RHEL's and SUSE's beside the modules. Raises
+    InputError where there is none.
+    """
+    homes = [root / top / "modules" / release for top in ("lib", "usr/lib")]
+    home = next((folder for folder in homes if folder.is_dir()), homes[0])
+    names = (f"boot/vmlinuz-{release}", f"boot/Image-{release}")
+    images = [*(root / name for name in names), home / "vmlinuz", home / "Image"]
+    image = next((path for path in images if path.is_file()), None)
+    if image is None:
+        raise InputError(
+            f"the packages of kernel {release} hold no kernel to boot",
+            details=[f"looked for {path.relative_to(root)}" for path in images],
+            resolution="driverforge lock, so that the lock names the kernel's own packages",
+        )
+    builtin = home / "modules.builtin"
+    return KernelTree(
+        release=release,
+        image=image,
+        modules={normalise(path.name): path for path in sorted(home.rglob("*.ko*"))},
+        builtin=frozenset(
+            normalise(line) for line in (builtin.read_text().splitlines() if builtin.is_file() else ())
+        ),
+    )
