@@ -124,6 +124,11 @@ def facts(system: str) -> tuple[Fact, ...]:
     )
 
 
+def keys() -> set[str]:
+    """What facts are about."""
+    return {fact["key"] for told in json.loads(FILE.read_text())["systems"] for fact in told["facts"]}
+
+
 @cache
 def releases(system: str) -> tuple[Mapping[str, Any], ...]:
     """Kernel releases that the facts name as examples: each with its parts, and the `arch` it is for."""

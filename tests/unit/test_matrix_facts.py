@@ -10,10 +10,10 @@ import pytest
 from driverforge_build.matrix import KernelSeries, OsRow, Repository, flavour_of, load_matrix
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
-from driverforge_build.matrix.globs import glob_set
+from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_core.arch import to_machine
 from driverforge_core.kernel import KernelRelease
-from support.facts import CLAIMS, facts, releases
+from support.facts import CLAIMS, facts, keys, releases
 from support.nonsense import spoilt, values
 from support.samples.synthetic import release_of
 
@@ -36,11 +36,38 @@ ANSWERED = {
     "no ca-certificates": "the archives are http, and apt checks the signature of their index",
 }
 
+ELSEWHERE = {
+    # facts that are no row's: what has them, or why nothing does
+    "checksum_source": "the lock's",
+    "published_sha256": "the lock's",
+    "keyring_sha256": "keys of NVIDIA's repositories: the lock's",
+    "package_epoch": "the lock's",
+    "firmware_files": "dockerfiles/scripts/place-firmware",
+    "build_refuses": "exclusion no-realtime, and the node's check of a kernel's configuration",
+    "fabric_packages": "docs/matrix.md: not in images",
+    "dkms_packages": "docs/matrix.md: the runfile in their place",
+    "driver_branches_in_archive": "docs/matrix.md: 26.04",
+    "python_in_image": "rows name the package that brings the interpreter",
+    "release_example": "the examples that rows are compared on",
+    "headers_dependencies": "discovery follows the packages' own",
+    "same_version_group": "discovery follows the packages' own",
+    "repository_packages": "discovery reads what a repository holds",
+    "entitlement_files": "discovery",
+    "kernel_tree": "the node's family",
+    "compiler_word": "the headers say it",
+    "compiler_version": "the headers say it",
+    "empty_packages": "tests/unit/test_matrix_corrections.py",
+    "precompiled_tree": "dockerfiles/scripts/place-modules looks for the files",
+    "precompiled_archs": "the archive says for which kernels there are modules",
+    "default_kernel": "rows have both kernels",
+}
+
 
 class Subject:
     """A row as one architecture sees it, compared claim by claim."""
 
     def __init__(self, row: OsRow, arch: Arch) -> None:
+        self.asked: set[str] = set()
         self.whole, self.row, self.arch = row, row.on(arch), arch
         self.names = {
             "machine": to_machine(arch),
@@ -60,6 +87,8 @@ class Subject:
         yield from self._words("repository_id", [one.id for one in row.repositories])
         for whole, repository in zip(self.whole.repositories, row.repositories, strict=True):
             yield from self._repository(whole.id, repository)
+        globs = [glob for series in row.kernels for glob in expand_braces(series.releases)]
+        yield from self._words("kernel_series", sorted({".".join(glob.split(".")[:2]) for glob in globs}))
         for series in row.kernels:
             yield from self._flavours(series)
             for example in (*releases(EXAMPLES.get(row.id, row.id)), *self._seen(series)):
@@ -150,6 +179,8 @@ class Subject:
             yield from self._words(
                 "firmware_package", firmware, names, **_without(case, "repository"), flavour="default"
             )
+            tree = [f"/{driver.firmware.tree}"] if driver.firmware else []
+            yield from self._words("firmware_path", tree, names, **case)
 
     def _words(
         self,
@@ -161,6 +192,7 @@ class Subject:
         **case: str,
     ) -> Iterator[str]:
         """What of the words contradicts the facts of a key, of those with some claims `only`."""
+        self.asked.add(key)
         for fact in facts(self.row.id):
             if fact.key == key and fact.claim in only and fact.holds(arch=self.arch, **case):
                 for wrong in fact.contradictions(words, {**self.names, **(names or {})}):
@@ -195,3 +227,12 @@ def test_nonsense_in_a_name_that_the_facts_speak_of_contradicts_them(key: str) -
             if not any(wrong for arch in row.archs for wrong in Subject(changed, arch).contradictions()):
                 blind.append((key, path))
     assert {*blind} == {(system, path) for system, path in UNREACHED if system == key}
+
+
+def test_each_fact_is_compared_with_rows_or_kept_by_something_else() -> None:
+    subjects = [Subject(row, arch) for row in MATRIX.rows for arch in row.archs]
+    for subject in subjects:
+        assert not [*subject.contradictions()]
+    compared = {key for subject in subjects for key in subject.asked} | {"base_image_alias"}
+    assert not compared & set(ELSEWHERE)
+    assert keys() == compared | set(ELSEWHERE)
