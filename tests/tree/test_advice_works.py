@@ -62,7 +62,7 @@ def follow(run: Run, advised: str, folder: Path) -> tuple[int, str]:
         (("plan", "--select", "debian12-*-jit"), Lock(), 2),
         (("plan", "--select", "toolkit-*"), Lock(), 0),
         (("build", "--plan", "--select", "debian12-*"), Lock(), 2),
-        (("generate", "--output", "o", "--select", "rhel9-*-jit"), Lock(), 1),
+        (("generate", "--output", "o", "--select", "rhel9-*-jit"), Lock(), 2),
         (("generate", "--output", "o", "--select", "debian12-amd64-535*-jit"), Lock(), 1),
         (("generate", "--output", "o", "--select", "toolkit-*-amd64"), Lock(), 1),
         (("generate", "--output", "o"), Lock(), 1),
