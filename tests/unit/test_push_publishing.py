@@ -18,11 +18,11 @@ from driverforge_build.app.push import push_all
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuiltImage
 from driverforge_build.publish.alias import move_alias
-from driverforge_build.publish.upload import push_image
+from driverforge_build.publish.upload import immutable_reference, push_image, stand_for
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, UsageError
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable, UsageError
 from driverforge_oci.client import OCI_INDEX, RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
@@ -195,3 +195,26 @@ def test_keep_going_pushes_the_others(keep_going: bool, pushed: int) -> None:
     assert len(reports) == pushed
     assert list(errors) == [JIT.image.id]
     assert isinstance(errors[JIT.image.id], DriverforgeError)
+
+
+def test_the_alias_stands_for_what_a_builder_pushed() -> None:
+    engine = built()
+    place = immutable_reference(JIT, HOST)
+    digest = store_image(engine.registry, place, {"io.driverforge.inputs": JIT.inputs})
+    image = stand_for(JIT, HOST, client(engine))
+    assert (image.id, image.reference) == (digest, str(place))
+    alias = place.with_tag(JIT.image.alias_tag)
+    assert client(engine).resolve(alias, "linux/amd64").digest == digest
+
+
+def test_a_builder_that_pushed_nothing_is_not_believed() -> None:
+    with pytest.raises(Unavailable, match="the registry does not have it"):
+        stand_for(JIT, HOST, client(built()))
+
+
+def test_a_builder_that_pushed_something_else_moves_no_alias() -> None:
+    engine = built()
+    store_image(engine.registry, immutable_reference(JIT, HOST), {"io.driverforge.inputs": "0" * 64})
+    with pytest.raises(InputError, match="made from other inputs"):
+        stand_for(JIT, HOST, client(engine))
+    assert ("driver", JIT.image.alias_tag) not in engine.registry.manifests

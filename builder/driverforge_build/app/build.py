@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build.app.runner import CellListener, CellReport, build_all
-from driverforge_build.ports import BuildJob, Engine
+from driverforge_build.app.runner import CellListener, CellReport, Finish, build_all, in_store
+from driverforge_build.ports import BuildJob, BuiltImage, Engine
+from driverforge_build.publish.upload import immutable_reference, stand_for
 from driverforge_build.render.bake import local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import TemporaryFailure
+from driverforge_oci.client import RegistryClient
 
 Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only."""
+    """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
+
+    `workers` is for each engine.
+    """
 
     folder: Path
     vcs_ref: str = ""
@@ -31,6 +37,14 @@ class BuildRequest:
     no_cache: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushTarget:
+    """Where builders send what they build."""
+
+    registry: str
+    client: RegistryClient
+
+
 def jobs(
     request: BuildRequest,
     contexts: tuple[BuildContext, ...],
@@ -38,8 +52,9 @@ def jobs(
     *,
     bake_file: Path,
     secrets: Path,
+    registry: str = "",
 ) -> list[BuildJob]:
-    """One job a context.
+    """One job a context; with a registry the builder pushes it.
 
     Mirror files are written below `secrets`, readable for us alone: an address may hold a password.
     """
@@ -54,6 +69,7 @@ def jobs(
             secrets=_secrets(request.ca, mirror_lines(mirrors, context.image.os), secrets / context.image.os),
             network=request.network,
             no_cache=request.no_cache,
+            remote=str(immutable_reference(context, registry)) if registry else "",
         )
         for context in contexts
     ]
@@ -81,16 +97,19 @@ def build(
     request: BuildRequest,
     contexts: tuple[BuildContext, ...],
     mirrors: Mapping[str, str],
-    engine: Engine,
+    engines: Sequence[Engine],
     display: Display,
+    *,
+    push: PushTarget | None = None,
 ) -> tuple[CellReport, ...]:
-    """Write the contexts and build them.
+    """Write the contexts and build them, on several engines side by side.
 
+    With `push` each image goes from its builder to the registry, and the moving tag then stands for it.
     Raises TemporaryFailure when another build works in the same folder.
     """
     output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
-        network = request.network or engine.network()
+        network = request.network or engines[0].network()
         bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
         work = jobs(
             replace(request, network=network),
@@ -98,9 +117,29 @@ def build(
             mirrors,
             bake_file=bake_file,
             secrets=Path(secrets),
+            registry=push.registry if push else "",
         )
         with display([job.cell for job in work]) as told:
-            return build_all(engine, work, workers=request.workers, keep_going=request.keep_going, told=told)
+            return build_all(
+                engines,
+                work,
+                workers=request.workers,
+                keep_going=request.keep_going,
+                told=told,
+                finish=_to_registry(contexts, push) if push else in_store,
+            )
+
+
+def _to_registry(contexts: Iterable[BuildContext], push: PushTarget) -> Finish:
+    """What is done after a builder has pushed an image: one at a time, for images share a moving tag."""
+    by_cell = {context.image.id: context for context in contexts}
+    alone = threading.Lock()
+
+    def finish(_: Engine, job: BuildJob) -> BuiltImage:
+        with alone:
+            return stand_for(by_cell[job.cell], push.registry, push.client)
+
+    return finish
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from enum import Enum
 from driverforge_build.advice import Given
 from driverforge_build.app.choice import choose
 from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
-from driverforge_build.app.runner import CellReport
+from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named
@@ -121,7 +121,9 @@ def exit_status(plan: Plan, reports: Sequence[CellReport], unwanted: Collection[
     1 where a build failed, else 75 where the registry did not answer, else 1 where a verdict is a failure,
     else 0.
     """
-    if any(report.error or report.image is None for report in reports):
+    if any(
+        report.error or (report.image is None and report.result is not Result.WRITTEN) for report in reports
+    ):
         return 1
     if plan.degraded:
         return 75

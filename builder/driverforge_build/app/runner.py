@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import Enum
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,14 @@ CellListener = Callable[[str, str], None]
 """Is told a cell and what happens to it now."""
 
 
+Finish = Callable[[Engine, BuildJob], BuiltImage | None]
+"""Is called after a build, and returns the image where it is now. Raises as a build does."""
+
+
 class Result(Enum):
     BUILT = "built"
+    WRITTEN = "written"
+    """The context; no image was to be made of it."""
     FAILED = "failed"
     SKIPPED = "skipped"
     """Not begun, because another one failed."""
@@ -58,50 +65,76 @@ class CellReport:
         }
 
 
-def build_all(
-    engine: Engine, jobs: Sequence[BuildJob], *, workers: int, keep_going: bool, told: CellListener
-) -> tuple[CellReport, ...]:
-    """Build jobs, `workers` at a time. Without `keep_going` no job begins after the first failure.
+def in_store(engine: Engine, job: BuildJob) -> BuiltImage | None:
+    """The image in the engine's store."""
+    return engine.inspect(job.reference)
 
-    The first job of each group goes before all others. When two builds that share a step begin at once,
-    BuildKit runs that step twice.
+
+def build_all(
+    engines: Sequence[Engine],
+    jobs: Sequence[BuildJob],
+    *,
+    workers: int,
+    keep_going: bool,
+    told: CellListener,
+    finish: Finish = in_store,
+) -> tuple[CellReport, ...]:
+    """Build jobs, on each engine `workers` at a time. Without `keep_going` none begins after a failure.
+
+    Each engine has its share from the start. The first job of each group in it goes before all others: when
+    two builds that share a step begin at once, BuildKit runs that step twice.
     """
     stop = threading.Event()
 
-    def one(job: BuildJob) -> CellReport:
-        report = _skipped(job) if stop.is_set() else _build(engine, job, told)
+    def one(engine: Engine, job: BuildJob) -> CellReport:
+        report = _skipped(job) if stop.is_set() else _build(engine, job, told, finish)
         if report.error and not keep_going:
             stop.set()
         told(job.cell, report.result.value)
         return report
 
-    leaders: dict[str, BuildJob] = {}
-    for job in jobs:
-        leaders.setdefault(job.group, job)
-    with ThreadPoolExecutor(max_workers=workers) as pool:
-        reports = {report.cell: report for report in pool.map(one, leaders.values())}
-        reports |= {
-            report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))
-        }
+    def share(engine: Engine, mine: Sequence[BuildJob]) -> list[CellReport]:
+        leaders: dict[str, BuildJob] = {}
+        for job in mine:
+            leaders.setdefault(job.group, job)
+        with ThreadPoolExecutor(max_workers=workers) as pool:
+            first = list(pool.map(one, repeat(engine), leaders.values()))
+            led = {report.cell for report in first}
+            return [*first, *pool.map(one, repeat(engine), (job for job in mine if job.cell not in led))]
+
+    with ThreadPoolExecutor(max_workers=len(engines)) as pool:
+        shared = pool.map(share, engines, shares(jobs, len(engines)))
+        reports = {report.cell: report for done in shared for report in done}
     return tuple(reports[job.cell] for job in jobs)
+
+
+def shares(jobs: Sequence[BuildJob], count: int) -> list[Sequence[BuildJob]]:
+    """Jobs in `count` parts that differ by one at most.
+
+    A group is cut where a part ends and nowhere else, so that few of its stages are built twice.
+    """
+    ordered = sorted(jobs, key=lambda job: job.group)
+    ends = [len(ordered) * number // count for number in range(count + 1)]
+    return [ordered[begin:end] for begin, end in pairwise(ends)]
 
 
 def _skipped(job: BuildJob) -> CellReport:
     return CellReport(cell=job.cell, result=Result.SKIPPED, reference=job.reference, log=job.log, seconds=0.0)
 
 
-def _build(engine: Engine, job: BuildJob, told: CellListener) -> CellReport:
+def _build(engine: Engine, job: BuildJob, told: CellListener, finish: Finish) -> CellReport:
     started = time.monotonic()
     image, failure = None, None
+    made = Result.BUILT if engine.makes_images else Result.WRITTEN
     try:
         engine.build(job, lambda text: told(job.cell, text))
-        image = engine.inspect(job.reference)
+        image = finish(engine, job) if engine.makes_images else None
     except DriverforgeError as error:
         failure = error
     return CellReport(
         cell=job.cell,
-        result=Result.FAILED if failure else Result.BUILT,
-        reference=job.reference,
+        result=Result.FAILED if failure else made,
+        reference=job.remote or job.reference,
         log=job.log,
         seconds=time.monotonic() - started,
         image=image,

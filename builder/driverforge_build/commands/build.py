@@ -15,6 +15,7 @@ from driverforge_build.commands.output import say, write_lines
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
+    from driverforge_build.ports import BuiltImage
     from driverforge_build.render.context import BuildContext
 
 
@@ -28,6 +29,21 @@ if TYPE_CHECKING:
 @options.registry_option
 @options.cache_option
 @options.vcs_option
+@options.engine_option
+@click.option(
+    "--builder",
+    "builders",
+    multiple=True,
+    metavar="NAME",
+    help="A builder of `docker buildx ls` (docker-container, kubernetes, remote); may be repeated: each "
+    "builds its share of the cells. Default: docker's own choice.",
+)
+@click.option(
+    "--push",
+    "pushing",
+    is_flag=True,
+    help="Let the builders send images to --registry, and keep none in the engine.",
+)
 @click.option(
     "--plan",
     "plan_only",
@@ -42,7 +58,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Images that are built at a time.",
+    help="Images that are built at a time, on each builder.",
 )
 @click.option(
     "--ca",
@@ -76,6 +92,9 @@ def command(
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str | None,
+    engine_name: str,
+    builders: tuple[str, ...],
+    pushing: bool,
     fail_on: frozenset[FailOn],
     **how: Any,
 ) -> int:
@@ -83,31 +102,39 @@ def command(
     container toolkit's.
 
     With --registry, images that it has already, made from the same inputs, are left out. Images stay in the
-    engine; `driverforge push` publishes them. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build
-    and kept out of the image.
+    engine, and `driverforge push` publishes them; with --push they go from the builders to the registry, an
+    immutable tag and the moving one each. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build and
+    kept out of the image.
 
     Exit status: 0; 1 where a build failed, or a verdict did (--fail-on); 69 without an engine; 75 where the
     registry did not say what it has, or another build works in the same folder; others as
     `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
-    from driverforge_build.app.build import BuildRequest, build
+    from driverforge_build.app.build import BuildRequest, PushTarget, build
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.commands.progress import shown_builds
 
+    if pushing and registry is None:
+        raise click.UsageError("--push needs --registry: where the images go")
+    if engine_name != "docker" and (builders or pushing):
+        raise click.UsageError("--builder and --push need --engine docker; `push` sends what others built")
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     selection = Selection(given=given, select=select, skip=skip)
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for)
-    engine = adapters.engine()
     contexts = prepared.toolkits if plan_only else prepared.contexts()
     reports: tuple[CellReport, ...] = ()
     named = ""
     if contexts and not plan_only:
-        named = engine.check()
-        reports = build(request, contexts, prepared.mirrors, engine, shown_builds)
+        engines = adapters.engines(engine_name, builders, keeps=not pushing)
+        named = "; ".join(engine.check() for engine in engines)
+        push = None
+        if registry and pushing:
+            push = PushTarget(registry=registry, client=adapters.registry_client(as_json=as_json))
+        reports = build(request, contexts, prepared.mirrors, engines, shown_builds, push=push)
     if as_json:
         write_lines(_json_lines(prepared, contexts, reports, named))
     elif plan_only or not reports:
@@ -155,14 +182,15 @@ def _print_plan(prepared: Prepared) -> None:
         say("nothing to build")
 
 
+def _size(image: BuiltImage) -> str:
+    last = f", last layer {image.layers[-1].size / 1e6:.1f} MB" if image.layers else ""
+    return f"{image.size / 1e6:.0f} MB{last}"
+
+
 def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
     for report in reports:
         image = report.image
-        what = (
-            f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB"
-            if image
-            else f"log: {report.log}"
-        )
+        what = _size(image) if image else f"log: {report.log}"
         say(f"{report.cell}  {report.result.value}  {report.seconds:.0f} s  {what}")
         if image:
             say(f"  {report.reference}")

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @options.select_options
 @options.base_option
 @options.artifacts_option
+@options.engine_option
 @click.option(
     "--registry",
     required=True,
@@ -42,6 +43,7 @@ def command(
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str,
+    engine_name: str,
     plan_only: bool,
     keep_going: bool,
     fail_on: frozenset[FailOn],
@@ -101,7 +103,7 @@ def command(
                     f"{alias}"
                 )
         return impossible
-    engine = adapters.engine()
+    engine = adapters.engine(engine_name)
     engine.check()
     reports, errors = push_all(
         pushable(contexts, engine, named=bool(select)),

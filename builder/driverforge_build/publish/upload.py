@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from driverforge_build.advice import Given
-from driverforge_build.ports import Engine, StepListener
+from driverforge_build.ports import BuiltImage, Engine, Layer, StepListener
 from driverforge_build.publish.alias import move_alias
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.library import library_versions
-from driverforge_core.errors import InputError, TemporaryFailure, UsageError
+from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, UsageError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
@@ -35,6 +35,36 @@ class PushReport:
     moved: bool
 
 
+def immutable_reference(context: BuildContext, registry: str) -> Reference:
+    """Where the image of a context is at a registry."""
+    repository = Reference.parse(repository_of(registry, context.image.repository))
+    return repository.with_tag(immutable_tag_of(context))
+
+
+def stand_for(context: BuildContext, registry: str, client: RegistryClient) -> BuiltImage:
+    """Let the alias stand for an image that a builder has pushed; the image as the registry has it.
+
+    Raises InputError where the tag is taken by an image that was made from other inputs, Unavailable where
+    nothing came.
+    """
+    remote, platform = immutable_reference(context, registry), f"linux/{context.image.arch}"
+    if not _is_there(client, remote, context, platform):
+        raise Unavailable(
+            f"the builder said that it pushed {remote}, and the registry does not have it",
+            resolution="look into the build's log and the registry's; then run the same command again",
+        )
+    image = client.resolve(remote, platform)
+    move_alias(client, remote.with_tag(context.image.alias_tag), image, platform)
+    layers = tuple(Layer(digest=layer.digest, size=layer.size, created_by="") for layer in image.layers)
+    return BuiltImage(
+        reference=str(remote),
+        id=image.digest,
+        size=sum(layer.size for layer in layers),
+        layers=layers,
+        labels=labels(client, remote.with_digest(image.digest), platform),
+    )
+
+
 def push_image(
     context: BuildContext,
     registry: str,
@@ -49,16 +79,14 @@ def push_image(
     Raises UsageError (not built), InputError (the immutable tag is taken by other content), TemporaryFailure
     (the registry does not say).
     """
-    repository = Reference.parse(repository_of(registry, context.image.repository))
-    remote = repository.with_tag(immutable_tag_of(context))
-    platform = f"linux/{context.image.arch}"
+    remote, platform = immutable_reference(context, registry), f"linux/{context.image.arch}"
     sent = not _is_there(client, remote, context, platform)
     if sent:
         _check_built(engine, context, given)
         progress(f"pushing {remote}")
         engine.push(local_reference(context), str(remote), progress)
     image = client.resolve(remote, platform)
-    alias = repository.with_tag(context.image.alias_tag)
+    alias = remote.with_tag(context.image.alias_tag)
     alias_digest, moved = move_alias(client, alias, image, platform)
     return PushReport(
         cell=context.image.id,

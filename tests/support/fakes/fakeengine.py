@@ -29,6 +29,7 @@ class FakeEngine:
     built: list[str] = field(default_factory=list)
     pushed: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    makes_images: bool = True
 
     def check(self) -> str:
         return "a fake engine"
