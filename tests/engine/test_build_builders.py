@@ -5,6 +5,7 @@ The Dockerfiles stand in for ours: the same stages and mounts over busybox, so t
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -19,7 +20,9 @@ from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.engine.buildah import Buildah
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.fetch.web import registry_transport
+from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
+from driverforge_build.publish.bases import WantedBase, find_bases
 from driverforge_build.publish.upload import immutable_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.files import ContextFile
@@ -31,9 +34,11 @@ from driverforge_oci.presence import labels
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
 from support.machines import builders, dockerregistry, registry
+from support.machines.builderbench import BuilderBench, real_lock
 from support.machines.engine import Engine
 from support.process import missing
 from support.samples.synthetic import all_cells, synthetic_lock
+from support.samples.tinydriver import DRIVER, PLAIN_MIRROR, PLAIN_SUITE, SUITE, site, tiny_lock
 from support.skipping import provided
 
 pytestmark = [
@@ -205,3 +210,45 @@ def test_buildah_pushes_with_the_login_that_it_is_given(
         assert caught.value.resolution == f"buildah login {closed.address}"
         Buildah("buildah", lambda *_: login).push(report.reference, str(remote), lambda _: None)
         assert labels(known, remote, "linux/amd64")["io.driverforge.inputs"] == made.inputs
+
+
+def test_a_builder_makes_a_cell_on_the_base_that_the_lock_pins_and_pushes_it(
+    engine: Engine, bookworm: str, tmp_path: Path
+) -> None:
+    """The command itself, with our own Dockerfile: Debian's packages and a driver in miniature."""
+    name, cell = f"driverforge-{secrets.token_hex(4)}", f"debian12-amd64-{DRIVER}-jit"
+    provided(lambda: builders.gobuild.programs(builders.BUILDKITD))
+    (tmp_path / "mirror").mkdir()
+    with (
+        dockerregistry.registry(tmp_path / "registry") as address,
+        farm(engine, name),
+        site(tmp_path / "mirror", tmp_path / "site") as serving,
+    ):
+        base = f"{address}/debian:bookworm"
+        engine.docker("tag", bookworm, base)
+        engine.docker("push", "--quiet", base)
+        engine.docker("image", "rm", base)
+        pins = tiny_lock(real_lock(), tmp_path / "mirror", salt=secrets.token_hex(8))
+        target = pins.targets["debian12-amd64"]
+        wanted = WantedBase(target=target.key, arch="amd64", reference=base, locked=None)
+        found = find_bases(client(), [wanted])[target.key].base
+        assert found is not None
+        lock = tmp_path / "lock.json"
+        lock.write_text(dump_lock(pins.with_targets([replace(target, base=found)])))
+        bench = BuilderBench(
+            engine=engine,
+            base=base,
+            folder=tmp_path,
+            lock=lock,
+            environment={"HTTP_PROXY": serving.proxy},
+        )
+        mirrors = (f"debian12/{SUITE}={serving.mirror}", f"debian12/{PLAIN_SUITE}={PLAIN_MIRROR}")
+        words = ["--builder", name, "--push", "--registry", f"{address}/site", "--ca", serving.authorities]
+        words += [word for mirror in mirrors for word in ("--mirror", mirror)]
+        built = json.loads(bench.driverforge("build", "--select", cell, "--json", *words).stdout)
+        (told,) = built["cells"]
+        assert (told["result"], told["reference"].startswith(f"{address}/site/driver:")) == ("built", True)
+        there = labels(client(), Reference.parse(told["reference"]), "linux/amd64")
+        assert there["org.opencontainers.image.base.digest"] == found.digest
+        again = bench.driverforge("plan", "--select", cell, "--registry", f"{address}/site", "--json")
+        assert [row["verdict"] for row in json.loads(again.stdout)["cells"]] == ["exists"]
