@@ -20,8 +20,9 @@ from packaging.requirements import Requirement
 from driverforge_build import resources
 from driverforge_build.cli import cli
 from driverforge_build.lock.file import dump_lock
-from driverforge_build.lock.pins import Lock
+from driverforge_build.lock.pins import HeaderFact, Lock
 from driverforge_build.matrix import load_matrix
+from driverforge_build.matrix.probes import header_probe, question
 from driverforge_build.render.context import BuildContext, context_of, modification_time, write_context
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import OWN, THIRD_PARTY, library_files, package_files
@@ -182,8 +183,16 @@ def test_launcher_runs_the_program_from_the_images_library_alone(
     assert said in done.stdout + done.stderr
 
 
+def answered(lock: Lock) -> Lock:
+    """The lock with the answer "fine" of its kernels' headers to every probe of the matrix."""
+    target = lock.targets["debian12-amd64"]
+    fine = {question(header_probe(row)): HeaderFact(breaks=False, found="a.h:1: x") for row in MATRIX.probes}
+    headers = (package.key for kernel in target.kernels.values() for package in kernel.headers)
+    return lock.with_targets([replace(target, header_facts=dict.fromkeys(headers, fine))])
+
+
 def test_generate_writes_what_bake_wants(tmp_path: Path, lock: Lock) -> None:
-    (tmp_path / "l.json").write_text(dump_lock(lock))
+    (tmp_path / "l.json").write_text(dump_lock(answered(lock)))
     command = [
         sys.executable,
         "-c",
@@ -238,23 +247,26 @@ def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(
     assert told.exit_code == 0
     assert f"would write {tmp_path / 'out' / JIT}\n" in told.stdout
     assert "580.178.04" not in told.stdout
-    without = "the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"
-    assert f"left out debian12-amd64-580.178.04-jit: {without}\n" in told.stderr
+    without = "NVIDIA's archive 580.178.04 has no sha256 for amd64 in the matrix"
+    assert f"left out debian12-amd64-580.178.04-jit: unknown: {without}\n" in told.stderr
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
-    assert document["left_out"]["debian12-amd64-580.178.04-jit"] == [without]
-    with pytest.raises(InputError, match="without a pin"):
-        CliRunner().invoke(cli, [*words, "--select", "debian12-amd64-*-jit"], catch_exceptions=False)
+    left_out = document["left_out"]["debian12-amd64-580.178.04-jit"]
+    assert (left_out["verdict"], left_out["reason"]) == ("unknown", without)
+    assert left_out["run"].startswith("curl -fsSL ")
 
 
 def test_generate_says_what_to_do_where_nothing_has_all_its_pins(tmp_path: Path, lock: Lock) -> None:
     bare = replace(lock.targets["debian12-amd64"], drivers={})
     (tmp_path / "l.json").write_text(dump_lock(Lock(targets={"debian12-amd64": bare})))
-    with pytest.raises(InputError, match="without a pin"):
+    with pytest.raises(InputError, match="can be built; nothing was written") as caught:
         CliRunner().invoke(
             cli,
             ["generate", "--lock", str(tmp_path / "l.json"), "--output", str(tmp_path / "out")],
             catch_exceptions=False,
         )
+    assert f"driverforge lock --lock {tmp_path / 'l.json'} --select 'debian12-amd64-*'" in (
+        caught.value.resolution
+    )
 
 
 def tool(name: str) -> str:
