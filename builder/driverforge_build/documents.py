@@ -110,7 +110,8 @@ class PushedImage(TypedDict):
 class BuildCell(TypedDict):
     """A cell of a build. What is null was not tried, or there is nothing of it.
 
-    `result` is `exists` where the registry has the image, `found` where the engine had it of an earlier run.
+    `result` is `exists` where the registry has the image, `found` where the engine had it of an earlier run,
+    `written` where the engine makes none.
     """
 
     cell: str
@@ -118,7 +119,7 @@ class BuildCell(TypedDict):
     reason: str
     inputs: str | None
     reference: str | None
-    result: Literal["built", "exists", "found", "failed", "skipped"] | None
+    result: Literal["built", "exists", "found", "written", "failed", "skipped"] | None
     seconds: float | None
     attempts: list[Attempt]
     log: str | None

@@ -24,7 +24,8 @@ class BuildJob:
     `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a
     site's authorities, and `mirror`, its package mirror; both serve downloads and stay out of the image.
     `network` is the one in the bake file. Jobs of one `group` share stages: one of them is built before the
-    others begin, so that these find them made.
+    others begin, so that these find them made. `remote` is the name at a registry where the image goes from
+    the builder itself; '' keeps it in the engine's store, under `reference`.
     """
 
     cell: str
@@ -36,6 +37,7 @@ class BuildJob:
     secrets: Mapping[str, Path] = field(default_factory=dict)
     network: str = ""
     no_cache: bool = False
+    remote: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +54,10 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltImage:
-    """An image in the engine's store.
+    """An image in the engine's store, or at a registry.
 
-    `id` and `size` (bytes) are the engine's own; `labels` are the image's.
+    `id` and `size` (bytes) are the engine's own, or the registry's: digest, and size of compressed layers.
+    `labels` are the image's.
     """
 
     reference: str
@@ -67,6 +70,9 @@ class BuiltImage:
 class Engine(Protocol):
     """Builds, keeps and pushes images. Every method raises Unavailable when the engine does not answer."""
 
+    makes_images: bool
+    """False for one that only goes through the motions."""
+
     def check(self) -> str:
         """Name and versions of what will build, in one line; raises Unavailable with what to install."""
 
@@ -77,7 +83,7 @@ class Engine(Protocol):
         """
 
     def build(self, job: BuildJob, progress: StepListener) -> None:
-        """Build one target; the image is in the store under the job's reference then.
+        """Build one target; the image is in the store under the job's reference then, or at its `remote`.
 
         Raises CommandFailed with the last lines, TemporaryFailure where the reason passes by itself.
         """

@@ -24,6 +24,7 @@ from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.fields import ModuleType
 from driverforge_build.matrix.load import Matrix
+from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.render.needs import (
     archive_of,
@@ -110,6 +111,7 @@ class Judge:
         self._month = f"{today:%Y-%m}"
         self._given = given or Given()
         self._probes = [(row, probe_rule(row)) for row in matrix.probes]
+        self._by_version: dict[tuple[object, ...], list[tuple[Probe, ProbeRule]]] = {}
         self._by_headers: dict[tuple[object, ...], Verdict] = {}
         self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._warnings: dict[str, str] = {}
@@ -137,6 +139,9 @@ class Judge:
         """The command that pins what a cell lacks."""
         return self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-*",))
 
+    def _to_lock(self, cell: Cell, reason: str) -> Verdict:
+        return Verdict(state=State.UNKNOWN, reason=reason, run=self._lock_again(cell))
+
     def _refused(self, cell: Cell) -> Verdict | None:
         if cell.excluded is not None:
             row = cell.excluded
@@ -155,24 +160,17 @@ class Judge:
     def _not_pinned(self, cell: Cell) -> Verdict | None:
         """`unknown` where a pin is missing that a build needs."""
         target = self._target(cell)
-        again = self._lock_again(cell)
         if target is None:
-            return Verdict(
-                state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again
-            )
+            return self._to_lock(cell, f"the lock holds nothing for {cell.os.id}-{cell.arch}")
         if cell.driver.version not in target.drivers:
-            return Verdict(
-                state=State.UNKNOWN, reason=f"the lock does not pin driver {cell.driver.version}", run=again
-            )
+            return self._to_lock(cell, f"the lock does not pin driver {cell.driver.version}")
         if cell.kernel is not None and cell.kernel.text not in target.kernels:
             if cell.kernel.text in target.without_headers:
                 return Verdict(
                     state=State.BLOCKED,
                     reason="the repositories still have this kernel's image, but not its headers",
                 )
-            return Verdict(
-                state=State.UNKNOWN, reason=f"the lock does not know kernel {cell.kernel}", run=again
-            )
+            return self._to_lock(cell, f"the lock does not know kernel {cell.kernel}")
         return self._archive_not_pinned(cell)
 
     def _archive_not_pinned(self, cell: Cell) -> Verdict | None:
@@ -203,6 +201,8 @@ class Judge:
         found = self._by_headers[key]
         if found.state is not State.BUILD:
             return found
+        if not found.left_out:
+            return Verdict(state=State.BUILD, reason=_headers_told(kernel))
         return replace(found, reason=f"{_headers_told(kernel)}{found.reason}")
 
     def _probed(self, cell: Cell, target: TargetLock, kernel: LockedKernel) -> Verdict:
@@ -213,25 +213,22 @@ class Judge:
         facts = target.facts(kernel)
         left_out: dict[ModuleType, str] = {}
         evidence: list[str] = []
-        for row, rule in self._probes:
-            left = [kind for kind in cell.module_types if kind not in left_out]
-            if not concerns(rule, cell, left):
+        for row, rule in self._concerning(cell):
+            kinds = [kind for kind in cell.module_types if kind in row.module_types and kind not in left_out]
+            if not kinds:
                 continue
             asked = question(rule.probe)
             if asked not in facts:
-                return Verdict(
-                    state=State.UNKNOWN,
-                    reason=f"the lock has no answer to probe {row.id}, which is newer than the lock",
-                    run=self._lock_again(cell),
+                return self._to_lock(
+                    cell, f"the lock has no answer to probe {row.id}, which is newer than the lock"
                 )
             if facts[asked].breaks:
-                broken = [kind for kind in left if kind in row.module_types]
-                left_out |= dict.fromkeys(broken, row.reason)
+                left_out |= dict.fromkeys(kinds, row.reason)
                 package = next(one for one in kernel.headers if one.key in target.header_facts)
-                origin, kinds = self._matrix.origin("probes", row.id), ", ".join(broken)
+                origin = self._matrix.origin("probes", row.id)
                 evidence += [
                     f"{package.name} {package.version}: {facts[asked].found}",
-                    f"{origin}: probe {row.id}, {kinds} modules of {cell.driver.branch}",
+                    f"{origin}: probe {row.id}, {', '.join(kinds)} modules of {cell.driver.branch}",
                     *row.evidence,
                 ]
         if evidence and len(left_out) == len(cell.module_types):
@@ -239,6 +236,14 @@ class Judge:
             return Verdict(state=State.BLOCKED, reason=reason, evidence=tuple(evidence))
         told = f"; without its {_listed(left_out)} modules" if left_out else ""
         return Verdict(state=State.BUILD, reason=told, evidence=tuple(evidence), left_out=left_out)
+
+    def _concerning(self, cell: Cell) -> list[tuple[Probe, ProbeRule]]:
+        """The probes that are about a cell: the same for all kernels of a version."""
+        assert cell.kernel is not None
+        key = (cell.driver.version, cell.module_types, cell.kernel.version)
+        if key not in self._by_version:
+            self._by_version[key] = [(row, rule) for row, rule in self._probes if concerns(rule, cell)]
+        return self._by_version[key]
 
     def _incomplete(self, cell: Cell) -> Verdict | None:
         """`unknown` where the lock was made for a row that asked for less: `build` would refuse the cell."""
@@ -298,12 +303,11 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
     )
 
 
-def concerns(rule: ProbeRule, cell: Cell, module_types: Iterable[ModuleType] | None = None) -> bool:
-    """Whether a probe is about a cell: its driver, one of its module types (or of those given), its kernel's
-    version.
-    """
-    kinds = cell.module_types if module_types is None else tuple(module_types)
-    return cell.kernel is not None and rule.concerns(DriverVersion(cell.driver.version), kinds, cell.kernel)
+def concerns(rule: ProbeRule, cell: Cell) -> bool:
+    """Whether a probe is about a cell: its driver, one of its module types, its kernel's version."""
+    return cell.kernel is not None and rule.concerns(
+        DriverVersion(cell.driver.version), cell.module_types, cell.kernel
+    )
 
 
 def _headers_told(kernel: LockedKernel) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_build.engine.buildah import Buildah
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.engine.process import answer, run_logged
 from driverforge_build.ports import BuildJob
@@ -162,6 +163,52 @@ def test_engine_names_its_versions(docker: MockPath) -> None:
         'case "$1" in version) echo 28.5.2 ;; buildx) echo "github.com/docker/buildx 0.29.1 abc" ;; esac',
     )
     assert Buildx().check() == "docker 28.5.2, buildx 0.29.1"
+
+
+INSPECTED = "case $* in *inspect*) echo 'Name:   farm'; echo 'Driver: remote' ;; *version*) %s ;; esac"
+
+
+def test_a_builder_that_pushes_needs_no_engine_and_is_started(docker: MockPath) -> None:
+    docker.add("docker", INSPECTED % 'echo "github.com/docker/buildx 0.29.1 abc"')
+    assert Buildx(builder="farm", keeps=False).check() == "buildx 0.29.1, builder farm (remote)"
+    assert "buildx inspect --bootstrap farm" in docker.calls("docker")
+    assert not any("Server.Version" in call for call in docker.calls("docker"))
+    assert Buildx(builder="farm").network() == "", "the network is that of the builder"
+
+
+def test_a_builder_that_does_not_answer_is_named(docker: MockPath) -> None:
+    docker.add(
+        "docker",
+        'case "$*" in *inspect*) echo "ERROR: no builder \\"farm\\" found" >&2; exit 1 ;; '
+        '*) echo "github.com/docker/buildx 0.29.1 abc" ;; esac',
+    )
+    with pytest.raises(Unavailable, match="the builder farm does not answer") as caught:
+        Buildx(builder="farm", keeps=False).check()
+    assert caught.value.details == ('ERROR: no builder "farm" found',)
+
+
+@pytest.mark.parametrize(
+    ("program", "said", "told"),
+    [
+        ("buildah", "buildah version 1.28.2 (image-spec 1.1.0-rc2)", "buildah 1.41 or newer is needed"),
+        ("podman", "podman version 4.3.1", "podman 5.6 or newer is needed"),
+    ],
+)
+def test_a_podman_or_buildah_that_is_too_old_is_named(
+    docker: MockPath, program: str, said: str, told: str
+) -> None:
+    docker.add(program, f"echo '{said}'")
+    with pytest.raises(Unavailable, match=told):
+        Buildah(program).check()
+    docker.add(program, f"echo '{program} version 9.0.1'")
+    assert Buildah(program).check() == f"{program} 9.0.1"
+
+
+def test_a_missing_podman_says_which_to_install(docker: MockPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(docker.folder))
+    with pytest.raises(Unavailable, match="podman cannot be started") as caught:
+        Buildah("podman").check()
+    assert caught.value.resolution == "install podman 5.6 or newer, or build with docker"
 
 
 def test_a_log_that_cannot_be_written_stops_before_the_command(docker: MockPath, tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def test_an_engine_that_fails_for_one_cell_leaves_the_others_their_reports(
     with engine_api(answer) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
         how = HowToRun(workers=1, keep_going=True)
-        bad, good = build_all(Buildx(), jobs, how, lambda *_: None)
+        bad, good = build_all([Buildx()], jobs, how, lambda *_: None)
     assert (bad.result, good.result) == (Result.FAILED, Result.BUILT)
     assert isinstance(bad.error, CommandFailed)
     assert "the store is broken" in bad.error.details[0]

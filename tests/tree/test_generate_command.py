@@ -183,3 +183,27 @@ def test_generate_without_pins_is_an_input_error_with_the_command_that_pins(site
     assert status == 65
     assert f"{CELL}-jit: the lock holds nothing for debian12-amd64" in told
     assert f"driverforge lock --matrix {site.folder / 'site.yaml'}" in told
+
+
+def test_nop_writes_the_contexts_and_what_docker_would_be_told(site: Site) -> None:
+    words = ("--engine", "nop", "--cache-dir", str(site.folder / "cache"), "--json")
+    status, told, _ = site.run("build", "--select", f"{CELL}-jit", *words)
+    assert status == 0
+    document = json.loads(told)
+    (cell,) = document["cells"]
+    assert (document["engine"], cell["result"], cell["id"]) == ("nop, which builds nothing", "written", None)
+    assert (site.folder / f"cache/generated/{CELL}-jit/Dockerfile").is_file()
+    assert "docker buildx bake" in (site.folder / f"cache/logs/{CELL}-jit.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--push",), "--push needs --registry"),
+        (("--engine", "podman", "--builder", "farm"), "--builder and --push need --engine docker"),
+        (("--engine", "buildah", "--push", "--registry", "registry.site/x"), "need --engine docker"),
+    ],
+)
+def test_what_builders_cannot_do_is_a_usage_error(site: Site, words: tuple[str, ...], said: str) -> None:
+    status, _, told = site.run("build", "--plan", "--select", f"{CELL}-jit", *words)
+    assert (status, said in told) == (64, True), told

@@ -86,7 +86,7 @@ class Run:
     heard: list[str]
 
 
-def run(moody: Moody, *, retries: int = 2, no_cache: bool = False) -> Run:
+def run(moody: Moody, *, retries: int = 2, no_cache: bool = False, by_builder: bool = False) -> Run:
     job = BuildJob(
         cell=JIT.image.id,
         group="g",
@@ -95,11 +95,12 @@ def run(moody: Moody, *, retries: int = 2, no_cache: bool = False) -> Run:
         reference=local_reference(JIT),
         log=Path("a.log"),
         no_cache=no_cache,
+        remote=str(publisher(moody).member(JIT).reference) if by_builder else "",
     )
     waited, heard = list[float](), list[str]()
     pushing = Pushing(publisher=publisher(moody), contexts={JIT.image.id: JIT})
     how = HowToRun(workers=1, keep_going=False, pushing=pushing, retries=retries, wait=waited.append)
-    (report,) = build_all(moody, [job], how, lambda _, text: heard.append(text))
+    (report,) = build_all([moody], [job], how, lambda _, text: heard.append(text))
     return Run(report, waited, heard)
 
 
@@ -110,6 +111,19 @@ def test_an_image_is_pushed_when_it_stands() -> None:
     assert report.pushed
     assert moody.pushed == [f"{HOST}/driver:{immutable_tag_of(JIT)}"]
     assert report.pushed.moved
+
+
+def test_what_a_builder_sends_is_looked_for_at_the_registry_and_sent_once() -> None:
+    moody = engine([BUSY])
+    report = run(moody, by_builder=True).report
+    assert (report.result, report.reference) == (Result.BUILT, moody.pushed[-1])
+    assert report.pushed
+    assert report.image
+    assert (report.image.id, report.pushed.moved) == (report.pushed.digest, True)
+    assert moody.images == {}
+    # the next run leaves it alone
+    assert run(moody, by_builder=True).report.result is Result.EXISTS
+    assert len(moody.pushed) == 2  # once in each attempt
 
 
 def test_a_passing_failure_is_tried_again_with_its_reason() -> None:

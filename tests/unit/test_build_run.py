@@ -22,15 +22,17 @@ from driverforge_build.app.prepare import (
     row_mirrors,
 )
 from driverforge_build.app.runner import CellReport, HowToRun, Result, build_all
+from driverforge_build.engine.buildah import build_command
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
+from driverforge_build.engine.nop import Nop
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.ports import BuildJob, StepListener
 from driverforge_build.verdict import State, Verdict
-from driverforge_core.errors import CommandFailed, UsageError
+from driverforge_core.errors import CommandFailed, Unsupported, UsageError
 from support.fakes.fakeengine import FakeEngine
 from support.samples.synthetic import all_cells
 
@@ -53,7 +55,7 @@ def job(name: str) -> BuildJob:
 
 def run(engine: FakeEngine, *names: str, keep_going: bool) -> dict[str, CellReport]:
     how = HowToRun(workers=1, keep_going=keep_going)
-    reports = build_all(engine, [job(name) for name in names], how, lambda *_: None)
+    reports = build_all([engine], [job(name) for name in names], how, lambda *_: None)
     return {report.cell: report for report in reports}
 
 
@@ -94,22 +96,86 @@ def test_jobs_run_side_by_side() -> None:
             super().build(job, progress)
 
     how = HowToRun(workers=2, keep_going=False)
-    reports = build_all(Meeting(), [job("a"), job("b")], how, lambda *_: None)
+    reports = build_all([Meeting()], [job("a"), job("b")], how, lambda *_: None)
     assert {report.result for report in reports} == {Result.BUILT}
 
 
 def test_jobs_that_share_stages_wait_for_the_first_of_them() -> None:
     engine = FakeEngine()
     work = [replace(job(name), group=name[0]) for name in ("a1", "a2", "b1", "b2")]
-    reports = build_all(engine, work, HowToRun(workers=1, keep_going=False), lambda *_: None)
+    reports = build_all([engine], work, HowToRun(workers=1, keep_going=False), lambda *_: None)
     assert engine.built == ["a1", "b1", "a2", "b2"]
     assert [report.cell for report in reports] == ["a1", "a2", "b1", "b2"]
+
+
+def test_several_builders_have_a_share_each_and_stand_in_one_report() -> None:
+    engines = [FakeEngine(), FakeEngine()]
+    work = [replace(job(name), group=name[0]) for name in ("a1", "b1", "a2", "b2", "a3")]
+    reports = build_all(engines, work, HowToRun(workers=1, keep_going=False), lambda *_: None)
+    # few groups on each: their stages are built once
+    assert [engine.built for engine in engines] == [["a1", "a2"], ["a3", "b1", "b2"]]
+    assert [report.cell for report in reports] == ["a1", "b1", "a2", "b2", "a3"]
+
+
+def test_builders_work_at_the_same_time_and_one_more_than_there_are_jobs_is_idle() -> None:
+    meeting = threading.Barrier(2, timeout=30)
+
+    class Meeting(FakeEngine):
+        def build(self, job: BuildJob, progress: StepListener) -> None:
+            meeting.wait()
+            super().build(job, progress)
+
+    engines = [Meeting(), Meeting(), Meeting()]
+    build_all(engines, [job("a"), job("b")], HowToRun(workers=1, keep_going=False), lambda *_: None)
+    assert sorted(len(engine.built) for engine in engines) == [0, 1, 1]
+
+
+def test_after_a_failure_on_one_builder_the_others_begin_nothing_new() -> None:
+    first, failed = threading.Event(), threading.Event()
+
+    class Slow(FakeEngine):
+        def build(self, job: BuildJob, progress: StepListener) -> None:
+            first.set()
+            assert failed.wait(30)
+            super().build(job, progress)
+
+    class Failing(FakeEngine):
+        def build(self, job: BuildJob, progress: StepListener) -> None:
+            assert first.wait(30)
+            super().build(job, progress)
+
+    def told(cell: str, text: str) -> None:
+        if text == "failed":
+            failed.set()
+
+    engines = [Slow(), Failing(failures={"c": BROKEN})]
+    how = HowToRun(workers=1, keep_going=False)
+    reports = build_all(engines, [job(name) for name in "abcd"], how, told)
+    assert [report.result for report in reports] == [
+        Result.BUILT,
+        Result.SKIPPED,
+        Result.FAILED,
+        Result.SKIPPED,
+    ]
+
+
+def test_an_engine_that_makes_no_images_writes_and_does_not_fail(tmp_path: Path) -> None:
+    log = tmp_path / "logs/a.log"
+    work = replace(job("a"), log=log, bake_file=tmp_path / "docker-bake.json")
+    (report,) = build_all([Nop()], [work], HowToRun(workers=1, keep_going=False), lambda *_: None)
+    assert (report.result, report.image) == (Result.WRITTEN, None)
+    assert exit_status(planned(State.BUILD), [report]) == 0
+    assert log.read_text() == (
+        f"$ cd {tmp_path} && docker buildx bake --file docker-bake.json --progress plain --load a\n"
+    )
+    with pytest.raises(Unsupported, match="has no images"):
+        Nop().push("a", "b", lambda _: None)
 
 
 def test_told_hears_each_step_and_the_end() -> None:
     heard: list[tuple[str, str]] = []
     how = HowToRun(workers=1, keep_going=False)
-    build_all(FakeEngine(), [job("a")], how, lambda cell, text: heard.append((cell, text)))
+    build_all([FakeEngine()], [job("a")], how, lambda cell, text: heard.append((cell, text)))
     assert heard == [("a", "userspace 1/1 RUN true"), ("a", "built")]
 
 
@@ -156,6 +222,32 @@ def test_exit_status_of_a_failed_build_is_1() -> None:
 def test_command_line_is_the_one_a_person_would_type() -> None:
     assert bake_command(JOB, environment={}) == [
         *("docker", "buildx", "bake", "--file", "docker-bake.json", "--progress", "plain", "--load", "a")
+    ]
+
+
+def test_a_builder_is_named_and_pushes_what_it_builds() -> None:
+    pushed = replace(JOB, remote="registry.site/nvidia/driver:1")
+    assert bake_command(pushed, environment={}, builder="farm") == [
+        *("docker", "buildx", "bake", "--file", "docker-bake.json", "--progress", "plain"),
+        *("--builder", "farm"),
+        *("--set", "a.tags=registry.site/nvidia/driver:1", "--set", "a.output=type=registry", "a"),
+    ]
+
+
+def test_buildahs_command_line_is_made_from_the_bake_files_target() -> None:
+    target = {
+        "context": "the-cell",
+        "platforms": ["linux/amd64"],
+        "labels": {"b": "2", "a": "x=1"},
+        "args": {"SOURCE_DATE_EPOCH": "946684800"},
+    }
+    work = replace(JOB, secrets={"ca": Path("/etc/site.pem")}, network="host", no_cache=True)
+    words = build_command("podman", work, target, environment={"HTTPS_PROXY": "http://user:pass-word@p:1"})
+    assert words == [
+        *("podman", "build", "--layers", "--tag", JOB.reference, "--platform", "linux/amd64"),
+        *("--source-date-epoch", "946684800", "--label", "a=x=1", "--label", "b=2"),
+        *("--build-arg", "HTTPS_PROXY", "--secret", "id=ca,src=/etc/site.pem"),
+        *("--network", "host", "--no-cache", "the-cell"),
     ]
 
 

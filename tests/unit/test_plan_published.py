@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
-from driverforge_build.publish.lookup import made_from
+from driverforge_build import resources
+from driverforge_build.matrix import load_matrix
+from driverforge_build.publish.lookup import made_from, standing
 from driverforge_build.render.bake import INPUTS_LABEL
+from driverforge_build.render.context import context_of
+from driverforge_build.render.needs import BaseImage
+from driverforge_build.render.spec import image_specs
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
 from driverforge_oci.presence import Absent, Present, Unknown
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
+from support.fakes.fakeengine import store_image
 from support.fakes.memoryregistry import HOST, MemoryRegistry, answer
+from support.samples.synthetic import all_cells, synthetic_lock
 
 REFERENCE = Reference.parse(f"{HOST}/driver:535.261.03-debian12-rabc")
 OURS = "f" * 64
@@ -71,3 +79,41 @@ def test_no_image() -> None:
 def test_a_registry_that_does_not_say(status: int) -> None:
     registry = MemoryRegistry(trouble=lambda _: answer(status))
     assert isinstance(made_from(client(registry), REFERENCE, OURS, "linux/amd64"), Unknown)
+
+
+MATRIX = load_matrix()
+CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
+(IMAGE,) = image_specs([CELLS["debian12-amd64-535.261.03-jit"]], synthetic_lock(MATRIX))
+BASE = BaseImage(name="debian:12", digest="sha256:" + "1" * 64)
+JIT = context_of(replace(IMAGE, base=BASE), resources.templates())
+ALIAS = f"{HOST}/driver:535.261.03-debian12"
+
+
+def stands(**labels: str) -> list[str]:
+    """What is told of the moving tag whose image has these labels."""
+    registry = MemoryRegistry()
+    if labels:
+        place = Reference.parse(ALIAS)
+        names = {key: f"org.opencontainers.image.base.{key}" for key in ("name", "digest")}
+        store_image(registry, place, {names.get(key, INPUTS_LABEL): text for key, text in labels.items()})
+    return standing(client(registry), HOST, JIT)
+
+
+def test_an_image_that_is_built_anew_for_its_base_is_told_so() -> None:
+    old = "sha256:" + "2" * 64
+    assert stands(inputs=OURS, name=BASE.name, digest=old) == [
+        f"{ALIAS} stands for an image that was made from other inputs (ffffffffffff)",
+        f"its base was {BASE.name}@{old}, it is {BASE} now",
+    ]
+    (line,) = stands(inputs=OURS, name=BASE.name, digest=BASE.digest)
+    assert "made from other inputs" in line
+    assert stands(inputs=OURS)[1] == f"its base was not stated, it is {BASE} now"
+
+
+def test_what_a_moving_tag_stands_for_otherwise() -> None:
+    (line,) = stands(inputs=JIT.inputs)
+    assert line == f"{ALIAS} stands for an image that was made from the same inputs"
+    assert stands() == [f"{ALIAS}: the registry does not have it"]
+    busy = MemoryRegistry(trouble=lambda _: answer(429))
+    (line,) = standing(client(busy), HOST, JIT)
+    assert line.startswith(f"{ALIAS}: {HOST} ")

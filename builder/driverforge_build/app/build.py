@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 class BuildRequest:
     """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
 
-    `retries`: further attempts for a cell that failed for a passing reason.
+    `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
     """
 
     folder: Path
@@ -43,8 +43,9 @@ def jobs(
     *,
     bake_file: Path,
     secrets: Path,
+    to: Publisher | None = None,
 ) -> list[BuildJob]:
-    """One job a context.
+    """One job a context; the builder pushes it where `to` is given.
 
     Mirror files are written below `secrets`, readable for us alone: an address may hold a password.
     """
@@ -63,6 +64,7 @@ def jobs(
             ),
             network=request.network,
             no_cache=request.no_cache,
+            remote=str(to.member(context).reference) if to else "",
         )
         for context in contexts
     ]
@@ -96,18 +98,20 @@ def build(
     request: BuildRequest,
     contexts: tuple[BuildContext, ...],
     mirrors: Mapping[str, str],
-    engine: Engine,
+    engines: Sequence[Engine],
     display: Display,
     *,
     publisher: Publisher | None = None,
+    by_builders: bool = False,
 ) -> tuple[CellReport, ...]:
-    """Write the contexts and build them; with a publisher, push each image as soon as it stands.
+    """Write the contexts and build them, on several engines side by side.
 
+    With a publisher each image is pushed as soon as it stands, or goes to the registry `by_builders`.
     Raises TemporaryFailure when another build works in the same folder.
     """
     output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
-        network = request.network or engine.network()
+        network = request.network or engines[0].network()
         bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network, mirrors=mirrors)
         work = jobs(
             replace(request, network=network),
@@ -115,6 +119,7 @@ def build(
             mirrors,
             bake_file=bake_file,
             secrets=Path(secrets),
+            to=publisher if by_builders else None,
         )
         by_cell = {context.image.id: context for context in contexts}
         how = HowToRun(
@@ -124,7 +129,7 @@ def build(
             pushing=Pushing(publisher=publisher, contexts=by_cell) if publisher else None,
         )
         with display([job.cell for job in work]) as told:
-            return build_all(engine, work, how, told)
+            return build_all(engines, work, how, told)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from enum import Enum
 from functools import partial
+from itertools import pairwise, repeat
 from pathlib import Path
 
 from driverforge_build.app.retry import Attempts, FailedAttempt
@@ -32,6 +33,8 @@ class Result(Enum):
     """The registry has the image, made from these inputs."""
     FOUND = "found"
     """The engine had it already, of a run that ended before it pushed. It is pushed now."""
+    WRITTEN = "written"
+    """The context; no image was to be made of it."""
     FAILED = "failed"
     SKIPPED = "skipped"
     """Not begun, because another one failed."""
@@ -82,31 +85,47 @@ class HowToRun:
 
 
 def build_all(
-    engine: Engine, jobs: Sequence[BuildJob], how: HowToRun, told: CellListener
+    engines: Sequence[Engine], jobs: Sequence[BuildJob], how: HowToRun, told: CellListener
 ) -> tuple[CellReport, ...]:
-    """Build and push, several at a time. Without `keep_going` none begins after the first failure.
+    """Build and push, on each engine several at a time. Without `keep_going` none begins after a failure.
 
-    The first job of each group goes before all others. When two builds that share a step begin at once,
-    BuildKit runs that step twice.
+    Each engine has its share from the start. The first job of each group in it goes before all others: when
+    two builds that share a step begin at once, BuildKit runs that step twice.
     """
     stop = threading.Event()
 
-    def one(job: BuildJob) -> CellReport:
+    def one(engine: Engine, job: BuildJob) -> CellReport:
         report = _skipped(job) if stop.is_set() else _life(engine, job, how, told)
         if report.error and not how.keep_going:
             stop.set()
         told(job.cell, report.result.value)
         return report
 
-    leaders: dict[str, BuildJob] = {}
-    for job in jobs:
-        leaders.setdefault(job.group, job)
-    with ThreadPoolExecutor(max_workers=how.workers) as pool:
-        reports = {report.cell: replace(report, first=True) for report in pool.map(one, leaders.values())}
-        reports |= {
-            report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))
-        }
+    def share(engine: Engine, mine: Sequence[BuildJob]) -> list[CellReport]:
+        leaders: dict[str, BuildJob] = {}
+        for job in mine:
+            leaders.setdefault(job.group, job)
+        others = [job for job in mine if leaders[job.group] is not job]
+        with ThreadPoolExecutor(max_workers=how.workers) as pool:
+            first = [
+                replace(report, first=True) for report in pool.map(one, repeat(engine), leaders.values())
+            ]
+            return [*first, *pool.map(one, repeat(engine), others)]
+
+    with ThreadPoolExecutor(max_workers=len(engines)) as pool:
+        shared = pool.map(share, engines, shares(jobs, len(engines)))
+        reports = {report.cell: report for done in shared for report in done}
     return tuple(reports[job.cell] for job in jobs)
+
+
+def shares(jobs: Sequence[BuildJob], count: int) -> list[Sequence[BuildJob]]:
+    """Jobs in `count` parts that differ by one at most.
+
+    A group is cut where a part ends and nowhere else, so that few of its stages are built twice.
+    """
+    ordered = sorted(jobs, key=lambda job: job.group)
+    ends = [len(ordered) * number // count for number in range(count + 1)]
+    return [ordered[begin:end] for begin, end in pairwise(ends)]
 
 
 def confirm_all(
@@ -160,7 +179,10 @@ def _life(engine: Engine, job: BuildJob, how: HowToRun, told: CellListener) -> C
     attempts = Attempts(left=how.retries, told=tell, wait=how.wait)
     outcome = _Outcome()
     try:
-        if how.pushing is None:
+        if not engine.makes_images:
+            engine.build(job, tell)
+            outcome.result = Result.WRITTEN
+        elif how.pushing is None:
             attempts.at(partial(engine.build, job, tell))
             outcome.image = engine.inspect(job.reference)
         else:
@@ -170,7 +192,7 @@ def _life(engine: Engine, job: BuildJob, how: HowToRun, told: CellListener) -> C
     return CellReport(
         cell=job.cell,
         result=outcome.result,
-        reference=job.reference,
+        reference=job.remote or job.reference,
         log=job.log,
         seconds=time.monotonic() - started,
         image=outcome.image,
@@ -198,6 +220,10 @@ def _build_and_push(
     outcome.pushed = attempts.at(partial(publisher.pushed, context))
     if outcome.pushed:
         outcome.result = Result.EXISTS
+        return
+    if job.remote:
+        attempts.at(partial(engine.build, job, attempts.told))
+        outcome.pushed, outcome.image = attempts.at(partial(publisher.from_builder, context))
         return
     if not job.no_cache and is_built(engine, context):
         outcome.result = Result.FOUND

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +17,27 @@ if TYPE_CHECKING:
     from driverforge_oci.helpers import Logins
 
 
-def engine() -> Engine:
-    """The engine that the docker command talks to."""
-    from driverforge_build.engine.buildx import Buildx
+def engine(name: str = "docker") -> Engine:
+    """The engine of that name, its images in its own store."""
+    return engines(name)[0]
 
-    return Buildx(_logins())
+
+def engines(name: str, builders: Sequence[str] = (), *, keeps: bool = True) -> tuple[Engine, ...]:
+    """One engine, or one for each of buildx's builders.
+
+    `keeps`: whether images go into the engine's store.
+    """
+    if name == "docker":
+        from driverforge_build.engine.buildx import Buildx
+
+        return tuple(Buildx(_logins(), builder=builder, keeps=keeps) for builder in builders or ("",))
+    if name == "nop":
+        from driverforge_build.engine.nop import Nop
+
+        return (Nop(),)
+    from driverforge_build.engine.buildah import Buildah
+
+    return (Buildah(name, _logins()),)
 
 
 def guests(shells: Mapping[str, str]) -> Guests:

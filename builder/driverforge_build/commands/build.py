@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from driverforge_build.documents import BuildCell
     from driverforge_build.plan.rows import Planned
     from driverforge_build.plan.shards import ShardWanted
+    from driverforge_build.ports import BuiltImage
 
 
 @click.command("build")
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 @options.registry_option
 @options.cache_option
 @options.vcs_option
+@options.engine_option
+@click.option(
+    "--builder",
+    "builders",
+    multiple=True,
+    metavar="NAME",
+    help="A builder of `docker buildx ls` (docker-container, kubernetes, remote); may be repeated: each "
+    "builds its share of the cells. Default: docker's own choice.",
+)
 @click.option(
     "--plan",
     "plan_only",
@@ -46,7 +56,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1, 64),
     default=2,
     show_default=True,
-    help="Images that are built at a time.",
+    help="Images that are built at a time, on each builder.",
 )
 @click.option(
     "--ca",
@@ -69,7 +79,8 @@ if TYPE_CHECKING:
     "--push",
     "pushing",
     is_flag=True,
-    help="Push each image to --registry as soon as it stands, as `driverforge push` does.",
+    help="Push each image to --registry as soon as it stands, as `driverforge push` does; with --builder the "
+    "builders send it, and no engine keeps it.",
 )
 @click.option(
     "--retries",
@@ -98,6 +109,8 @@ def command(
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str | None,
+    engine_name: str,
+    builders: tuple[str, ...],
     pushing: bool,
     fail_on: frozenset[FailOn],
     junit: Path | None,
@@ -109,8 +122,9 @@ def command(
 
     With --registry, images that it has already, made from the same inputs, are left out. Images stay in the
     engine; `driverforge push` publishes them, or --push does while others are built: then a run that was
-    killed goes on where it was when it is started again. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to
-    the build and kept out of the image.
+    killed goes on where it was when it is started again. With --builder and --push the builders send them,
+    and no engine is needed. HTTP_PROXY, HTTPS_PROXY and NO_PROXY are handed to the build and kept out of the
+    image.
 
     Exit status: 0; 1 where a build failed, or a verdict did (--fail-on); 69 without an engine; 75 where the
     registry did not say what it has, or another build works in the same folder; others as
@@ -128,12 +142,16 @@ def command(
 
     if pushing and registry is None:
         raise click.UsageError("--push needs --registry: where to?")
+    if builders and engine_name != "docker":
+        raise click.UsageError("--builder needs --engine docker: builders are buildx's")
+    if pushing and engine_name == "nop":
+        raise click.UsageError("--push with --engine nop: it has no images")
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
     selection = Selection(given=given, select=select, skip=skip)
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
-    engine = adapters.engine()
+    engines = adapters.engines(engine_name, builders, keeps=not pushing)
     contexts = prepared.toolkits if plan_only else prepared.contexts()
     publisher: Publisher | None = None
     reports: tuple[CellReport, ...] = ()
@@ -141,15 +159,23 @@ def command(
     if pushing and registry is not None and not plan_only:
         publisher = Publisher(
             registry=registry,
-            engine=engine,
+            engine=engines[0],
             client=adapters.registry_client(as_json=as_json),
             given=given,
             family_of=prepared.family_of(),
         )
         reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
     if contexts and not plan_only:
-        named = engine.check()
-        reports += build(request, contexts, prepared.mirrors, engine, shown_builds, publisher=publisher)
+        named = "; ".join(engine.check() for engine in engines)
+        reports += build(
+            request,
+            contexts,
+            prepared.mirrors,
+            engines,
+            shown_builds,
+            publisher=publisher,
+            by_builders=pushing and bool(builders),
+        )
         if times_path:
             merge_times(times_path, build_times(reports))
     unwanted = failing(prepared, select, fail_on)
@@ -210,6 +236,11 @@ def _print_plan(prepared: Prepared) -> None:
         say("nothing to build")
 
 
+def _size(image: BuiltImage) -> str:
+    last = f", last layer {image.layers[-1].size / 1e6:.1f} MB" if image.layers else ""
+    return f"{image.size / 1e6:.0f} MB{last}"
+
+
 def _print_reports(prepared: Prepared, reports: Sequence[CellReport]) -> None:
     for report in reports:
         say(f"{report.cell}  {report.result.value}  {_facts(report)}")
@@ -226,7 +257,7 @@ def _facts(report: CellReport) -> str:
     image, tried = report.image, len(report.attempts)
     facts = [
         *([f"{report.seconds:.0f} s"] if report.log else []),
-        *([f"{image.size / 1e6:.0f} MB, last layer {image.layers[-1].size / 1e6:.1f} MB"] if image else []),
+        *([_size(image)] if image else []),
         *([f"after {tried} failed {'attempt' if tried == 1 else 'attempts'}"] if tried else []),
         *([f"log: {report.log}"] if report.error and report.log else []),
     ]

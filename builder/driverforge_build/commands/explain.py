@@ -30,7 +30,8 @@ def command(
     """Show the evidence behind CELL's verdict.
 
     Packages with version, suite and sha256; who signed the suites and when; what the headers say to each
-    probe; the rows of the matrix with file and line. With --registry also whether the registry has the image.
+    probe; the rows of the matrix with file and line. With --registry also whether the registry has the image;
+    if not, what its moving tag stands for, and whether that stood on another base image.
 
     Exit status: 0 whatever the verdict, 64 where there is no such cell, 75 where the registry did not say
     whether it has the image; others as `driverforge --help` has them.
@@ -38,18 +39,29 @@ def command(
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection, read_knowledge
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
+    from driverforge_build.verdict import State
 
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path, bases=bases))
     known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
     found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict
+    stands = []
+    if registry is not None and verdict.state is State.BUILD:
+        # both bring templates along
+        from driverforge_build.publish.lookup import standing
+        from driverforge_build.render.context import driver_contexts
+
+        (context,) = driver_contexts([planned.rows[0].cell], known.lock, given=selection.given)
+        stands = standing(adapters.registry_client(as_json=as_json), registry, context)
     if as_json:
         told = document(found, verdict, known.matrix, known.lock, bases)
-        say(json.dumps(told, indent=1))
+        say(json.dumps({**told, "standing": stands}, indent=1))
     else:
         for paragraph in paragraphs(found, verdict, known.matrix, known.lock, bases):
             say("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
         if registry is None:
-            say("registry\n  not asked; give --registry")
+            stands = ["not asked; give --registry"]
+        if stands:
+            say("\n".join(["registry", *(f"  {line}" for line in stands)]))
     return 75 if planned.degraded else 0

@@ -229,6 +229,18 @@ def fail_on_option(function: F) -> F:
     )(function)
 
 
+def engine_option(function: F) -> F:
+    return click.option(
+        "--engine",
+        "engine_name",
+        type=click.Choice(["docker", "podman", "buildah", "nop"]),
+        default="docker",
+        show_default=True,
+        envvar="DRIVERFORGE_ENGINE",
+        help="What builds and keeps images. `nop` writes contexts and says what it would do.",
+    )(function)
+
+
 def artifacts_option(function: F) -> F:
     return click.option(
         "--toolkit-artifacts",

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 @options.select_options
 @options.base_option
 @options.artifacts_option
+@options.engine_option
 @click.option(
     "--registry",
     required=True,
@@ -45,6 +46,7 @@ def command(
     bases: dict[str, str],
     artifacts: dict[str, str],
     registry: str,
+    engine_name: str,
     plan_only: bool,
     keep_going: bool,
     fail_on: frozenset[FailOn],
@@ -100,7 +102,7 @@ def command(
                     f"{alias}"
                 )
         return impossible
-    engine = adapters.engine()
+    engine = adapters.engine(engine_name)
     engine.check()
     publisher = Publisher(
         registry=registry,

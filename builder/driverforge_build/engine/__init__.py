@@ -2,7 +2,7 @@
 an engine, and starts programs.
 
 `buildx` builds through the docker command, for BuildKit has no other stable interface. `images` inspects,
-tags, reads and pushes through the docker SDK. `guests` boots kernels under QEMU, with what `accelerator` says
-that works here. `process` is where child processes start. What the rest of the builder knows of them is
-`ports.Engine` and `ports.Guests`.
+tags, reads and pushes through the docker SDK. `buildah` is podman and buildah, `nop` goes through the
+motions. `guests` boots kernels under QEMU, with what `accelerator` says that works here. `process` is where
+child processes start. What the rest of the builder knows of them is `ports.Engine` and `ports.Guests`.
 """

@@ -1,4 +1,7 @@
-"""The docker engine: `docker buildx bake` builds, as a person would type it; the SDK does the rest."""
+"""The docker engine: `docker buildx bake` builds, as a person would type it; the SDK does the rest.
+
+A builder that buildx knows by name (docker-container, kubernetes, remote) may do the building.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,9 @@ ENGINE = (25, 0)
 BUILDX = (0, 17)
 """The first buildx whose `bake` knows `--allow`."""
 
+BOOTSTRAP_S = 600.0
+"""For a builder to start, whose own image may have to be pulled first."""
+
 INSTALL = (
     "install Docker Engine 25 and buildx 0.17 or newer (Debian 13's buildx is older: "
     "docker-buildx-plugin of Docker's own packages)"
@@ -33,14 +39,25 @@ _VERSION = re.compile(r"v?(\d+)\.(\d+)")
 class Buildx:
     """The engine that the docker command talks to: DOCKER_HOST, DOCKER_CONFIG and contexts work.
 
-    `login_for` is asked for the login that a push needs.
+    `login_for` is asked for the login that a push needs. `builder` is the name of a builder. `keeps`: whether
+    images go into the engine's store; if not, and a builder does the work, no engine needs to be there.
     """
 
-    def __init__(self, login_for: LoginFor = nobody) -> None:
+    makes_images = True
+
+    def __init__(self, login_for: LoginFor = nobody, *, builder: str = "", keeps: bool = True) -> None:
         self._login_for = login_for
+        self._builder = builder
+        self._keeps = keeps
 
     def check(self) -> str:
-        status, said = process.output(["docker", "version", "--format", "{{.Server.Version}}"])
+        parts = [*([self._check_engine()] if self._keeps or not self._builder else []), _check_buildx()]
+        return ", ".join([*parts, *([self._check_builder()] if self._builder else [])])
+
+    def _check_engine(self) -> str:
+        status, said = process.output(
+            ["docker", "version", "--format", "{{.Server.Version}}"], install=INSTALL
+        )
         if status:
             raise Unavailable(
                 "no docker engine answers",
@@ -48,32 +65,41 @@ class Buildx:
                 resolution=f"{INSTALL}; or set DOCKER_HOST to an engine that runs",
             )
         server = said.strip().splitlines()[-1]
-        _require(
+        require_version(
             "Docker Engine", server, ENGINE, resolution=f"{INSTALL}; or set DOCKER_HOST to a newer engine"
         )
-        # "github.com/docker/buildx v0.29.1 <commit>"
-        status, said = process.output(["docker", "buildx", "version"])
+        return f"docker {server}"
+
+    def _check_builder(self) -> str:
+        """Start a builder that does not run yet: a container's, or pods."""
+        status, said = process.output(
+            ["docker", "buildx", "inspect", "--bootstrap", self._builder], patience=BOOTSTRAP_S
+        )
         if status:
             raise Unavailable(
-                "docker has no buildx plugin", details=said.splitlines()[:3], resolution=INSTALL
+                f"the builder {self._builder} does not answer",
+                details=said.splitlines()[-3:],
+                resolution="docker buildx ls   (shows the builders that there are, and their state)",
             )
-        buildx = " ".join(said.split()[1:2])
-        _require("buildx", buildx, BUILDX, resolution=INSTALL)
-        return f"docker {server}, buildx {buildx}"
+        driver = next((line.split()[1] for line in said.splitlines() if line.startswith("Driver:")), "?")
+        return f"builder {self._builder} ({driver})"
 
     def network(self) -> str:
+        if self._builder:
+            return ""
         # a nested daemon may be started without its default network
         return "" if process.output(["docker", "network", "inspect", "bridge"])[0] == 0 else "host"
 
     def build(self, job: BuildJob, progress: StepListener) -> None:
         def told(line: str) -> None:
             if found := _STEP.match(line):
-                progress(f"{found['stage']} {found['number']}/{found['count']} {_short(found['what'])}")
+                step = f"{found['stage']} {found['number']}/{found['count']}"
+                progress(f"{step} {process.short(found['what'])}")
             elif "exporting layers" in line and "done" not in line:
                 progress("exporting layers")
 
         process.run_logged(
-            bake_command(job, environment=os.environ),
+            bake_command(job, environment=os.environ, builder=self._builder),
             log=job.log,
             cwd=job.bake_file.parent,
             environment={"BUILDX_NO_DEFAULT_ATTESTATIONS": "1", "DOCKER_CLI_HINTS": "false"},
@@ -92,7 +118,17 @@ class Buildx:
         return images.files(reference, folder)
 
 
-def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: str) -> None:
+def _check_buildx() -> str:
+    # "github.com/docker/buildx v0.29.1 <commit>"
+    status, said = process.output(["docker", "buildx", "version"], install=INSTALL)
+    if status:
+        raise Unavailable("docker has no buildx plugin", details=said.splitlines()[:3], resolution=INSTALL)
+    buildx = " ".join(said.split()[1:2])
+    require_version("buildx", buildx, BUILDX, resolution=INSTALL)
+    return f"buildx {buildx}"
+
+
+def require_version(what: str, version: str, oldest: tuple[int, int], *, resolution: str) -> None:
     """Raises Unavailable for one that is too old.
 
     A build from source may have a name instead of a number: it is believed.
@@ -106,14 +142,16 @@ def _require(what: str, version: str, oldest: tuple[int, int], *, resolution: st
         )
 
 
-def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:
-    """The command line of one build.
+def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str = "") -> list[str]:
+    """The command line of one build: the image is loaded into the engine's store, or pushed.
 
     Values of proxy variables are not in it: bake reads them from the environment.
     """
     proxies = [name for name in PROXY_VARIABLES if environment.get(name)]
     return [
-        *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain", "--load"),
+        *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain"),
+        *(["--builder", builder] if builder else []),
+        *(_pushed(job) if job.remote else ["--load"]),
         *(["--no-cache"] if job.no_cache else []),
         *(part for name in proxies for part in ("--set", f"*.args.{name}")),
         *(
@@ -126,7 +164,8 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _short(instruction: str) -> str:
-    """What a RUN does, without its mounts."""
-    words = [word for word in instruction.split() if not word.startswith("--mount=")]
-    return " ".join(words)[:100]
+def _pushed(job: BuildJob) -> list[str]:
+    return [
+        *("--set", f"{job.target}.tags={job.remote}"),
+        *("--set", f"{job.target}.output=type=registry"),
+    ]

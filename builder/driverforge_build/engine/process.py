@@ -9,6 +9,7 @@ import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from driverforge_core.errors import CommandFailed, StorageFailed, TemporaryFailure, Unavailable
 
@@ -23,11 +24,12 @@ def output(
     *,
     environment: Mapping[str, str] | None = None,
     patience: float = PATIENCE_S,
+    install: str = "",
 ) -> tuple[int, str]:
     """Exit status and combined output of a short command.
 
-    Raises Unavailable when there is no such program, TemporaryFailure when it does not end in `patience`
-    seconds.
+    Raises Unavailable, with what to `install`, when there is no such program, TemporaryFailure when it does
+    not end in `patience` seconds.
     """
     try:
         done = subprocess.run(
@@ -47,7 +49,7 @@ def output(
             "another",
         ) from error
     except OSError as error:
-        raise _absent(argv[0], error) from error
+        raise _absent(argv[0], error, install) from error
     return done.returncode, done.stdout.decode(errors="replace")
 
 
@@ -86,14 +88,7 @@ def run_logged(
     reason among the last lines that will pass: where there is one, TemporaryFailure is raised with it.
     """
     tail: deque[str] = deque(maxlen=TAIL)
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        stream = log.open("w", encoding="utf-8")
-    except OSError as error:
-        raise StorageFailed(
-            f"the log {log} cannot be written: {error.strerror}", resolution="give another --cache-dir"
-        ) from error
-    with stream:
+    with open_log(log) as stream:
         stream.write(f"$ cd {cwd} && {shlex.join(argv)}\n")
         try:
             child = subprocess.Popen(
@@ -155,12 +150,29 @@ def follow(
             child.kill()
 
 
+def open_log(log: Path) -> TextIO:
+    """A log's file, for writing. Raises StorageFailed."""
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return log.open("w", encoding="utf-8")
+    except OSError as error:
+        raise StorageFailed(
+            f"the log {log} cannot be written: {error.strerror}", resolution="give another --cache-dir"
+        ) from error
+
+
+def short(instruction: str) -> str:
+    """What a RUN does, without its mounts."""
+    words = [word for word in instruction.split() if not word.startswith("--mount=")]
+    return " ".join(words)[:100]
+
+
 def _environment(extra: Mapping[str, str] | None) -> dict[str, str]:
     return {**os.environ, **(extra or {})}
 
 
-def _absent(program: str, error: OSError) -> Unavailable:
+def _absent(program: str, error: OSError, install: str = "") -> Unavailable:
     return Unavailable(
         f"{program} cannot be started: {error.strerror}",
-        resolution="install Docker Engine 25 and buildx 0.17 or newer, or put their `docker` on PATH",
+        resolution=install or f"install {program}, or put it on PATH",
     )

@@ -10,12 +10,14 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell
 from driverforge_build.plan.rows import ImageLookup
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, repository_of
-from driverforge_build.render.context import context_of
+from driverforge_build.render.context import BuildContext, context_of
+from driverforge_build.render.needs import BaseImage
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Presence, Present, Unknown, labels, presence
 from driverforge_oci.reference import Reference
+from driverforge_oci.session import NotFound
 
 
 class Unanswered(Unavailable):
@@ -47,6 +49,31 @@ def image_lookup(client: RegistryClient, registry: str, lock: Lock, bases: Mappi
         return str(reference), made_from(client, reference, context.inputs, f"linux/{cell.arch}")
 
     return look_up
+
+
+def standing(client: RegistryClient, registry: str, context: BuildContext) -> list[str]:
+    """What the moving tag of an image stands for now, beside what would be built: a line each.
+
+    Why it would be built anew is told by the labels: another base, or other inputs.
+    """
+    image = context.image
+    alias = Reference.parse(repository_of(registry, image.repository)).with_tag(image.alias_tag)
+    try:
+        found = labels(client, alias, f"linux/{image.arch}")
+    except NotFound:
+        return [f"{alias}: the registry does not have it"]
+    except DriverforgeError as error:
+        return [f"{alias}: {error.brief}"]
+    made_of = found.get(INPUTS_LABEL, "")
+    if made_of == context.inputs:
+        return [f"{alias} stands for an image that was made from the same inputs"]
+    which = made_of[:12] or "it names none"
+    lines = [f"{alias} stands for an image that was made from other inputs ({which})"]
+    name, digest = (found.get(f"org.opencontainers.image.base.{what}", "") for what in ("name", "digest"))
+    was = BaseImage(name=name, digest=digest)
+    if was != image.base:
+        lines.append(f"its base was {str(was) or 'not stated'}, it is {image.base} now")
+    return lines
 
 
 def made_from(client: RegistryClient, reference: Reference, inputs: str, platform: str) -> Presence:

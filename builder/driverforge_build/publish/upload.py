@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
-from driverforge_build.ports import Engine, StepListener
+from driverforge_build.ports import BuiltImage, Engine, Layer, StepListener
 from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join
 from driverforge_build.publish.lookup import unanswered
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.library import library_versions
-from driverforge_core.errors import InputError, UsageError
+from driverforge_core.errors import InputError, Unavailable, UsageError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
@@ -98,6 +98,27 @@ class Publisher:
         Raises as `push` does.
         """
         return self._report(context, sent=False) if _is_there(self.client, self.member(context)) else None
+
+    def from_builder(self, context: BuildContext) -> tuple[PushReport, BuiltImage]:
+        """Let the alias stand for an image that a builder has pushed; the image as the registry has it.
+
+        Raises as `push` does, and Unavailable where nothing came.
+        """
+        member = self.member(context)
+        if not _is_there(self.client, member):
+            raise Unavailable(
+                f"the builder said that it pushed {member.reference}, and the registry does not have it",
+                resolution="look into the build's log and the registry's; then run the same command again",
+            )
+        image = self.client.resolve(member.reference, member.platform)
+        layers = tuple(Layer(digest=layer.digest, size=layer.size, created_by="") for layer in image.layers)
+        return self._report(context, sent=True), BuiltImage(
+            reference=str(member.reference),
+            id=image.digest,
+            size=sum(layer.size for layer in layers),
+            layers=layers,
+            labels=labels(self.client, member.reference.with_digest(image.digest), member.platform),
+        )
 
     def member(self, context: BuildContext) -> Member:
         """The image as a part of its alias."""

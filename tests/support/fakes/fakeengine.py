@@ -33,6 +33,7 @@ class FakeEngine:
     built: list[str] = field(default_factory=list)
     pushed: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
+    makes_images: bool = True
 
     def check(self) -> str:
         return "a fake engine"
@@ -54,6 +55,9 @@ class FakeEngine:
             layers=(layer,),
             labels=self.labels.get(job.cell, {}),
         )
+        if job.remote:
+            self.push(job.reference, job.remote, progress)
+            del self.images[job.reference]
 
     def inspect(self, reference: str) -> BuiltImage | None:
         return self.images.get(reference)
