@@ -17,7 +17,7 @@ from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
-from driverforge_build.ports import Downloads
+from driverforge_build.ports import Downloads, NotThere
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 
 WORKERS = 4
@@ -62,7 +62,7 @@ def survey(
             pinned = _pinned(matrix, row, arch, repositories, downloads)
             if not settings.accept_shrink:
                 check_losses(earlier.target(row.id, arch), pinned.target)
-        except Nowhere as error:
+        except (Nowhere, NotThere) as error:
             nowhere[key] = error
             continue
         except TemporaryFailure as error:
