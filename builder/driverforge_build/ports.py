@@ -108,8 +108,21 @@ class Blob:
         return unquote(self.urls[-1].rpartition("/")[2])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientCertificate:
+    """What a mirror wants to see of us, and the authorities that it was made by (None: the system's)."""
+
+    certificate: Path
+    key: Path
+    authorities: Path | None = None
+
+
 class NotThere(Unavailable):
     """The mirror answered that it does not have this (404, 410)."""
+
+
+class Refused(Unavailable):
+    """The mirror answered that we may not have this (401, 403)."""
 
 
 class Downloads(Protocol):
@@ -119,19 +132,22 @@ class Downloads(Protocol):
     """
 
     def document(self, url: str) -> bytes:
-        """What stands at an address now. Raises NotThere."""
+        """What stands at an address now. Raises NotThere, Refused."""
 
     def blob(self, blob: Blob) -> Path:
         """A file with that very content. Raises NotThere."""
 
+    def identify(self, url: str, certificate: ClientCertificate) -> None:
+        """Show a certificate to the host of an address, whenever it is asked."""
+
     def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
-        """Texts of headers out of a package (.deb), by their path below its header tree.
+        """Texts of headers out of a package (.deb, .rpm), by their path below its header tree.
 
         None for a header that the package does not have.
         """
 
     def unpack(self, package: Blob, target: Path) -> None:
-        """Put the files of a package (.deb) below a folder; links and modes do not matter there.
+        """Put the files of a package below a folder; links and modes do not matter there.
 
         Raises InputError for what is no such package, StorageFailed.
         """

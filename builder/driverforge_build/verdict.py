@@ -20,11 +20,10 @@ from datetime import date
 from enum import Enum
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.matrix.model import Probe
+from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.render.needs import jit_module_types, missing_pins
 from driverforge_core.arch import to_machine
@@ -96,9 +95,7 @@ class Judge:
         return self._lock.target(cell.os.id, cell.arch)
 
     def _lock_again(self, cell: Cell) -> str:
-        """The command that pins what a cell lacks; '' where `lock` would refuse it."""
-        if not can_lock(cell.os):
-            return ""
+        """The command that pins what a cell lacks."""
         return self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-*",))
 
     def _refused(self, cell: Cell) -> Verdict | None:
@@ -119,16 +116,13 @@ class Judge:
     def _not_pinned(self, cell: Cell) -> Verdict | None:
         """`unknown` where a pin is missing that a build needs."""
         target = self._target(cell)
-        if target is None and not can_lock(cell.os):
-            return Verdict(
-                state=State.UNKNOWN,
-                reason=f"this version cannot read the repositories of {cell.os.name} yet, so nothing is "
-                f"pinned",
-            )
         again = self._lock_again(cell)
         if target is None:
             return Verdict(
-                state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again
+                state=State.UNKNOWN,
+                reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}",
+                evidence=_subscription(cell),
+                run=again,
             )
         if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
             return self._runfile_without_pin(cell)
@@ -274,6 +268,16 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         or "log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
+
+
+def _subscription(cell: Cell) -> tuple[str, ...]:
+    """What `lock` needs to read the repositories of an OS that are open to subscribers alone."""
+    closed = [one.id for one in cell.os.repositories if one.entitled and one.role != "extra"]
+    needed = (
+        f"a subscription is needed for {' and '.join(closed)}: run `lock` on a registered host, or with "
+        "--entitlement DIR, the /etc/pki/entitlement of one"
+    )
+    return (needed,) if closed else ()
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

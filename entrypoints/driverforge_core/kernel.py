@@ -7,6 +7,7 @@ Shapes that are known, with the package that names each (a string of any other s
     6.8.0-1046-azure-fde              Ubuntu: ABI number, flavour; generic-64k, nvidia-64k: 64 KiB pages
     5.14.0-427.13.1.el9_4.x86_64      RHEL and what follows it: EL release, machine
     5.14.0-284.54.1.el9_2.aarch64+64k RHEL variants: +64k, +rt, +rt-64k, and each with -debug
+    5.15.0-100.96.32.el9uek.x86_64    Oracle's own kernel, UEK
     6.4.0-150700.53.19-default        SUSE: release without its rebuild counter, flavour
 """
 
@@ -27,6 +28,7 @@ _FLAVOUR = re.compile(
     re.ASCII,
 )
 _EL = re.compile(r"(?:^|\.)el(\d+)(?:_(\d+))?(?=\.|$)", re.ASCII)
+_UEK = re.compile(r"\.el\d+uek(?=\.|$)", re.ASCII)
 _TOKENS = re.compile(r"\d+|[A-Za-z]+|~", re.ASCII)
 
 
@@ -36,7 +38,7 @@ class KernelRelease:
 
     `abi` is what stands between version and flavour ('50', 'deb13', '427.13.1.el9_4', '150700.53.19');
     `flavour` is '' for RHEL's shape, whose kinds differ by `variant` alone: '', '64k', 'rt' or 'rt-64k' in
-    every distribution.
+    every distribution. Oracle's own kernel has that shape, and the flavour 'uek'.
     """
 
     text: str
@@ -70,7 +72,8 @@ class KernelRelease:
             variant = _variant(
                 (found["variant"] or "").split("-"), realtime=bool(re.search(r"\.rt\d+\.", abi))
             )
-            return cls(text=text, version=version, abi=abi, flavour="", variant=variant)
+            flavour = "uek" if _UEK.search(abi) else ""
+            return cls(text=text, version=version, abi=abi, flavour=flavour, variant=variant)
         if found := _FLAVOUR.fullmatch(rest):
             flavour = found["flavour"]
             abi = found["abi"] or found["release"]

@@ -25,9 +25,10 @@ class GpuArchitecture:
 FAMILIES: dict[str, str] = {
     "debian": "debian",
     "ubuntu": "debian",
-    "rhel": "rhel",
     "rocky": "rhel",
+    "rhel": "rhel",
     "ol": "rhel",
+    "amzn": "rhel",
     "sles": "suse",
 }
 
@@ -57,34 +58,37 @@ GPUS: tuple[GpuArchitecture, ...] = (
         name="turing",
         devices=((7682, 8185), (8578, 8657)),
         module_types=("open", "proprietary"),
-        branches=(470, 535, 550, 580, 595, 610),
+        branches=(470, 535, 550, 580, 595, 610, 615, 620),
     ),
     GpuArchitecture(
         name="ampere",
         devices=((8320, 8447), (8704, 8831), (9236, 9723)),
         module_types=("open", "proprietary"),
-        branches=(470, 535, 550, 580, 595, 610),
+        branches=(470, 535, 550, 580, 595, 610, 615, 620),
     ),
     GpuArchitecture(
         name="hopper",
         devices=((8962, 9025), (9028, 9028), (9030, 9031), (9033, 9200)),
         module_types=("open", "proprietary"),
-        branches=(535, 550, 580, 595, 610),
+        branches=(535, 550, 580, 595, 610, 615, 620),
     ),
     GpuArchitecture(
         name="grace-hopper",
         devices=((9026, 9027), (9029, 9029), (9032, 9032)),
         module_types=("open",),
-        branches=(535, 550, 580, 595, 610),
+        branches=(535, 550, 580, 595, 610, 615, 620),
     ),
     GpuArchitecture(
         name="ada",
         devices=((9857, 10488),),
         module_types=("open", "proprietary"),
-        branches=(535, 550, 580, 595, 610),
+        branches=(535, 550, 580, 595, 610, 615, 620),
     ),
     GpuArchitecture(
-        name="blackwell", devices=((10496, 13120),), module_types=("open",), branches=(580, 595, 610)
+        name="blackwell",
+        devices=((10496, 13120),),
+        module_types=("open",),
+        branches=(580, 595, 610, 615, 620),
     ),
 )
 

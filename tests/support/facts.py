@@ -61,8 +61,14 @@ class Fact:
 
 
 def agree(fact: str, row: str) -> bool:
-    """Whether a row's name is the fact's: it may go on with a release or a version, a tag may be cut."""
-    if fact == row or (row.startswith((f"{fact}=", f"{fact}-")) and re.match(r"[=-]\d", row[len(fact) :])):
+    """Whether a row's name is the fact's.
+
+    It may go on with a release or a version, a tag may be cut, an address may be encrypted, and a file may
+    have a folder.
+    """
+    if row in (fact, fact.replace("http://", "https://", 1)) or row.endswith(f"/{fact}"):
+        return True
+    if row.startswith((f"{fact}=", f"{fact}-")) and re.match(r"[=-]\d", row[len(fact) :]):
         return True
     if ":" in fact and "/" in fact:
         return fact.startswith(f"{row}-") or fact.endswith(f"/{row}")

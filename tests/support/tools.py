@@ -14,6 +14,7 @@ _SIGN = {"gpg": "gpg", "dpkg-deb": "dpkg"}
 _ARCHIVE = {
     **_SIGN,
     "gpgv": "gpgv",
+    "apt-ftparchive": "apt-utils",
     "xz": "xz-utils",
     "openssl": "openssl",
     "modinfo": "kmod",
@@ -25,6 +26,7 @@ _RPM = {
     "rpm2cpio": "rpm2cpio",
     "cpio": "cpio",
 }
+_INDEX = {"createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "zstd": "zstd"}
 # without dnf-plugins-core, which breaks zypper in Debian
 _MANAGERS = {"createrepo_c": "createrepo-c", "dnf": "dnf", "zypper": "zypper"}
 _SERVERS = {"docker-registry": "docker-registry", "setpriv": "util-linux", "unshare": "util-linux"}
@@ -40,7 +42,7 @@ _GUEST = {
 
 TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
-    "tree": {**_ARCHIVE, **_RPM, **_SERVERS},
+    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS},
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {

@@ -7,9 +7,10 @@ from datetime import timedelta
 
 import pytest
 
-from driverforge_build.discover.apt import Location, read_packages, read_suite
+from driverforge_build.discover.apt.stanzas import new_index, parse_clause
+from driverforge_build.discover.apt.suite import Location, read_packages, read_suite
 from driverforge_build.discover.closure import closure
-from driverforge_build.discover.packages import PackageIndex, parse_clause
+from driverforge_build.discover.packages import PackageIndex
 from driverforge_build.matrix.model import Repository
 from support.fakes.mirror import fetcher
 from support.process import missing, run
@@ -66,7 +67,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 @pytest.fixture(scope="module")
 def catalogue(archive: Archive) -> PackageIndex:
-    found = PackageIndex()
+    found = new_index()
     downloads = fetcher(archive.folder.parent / "cache")
     for suite, components in (
         ("bookworm", ("main", "non-free")),

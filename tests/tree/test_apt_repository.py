@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.discover.apt import Location, read_packages, read_suite
-from driverforge_build.discover.kernels import find_kernels
+from driverforge_build.discover.apt.kernel_debs import find_kernels
+from driverforge_build.discover.apt.stanzas import new_index
+from driverforge_build.discover.apt.suite import Location, read_packages, read_suite
 from driverforge_build.discover.machine import read_machine
-from driverforge_build.discover.packages import PackageIndex
 from driverforge_build.discover.signature import Untrusted, verify
 from driverforge_build.matrix.model import Repository
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, UsageError
@@ -55,7 +55,7 @@ def location(archive: Archive, *, keyring: Path | None = None, row: Repository =
 def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS})
     suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
-    catalogue = PackageIndex()
+    catalogue = new_index()
     read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue)
     (package,) = catalogue.versions("b")
     assert (package.version, package.arch, package.suite) == ("2", "all", "bookworm")
@@ -173,7 +173,7 @@ def test_a_component_that_the_mirror_lacks(archive: Archive, tmp_path: Path) -> 
         now=NOW,
     )
     with pytest.raises(Unavailable, match="no packages of component non-free for amd64"):
-        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", PackageIndex())
+        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", new_index())
 
 
 def test_an_index_that_is_not_the_signed_one(archive: Archive, tmp_path: Path) -> None:
@@ -181,14 +181,14 @@ def test_an_index_that_is_not_the_signed_one(archive: Archive, tmp_path: Path) -
     suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
     (dist / "main/binary-amd64/Packages.xz").write_bytes(b"another")
     with pytest.raises(TemporaryFailure, match=r"Packages\.xz is not what the signed index says"):
-        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", PackageIndex())
+        read_packages(fetcher(tmp_path / "cache"), suite, "amd64", new_index())
 
 
 def test_by_hash_survives_an_update_of_the_mirror(archive: Archive, tmp_path: Path) -> None:
     dist = archive.publish("bookworm", {"main": DEBS})
     suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
     (dist / "main/binary-amd64/Packages.xz").write_bytes(b"the next one already")
-    catalogue = PackageIndex()
+    catalogue = new_index()
     read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue)
     assert catalogue.names("") == ["a", "b"]
 
@@ -197,7 +197,7 @@ def test_all_kernels_of_a_flavour(archive: Archive, tmp_path: Path) -> None:
     security = Archive(tmp_path / "debian-security", archive.key)
     publish(archive, security)
     row = sample_matrix().rows[0]
-    catalogue = PackageIndex()
+    catalogue = new_index()
     for repository, where in zip(row.repositories, (archive, security), strict=True):
         suite = read_suite(fetcher(tmp_path / "cache"), location(where, row=repository), now=NOW)
         read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue)
@@ -239,7 +239,7 @@ def test_the_new_naming_of_kernels(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": debs})
     row = sample_matrix().rows[0]
     line = row.kernels[0].model_copy(update={"releases": "6.12.*"})
-    catalogue = PackageIndex()
+    catalogue = new_index()
     read_packages(
         fetcher(tmp_path / "cache"),
         read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW),
@@ -263,7 +263,7 @@ def test_headers_half_way_through_an_update(archive: Archive, tmp_path: Path) ->
         Deb(name=f"linux-image-{OLD}", version="1"),
     ]
     archive.publish("bookworm", {"main": debs})
-    catalogue = PackageIndex()
+    catalogue = new_index()
     read_packages(
         fetcher(tmp_path / "cache"),
         read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW),

@@ -24,6 +24,7 @@ while read -r a b; do
   else echo 1; fi
 done
 """
+rpm_part = st.from_regex(r"[a-cA0-2._+~^]{1,8}", fullmatch=True)
 rpm = st.from_regex(r"([0-9]:)?[a-cA0-2._+~^]{1,6}(-[a-cA0-2._+~^]{1,4})?", fullmatch=True)
 
 
@@ -51,6 +52,17 @@ def test_rpm_order_is_rpms(a: str, b: str) -> None:
         "rpm_version", reason="rpm-version is not installed (it needs Python 3.11)"
     )
     assert rpmversion.compare(a, b) == rpm_version.evr_compare(a, b)
+
+
+@pytest.mark.skipif(shutil.which("rpm") is None, reason="rpm is not installed")
+@settings(max_examples=20, deadline=None)
+@given(st.lists(rpm_part, min_size=8, max_size=8, unique=True))
+def test_the_order_of_a_part_is_that_of_the_rpm_program(parts: list[str]) -> None:
+    """28 pairs an example, all of them in one run of rpm."""
+    pairs = list(combinations(parts, 2))
+    calls = "".join(f"print(rpm.vercmp('{a}', '{b}'), '')" for a, b in pairs)
+    told = subprocess.run(["rpm", "--eval", f"%{{lua:{calls}}}"], capture_output=True, text=True, check=True)
+    assert [rpmversion.vercmp(a, b) for a, b in pairs] == [int(word) for word in told.stdout.split()]
 
 
 @pytest.mark.skipif(shutil.which("modinfo") is None, reason="modinfo (kmod) is not installed")

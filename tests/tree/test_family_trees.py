@@ -100,6 +100,19 @@ def test_red_hats_tree_and_exact_compiler(tmp_path: Path, release: str) -> None:
     assert rhel.compiler(FILES, tree).package == "gcc-11.4.1"
 
 
+def test_the_kernel_of_a_toolset_is_compiled_with_that_toolset(tmp_path: Path) -> None:
+    # UEK 8 on Oracle Linux 9, whose own gcc is 11
+    release = "6.12.0-100.28.2.2.el9uek.x86_64"
+    config = 'CONFIG_CC_VERSION_TEXT="gcc (GCC) 14.2.1 20250110 (Red Hat 14.2.1-7)"\n'
+    put(tmp_path, {f"usr/src/kernels/{release}/.config": config})
+    image = RootedFiles(str(tmp_path))
+    tree = rhel.header_tree(KernelRelease.parse(release), image, "")
+    assert rhel.compiler(image, tree).program == "gcc"
+    put(tmp_path, {"opt/rh/gcc-toolset-14/root/usr/bin/gcc": ""})
+    found = rhel.compiler(image, tree)
+    assert (found.program, found.package) == ("/opt/rh/gcc-toolset-14/root/usr/bin/gcc", "gcc-toolset-14")
+
+
 @pytest.mark.parametrize(("flavour", "variant"), [("default", ""), ("azure", "-azure")])
 def test_suses_source_and_object_trees(tmp_path: Path, flavour: str, variant: str) -> None:
     version = "6.4.0-150700.53.19"

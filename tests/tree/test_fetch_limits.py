@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from driverforge_build.discover.apt import degraded
-from driverforge_build.discover.packages import read_stanzas
+from driverforge_build.discover.apt.stanzas import read_stanzas
+from driverforge_build.discover.survey import degraded
 from driverforge_build.fetch.fetcher import DOCUMENT_LIMIT, Fetcher
 from driverforge_build.fetch.headers import HEADER_LIMIT, read_members
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable

@@ -158,7 +158,7 @@ def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, publishe
         status, told = site.run("lock", mirror=f"{server.url}/debian")
     assert status == 75
     assert f"{server.url.removeprefix('http://')} is busy or broken (Retry-After: 3600)" in told
-    assert "discovery is degraded: 1 of the suites cannot be read now (bookworm-security)" in told
+    assert "discovery is degraded: 1 of the repositories cannot be read now (bookworm-security)" in told
     assert "--offline" in told
     assert not site.lock.exists()
 
@@ -235,6 +235,7 @@ def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
         module_types: [open]
         repositories: [bookworm]
         modules: [{id: open, packages: [nvidia-open-kernel-dkms], tree: usr/src}]
+        firmware: {package: firmware-nvidia-gsp, tree: lib/firmware}
         userspace: [libcuda1]
 """
     write_matrix(

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
-from driverforge_build.discover.survey import Settings, survey
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import survey
 from driverforge_build.fetch.fetcher import Quiet
 from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_build.lock.pins import Lock, TargetLock

@@ -52,7 +52,7 @@ def test_validate_tells_every_problem_of_any_file_and_exits_65(tmp_path: Path) -
     assert found.stderr.splitlines() == [
         "error: my.yaml has 3 problems",
         "  | my.yaml:2: unknown key 'sytems'; did you mean systems?",
-        "  | my.yaml:4: 'sels15.7' matches none of the systems; did you mean sles15.7?",
+        "  | my.yaml:4: 'sels15.7' matches none of the systems; did you mean sles15.7 or sles16.0?",
         "  | my.yaml:4: a tab; indent and separate with spaces",
         "  next: correct the lines above; `driverforge matrix validate FILE` checks again",
     ]
@@ -84,6 +84,17 @@ def test_show_lists_cells_by_glob() -> None:
     missed = driverforge("matrix", "show", "--select", "debain12-*")
     assert (missed.returncode, missed.stdout) == (os.EX_USAGE, "")
     assert "near: debian12-" in missed.stderr
+
+
+def test_packages_prints_what_images_of_an_os_ask_of_repositories() -> None:
+    golden = [(ROOT / f"tests/golden/pins/rocky9-{arch}.txt").read_text() for arch in ("amd64", "arm64")]
+    assert driverforge("matrix", "packages", "rocky9").stdout == "\n".join(golden)
+    found = driverforge("matrix", "packages", "rocky*", "ol9", "--arch", "arm64")
+    titles = [line for line in found.stdout.splitlines() if " arm64: " in line]
+    assert [title.partition(" ")[0] for title in titles] == ["rocky9", "rocky8", "rocky10", "ol9"]
+    missed = driverforge("matrix", "packages", "rokcy9")
+    assert (missed.returncode, missed.stdout) == (os.EX_USAGE, "")
+    assert "did you mean rocky9" in missed.stderr
 
 
 def schema_problems(value: object, schema: dict[str, object], top: dict[str, object], path: str) -> list[str]:

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from driverforge_build.discover.apt.stanzas import add_stanzas, new_index, parse_clause, parse_clauses
 from driverforge_build.discover.closure import Unsatisfiable, closure
-from driverforge_build.discover.packages import PackageIndex, Requirement, parse_clause, parse_clauses
+from driverforge_build.discover.packages import PackageIndex, Requirement
 from driverforge_core import debversion
 from driverforge_core.errors import InputError
 
@@ -22,9 +23,9 @@ def stanza(name: str, version: str = "1", **fields: str) -> bytes:
 
 def catalogue(*stanzas: bytes, more: tuple[bytes, ...] = (), preference: int = 500) -> PackageIndex:
     """One suite `a`, and a second one `b` of the given preference."""
-    found = PackageIndex()
-    found.add(iter(stanzas), suite="a")
-    found.add(iter(more), suite="b", preference=preference)
+    found = new_index()
+    add_stanzas(found, stanzas, suite="a")
+    add_stanzas(found, more, suite="b", preference=preference)
     return found
 
 
@@ -55,7 +56,7 @@ def test_relations_follow_the_order_of_versions(left: str, right: str, relation:
     expected = {"<<": order < 0, "<=": order <= 0, "=": order == 0, ">=": order >= 0, ">>": order > 0}[
         relation
     ]
-    assert Requirement(name="x", relation=relation, version=right).admits(left) is expected
+    assert new_index().admits(Requirement(name="x", relation=relation, version=right), left) is expected
 
 
 def test_dependencies_of_dependencies_and_circles() -> None:

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.discover import release_file
-from driverforge_build.discover.apt import locate
+from driverforge_build.discover.apt import release_file
+from driverforge_build.discover.apt.suite import Location, locate
 from driverforge_build.discover.machine import AptSource, Machine, parse_list, parse_sources
+from driverforge_build.discover.settings import Settings
+from driverforge_build.matrix import load_matrix
+from driverforge_build.matrix.fields import Arch
 from driverforge_core.errors import InputError, Unavailable
 from support.samples.sampledebian import sample_matrix
 
@@ -120,7 +123,11 @@ def test_one_line_sources() -> None:
     first, second, *_ = parse_list(ONE_LINE, Path("/root"))
     keys = (Path("/root/etc/a.gpg"), Path("/root/etc/b.gpg"))
     assert first == AptSource(
-        uri="http://mirror.site/debian", suite="bookworm", components=("main", "contrib"), signed_by=keys
+        uri="http://mirror.site/debian",
+        suite="bookworm",
+        components=("main", "contrib"),
+        signed_by=keys,
+        archs=("amd64",),
     )
     assert second == AptSource(
         uri="http://security.site/debian-security", suite="stable-security", components=("main",)
@@ -129,6 +136,12 @@ def test_one_line_sources() -> None:
 
 def test_a_malformed_file_is_skipped() -> None:
     assert parse_sources("Types deb\n") == []
+
+
+def signed_everywhere() -> str:
+    """The sources with a keyring for the security archive too."""
+    keyring = "Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg"
+    return DEB822.replace("Suites: bookworm-security", f"Suites: bookworm-security\n{keyring}")
 
 
 def machine(text: str = DEB822, distribution: str = "debian") -> Machine:
@@ -181,8 +194,16 @@ def test_a_vendors_repository_that_calls_itself_like_a_suite_is_not_the_distribu
 
 
 ROW = sample_matrix().rows[0]
-MAIN, SECURITY_SUITE = ROW.repositories
 KEY = (Path("/keys/site.gpg"),)
+
+
+def located(
+    mirrors: dict[str, str], machine: Machine, keyrings: tuple[Path, ...] = KEY
+) -> tuple[Location, Location]:
+    now = datetime(2026, 11, 20, tzinfo=timezone.utc)
+    settings = Settings(now=now, machine=machine, mirrors=mirrors, keyrings=keyrings)
+    main, security = locate(ROW, "amd64", settings)
+    return main, security
 
 
 @pytest.mark.parametrize(
@@ -204,24 +225,77 @@ KEY = (Path("/keys/site.gpg"),)
     ],
 )
 def test_a_given_mirror_wins(mirrors: dict[str, str], main: str, security: str) -> None:
-    found = [
-        locate(ROW, suite, mirrors=mirrors, machine=machine(), keyrings=KEY)
-        for suite in (MAIN, SECURITY_SUITE)
-    ]
+    found = located(mirrors, machine())
     assert [location.uri for location in found] == [main, security]
     assert found[1].folder == f"{security}/dists/bookworm-security"
 
 
 def test_no_address_is_built_in() -> None:
     with pytest.raises(Unavailable) as told:
-        locate(ROW, MAIN, mirrors={}, machine=Machine(id="fedora", codename=""), keyrings=KEY)
+        located({}, Machine(id="fedora", codename=""))
     assert "--mirror debian12=" in told.value.resolution
 
 
 def test_keys_come_from_the_option_or_the_source() -> None:
-    assert locate(ROW, MAIN, mirrors={}, machine=machine(), keyrings=KEY).keyrings == KEY
-    assert locate(ROW, MAIN, mirrors={}, machine=machine()).keyrings == (
+    assert located({}, machine())[0].keyrings == KEY
+    assert located({}, machine(signed_everywhere()), keyrings=())[0].keyrings == (
         Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     )
     with pytest.raises(Unavailable, match="who may sign"):
-        locate(ROW, MAIN, mirrors={"debian12": "http://other/debian"}, machine=Machine())
+        located({"debian12": "http://other/debian"}, Machine(), keyrings=())
+
+
+UBUNTU = next(row for row in load_matrix().rows if row.id == "ubuntu24.04")
+SOURCES = """\
+deb http://archive.site/ubuntu noble main restricted universe
+deb http://security.site/ubuntu noble-security main restricted universe
+"""
+PORTS = "deb [arch=arm64] http://ports.site/ubuntu-ports noble main restricted universe\n"
+
+
+def of_ubuntu(arch: Arch, mirrors: dict[str, str], sources: str = "") -> dict[str, str]:
+    host = Machine(id="ubuntu", codename="noble", sources=tuple(parse_list(sources)))
+    settings = Settings(
+        now=datetime(2026, 11, 20, tzinfo=timezone.utc), machine=host, mirrors=mirrors, keyrings=KEY
+    )
+    return {place.id: place.uri for place in locate(UBUNTU.on(arch), arch, settings)}
+
+
+@pytest.mark.parametrize(
+    ("arch", "mirrors", "expected"),
+    [
+        ("amd64", {"ubuntu24.04": "http://m/ubuntu"}, "http://m/ubuntu"),
+        ("arm64", {"ubuntu24.04": "http://m/ubuntu/"}, "http://m/ubuntu-ports"),
+        ("arm64", {"ubuntu24.04": "http://m/ubuntu-ports"}, "http://m/ubuntu-ports"),
+        ("amd64", {"ubuntu24.04": "http://m/ubuntu-ports"}, "http://m/ubuntu"),
+        ("arm64", {"ubuntu24.04": "http://m/all-of-it"}, "http://m/all-of-it"),
+        ("arm64", {"ubuntu24.04": "http://m/ubuntu", "ubuntu24.04-arm64": "http://p/x"}, "http://p/x"),
+        ("amd64", {"ubuntu24.04": "http://m/ubuntu", "ubuntu24.04-arm64": "http://p/x"}, "http://m/ubuntu"),
+    ],
+)
+def test_ubuntus_other_architectures_are_in_an_archive_of_their_own(
+    arch: Arch, mirrors: dict[str, str], expected: str
+) -> None:
+    pockets = ("noble", "noble-updates", "noble-security")
+    assert of_ubuntu(arch, mirrors) == dict.fromkeys(pockets, expected)
+
+
+def test_one_suite_of_one_architecture_may_be_elsewhere() -> None:
+    mirrors = {"ubuntu24.04": "http://m/ubuntu", "ubuntu24.04-arm64/noble-updates": "http://p/updates"}
+    assert of_ubuntu("arm64", mirrors)["noble-updates"] == "http://p/updates"
+    assert of_ubuntu("amd64", mirrors)["noble-updates"] == "http://m/ubuntu"
+
+
+def test_the_machines_archive_is_not_taken_for_another_architectures() -> None:
+    assert of_ubuntu("amd64", {}, SOURCES)["noble-security"] == "http://security.site/ubuntu"
+    assert set(of_ubuntu("arm64", {}, SOURCES).values()) == {"http://ports.ubuntu.com/ubuntu-ports"}
+    ports = PORTS + PORTS.replace("noble", "noble-security")
+    assert set(of_ubuntu("arm64", {}, SOURCES + ports).values()) == {"http://ports.site/ubuntu-ports"}
+
+
+def test_without_any_configuration_the_rows_own_addresses_count() -> None:
+    assert of_ubuntu("amd64", {}) == {
+        "noble": "http://archive.ubuntu.com/ubuntu",
+        "noble-updates": "http://archive.ubuntu.com/ubuntu",
+        "noble-security": "http://security.ubuntu.com/ubuntu",
+    }

@@ -191,8 +191,11 @@ def test_mirror_of_an_os_and_of_one_of_its_suites() -> None:
         "debian12": "http://a/debian",
         "debian12/bookworm-security": "http://b/sec",
         "debian13": "http://c/debian",
+        "debian12-arm64": "http://ports/debian",
     }
-    assert mirror_lines(mirrors, "debian12") == ["http://a/debian *", "http://b/sec bookworm-security"]
+    both = ["http://a/debian *", "http://b/sec bookworm-security"]
+    assert mirror_lines(mirrors, "debian12", "amd64") == both
+    assert mirror_lines(mirrors, "debian12", "arm64") == ["http://ports/debian *", *both]
 
 
 def test_mirror_of_the_matrix_serves_builds_too() -> None:

@@ -24,6 +24,7 @@ def os_release(name: str, version: str = "", *like: str) -> OsRelease:
         ("linuxmint", ("ubuntu", "debian"), debian),
         ("rocky", ("rhel", "centos", "fedora"), rhel),
         ("ol", ("fedora",), rhel),
+        ("amzn", ("fedora",), rhel),
         ("almalinux", ("rhel",), rhel),
         ("sles", ("suse",), suse),
         ("opensuse-leap", ("suse", "opensuse"), suse),
@@ -47,6 +48,8 @@ def test_an_unknown_os_is_refused_by_name() -> None:
         (rhel, "5.14.0-427.13.1.el9_4.x86_64", ("kernel-devel-5.14.0-427.13.1.el9_4.x86_64",)),
         (rhel, "5.14.0-284.54.1.el9_2.aarch64+64k", ("kernel-64k-devel-5.14.0-284.54.1.el9_2.aarch64",)),
         (rhel, "5.15.0-302.167.6.el9uek.x86_64", ("kernel-uek-devel-5.15.0-302.167.6.el9uek.x86_64",)),
+        (rhel, "6.1.166-197.305.amzn2023.x86_64", ("kernel-devel-6.1.166-197.305.amzn2023.x86_64",)),
+        (rhel, "6.12.37-61.105.amzn2023.x86_64", ("kernel6.12-devel-6.12.37-61.105.amzn2023.x86_64",)),
         (
             suse,
             "6.4.0-150700.53.19-default",

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.discover import pin
+from driverforge_build.discover.apt.restricted_modules import finished_modules
+from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
 from driverforge_build.discover.kernels import Kernel
 from driverforge_build.discover.packages import PackageIndex
 from driverforge_build.matrix import load_matrix
@@ -16,14 +17,14 @@ MODULES, SIGNATURES = "modules-{release}", "signatures-{release}"
 
 
 def index(**offered: tuple[str, ...]) -> PackageIndex:
-    made = PackageIndex()
+    made = new_index()
     for name, versions in offered.items():
         stanzas = (
             f"Package: {name}-{RELEASE}\nVersion: {version}\nArchitecture: amd64\nFilename: pool/{name}.deb\n"
             f"SHA256: {'a' * 64}\nSize: 1\n".encode()
             for version in versions
         )
-        made.add(stanzas, suite="main")
+        add_stanzas(made, stanzas, suite="main")
     return made
 
 
@@ -56,5 +57,5 @@ def test_finished_modules_are_taken_in_one_version(
         image=header,
         links=(),
     )
-    pinned = pin._vendor_modules(found, kernel, driver)
+    pinned = finished_modules(found, kernel, driver)
     assert [package.version for package in pinned] == [version] * 2 * bool(version)

@@ -19,9 +19,19 @@ CELLS = {cell.key: cell for cell in jit_cells(MATRIX)}
 def test_the_operating_systems_and_branches_of_the_product() -> None:
     assert {row.id for row in MATRIX.rows} >= {
         *("debian12", "debian13", "ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "ol9", "sles15.7"),
+        *("amzn2023", "sles16.0"),
         *(f"{name}{major}" for name in ("rhel", "rocky") for major in (8, 9, 10)),
     }
-    assert [branch.id for branch in MATRIX.branches] == ["470", "535", "550", "580", "595", "610"]
+    assert [branch.id for branch in MATRIX.branches] == [
+        "470",
+        "535",
+        "550",
+        "580",
+        "595",
+        "610",
+        "615",
+        "620",
+    ]
     assert all(row.archs == ("amd64", "arm64") for row in MATRIX.rows)
 
 
@@ -44,11 +54,11 @@ def test_well_known_cells(key: str, payload: str, module_types: tuple[str, ...])
 
 def test_ubuntu_26_04_compiles_595_and_newer_and_red_hat_10_begins_at_580() -> None:
     jit = {driver.branch for driver in _drivers("ubuntu26.04") if "jit" in driver.variants}
-    assert jit == {"595", "610"}
+    assert jit == {"595", "610", "615"}
     assert (
         {driver.branch for driver in _drivers("rhel10")}
         == {driver.branch for driver in _drivers("rocky10")}
-        == {"580", "595", "610"}
+        == {"580", "595", "610", "615"}
     )
 
 
@@ -111,13 +121,13 @@ def test_no_device_belongs_to_two_architectures() -> None:
         (0x102D, "kepler", ("proprietary",), 470),  # K80
         (0x15F8, "pascal", ("proprietary",), 580),  # P100 PCIe
         (0x1DB4, "volta", ("proprietary",), 580),  # V100 PCIe
-        (0x1EB8, "turing", ("open", "proprietary"), 610),  # T4
-        (0x20B0, "ampere", ("open", "proprietary"), 610),  # A100 SXM4
-        (0x2330, "hopper", ("open", "proprietary"), 610),  # H100 SXM5
-        (0x2345, "grace-hopper", ("open",), 610),  # GH200 480GB
-        (0x2335, "hopper", ("open", "proprietary"), 610),  # H200 SXM
-        (0x26B9, "ada", ("open", "proprietary"), 610),  # L40S
-        (0x2901, "blackwell", ("open",), 610),  # B200
+        (0x1EB8, "turing", ("open", "proprietary"), 620),  # T4
+        (0x20B0, "ampere", ("open", "proprietary"), 620),  # A100 SXM4
+        (0x2330, "hopper", ("open", "proprietary"), 620),  # H100 SXM5
+        (0x2345, "grace-hopper", ("open",), 620),  # GH200 480GB
+        (0x2335, "hopper", ("open", "proprietary"), 620),  # H200 SXM
+        (0x26B9, "ada", ("open", "proprietary"), 620),  # L40S
+        (0x2901, "blackwell", ("open",), 620),  # B200
     ],
 )
 def test_data_centre_gpus_and_what_drives_them(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
-from driverforge_build.matrix import KernelSeries, OsRow, load_matrix
+from driverforge_build.matrix import KernelSeries, OsRow, Repository, load_matrix
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
@@ -18,6 +19,11 @@ MATRIX = load_matrix()
 # Rocky's and Oracle's kernels have the releases of Red Hat's; the facts name examples for these
 EXAMPLES = {"rocky8": "rhel8", "rocky9": "rhel9", "rocky10": "rhel10"}
 
+SEEN = {
+    # releases that the facts have no example of, as in tests/unit/test_core_kernel.py and a public issue
+    "amzn2023": ["6.1.166-197.305.amzn2023.{machine}", "6.12.37-61.105.amzn2023.{machine}"],
+}
+
 ANSWERED = {
     # claim of a fact: why the row differs
     "no binutils": "the stage that links modules has the tool chain, and gcc depends on binutils",
@@ -28,7 +34,7 @@ class Subject:
     """A row as one architecture sees it, compared claim by claim."""
 
     def __init__(self, row: OsRow, arch: Arch) -> None:
-        self.row, self.arch = row.on(arch), arch
+        self.whole, self.row, self.arch = row, row.on(arch), arch
         self.names = {
             "machine": to_machine(arch),
             "sbsa": "sbsa" if arch == "arm64" else "x86_64",
@@ -42,14 +48,22 @@ class Subject:
         yield from self._words("python_package", [row.python.package])
         yield from self._words("python_version", [row.python.version])
         yield from self._words("keyring", [row.keyring])
+        if row.package_manager == "dnf":
+            for fact in facts(row.id):
+                if (fact.key, fact.claim) == ("bootstrap_packages", "must_include"):
+                    yield from (f"{wrong}: {fact}" for wrong in fact.contradictions(row.tools.runtime, {}))
         yield from self._words("repository_id", [one.id for one in row.repositories])
-        for repository in row.repositories:
-            yield from self._words("repository_components", repository.components)
+        for whole, repository in zip(self.whole.repositories, row.repositories, strict=True):
+            yield from self._repository(whole.id, repository)
         for series in row.kernels:
             yield from self._flavours(series)
-            for example in releases(EXAMPLES.get(row.id, row.id)):
+            for example in (*releases(EXAMPLES.get(row.id, row.id)), *self._seen()):
                 yield from self._kernel(series, example)
         yield from self._drivers()
+
+    def _seen(self) -> Iterator[Mapping[str, Any]]:
+        for release in SEEN.get(self.row.id, ()):
+            yield {"release": release.format(**self.names), "flavour": "default", "arch": [self.arch]}
 
     def _base(self) -> Iterator[str]:
         """The image by a tag that a source names, by the beginning of one, or by its other name."""
@@ -57,6 +71,20 @@ class Subject:
             aliases = [fact for fact in facts(self.row.id) if fact.key == "base_image_alias"]
             if not any(self.row.base in fact.wanted for fact in aliases):
                 yield from wrong
+
+    def _repository(self, name: str, repository: Repository) -> Iterator[str]:
+        """Its parts, address, trust and price; `name` may hold {machine}, as the facts' names do."""
+        if _is_nvidias(repository):
+            folders = [url.rstrip("/").rsplit("/", 2)[1] for url in repository.urls]
+            yield from self._words("nvidia_repository", folders)
+            return
+        yield from self._words("repository_components", repository.components)
+        addresses = repository.addresses("{releasever}", ["{releasever}"])
+        told = addresses or (repository.mirrorlist or repository.archive,)
+        yield from self._words("repository_url", [*filter(None, told)], repository=name)
+        yield from self._words("repository_signature", [repository.signed], repository=name)
+        entitled = "required" if repository.entitled else "none"
+        yield from self._words("entitlement", [entitled], repository=name)
 
     def _flavours(self, series: KernelSeries) -> Iterator[str]:
         for flavour in series.flavours.get(self.arch, ()):
@@ -72,6 +100,8 @@ class Subject:
             return
         case = {"kernel": release, "flavour": flavour}
         names = {"release": release, "plain": release.partition("+")[0], "abi": example.get("abi", "")}
+        packages = (*series.image_packages(release)[:1], *series.module_packages(release))
+        yield from self._words("module_packages", packages, names, **case)
         tools = (*self.row.tools.jit, *self.row.tools.runtime, *series.compilers)
         yield from self._words("headers_packages", series.header_packages(release), names, **case)
         yield from self._words("image_packages", series.image_packages(release)[:1], names, **case)
@@ -117,6 +147,10 @@ class Subject:
                 for wrong in fact.contradictions(words, {**self.names, **(names or {})}):
                     if wrong not in ANSWERED:
                         yield f"{wrong}: {' '.join([self.arch, *case.values()])}: {fact}"
+
+
+def _is_nvidias(repository: Repository) -> bool:
+    return any(url.startswith("https://developer.download.nvidia.com/") for url in repository.urls)
 
 
 def _without(case: Mapping[str, str], key: str) -> dict[str, str]:

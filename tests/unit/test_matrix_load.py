@@ -129,6 +129,34 @@ ONE_PROBLEM = [
         "3: systems rocky9: {mahcine} in 'rhel-{mahcine}' is no placeholder here; did you mean machine?",
     ),
     (
+        "systems: [{id: debian12, drivers: [{id: '470', module_types: [open]}]}]",
+        "3: systems debian12 drivers 470: open modules drive no GPU without firmware; write `firmware:`",
+    ),
+    (
+        "systems: [{id: rocky9, repositories: [{id: baseos, urls: ['https://a/{relaesever}']}]}]",
+        "3: systems rocky9: {relaesever} in 'https://a/{relaesever}' is no placeholder here; did you mean",
+    ),
+    (
+        "systems: [{id: rocky9, repositories: [{id: baseos, urls: ['https://a/', 'https://b/ [arm64]']}]}]",
+        "3: systems rocky9: baseos: two addresses for arm64; keep one",
+    ),
+    (
+        "systems: [{id: rocky9, repositories: [{id: baseos, older: 'https://a/'}]}]",
+        "3: systems rocky9: baseos: `older:` needs {releasever}, which each of `minors` replaces",
+    ),
+    (
+        "systems: [{id: debian12, repositories: [{id: bookworm, urls: ['https://a/{releasever}']}]}]",
+        "3: systems debian12: bookworm: an address with {releasever} needs `releasever:` of the OS",
+    ),
+    (
+        "systems: [{id: debian12, minors: ['12.4']}]",
+        "3: systems debian12: no repository says with `older:` where older minor releases are",
+    ),
+    (
+        "systems: [{id: rocky9, repositories: [{id: baseos, urls: ['ftp://a/']}]}]",
+        "3: urls: 'ftp://a/' is not an address; write https://HOST/PATH",
+    ),
+    (
         "systems: [{id: debian12, drivers: [{id: '535', userspace: ['a [arm64]']}]}]",
         "3: systems debian12 drivers 535: no package is left for amd64; name one",
     ),
@@ -383,7 +411,7 @@ def test_lists_of_rows_merge_by_id_and_other_lists_replace() -> None:
         ("nvidia-smi",),
         "535.261.03",
     )
-    assert [row.id for row in ours.drivers] == ["470", "535", "580", "595", "610"]
+    assert [row.id for row in ours.drivers] == ["470", "535", "580", "595", "610", "615"]
 
 
 def test_remove_takes_a_row_away_at_every_depth() -> None:

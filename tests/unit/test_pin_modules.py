@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.apt.kernel_debs import find_kernels
+from driverforge_build.discover.apt.restricted_modules import finished_modules
+from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
 from driverforge_build.discover.pin import pin_target
 from support.samples.sampledebian import DRIVER, MATRIX, NEW, sample_matrix
 
@@ -19,7 +21,7 @@ def stanza(name: str, version: str) -> bytes:
 
 def taken(packages: str, *offered: tuple[str, str, str]) -> list[tuple[str, str, str]]:
     """Name, version and suite of what a lock takes, of packages that are offered so."""
-    lines = [line for line in MATRIX.splitlines() if "tree:" not in line]
+    lines = [line for line in MATRIX.splitlines() if "tree: usr/src" not in line]
     at = lines.index("        modules:") + 1
     finished = f"          - {{id: open, packages: {packages}}}"
     lines[at:at] = [finished, "        vendor_modules: true", "        variants: [precompiled]"]
@@ -28,12 +30,19 @@ def taken(packages: str, *offered: tuple[str, str, str]) -> list[tuple[str, str,
     )
     text = text.replace("repositories: [bookworm]", "repositories: [bookworm-security, bookworm]")
     row = sample_matrix(text).rows[0].on("amd64")
-    index = PackageIndex()
+    index = new_index()
     for name in (f"linux-image-{NEW}", f"linux-headers-{NEW}"):
-        index.add(iter([stanza(name, "6.1")]), suite="bookworm")
+        add_stanzas(index, [stanza(name, "6.1")], suite="bookworm")
     for name, version, suite in offered:
-        index.add(iter([stanza(name, version)]), suite=suite)
-    target = pin_target(index, row, "amd64", row.drivers, ()).target
+        add_stanzas(index, [stanza(name, version)], suite=suite)
+    target = pin_target(
+        index,
+        row,
+        "amd64",
+        row.drivers,
+        kernels=find_kernels(index, row, "amd64"),
+        finished_modules=finished_modules,
+    ).target
     found = target.kernels[NEW].vendor.get(DRIVER, ())
     return [(package.name, package.version, package.suite) for package in found]
 

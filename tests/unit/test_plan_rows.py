@@ -63,7 +63,10 @@ def test_a_table_has_a_line_a_cell() -> None:
 def test_the_summary_says_each_thing_once() -> None:
     lines = summary(plan())
     assert lines[0] == "5 cells: 1 build, 4 unknown"
-    assert [line.partition(":")[0] for line in lines[1:]] == ["unknown (3 cells), to run"]
+    assert [line.partition(":")[0] for line in lines[1:]] == [
+        "unknown (1 cell), to run",
+        "unknown (3 cells), to run",
+    ]
 
 
 def test_one_cell_is_one_cell() -> None:

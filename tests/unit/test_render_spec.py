@@ -15,7 +15,7 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
-from driverforge_build.matrix.model import Exclusion
+from driverforge_build.matrix.nvidia import Exclusion
 from driverforge_build.render.bake import bake_document, immutable_tag_of, target_name
 from driverforge_build.render.context import BuildContext, context_of, pin_list
 from driverforge_build.render.needs import missing_pins
@@ -58,9 +58,9 @@ def test_every_cell_of_the_matrix_renders_from_a_complete_lock(cell: Cell) -> No
     made = context(cell).entries
     assert {f"pins/{name}" for name in used} == {path for path in made if path.startswith("pins/")}
     scripts = set(re.findall(r"/run/driverforge/scripts/([a-z-]+)", text))
-    assert {f"scripts/{name}" for name in scripts} | {"scripts/manager"} == {
-        path for path in made if path.startswith("scripts/")
-    }
+    texts = [made[f"scripts/{name}"].content.decode() for name in scripts]
+    scripts |= {name for one in texts for name in re.findall(r"\$\{0%/\*\}/([a-z-]+)", one)}
+    assert {f"scripts/{name}" for name in scripts} == {path for path in made if path.startswith("scripts/")}
     for source in re.findall(r"^COPY --link (?:--chmod=755 )?([^-\s]\S*) ", text, re.MULTILINE):
         assert any(path == source or path.startswith(source) for path in made), source
     assert "# syntax=" not in text, "a frontend image would have to be pulled"

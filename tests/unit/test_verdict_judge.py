@@ -10,7 +10,7 @@ import pytest
 
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
-from driverforge_build.matrix import Cell, Matrix
+from driverforge_build.matrix import Cell, Matrix, jit_cells, load_matrix
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict import Judge, State, Verdict, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
@@ -164,11 +164,21 @@ def test_a_real_time_kernel_is_blocked_by_its_flavour() -> None:
     )
 
 
-def test_an_os_without_discovery_is_unknown_and_says_so() -> None:
+def test_an_os_that_is_not_in_the_lock_is_unknown_and_says_how_to_lock_it() -> None:
     told = verdict("ubuntu24.04-amd64-535.261.03-jit")
     assert told.state is State.UNKNOWN
-    assert "cannot read the repositories of Ubuntu 24.04 yet" in told.reason
-    assert told.run == ""
+    assert told.run.endswith("--select 'ubuntu24.04-amd64-*'")
+
+
+def test_a_system_of_subscribers_says_what_lock_needs() -> None:
+    matrix = load_matrix()
+    cells = {cell.os.id: cell for cell in jit_cells(matrix)}
+    judge = Judge(matrix, Lock(), today=date(2026, 1, 1))
+    (needed,) = judge.verdict(cells["rhel9"]).evidence
+    assert needed.startswith("a subscription is needed for rhel-9-for-")
+    assert "--entitlement DIR" in needed
+    assert judge.verdict(cells["rocky9"]).evidence == ()
+    assert judge.verdict(cells["sles15.7"]).evidence == ()
 
 
 @pytest.mark.parametrize(
@@ -230,7 +240,7 @@ def test_a_runfile_without_a_digest_is_unknown() -> None:
 
 def vendor(packages: tuple[str, ...]) -> Verdict:
     finished = "          - {id: open, packages: ['linux-modules-nvidia-{branch}-{release}']}"
-    lines = [line for line in MATRIX.splitlines() if "tree:" not in line]
+    lines = [line for line in MATRIX.splitlines() if "tree: usr/src" not in line]
     at = next(number for number, line in enumerate(lines) if line == "        modules:")
     lines[at + 1 : at + 1] = [finished, "        vendor_modules: true", "        variants: [precompiled]"]
     matrix = sample_matrix(

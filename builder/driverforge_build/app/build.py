@@ -51,7 +51,11 @@ def jobs(
             bake_file=bake_file,
             reference=local_reference(context),
             log=request.folder / "logs" / f"{context.image.id}.log",
-            secrets=_secrets(request.ca, mirror_lines(mirrors, context.image.os), secrets / context.image.os),
+            secrets=_secrets(
+                request.ca,
+                mirror_lines(mirrors, context.image.os, context.image.arch),
+                secrets / f"{context.image.os}-{context.image.arch}",
+            ),
             network=request.network,
             no_cache=request.no_cache,
         )
@@ -68,13 +72,19 @@ def _secrets(ca: Path | None, mirrors: list[str], file: Path) -> dict[str, Path]
     return found
 
 
-def mirror_lines(mirrors: Mapping[str, str], os_key: str) -> list[str]:
-    """The secret `mirror` of an OS: a line "ADDRESS SUITE" for each of its mirrors.
+def mirror_lines(mirrors: Mapping[str, str], os_key: str, arch: str) -> list[str]:
+    """The secret `mirror` of an image: a line "ADDRESS SUITE" for each mirror of its OS.
 
-    `mirrors` has keys like 'debian12', which stands for all suites, and 'debian12/bookworm-security'.
+    `mirrors` has keys like 'debian12', which stands for all suites, 'debian12/bookworm-security', and
+    'ubuntu24.04-arm64'. What is for the architecture comes first, which is the one that counts.
     """
     named = [(key.partition("/"), address) for key, address in mirrors.items()]
-    return [f"{address} {suite or '*'}" for (key, _, suite), address in named if key == os_key]
+    return [
+        f"{address} {suite or '*'}"
+        for own in (f"{os_key}-{arch}", os_key)
+        for (key, _, suite), address in named
+        if key == own
+    ]
 
 
 def build(

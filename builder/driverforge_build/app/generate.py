@@ -28,7 +28,7 @@ class Generated:
 def generate(selection: Selection, output: Path, *, vcs_ref: str, writing: bool) -> Generated:
     """Write OUTPUT/<cell>/ for each cell, and one bake file.
 
-    Raises UsageError (also where nothing is left to write), InputError, StorageFailed, Unsupported.
+    Raises UsageError (also where nothing is left to write), InputError, StorageFailed.
     """
     given = selection.given
     known = read_knowledge(selection)

@@ -13,7 +13,7 @@ from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.matrix.select import select_cells
 from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
 from driverforge_build.verdict import Judge
-from driverforge_core.errors import Unsupported, UsageError
+from driverforge_core.errors import UsageError
 
 LookupFor = Callable[[Lock], ImageLookup]
 """Makes the question to a registry, which needs the lock: the tag that is asked for is made from it."""
@@ -46,7 +46,7 @@ class Knowledge:
 
 
 def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) -> Knowledge:
-    """Read matrix and lock. Raises InputError, and Unsupported where nothing of the matrix can be locked.
+    """Read matrix and lock. Raises InputError.
 
     `select` and `skip` stand in the advice where the lock file is missing; they choose nothing here.
     """
@@ -68,16 +68,12 @@ def read_knowledge(selection: Selection, lookup_for: LookupFor | None = None) ->
 
 
 def lockable(matrix: Matrix, selection: Selection) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What of a selection `lock` takes: all of it, or nothing where it would refuse that.
-
-    Raises Unsupported where it would refuse every selection.
-    """
+    """What of a selection `lock` takes: all of it, or nothing where it would refuse that."""
     # discovery takes a while to import, and most commands find a lock file
     from driverforge_build.discover.targets import wanted_targets
 
     try:
         wanted_targets(matrix, select=selection.select, skip=selection.skip)
-    except (Unsupported, UsageError):
-        wanted_targets(matrix, select=(), skip=())
+    except UsageError:
         return (), ()
     return selection.select, selection.skip

@@ -6,22 +6,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from driverforge_build.app.knowledge import Selection
-from driverforge_build.discover.survey import Settings, survey
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import survey
 from driverforge_build.discover.targets import wanted_targets
 from driverforge_build.lock.file import load_lock, merge_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.matrix.select import check_named
+from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.ports import Downloads
 from driverforge_core.errors import DriverforgeError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Locked:
-    """What a run did. `targets` are those that were looked at, by key, `before` what the lock held of them.
+    """What a run did.
 
-    `changed`: whether the lock file differs from what was found. `problems` are drivers that could not be
-    pinned, `whole` is False where they keep the file from being written.
+    `targets` are those that were looked at, by key, `before` what the lock held of them.
+    `nowhere` are those that were not, for want of an address, and `degraded` those whose repositories cannot
+    be read now. `changed`: whether the lock file differs from
+    what was found. `problems` are drivers that could not be pinned, `whole` is False where they keep the file
+    from being written.
     """
 
     targets: Mapping[str, TargetLock]
@@ -29,6 +33,8 @@ class Locked:
     changed: bool
     whole: bool
     problems: Mapping[str, DriverforgeError]
+    nowhere: Mapping[str, DriverforgeError]
+    degraded: Mapping[str, DriverforgeError]
 
 
 def lock_targets(
@@ -36,20 +42,27 @@ def lock_targets(
 ) -> Locked:
     """Pin the targets of the selected cells; with `check` the file is left alone.
 
-    Raises UsageError, Unsupported, InputError, StorageFailed, and what `survey` raises.
+    Raises UsageError, InputError, StorageFailed, and what `survey` raises.
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
-    check_named("--mirror", settings.mirrors, [row.id for row in matrix.rows])
+    check_named("--mirror", map(mirror_os, settings.mirrors), [row.id for row in matrix.rows])
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
     found = survey(matrix, wanted, earlier, downloads, settings)
-    targets = {key: found.lock.targets[key] for key in (f"{row.id}-{arch}" for row, arch in wanted)}
-    whole = not found.problems or keep_going
+    keys = [f"{row.id}-{arch}" for row, arch in wanted]
+    targets = {
+        key: found.lock.targets[key] for key in keys if not (key in found.nowhere or key in found.degraded)
+    }
+    # what was asked for by name is a problem; of all that the matrix has, a site has some
+    problems = {**found.problems, **(found.nowhere if selection.select else {})}
+    whole = not problems or keep_going
     return Locked(
         targets=targets,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
         changed=merge_lock(path, targets.values(), writing=whole and not check),
         whole=whole,
-        problems=found.problems,
+        problems=problems,
+        nowhere={} if selection.select else found.nowhere,
+        degraded=found.degraded,
     )

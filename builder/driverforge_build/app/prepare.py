@@ -12,7 +12,7 @@ from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
 from driverforge_build.app.runner import CellReport
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
-from driverforge_build.matrix.select import check_named
+from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
 from driverforge_build.verdict import State
@@ -58,7 +58,7 @@ def prepare(
     given, named = selection.given, mirrors or {}
     chosen = choose(known, selection)
     systems = chosen.systems
-    check_named("--mirror", named, systems)
+    check_named("--mirror", map(mirror_os, named), systems)
     plan = known.plan(chosen.cells)
     check_mirrors(named, plan.to_build())
     return Prepared(
@@ -81,7 +81,7 @@ def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
     Only apt reads it: the repositories of dnf and zypper are configured in the base image.
     """
     for cell in cells:
-        if cell.os.package_manager != "apt" and any(key.partition("/")[0] == cell.os.id for key in mirrors):
+        if cell.os.package_manager != "apt" and cell.os.id in map(mirror_os, mirrors):
             raise UsageError(
                 f"--mirror works with apt only; {cell.os.id} uses {cell.os.package_manager}",
                 resolution=f"give a base image whose repositories are your site's: --base {cell.os.id}=REF",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.fetch.fetcher import Fetcher
-    from driverforge_build.ports import Engine, Guests
+    from driverforge_build.ports import ClientCertificate, Engine, Guests
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
 
@@ -88,8 +88,10 @@ def mirrors(cache_dir: Path | None, *, offline: bool, as_json: bool) -> Iterator
 
     with shown_downloads(as_json=as_json) as progress:
         transport = None
+        certificates: dict[str, ClientCertificate] = {}
         if not offline:
             from driverforge_build.fetch.web import mirror_transport
 
-            transport = mirror_transport(os.environ, progress.waiting)
-        yield Fetcher(Cache(cache_dir or default_cache()), transport, progress=progress)
+            transport = mirror_transport(os.environ, progress.waiting, certificates)
+        cache = Cache(cache_dir or default_cache())
+        yield Fetcher(cache, transport, progress=progress, certificates=certificates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,15 +24,8 @@ if TYPE_CHECKING:
 @options.lock_option
 @options.select_options
 @options.mirror_option
-@click.option(
-    "--keyring",
-    "keyrings",
-    multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration or "
-    "the matrix names.",
-)
+@options.keyring_option
+@options.entitlement_option
 @options.cache_option
 @click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the lock file would change.")
@@ -57,6 +51,7 @@ def command(
     skip: tuple[str, ...],
     mirrors: dict[str, str],
     keyrings: tuple[Path, ...],
+    entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
     check: bool,
@@ -71,14 +66,15 @@ def command(
     are in the lock file.
 
     Exit status: 0; 1 where a driver could not be pinned, or --check finds a change; 69 without gpgv or a
-    mirror, or where a signature is not trusted; 75 where a suite cannot be read now; others as
-    `driverforge --help` has them.
+    mirror, or where a signature is not trusted; 75 where a system cannot be read now, while the others are
+    pinned; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
+    from driverforge_build.discover.entitlement import find_entitlement
     from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.survey import Settings
+    from driverforge_build.discover.settings import Settings
 
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
     settings = Settings(
@@ -86,6 +82,7 @@ def command(
         machine=read_machine(),
         mirrors=mirrors,
         keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
         accept_shrink=accept_shrink,
         accept_expired=accept_expired,
     )
@@ -96,6 +93,8 @@ def command(
     else:
         _print(done)
         say(_outcome(lock_path, done, check=check))
+    if done.degraded:
+        return os.EX_TEMPFAIL
     return 1 if done.problems or (check and done.changed) else 0
 
 
@@ -125,7 +124,11 @@ def _print(done: Locked) -> None:
             say(f"  {line}")
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
-    for what, error in done.problems.items():
+    if done.nowhere:
+        error = next(iter(done.nowhere.values()))
+        say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
+        say(f"  e.g. {error.brief}; {error.resolution}", err=True)
+    for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
 
 
@@ -144,5 +147,7 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             }
             for key, target in done.targets.items()
         },
+        "nowhere": {key: error.document() for key, error in done.nowhere.items()},
+        "degraded": {key: error.document() for key, error in done.degraded.items()},
         "problems": {what: error.document() for what, error in done.problems.items()},
     }

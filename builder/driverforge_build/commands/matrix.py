@@ -1,4 +1,4 @@
-"""`driverforge matrix validate` and `driverforge matrix show`."""
+"""`driverforge matrix validate`, `show` and `packages`."""
 
 from __future__ import annotations
 
@@ -6,15 +6,20 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
 from driverforge_build.commands.options import json_option, matrix_option, select_options
 from driverforge_build.commands.output import say
+from driverforge_build.matrix.asked import asked_of_repositories
 from driverforge_build.matrix.expand import driver_archs, jit_cells
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.globs import matching
 from driverforge_build.matrix.load import Matrix, load_matrix
+from driverforge_build.matrix.merge import near
 from driverforge_build.matrix.select import select_cells
+from driverforge_core.errors import UsageError
 from driverforge_core.printable import printable
 
 COLUMNS = ("os", "driver", "payload", "modules", "images", "archs", "kernels", "EOL", "defined in")
@@ -69,6 +74,36 @@ def show(
         say("\n".join(keys))
     else:
         print_table(COLUMNS, table_rows(matrix))
+
+
+@command.command(short_help="what images ask of repositories, a name a line")
+@click.argument("systems", metavar="[OS]...", nargs=-1)
+@matrix_option
+@click.option("--arch", type=click.Choice(get_args(Arch)), help="Only this architecture. Default: all.")
+def packages(systems: tuple[str, ...], matrix_path: Path | None, arch: Arch | None) -> None:
+    """Show what images of each OS (a glob, default: all) ask of repositories, and what they download.
+
+    For reading a row through, or filling a mirror. {release} is a kernel as `uname -r` says it, {plain} the
+    same without its +variant. Packages that these depend on are found by `driverforge lock`.
+
+    Exit status: 0, 64 where a glob matches no OS, 65 where the matrix is wrong.
+    """
+    matrix = load_matrix(matrix_path)
+    names = [row.id for row in matrix.rows]
+    for glob in systems:
+        if not matching((glob,), names):
+            raise UsageError(
+                f"{glob!r} matches no operating system of the matrix{near(glob, names)}",
+                resolution="look at `driverforge matrix show`",
+            )
+    wanted = matching(systems or ("*",), names)
+    pages = [
+        asked_of_repositories(matrix, row, one)
+        for row in matrix.rows
+        for one in row.archs
+        if row.id in wanted and arch in (None, one)
+    ]
+    say("\n".join(pages).rstrip("\n"))
 
 
 def as_data(matrix: Matrix, cells: Sequence[str]) -> dict[str, Any]:

@@ -97,11 +97,32 @@ def mirror_option(function: F) -> F:
         "--mirror",
         "mirrors",
         multiple=True,
-        metavar="OS[/SUITE]=URL",
+        metavar="OS[-ARCH][/SUITE]=URL",
         callback=pairs("OS=URL"),
-        help="Package mirror of an OS, or of one suite of it. Default: in `lock` what the matrix or this "
-        "machine's apt says, in `build` "
-        "what the matrix or the base image says.",
+        help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
+        "or this machine's package manager says, in `build` what the matrix or the base image says.",
+    )(function)
+
+
+def keyring_option(function: F) -> F:
+    return click.option(
+        "--keyring",
+        "keyrings",
+        multiple=True,
+        type=click.Path(path_type=Path, exists=True, dir_okay=False),
+        metavar="FILE",
+        help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration "
+        "or the matrix names.",
+    )(function)
+
+
+def entitlement_option(function: F) -> F:
+    return click.option(
+        "--entitlement",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        metavar="DIR",
+        help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as in "
+        "/etc/pki/entitlement of a registered host. Default: what this machine or its container has.",
     )(function)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -18,6 +19,8 @@ from driverforge_build.commands.output import say
 @options.select_options
 @options.base_option
 @options.mirror_option
+@options.keyring_option
+@options.entitlement_option
 @options.cache_option
 @click.option(
     "--offline", is_flag=True, help="Ask no mirror: only kernels whose packages are in the cache already."
@@ -69,6 +72,8 @@ def command(
     skip: tuple[str, ...],
     bases: dict[str, str],
     mirrors: dict[str, str],
+    keyrings: tuple[Path, ...],
+    entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
     silence: int,
@@ -95,18 +100,28 @@ def command(
     from driverforge_build.app.prepare import prepare
     from driverforge_build.app.verify import Means, subjects, verify_all, write_reports
     from driverforge_build.commands.progress import shown_builds
+    from driverforge_build.discover.entitlement import find_entitlement
     from driverforge_build.discover.machine import read_machine
+    from driverforge_build.discover.settings import Settings
     from driverforge_build.verify.report import document, text
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
-    prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip), mirrors=mirrors)
+    prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip))
+    settings = Settings(
+        now=datetime.now(timezone.utc),
+        machine=read_machine(),
+        mirrors=mirrors,
+        keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
+    )
     engine = adapters.engine()
     engine.check()
-    wanted = subjects(prepared, engine, named=cells, machine=read_machine())
+    wanted = subjects(prepared, engine, named=cells, mirrors=mirrors)
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         means = Means(
             engine=engine,
             downloads=downloads,
+            settings=settings,
             guests=adapters.guests(shells),
             consoles=(cache_dir or adapters.default_cache()) / "logs" / "verify",
             silence=silence,

@@ -6,11 +6,10 @@ which the node shares.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from driverforge_build.discover.apt import Suite
 from driverforge_build.lock.pins import HeaderFact, LockedPackage, TargetLock
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import DriverRow
@@ -47,22 +46,25 @@ def answers(probes: Iterable[HeaderProbe], members: Mapping[str, str | None]) ->
 
 
 def header_facts(
-    target: TargetLock, probes: Sequence[HeaderProbe], suites: Sequence[Suite], downloads: Downloads
+    target: TargetLock,
+    probes: Sequence[HeaderProbe],
+    with_headers: Callable[[Sequence[LockedPackage]], Sequence[LockedPackage]],
+    addresses: Mapping[str, Callable[[str], str]],
+    downloads: Downloads,
 ) -> dict[str, dict[str, HeaderFact]]:
-    """Answers by header package. Only packages for all architectures are read: they hold include/linux."""
+    """Answers by header package. Of a kernel's those are read that `with_headers` finds.
+
+    `addresses` maps a repository's id to what makes an address of a package's path.
+    """
     packages = {
-        package.key: package
-        for kernel in target.kernels.values()
-        for package in kernel.headers
-        if package.arch == "all"
+        package.key: package for kernel in target.kernels.values() for package in with_headers(kernel.headers)
     }
     headers = sorted({probe.header for probe in probes})
-    pools = {suite.location.repository.id: suite.location for suite in suites}
 
     def ask(package: LockedPackage) -> dict[str, HeaderFact]:
-        url = pools[package.suite].pool(package.path)
-        deb = Blob(urls=(url,), sha256=package.sha256, size=package.size)
-        return answers(probes, downloads.headers(deb, headers))
+        url = addresses[package.suite](package.path)
+        file = Blob(urls=(url,), sha256=package.sha256, size=package.size)
+        return answers(probes, downloads.headers(file, headers))
 
     if not headers:
         return {}

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement, provided
+from driverforge_build.discover.packages import Clause, Condition, Package, PackageIndex, Requirement
 from driverforge_core.errors import Unavailable
 
 
@@ -34,10 +34,11 @@ def closure(
         (clause, "") for clause in sorted(set(roots), key=text_of, reverse=True)
     ]
     choices: deque[tuple[Clause, str]] = deque()
-    while firm or choices:
+    open_conditions = {(one, package.name) for package in there.values() for one in package.conditions}
+    while firm or choices or (firm := _due(index, chosen, open_conditions)):
         settled = not firm
         clause, parent = choices.popleft() if settled else firm.pop()
-        if _met(chosen, clause):
+        if _met(index, chosen, clause):
             continue
         if not settled and _is_choice(index, clause):
             choices.append((clause, parent))
@@ -48,7 +49,24 @@ def closure(
         chosen[package.name] = package
         needed_by[package.name] = parent
         firm += [(dependency, package.name) for dependency in reversed(package.depends)]
+        open_conditions |= {(one, package.name) for one in package.conditions}
     return tuple(chosen[name] for name in sorted(chosen) if name not in there)
+
+
+def _due(
+    index: PackageIndex, chosen: dict[str, Package], open_conditions: set[tuple[Condition, str]]
+) -> list[tuple[Clause, str]]:
+    """What conditions ask for now that all else is settled. Those that ask for something are taken out.
+
+    What holds where something is absent is asked for last, once nothing can come any more.
+    """
+    met = {one for one in open_conditions if _met(index, chosen, one[0].when)}
+    open_conditions -= met
+    due = [(clause, parent) for condition, parent in met for clause in condition.then]
+    if not due:
+        due = [(clause, parent) for condition, parent in open_conditions for clause in condition.otherwise]
+        open_conditions.clear()
+    return sorted(due, key=lambda one: (text_of(one[0]), one[1]), reverse=True)
 
 
 def text_of(clause: Clause) -> str:
@@ -59,12 +77,12 @@ def _is_choice(index: PackageIndex, clause: Clause) -> bool:
     return len(clause) > 1 or index.candidate(clause[0]) is None
 
 
-def _met(chosen: dict[str, Package], clause: Clause) -> bool:
+def _met(index: PackageIndex, chosen: dict[str, Package], clause: Clause) -> bool:
     for requirement in clause:
         package = chosen.get(requirement.name)
-        if package is not None and requirement.admits(package.version):
+        if package is not None and index.admits(requirement, package.version):
             return True
-        if any(provided(other, requirement) for other in chosen.values() if other.provides):
+        if any(index.provided(other, requirement) for other in chosen.values() if other.provides):
             return True
     return False
 

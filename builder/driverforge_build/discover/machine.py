@@ -1,4 +1,4 @@
-"""The machine's own apt configuration: where it finds a distribution's suites, and with which keys.
+"""The machine's own configuration: where it finds a distribution's repositories, and with which keys.
 
 Formats: sources.list(5), one-line style and deb822 style. Nothing of apt is run, so that another system's
 configuration can be read under its root folder.
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from driverforge_build.discover.repofiles import RepoFile, read_repo_files
 from driverforge_core import deb822
 from driverforge_core.errors import InputError
 from driverforge_core.osid import parse_os_release
@@ -24,24 +25,36 @@ _MAIN_ARCHIVE = ("", "-updates", "-backports", "-proposed-updates", "-backports-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AptSource:
-    """One suite at one address. `signed_by` names key files; empty where apt's trusted keys serve."""
+    """One suite at one address.
+
+    `signed_by` names key files; empty where apt's trusted keys serve. `archs` are the ones that it is limited
+    to.
+    """
 
     uri: str
     suite: str
     components: tuple[str, ...] = ()
     signed_by: tuple[Path, ...] = ()
+    archs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a system says about itself: distribution, code name, apt sources, keys that apt trusts for all."""
+    """What a system says about itself: its distribution, and its repositories of apt and of the others.
+
+    `trusted` are keys that apt trusts for all.
+    """
 
     id: str = ""
+    version: str = ""
     codename: str = ""
     sources: tuple[AptSource, ...] = ()
+    repositories: tuple[RepoFile, ...] = ()
     trusted: tuple[Path, ...] = ()
 
-    def find(self, distribution: str, codename: str, suite: str, component: str) -> AptSource | None:
+    def find(
+        self, distribution: str, codename: str, suite: str, component: str, *, arch: str = ""
+    ) -> AptSource | None:
         """Where this machine's configuration looks for a suite of its own distribution, of any release.
 
         `suite` is e.g. 'trixie-security' and `codename` 'trixie'. The archive of '-security' is another one
@@ -54,7 +67,13 @@ class Machine:
         kind = suite.removeprefix(codename)
         kinds = [kind, *_MAIN_ARCHIVE] if kind in _MAIN_ARCHIVE else [kind]
         names = [f"{base}{wanted}" for wanted in kinds for base in (codename, self.codename, *_ALIASES)]
-        fitting = [source for source in self.sources if component in source.components]
+        fitting = [
+            source
+            for source in self.sources
+            if component in source.components and (not source.archs or not arch or arch in source.archs)
+        ]
+        # what is for one architecture by name goes before what is for all
+        fitting.sort(key=lambda source: not source.archs)
         return next((source for name in names for source in fitting if source.suite == name), None)
 
 
@@ -78,8 +97,10 @@ def read_machine(root: Path = Path("/")) -> Machine:
     ]
     return Machine(
         id=system.id if system else "",
+        version=system.version if system else "",
         codename=system.codename if system else "",
         sources=tuple(found),
+        repositories=read_repo_files(root, system.version if system else ""),
         trusted=tuple(key for key in keys if key.is_file()),
     )
 
@@ -107,12 +128,14 @@ def parse_list(text: str, root: Path = Path("/")) -> list[AptSource]:
         if matched := _ONE_LINE.match(line.strip()):
             options = dict(option.partition("=")[::2] for option in (matched["options"] or "").split())
             keys = options.get("signed-by", "").replace(",", " ")
+            archs = options.get("arch", "").replace(",", " ")
             found.append(
                 AptSource(
                     uri=_address(matched["uri"], root),
                     suite=matched["suite"].rstrip("/"),
                     components=tuple(matched["components"].split()),
                     signed_by=_keys(keys, root),
+                    archs=tuple(archs.split()),
                 )
             )
     return found
@@ -143,10 +166,15 @@ def _stanza_sources(stanza: dict[str, str], root: Path) -> Iterator[AptSource]:
     signed = stanza.get("signed-by", "")
     keys = () if "BEGIN PGP" in signed else _keys(signed, root)
     components = tuple(stanza.get("components", "").split())
+    archs = tuple(stanza.get("architectures", "").split())
     for uri in stanza.get("uris", "").split():
         for suite in stanza.get("suites", "").split():
             yield AptSource(
-                uri=_address(uri, root), suite=suite.rstrip("/"), components=components, signed_by=keys
+                uri=_address(uri, root),
+                suite=suite.rstrip("/"),
+                components=components,
+                signed_by=keys,
+                archs=archs,
             )
 
 

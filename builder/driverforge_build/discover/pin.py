@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
-from driverforge_build.discover.kernels import Kernel, find_kernels
+from driverforge_build.discover.kernels import Kernel, Kernels
+from driverforge_build.discover.offers import is_version, module_sources, offered
 from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
-from driverforge_build.lock.pins import LockedKernel, LockedPackage, LockedRepository, Role, Roles, TargetLock
+from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
-from driverforge_build.matrix.model import DriverRow, ModuleSource, OsRow
+from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_core.errors import DriverforgeError, InputError
+
+FinishedModules = Callable[[PackageIndex, Kernel, DriverRow], Iterable[Package]]
+"""Finds a distribution's finished modules of a driver for a kernel, all that there are or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,10 +36,11 @@ def pin_target(
     row: OsRow,
     arch: Arch,
     drivers: Sequence[DriverRow],
-    repositories: Iterable[LockedRepository],
+    *,
+    kernels: Kernels,
+    finished_modules: FinishedModules,
 ) -> Pinned:
     """Pins for an OS and architecture out of its merged indexes."""
-    kernels = find_kernels(index, row, arch)
     results = {driver.version: _try_driver(index, row, driver, kernels.found) for driver in drivers}
     problems = {
         version: result for version, result in results.items() if isinstance(result, DriverforgeError)
@@ -45,9 +51,11 @@ def pin_target(
     target = TargetLock(
         os=row.id,
         arch=arch,
-        repositories=tuple(repositories),
         drivers=pins,
-        kernels={kernel.release.text: _locked_kernel(index, kernel, drivers) for kernel in kernels.found},
+        kernels={
+            kernel.release.text: _locked_kernel(index, kernel, drivers, finished_modules)
+            for kernel in kernels.found
+        },
         without_headers=tuple(release.text for release in kernels.without_headers),
     )
     return Pinned(target=target, problems=problems)
@@ -84,19 +92,11 @@ def pin_driver(
     roots = [(Requirement(name=package.name, relation="=", version=package.version),) for package in exact]
     roles["userspace"] = closure(index, roots, given=tools, upstream=driver.version)
     if not driver.vendor_modules:
-        sources = {name for source in _module_sources(driver) for name in source.packages}
+        sources = {name for source in module_sources(driver) for name in source.packages}
         roles["source"] = tuple(_exact(index, row, driver, name) for name in sorted(sources))
     if driver.firmware is not None:
         roles["firmware"] = (_exact(index, row, driver, driver.firmware.package),)
     return roles
-
-
-def _module_sources(driver: DriverRow) -> tuple[ModuleSource, ...]:
-    """Where the modules come from, of the types that the row offers.
-
-    They may be fewer than those of the row that it is like.
-    """
-    return tuple(source for source in driver.modules if source.id in driver.module_types)
 
 
 def locked(package: Package) -> LockedPackage:
@@ -118,10 +118,10 @@ def _names(names: Iterable[str]) -> list[Clause]:
 def _exact(index: PackageIndex, row: OsRow, driver: DriverRow, template: str) -> Package:
     """A package in the driver's own version."""
     (name,) = driver.filled([template])
-    offered = _offered(index, driver, name)
-    found = next((package for package in offered if package.upstream == driver.version), None)
+    offers = offered(index, driver, name)
+    found = next((package for package in offers if is_version(package, driver.version)), None)
     if found is None:
-        raise _other_version(row, driver, name, offered)
+        raise _other_version(row, driver, name, offers)
     return found
 
 
@@ -131,27 +131,17 @@ def _companion(index: PackageIndex, row: OsRow, driver: DriverRow, template: str
     The newest of the driver's branch, else the newest.
     """
     (name,) = driver.filled([template])
-    offered = _offered(index, driver, name)
-    if not offered:
-        raise _other_version(row, driver, name, offered)
+    offers = offered(index, driver, name)
+    if not offers:
+        raise _other_version(row, driver, name, offers)
     return next(
-        (package for package in offered if package.upstream.partition(".")[0] == driver.branch), offered[0]
+        (package for package in offers if package.upstream.partition(".")[0] == driver.branch), offers[0]
     )
 
 
-def _offered(index: PackageIndex, driver: DriverRow, name: str) -> list[Package]:
-    """Versions of a package in the repositories that the driver's row names, in the row's order.
-
-    Where the row names none, every repository counts.
-    """
-    order = {suite: number for number, suite in enumerate(driver.repositories)}
-    offered = [package for package in index.versions(name) if not order or package.suite in order]
-    return sorted(offered, key=lambda package: order.get(package.suite, 0))
-
-
-def _other_version(row: OsRow, driver: DriverRow, name: str, offered: Sequence[Package]) -> InputError:
-    there = ", ".join(f"{package.version} ({package.suite})" for package in offered)
-    newest = offered[0].upstream if offered else ""
+def _other_version(row: OsRow, driver: DriverRow, name: str, offers: Sequence[Package]) -> InputError:
+    there = ", ".join(f"{package.version} ({package.suite})" for package in offers)
+    newest = offers[0].upstream if offers else ""
     return InputError(
         f"{row.id}: the repositories do not have {name} {driver.version}",
         details=[f"they have {there}" if there else f"they do not have {name} at all"],
@@ -163,35 +153,19 @@ def _other_version(row: OsRow, driver: DriverRow, name: str, offered: Sequence[P
     )
 
 
-def _locked_kernel(index: PackageIndex, kernel: Kernel, drivers: Sequence[DriverRow]) -> LockedKernel:
+def _locked_kernel(
+    index: PackageIndex, kernel: Kernel, drivers: Sequence[DriverRow], finished_modules: FinishedModules
+) -> LockedKernel:
     vendor = {
-        driver.version: _vendor_modules(index, kernel, driver) for driver in drivers if driver.vendor_modules
+        driver.version: tuple(locked(package) for package in finished_modules(index, kernel, driver))
+        for driver in drivers
+        if driver.vendor_modules
     }
     return LockedKernel(
         release=kernel.release.text,
-        flavour=kernel.release.flavour,
+        flavour=flavour_of(kernel.release),
         compiler=kernel.compiler,
         headers=tuple(locked(package) for package in kernel.headers),
-        image=locked(kernel.image),
+        image=locked(kernel.image) if kernel.image else None,
         vendor={version: packages for version, packages in vendor.items() if packages},
     )
-
-
-def _vendor_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[LockedPackage, ...]:
-    """The distribution's finished modules for a kernel: every package of every module type, in one version.
-
-    Empty where no version has them all: modules, objects and signatures are made together, and some kernels'
-    signatures were never published.
-    """
-    names = [
-        name
-        for source in _module_sources(driver)
-        for name in driver.filled(source.packages, release=kernel.release.text)
-    ]
-    offered = [_offered(index, driver, name) for name in names]
-    for version in (package.version for package in (offered[0] if offered else ())):
-        same = [[package for package in packages if package.version == version] for packages in offered]
-        if all(same):
-            # several repositories may have that version: the row's first one counts
-            return tuple(locked(first) for first, *_ in same)
-    return ()

@@ -1,6 +1,7 @@
-"""Check who signed a repository's InRelease.
+"""Check who signed a repository's metadata.
 
-`gpgv` reads the clear-signed text, and only what it says was signed is read on.
+`gpgv` reads apt's clear-signed InRelease, and only what it says was signed is read on; or the detached
+signature of RPM's repomd.xml.
 """
 
 from __future__ import annotations
@@ -38,36 +39,40 @@ def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
     messages. Raises Untrusted, Unavailable where there is no gpgv, InputError for a keyring that cannot be
     read.
     """
+    with tempfile.TemporaryDirectory(prefix="driverforge-gpgv-") as folder:
+        (document := Path(folder, "InRelease")).write_bytes(signed)
+        text = Path(folder, "text")
+        fingerprints = _signers(["--output", str(text), str(document)], keyrings, Path(folder), name)
+        return Signed(text=text.read_text(encoding="utf-8"), fingerprints=fingerprints)
+
+
+def verify_detached(
+    document: bytes, signature: bytes, keyrings: Sequence[Path], *, name: str
+) -> tuple[str, ...]:
+    """The fingerprints of those who signed a document, by the rule of `verify` and with its errors."""
+    with tempfile.TemporaryDirectory(prefix="driverforge-gpgv-") as folder:
+        (signed := Path(folder, "document")).write_bytes(document)
+        (apart := Path(folder, "signature")).write_bytes(signature)
+        return _signers([str(apart), str(signed)], keyrings, Path(folder), name)
+
+
+def _signers(files: Sequence[str], keyrings: Sequence[Path], folder: Path, name: str) -> tuple[str, ...]:
+    """Ask gpgv about files, with a home of its own in a folder."""
     if (gpgv := shutil.which("gpgv")) is None:
         raise Unavailable(
             f"cannot check who signed {name}: there is no gpgv on this machine",
             resolution="install it (apt-get install gpgv, dnf install gnupg2, zypper install gpg2) and run "
             "the command again",
         )
-    with tempfile.TemporaryDirectory(prefix="driverforge-gpgv-") as folder:
-        work = Path(folder)
-        (work / "InRelease").write_bytes(signed)
-        rings = [_binary(keyring, work / f"{number}.gpg") for number, keyring in enumerate(keyrings)]
-        arguments = [argument for ring in rings for argument in ("--keyring", str(ring))]
-        command = [
-            gpgv,
-            "--homedir",
-            folder,
-            "--status-fd",
-            "1",
-            "--output",
-            str(work / "text"),
-            *arguments,
-            str(work / "InRelease"),
-        ]
-        run = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
-        status = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("[GNUPG:] ")]
-        fingerprints = set(_good_signers(status))
-        if not fingerprints or any(words[0] == "BADSIG" for words in status):
-            raise _untrusted(name, keyrings, status, run.stderr)
-        return Signed(
-            text=(work / "text").read_text(encoding="utf-8"), fingerprints=tuple(sorted(fingerprints))
-        )
+    rings = [_binary(keyring, folder / f"{number}.gpg") for number, keyring in enumerate(keyrings)]
+    arguments = [argument for ring in rings for argument in ("--keyring", str(ring))]
+    command = [gpgv, "--homedir", str(folder), "--status-fd", "1", *arguments, *files]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, errors="replace")
+    status = [line.split()[1:] for line in run.stdout.splitlines() if line.startswith("[GNUPG:] ")]
+    fingerprints = set(_good_signers(status))
+    if not fingerprints or any(words[0] == "BADSIG" for words in status):
+        raise _untrusted(name, keyrings, status, run.stderr)
+    return tuple(sorted(fingerprints))
 
 
 def _good_signers(status: Sequence[Sequence[str]]) -> Iterator[str]:

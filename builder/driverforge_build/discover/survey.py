@@ -1,27 +1,24 @@
-"""One run of discovery: suites of each OS, then pins of each target, then answers of header probes."""
+"""One run of discovery: repositories of each OS, then pins of each target, then answers of header probes."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from driverforge_build.discover.answers import header_facts, probes_for
-from driverforge_build.discover.apt import Location, Suite, degraded, locate, read_packages, read_suite
-from driverforge_build.discover.machine import Machine
-from driverforge_build.discover.packages import PackageIndex
-from driverforge_build.discover.pin import pin_target
+from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
+from driverforge_build.discover.pin import Pinned, pin_target
+from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.compare import check_losses
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
-from driverforge_build.ports import Downloads
-from driverforge_core.errors import DriverforgeError, TemporaryFailure
+from driverforge_build.ports import Downloads, NotThere
+from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 
 WORKERS = 4
 log = logging.getLogger(__name__)
@@ -30,26 +27,18 @@ Target = tuple[OsRow, Arch]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What a run is told. `now` is UTC and aware; `mirrors` maps OS or OS/SUITE to an address."""
-
-    now: datetime
-    machine: Machine = field(default_factory=Machine)
-    mirrors: Mapping[str, str] = field(default_factory=dict)
-    keyrings: tuple[Path, ...] = ()
-    accept_expired: bool = False
-    accept_shrink: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a run found: the whole lock, and the drivers that could not be pinned.
+    """What a run found: the whole lock, and what it lacks.
 
-    `problems` maps 'debian12-amd64 535.261.03' to the reason.
+    `problems` maps drivers that could not be pinned ('debian12-amd64 535.261.03') to the reason. `nowhere`
+    does that for targets ('rhel9-amd64') whose repositories nobody named or opened, `degraded` for those
+    whose repositories cannot be read now: of these the lock is as it was.
     """
 
     lock: Lock
     problems: Mapping[str, DriverforgeError]
+    nowhere: Mapping[str, Unavailable]
+    degraded: Mapping[str, TemporaryFailure]
 
 
 def survey(
@@ -57,55 +46,110 @@ def survey(
 ) -> Survey:
     """Discover targets and merge them into an earlier lock.
 
-    Raises TemporaryFailure where suites do not answer or a target shrank suspiciously, Untrusted,
-    Unavailable.
+    A target whose repositories cannot be read now, that shrank suspiciously, or of which nothing says where
+    its repositories are, is left out. Where all are, the first one's error is raised. Raises Untrusted,
+    Unavailable, InputError.
     """
     found: list[TargetLock] = []
     problems: dict[str, DriverforgeError] = {}
-    for row in {row.id: row for row, _ in targets}.values():
-        suites = _read_suites(row, downloads, settings)
-        for arch in (arch for other, arch in targets if other.id == row.id):
-            mine = row.on(arch)
-            drivers = [driver for driver in mine.drivers if arch in driver_archs(matrix, mine, driver)]
-            index = PackageIndex()
-            for suite in suites:
-                read_packages(downloads, suite, arch, index)
-            pinned = pin_target(index, mine, arch, drivers, [suite.locked(arch) for suite in suites])
+    read: dict[Place, VerifiedRepository] = {}
+    located, nowhere = _located(targets, settings)
+    failed: dict[str, TemporaryFailure] = {}
+    for row, arch, places in located:
+        key = f"{row.id}-{arch}"
+        try:
+            repositories = _read_all(places, read, downloads, settings)
+            pinned = _pinned(matrix, row, arch, repositories, downloads)
             if not settings.accept_shrink:
                 check_losses(earlier.target(row.id, arch), pinned.target)
-            problems |= {
-                f"{pinned.target.key} {version}": error for version, error in pinned.problems.items()
-            }
-            facts = header_facts(pinned.target, probes_for(matrix, drivers), suites, downloads)
-            found.append(replace(pinned.target, header_facts=facts))
-            log.info(
-                "target=%s kernels=%d drivers=%d",
-                pinned.target.key,
-                len(pinned.target.kernels),
-                len(pinned.target.drivers),
-            )
-    return Survey(lock=earlier.with_targets(found), problems=problems)
-
-
-def _read_suites(row: OsRow, downloads: Downloads, settings: Settings) -> list[Suite]:
-    locations = [
-        locate(
-            row, repository, mirrors=settings.mirrors, machine=settings.machine, keyrings=settings.keyrings
+        except (Nowhere, NotThere) as error:
+            nowhere[key] = error
+            continue
+        except TemporaryFailure as error:
+            failed[key] = error
+            continue
+        problems |= {f"{key} {version}": error for version, error in pinned.problems.items()}
+        found.append(pinned.target)
+        log.info(
+            "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
         )
-        for repository in row.repositories
-    ]
+    if not found and (errors := [*failed.values(), *nowhere.values()]):
+        raise errors[0]
+    return Survey(lock=earlier.with_targets(found), problems=problems, nowhere=nowhere, degraded=failed)
 
-    def read(location: Location) -> Suite | TemporaryFailure:
+
+def _located(
+    targets: Sequence[Target], settings: Settings
+) -> tuple[list[tuple[OsRow, Arch, Sequence[Place]]], dict[str, Unavailable]]:
+    """The targets as their architecture sees them, with the places of their repositories; and the others."""
+    located: list[tuple[OsRow, Arch, Sequence[Place]]] = []
+    nowhere: dict[str, Unavailable] = {}
+    for whole, arch in targets:
+        row = whole.on(arch)
         try:
-            return read_suite(downloads, location, now=settings.now, accept_expired=settings.accept_expired)
+            located.append((row, arch, metadata_of(row).locate(row, arch, settings)))
+        except Nowhere as error:
+            nowhere[f"{row.id}-{arch}"] = error
+    return located, nowhere
+
+
+def _pinned(
+    matrix: Matrix,
+    row: OsRow,
+    arch: Arch,
+    repositories: Sequence[VerifiedRepository],
+    downloads: Downloads,
+) -> Pinned:
+    """What repositories have for an OS and architecture, with what its headers say to the probes."""
+    metadata = metadata_of(row)
+    index = metadata.new_index()
+    for repository in repositories:
+        repository.add_packages(index, arch, downloads)
+    drivers = [driver for driver in row.drivers if arch in driver_archs(matrix, row, driver)]
+    kernels = metadata.find_kernels(index, row, arch)
+    pinned = pin_target(
+        index, row, arch, drivers, kernels=kernels, finished_modules=metadata.finished_modules
+    )
+    addresses = {one.id: one.address for one in repositories}
+    facts = header_facts(
+        pinned.target, probes_for(matrix, drivers), metadata.with_headers, addresses, downloads
+    )
+    target = replace(
+        pinned.target, repositories=tuple(one.locked(arch) for one in repositories), header_facts=facts
+    )
+    return replace(pinned, target=target)
+
+
+def _read_all(
+    places: Sequence[Place], read: dict[Place, VerifiedRepository], downloads: Downloads, settings: Settings
+) -> list[VerifiedRepository]:
+    """The repositories at some places. `read` holds those that another architecture of the run needed."""
+
+    def attempt(place: Place) -> VerifiedRepository | TemporaryFailure:
+        try:
+            return place.read(downloads, settings)
         except TemporaryFailure as error:
             return error
 
+    new = [place for place in places if place not in read]
     with ThreadPoolExecutor(WORKERS) as pool:
-        results = list(zip(locations, pool.map(read, locations), strict=True))
-    failures = {
-        location.repository.id: result for location, result in results if isinstance(result, TemporaryFailure)
-    }
+        results = dict(zip(new, pool.map(attempt, new), strict=True))
+    failures = {place.id: result for place, result in results.items() if isinstance(result, TemporaryFailure)}
     if failures:
         raise degraded(failures)
-    return [result for _, result in results if isinstance(result, Suite)]
+    read |= {place: result for place, result in results.items() if not isinstance(result, TemporaryFailure)}
+    return [read[place] for place in places]
+
+
+def degraded(failures: Mapping[str, TemporaryFailure]) -> TemporaryFailure:
+    """One error for the repositories that do not answer now."""
+    again = "run the same command again later, or with --offline to use what the cache holds"
+    steps = dict.fromkeys(error.resolution for error in failures.values())
+    return TemporaryFailure(
+        f"discovery is degraded: {len(failures)} of the repositories cannot be read now "
+        f"({', '.join(failures)})",
+        details=[
+            line for name, error in failures.items() for line in (f"{name}: {error.brief}", *error.details)
+        ],
+        resolution="; ".join([*(step for step in steps if not again.startswith(step)), again]),
+    )

@@ -10,12 +10,11 @@ import re
 from collections.abc import Sequence
 
 from driverforge_build.discover.survey import Target
-from driverforge_build.lock import can_lock
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
 from driverforge_core.cell import JIT
-from driverforge_core.errors import Unsupported, UsageError
+from driverforge_core.errors import UsageError
 
 _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 
@@ -23,8 +22,7 @@ _TOKEN = re.compile(r"\[[^\]]+\]|.", re.DOTALL)
 def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]) -> list[Target]:
     """The targets with a cell that `select` may match and `skip` does not match whole.
 
-    Raises UsageError where no target fits, Unsupported where discovery cannot read the repositories of any
-    that does.
+    Raises UsageError where no target fits.
     """
     toolkits = _systems_of_toolkits(matrix, select, skip)
     fitting = [
@@ -45,15 +43,7 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
             details=[f"systems: {' '.join(row.id for row in matrix.rows)}"],
             resolution="look at `driverforge matrix show`",
         )
-    found = [(row, arch) for row, arch in fitting if can_lock(row)]
-    if not found:
-        names = dict.fromkeys(row.id for row, _ in fitting)
-        raise Unsupported(
-            f"this version cannot read the repositories of {', '.join(names)}",
-            details=["discovery reads Debian's repositories; the others' cells have the verdict `unknown`"],
-            resolution="select cells of Debian",
-        )
-    return found
+    return fitting
 
 
 def _systems_of_toolkits(matrix: Matrix, select: Sequence[str], skip: Sequence[str]) -> set[tuple[str, str]]:

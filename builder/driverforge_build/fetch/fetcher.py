@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from http.client import responses
 from pathlib import Path
@@ -17,8 +17,8 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
-from driverforge_build.fetch.unpack import unpack_deb
-from driverforge_build.ports import Blob, NotThere
+from driverforge_build.fetch.unpack import unpack_package
+from driverforge_build.ports import Blob, ClientCertificate, NotThere, Refused
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
@@ -63,16 +63,22 @@ class Quiet:
 class Fetcher:
     """Downloads into a cache. Without a transport it answers from the cache alone.
 
-    Several threads may share one.
+    `certificates` are what the transport shows to hosts, by the host. Several threads may share one.
     """
 
     def __init__(
-        self, cache: Cache, transport: Retrying | None, *, progress: DownloadListener | None = None
+        self,
+        cache: Cache,
+        transport: Retrying | None,
+        *,
+        progress: DownloadListener | None = None,
+        certificates: MutableMapping[str, ClientCertificate] | None = None,
     ) -> None:
         self.cache = cache
         self._texts = HeaderTexts(cache)
         self._transport = transport
         self._progress = progress or Quiet()
+        self._certificates = {} if certificates is None else certificates
 
     def document(self, url: str) -> bytes:
         """What stands at an address now.
@@ -105,6 +111,10 @@ class Fetcher:
                 return self._download(url, blob)
         return self._download(last, blob)
 
+    def identify(self, url: str, certificate: ClientCertificate) -> None:
+        """Show a certificate to the host of an address, whenever it is asked."""
+        self._certificates[host_of(url)] = certificate
+
     def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
         """Headers out of a package. It is downloaded for headers that are asked for first, and not kept."""
         members = self._texts.kept(package.sha256, names)
@@ -120,7 +130,7 @@ class Fetcher:
 
     def unpack(self, package: Blob, target: Path) -> None:
         """Put the files of a package below a folder; the package is kept."""
-        unpack_deb(self.blob(package), target)
+        unpack_package(self.blob(package), target)
 
     def _received(self, ask: Callable[[], Request], take: Callable[[Response], _T]) -> _T:
         assert self._transport is not None
@@ -254,7 +264,7 @@ def _judge(response: Response, url: str) -> None:
             details=[answer],
             resolution="run the same command again later",
         )
-    raise Unavailable(
+    raise (Refused if status in (401, 403) else Unavailable)(
         f"{host} refuses the request",
         details=[answer],
         resolution="check the proxy and the mirror's access rules",

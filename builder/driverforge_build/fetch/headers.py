@@ -1,26 +1,22 @@
-"""Headers out of packages of a mirror: one file of a .deb, read as it streams by, never unpacked to disk.
-
-A .deb is an ar archive with a compressed tar inside, deb(5).
-"""
+"""Headers out of packages of a mirror: files of a .deb or .rpm, read as they stream by, never unpacked."""
 
 from __future__ import annotations
 
-import gzip
 import json
-import lzma
-import tarfile
-import zlib
+import re
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import IO, cast
 
 from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.packagefile import DAMAGED, members
 from driverforge_core.errors import InputError
 
 UNPACKED_LIMIT = 512 << 20
 """Bytes. A header tree of Debian's has 75 MB."""
 HEADER_LIMIT = 4 << 20
 """Bytes. The headers that probes read have less than 0.2 MB."""
+# the top of a header tree: Debian's and SUSE's lie in /usr/src, Red Hat's in /usr/src/kernels
+_TREE = re.compile(r"(?:\./|/)?usr/src/(?:kernels/)?[^/]+")
 
 
 class HeaderTexts:
@@ -60,92 +56,34 @@ class HeaderTexts:
         return self._cache.folder / "headers" / f"{sha256}.json"
 
 
-class _Limited:
-    """A stream that gives so many bytes and then fails.
-
-    What a small package unpacks to is its maker's choice, and tarfile takes a long name's length on trust.
-    """
-
-    def __init__(self, stream: IO[bytes], limit: int) -> None:
-        self._stream = stream
-        self._limit = self._left = limit
-
-    def read(self, size: int, /) -> bytes:
-        data = self._stream.read(size)
-        self._left -= len(data)
-        if self._left < 0:
-            raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
-        return data
-
-
-def limited(stream: IO[bytes], limit: int) -> IO[bytes]:
-    return cast(IO[bytes], _Limited(stream, limit))
-
-
-def read_members(deb: Path, patterns: Sequence[str], *, limit: int = UNPACKED_LIMIT) -> dict[str, str]:
-    """Texts of files in a .deb, by the pattern that named each.
+def read_members(package: Path, patterns: Sequence[str], *, limit: int = UNPACKED_LIMIT) -> dict[str, str]:
+    """Texts of files in a package, by the pattern that named each.
 
     '*/include/linux/pci.h' is the file of that name nearest to the top. Reads on until each pattern has its
-    file, else to the end. Raises InputError for a file that is no .deb, and one that unpacks to more than
+    file, else to the end. Raises InputError for a file that is no package, and one that unpacks to more than
     `limit` bytes, or has a header of more than HEADER_LIMIT.
     """
     wanted = {pattern: pattern.removeprefix("*") for pattern in patterns}
     found: dict[str, str] = {}
     try:
-        with (
-            deb.open("rb") as file,
-            tarfile.open(fileobj=limited(data_member(file, deb), limit), mode="r|") as archive,
-        ):
-            for member in archive:
-                name = next(
-                    (
-                        pattern
-                        for pattern, end in wanted.items()
-                        if member.name.endswith(end) and member.isfile()
-                    ),
-                    None,
+        with package.open("rb") as file:
+            for member in members(file, limit=limit):
+                fitting = (
+                    pattern
+                    for pattern, end in wanted.items()
+                    if member.name.endswith(end) and _TREE.fullmatch(member.name.removesuffix(end))
                 )
-                if name is None or not _is_tree(member.name.removesuffix(wanted[name])):
+                if (pattern := next(fitting, None)) is None:
                     continue
                 if member.size > HEADER_LIMIT:
-                    raise tarfile.ReadError(f"{member.name} has {member.size} bytes")
-                content = archive.extractfile(member)
-                found[name] = content.read().decode("utf-8", errors="replace") if content else ""
-                del wanted[name]
+                    raise EOFError(f"{member.name} has {member.size} bytes")
+                found[pattern] = member.read().decode("utf-8", errors="replace")
+                del wanted[pattern]
                 if not wanted:
                     break
-    except (tarfile.TarError, lzma.LZMAError, zlib.error, gzip.BadGzipFile, EOFError, ValueError) as error:
+    except DAMAGED as error:
         raise InputError(
-            f"{deb} cannot be read as a package: {error}",
+            f"{package} cannot be read as a package: {error}",
             resolution="remove the file and run the command again",
         ) from error
     return found
-
-
-def _is_tree(folder: str) -> bool:
-    """Whether a folder is the top of a header tree: ./usr/src/linux-headers-6.1.0-50-common.
-
-    Debian's hold no tree inside a tree.
-    """
-    return folder.removeprefix("./").count("/") <= 2
-
-
-def data_member(file: IO[bytes], deb: Path) -> IO[bytes]:
-    """The data.tar of a .deb, unpacked as it is read."""
-    if file.read(8) != b"!<arch>\n":
-        raise InputError(
-            f"{deb} is not a Debian package", resolution="remove the file and run the command again"
-        )
-    while len(head := file.read(60)) == 60:
-        name, size = head[:16].decode("ascii", errors="replace").strip().rstrip("/"), int(head[48:58])
-        if name == "data.tar.xz":
-            return cast(IO[bytes], lzma.LZMAFile(file))
-        if name == "data.tar.gz":
-            return cast(IO[bytes], gzip.GzipFile(fileobj=file))
-        if name == "data.tar":
-            return file
-        file.seek(size + size % 2, 1)
-    raise InputError(
-        f"{deb} has no data.tar in a compression that this program reads (xz, gz, none)",
-        resolution="its distribution needs a newer driverforge; leave it out with --skip",
-    )

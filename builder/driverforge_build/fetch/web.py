@@ -23,6 +23,7 @@ import httpcore2
 import httpx2
 import truststore
 
+from driverforge_build.ports import ClientCertificate
 from driverforge_core import __version__
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.auth import Login
@@ -52,9 +53,11 @@ Told = Callable[[str, float], object]
 """Hears why there is a pause, and how many seconds it takes."""
 
 
-def mirror_transport(environ: Mapping[str, str], told: Told) -> Retrying:
-    """For package mirrors: redirects are followed."""
-    web = HttpxTransport(environ, at_once=REQUESTS_PER_MIRROR)
+def mirror_transport(
+    environ: Mapping[str, str], told: Told, certificates: Mapping[str, ClientCertificate] | None = None
+) -> Retrying:
+    """For package mirrors: redirects are followed. `certificates` are shown to hosts, by the host."""
+    web = HttpxTransport(environ, at_once=REQUESTS_PER_MIRROR, certificates=certificates)
     return Retrying(inner=Following(web), wait=time.sleep, now=time.time, told=told)
 
 
@@ -68,8 +71,8 @@ class HttpxTransport:
     """One request, one answer: redirects and error statuses are answers too. Several threads may share one.
 
     Environment: proxies as `proxy_for` reads them; SSL_CERT_FILE, SSL_CERT_DIR: the authorities to trust
-    instead of the system's. A login in an address is sent as its header. `wire` replaces the network.
-    Connections end with the last user.
+    instead of the system's. A login in an address is sent as its header. `certificates` are looked at for
+    each new connection. `wire` replaces the network. Connections end with the last user.
     """
 
     def __init__(
@@ -80,6 +83,7 @@ class HttpxTransport:
         timeout: float = TIMEOUT_S,
         grace: float = GRACE_S,
         wire: httpx2.BaseTransport | None = None,
+        certificates: Mapping[str, ClientCertificate] | None = None,
     ) -> None:
         self._environ = dict(environ)
         self._timeout, self._grace = timeout, grace
@@ -90,7 +94,8 @@ class HttpxTransport:
             lambda: threading.BoundedSemaphore(at_once)
         )
         self._wire = wire
-        self._wires: dict[str, httpx2.BaseTransport] = {}
+        self._certificates = {} if certificates is None else certificates
+        self._wires: dict[tuple[str, ClientCertificate | None], httpx2.BaseTransport] = {}
         weakref.finalize(self, _close, self._wires)
 
     def send(self, request: Request) -> Response:
@@ -117,14 +122,30 @@ class HttpxTransport:
     def _wire_to(self, url: str) -> httpx2.BaseTransport:
         if self._wire is not None:
             return self._wire
-        proxy = proxy_for(url, self._environ)
-        if proxy not in self._wires:
+        key = proxy, certificate = proxy_for(url, self._environ), self._certificates.get(host_of(url))
+        if key not in self._wires:
             tls = self._tls if proxy.startswith("https:") else None
-            wire = httpx2.HTTPTransport(verify=self._tls, proxy=_proxy(proxy, tls) if proxy else None)
+            ours = self._tls if certificate is None else _identified(certificate, self._environ)
+            wire = httpx2.HTTPTransport(verify=ours, proxy=_proxy(proxy, tls) if proxy else None)
             # httpx2 hands no network to its pool, which would take one
             wire._pool._network_backend = _PacedNetwork()  # noqa: SLF001
-            self._wires[proxy] = wire
-        return self._wires[proxy]
+            self._wires[key] = wire
+        return self._wires[key]
+
+
+def _identified(certificate: ClientCertificate, environ: Mapping[str, str]) -> ssl.SSLContext:
+    """TLS that shows a certificate. Raises InputError for one that cannot be read."""
+    ca_file = str(certificate.authorities or environ.get("SSL_CERT_FILE", ""))
+    tls = tls_context(ca_file)
+    try:
+        tls.load_cert_chain(certificate.certificate, certificate.key)
+    except OSError as error:
+        raise InputError(
+            f"the client certificate {certificate.certificate} cannot be used: {error}",
+            details=[f"its key: {certificate.key}"],
+            resolution="give the folder of a registered host's certificate and key: --entitlement DIR",
+        ) from error
+    return tls
 
 
 def _proxy(address: str, tls: ssl.SSLContext | None) -> httpx2.Proxy:
@@ -141,7 +162,7 @@ def _proxy(address: str, tls: ssl.SSLContext | None) -> httpx2.Proxy:
     )
 
 
-def _close(wires: dict[str, httpx2.BaseTransport]) -> None:
+def _close(wires: dict[tuple[str, ClientCertificate | None], httpx2.BaseTransport]) -> None:
     for wire in wires.values():
         wire.close()
 

@@ -26,6 +26,8 @@ def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
     ]
     for repository in found.repositories:
         known = earlier.suite(repository.suite)
+        if known is not None and known.signed_by and not repository.signed_by:
+            told.append(f"{found.key}: {repository.suite} is not signed any more")
         if known is not None and repository.date < known.date:
             told.append(
                 f"{found.key}: {repository.suite} is of {repository.date}, the lock is of {known.date}"
@@ -48,9 +50,8 @@ def check_losses(earlier: TargetLock | None, found: TargetLock) -> None:
 
 def suite_of(kernel: LockedKernel) -> str:
     """The suite that a kernel's headers come from."""
-    return next(
-        (package.suite for package in kernel.headers if kernel.release in package.name), kernel.image.suite
-    )
+    named = (package for package in kernel.headers if kernel.release in package.name)
+    return next(named, kernel.image or kernel.headers[0]).suite
 
 
 def _counts(target: TargetLock) -> Counter[tuple[str, str]]:

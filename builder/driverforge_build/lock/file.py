@@ -120,7 +120,7 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
                 flavour=entry["flavour"],
                 compiler=_word(release, "compiler", entry["compiler"]),
                 headers=tuple(packages[pin] for pin in entry["headers"]),
-                image=packages[entry["image"]],
+                image=packages[entry["image"]] if entry["image"] else None,
                 vendor={
                     driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()
                 },
@@ -187,7 +187,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
     for kernel in target.kernels.values():
         named += [
             *kernel.headers,
-            kernel.image,
+            *([kernel.image] if kernel.image else []),
             *(package for packages in kernel.vendor.values() for package in packages),
         ]
     return {
@@ -211,7 +211,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
                 "flavour": kernel.flavour,
                 "compiler": kernel.compiler,
                 "headers": sorted(package.key for package in kernel.headers),
-                "image": kernel.image.key,
+                "image": kernel.image.key if kernel.image else "",
                 "vendor": {
                     driver: sorted(package.key for package in packages)
                     for driver, packages in kernel.vendor.items()

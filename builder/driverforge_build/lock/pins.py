@@ -29,10 +29,10 @@ kernel's build programs link), each are whole together with `tools`.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedPackage:
-    """One .deb.
+    """One package file.
 
-    `path` is below the archive that serves `suite`: the security suite has an archive of its own. `size` in
-    bytes.
+    `path` is below the archive that serves `suite` (the security suite has an archive of its own), or below
+    the address of the repository of that id. `size` in bytes.
     """
 
     name: str
@@ -54,9 +54,11 @@ Roles = Mapping[Role, tuple[LockedPackage, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedRepository:
-    """One signed suite.
+    """One repository: a suite of apt's, or what dnf and zypper know by an id.
 
     `date` and `valid_until` are UTC, ISO 8601; `signed_by` key fingerprints; digests are hex sha256.
+    `inrelease` is that of the InRelease, or of repomd.xml. Where that is signed by nobody (Red Hat's is not),
+    TLS brought it, and who made a package only the package's own signature can say: `packages_only`.
     """
 
     suite: str
@@ -66,6 +68,11 @@ class LockedRepository:
     signed_by: tuple[str, ...]
     inrelease: str
     indexes: Mapping[str, str]
+
+    @property
+    def packages_only(self) -> bool:
+        """Whether nothing but the packages is signed."""
+        return not self.signed_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,8 @@ class HeaderFact:
 class LockedKernel:
     """What a module build for one kernel release downloads.
 
-    `compiler` is the command (gcc-12) that the headers ask for. `vendor` maps a driver version to the
+    `compiler` is the command (gcc-12) that the headers ask for. `image` is None where the repositories have
+    headers alone. `vendor` maps a driver version to the
     packages with finished modules, where the distribution makes them.
     """
 
@@ -92,7 +100,7 @@ class LockedKernel:
     flavour: str
     compiler: str
     headers: tuple[LockedPackage, ...]
-    image: LockedPackage
+    image: LockedPackage | None
     vendor: Mapping[str, tuple[LockedPackage, ...]] = field(default_factory=dict)
 
 

@@ -9,21 +9,18 @@ from itertools import combinations
 from typing import TypeVar
 
 from driverforge_build.matrix.derive import Derived
-from driverforge_build.matrix.fields import Arch, is_branch, on_arch
+from driverforge_build.matrix.fields import Arch, Row, is_branch, on_arch
 from driverforge_build.matrix.globs import Predicate, matching
 from driverforge_build.matrix.merge import near, row_id
 from driverforge_build.matrix.model import (
-    Branch,
     DriverRow,
-    Exclusion,
     KernelSeries,
-    OsRange,
     OsRow,
-    Probe,
-    Row,
+    Repository,
     Section,
     Toolkit,
 )
+from driverforge_build.matrix.nvidia import Branch, Exclusion, OsRange, Probe
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
 from driverforge_core.osid import OsId
 
@@ -33,6 +30,7 @@ RowT = TypeVar("RowT", bound=Row)
 Parsed = dict[Section, list[Row | None]]
 """The rows of each section, None where one is not valid by itself."""
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_IN_ADDRESS = ("machine", "releasever")
 _Say = Callable[[str, str], None]
 """Takes the key that a problem is about, and the problem's text."""
 
@@ -173,7 +171,7 @@ def _branch(row: Branch, names: Names, say: _Say) -> None:
     for gpu in row.gpus:
         if gpu not in names.gpus:
             say("gpus", f"no row {gpu!r} in `gpus`{near(gpu, names.gpus)}")
-    if row.newest.partition(".")[0] != row.id:
+    if row.newest is not None and row.newest.partition(".")[0] != row.id:
         say("newest", f"{row.newest} is not of branch {row.id}")
 
 
@@ -217,8 +215,9 @@ def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
     if row.package_manager == "apt" and not row.codename:
         say("codename", "apt needs `codename:`")
     for repository in row.repositories:
-        if row.package_manager == "apt" and not (repository.components and repository.archive):
-            say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
+        _repository(repository, row, say)
+    if row.minors and not any(repository.older for repository in row.repositories):
+        say("minors", "no repository says with `older:` where older minor releases are")
     _placeholders(repositories, ("machine",), "repositories", say)
     _placeholders((*row.tools.runtime, *row.tools.jit), (), "tools", say)
     for line, item in zip(row.kernels, _rows_of(node, "kernels"), strict=True):
@@ -238,6 +237,21 @@ def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
                 )
     _same_version(row, node, problems)
     return problems
+
+
+def _repository(repository: Repository, row: OsRow, say: _Say) -> None:
+    if row.package_manager == "apt" and not (repository.components and repository.archive):
+        say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
+    given = repository.mirrorlist or ""
+    _placeholders((*repository.urls, given, repository.older or ""), _IN_ADDRESS, "repositories", say)
+    if any("{releasever}" in text for text in (*repository.urls, given)) and not row.releasever:
+        say("repositories", f"{repository.id}: an address with {{releasever}} needs `releasever:` of the OS")
+    if repository.older is not None and "{releasever}" not in repository.older:
+        text = f"{repository.id}: `older:` needs {{releasever}}, which each of `minors` replaces"
+        say("repositories", text)
+    for arch in row.archs:
+        if len(on_arch(repository.urls, arch)) > 1:
+            say("repositories", f"{repository.id}: two addresses for {arch}; keep one")
 
 
 def _rows_of(node: Table, key: str) -> Iterator[Table]:
@@ -264,7 +278,7 @@ def _placeholders(packages: Iterable[str], allowed: tuple[str, ...], key: str, s
 
 def _kernel_line(line: KernelSeries, row: OsRow, repositories: tuple[str, ...], say: _Say) -> None:
     _unknown(line.repositories, repositories, "repositories", "repository", say)
-    _placeholders((*line.headers, *line.image), ("release", "plain"), "headers", say)
+    _placeholders((*line.headers, *line.image, *line.modules), ("release", "plain"), "headers", say)
     _placeholders(line.compilers, (), "compilers", say)
     for arch in line.flavours:
         if arch not in row.archs:
@@ -301,6 +315,8 @@ def _payload(driver: DriverRow, say: _Say) -> None:
             _placeholders(source.packages, (*names, "release"), "modules", say)
             if not (source.tree or driver.vendor_modules):
                 say("modules", f"{source.id}: `tree:` names the folder with the source inside the package")
+        if "open" in driver.module_types and driver.firmware is None:
+            say("module_types", "open modules drive no GPU without firmware; write `firmware:`")
         if not driver.repositories or not driver.userspace:
             say("userspace", "payload packages needs `repositories:` and `userspace:`")
     elif driver.payload == "runfile" and driver.url is None:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.matrix.fields import Arch, ModuleType
 from driverforge_build.matrix.globs import Predicate, glob_set
-from driverforge_build.matrix.model import DriverRow, Exclusion, KernelSeries, OsRow
+from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
+from driverforge_build.matrix.nvidia import Exclusion
 from driverforge_core.cell import JIT, CellId
 from driverforge_core.driver import DriverVersion
 from driverforge_core.kernel import KernelRelease

@@ -1,4 +1,4 @@
-"""What fields of a matrix's rows may hold: closed sets of words, and texts of a form."""
+"""What a matrix's rows are, and what their fields may hold: closed sets of words, and texts of a form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterable
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+
+class Row(BaseModel):
+    """What all rows are: frozen, with no key but the ones named."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
 
 Arch = Literal["amd64", "arm64"]
 
@@ -111,6 +118,9 @@ RepositoryId = Annotated[
 _PACKAGE = r"[A-Za-z0-9@{][A-Za-z0-9@.+_{}:-]*"
 
 
+_ON_ARCH = r"( \[(amd64|arm64)\])?"
+
+
 PackageName = Annotated[
     str,
     _rule(
@@ -123,7 +133,7 @@ PackageName = Annotated[
 ArchPackage = Annotated[
     str,
     _rule(
-        _PACKAGE + r"( \[(amd64|arm64)\])?",
+        _PACKAGE + _ON_ARCH,
         "is not a package name; write one name, with {release}, {branch} or {version} where they vary, and "
         "after it [amd64] or [arm64] where only one architecture has it",
     ),
@@ -146,11 +156,24 @@ Sha256 = Annotated[str, _rule(r"[0-9a-f]{64}", "is not a sha256; write its 64 lo
 Url = Annotated[str, _rule(r"(https?|file)://[^\s]+", "is not a URL; write https://HOST/PATH")]
 
 
+_DOWNLOAD = r"https?://[^\s\"'$\\<>`]+"
+
+
 Download = Annotated[
     str,
     _rule(
-        r"https?://[^\s\"'$\\<>`]+",
+        _DOWNLOAD,
         "is not an address to download from; write https://HOST/PATH, quotes and $ in it as %22, %27 and %24",
+    ),
+]
+
+
+ArchAddress = Annotated[
+    str,
+    _rule(
+        _DOWNLOAD + _ON_ARCH,
+        "is not an address; write https://HOST/PATH, and after it [amd64] or [arm64] where only one "
+        "architecture is there",
     ),
 ]
 
@@ -211,6 +234,12 @@ Variants = Annotated[tuple[Variant, ...], Field(min_length=1), AfterValidator(un
 ArchPackages = Annotated[tuple[ArchPackage, ...], AfterValidator(unique)]
 
 
+ArchAddresses = Annotated[tuple[ArchAddress, ...], AfterValidator(unique)]
+
+
+PackageNames = Annotated[tuple[PackageName, ...], AfterValidator(unique)]
+
+
 SomePackageNames = Annotated[tuple[PackageName, ...], Field(min_length=1), AfterValidator(unique)]
 
 
@@ -228,9 +257,9 @@ def is_branch(text: str) -> bool:
     return re.fullmatch(_BRANCH, text) is not None
 
 
-def on_arch(packages: Iterable[str], arch: Arch) -> tuple[str, ...]:
-    """The names that hold on an architecture, once each, without their [amd64] or [arm64]."""
-    parts = (package.partition(" ") for package in packages)
+def on_arch(names: Iterable[str], arch: Arch) -> tuple[str, ...]:
+    """Those of packages or addresses that hold on an architecture, without their [amd64] or [arm64]."""
+    parts = (name.partition(" ") for name in names)
     return tuple(dict.fromkeys(name for name, _, limit in parts if limit in ("", f"[{arch}]")))
 
 

@@ -18,16 +18,12 @@ from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import merge_rows, near, row_id
 from driverforge_build.matrix.model import (
     MODELS,
-    Branch,
-    Exclusion,
-    GpuArchitecture,
     Keep,
-    NvSwitch,
     OsRow,
-    Probe,
     Section,
     Toolkit,
 )
+from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table, parse_tree
 from driverforge_build.matrix.validate import kind_of, validated
 from driverforge_core.errors import InputError

@@ -1,4 +1,4 @@
-"""The rows of matrix.yaml as values.
+"""The rows of matrix.yaml as values; those of no operating system are in `nvidia`.
 
 Every field's description is what an editor shows and what docs/matrix.md prints.
 
@@ -12,10 +12,11 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field
 
 from driverforge_build.matrix.fields import (
     Arch,
+    ArchAddresses,
     ArchPackages,
     Archs,
     BranchNumber,
@@ -28,19 +29,17 @@ from driverforge_build.matrix.fields import (
     ImageRef,
     ModuleType,
     ModuleTypes,
-    Month,
     OsKey,
     PackageManager,
     PackageName,
+    PackageNames,
     PayloadKind,
-    PciRange,
     PlainPath,
     PlainPathOrNone,
-    ProbeKind,
     RepositoryId,
     RepositoryIds,
+    Row,
     RowId,
-    RowIds,
     Sha256,
     SomePackageNames,
     Text,
@@ -52,140 +51,16 @@ from driverforge_build.matrix.fields import (
     unique,
 )
 from driverforge_build.matrix.globs import glob_set
+from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
 from driverforge_core.arch import to_machine
-
-
-class Row(BaseModel):
-    """What all rows are: frozen, with no key but the ones named."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
-
 
 _R = TypeVar("_R", bound=Row)
 
 
-class Eol(Row):
-    """When NVIDIA stops fixing a branch.
-
-    A date changes with the page that names it, so the source goes along.
-    """
-
-    date: Month | None = Field(
-        default=None, description="Month of the end of life, YYYY-MM; absent: the branch has ended."
-    )
-    source: Text = Field(description="The page and its date.")
-
-    def __str__(self) -> str:
-        return f"{self.date or 'no month is known'} ({self.source})"
-
-
-class OsRange(Row):
-    """A distribution on which a branch is offered, by its version."""
-
-    id: RowId = Field(description="ID of /etc/os-release.")
-    oldest: DottedNumber | None = Field(default=None, description="Oldest VERSION_ID; absent: no limit.")
-    newest: DottedNumber | None = Field(default=None, description="Newest VERSION_ID; absent: no limit.")
-
-
-class Branch(Row):
-    """A driver branch and what it supports."""
-
-    id: BranchNumber = Field(description="Number of the branch, e.g. 550.")
-    designation: Text = Field(
-        description="NVIDIA's name for its kind: LTSB, Production Branch, New Feature Branch, legacy."
-    )
-    newest: Version = Field(description="Newest version that this catalogue knows.")
-    archs: Archs = Field(description="CPU architectures that the branch is published for.")
-    module_types: ModuleTypes = Field(description="Kernel module types that the branch has.")
-    payloads: Annotated[tuple[PayloadKind, ...], Field(min_length=1), AfterValidator(unique)] = Field(
-        description="Where the branch can be had from."
-    )
-    gpus: RowIds = Field(description="GPU architectures that the branch drives (ids of `gpus`).")
-    systems: tuple[OsRange, ...] = Field(
-        description="Distributions and versions that the branch is offered for."
-    )
-    cuda: Text = Field(description="Newest CUDA major version whose programs run on it.")
-    eol: Eol | None = Field(
-        default=None, description="End of life with its source; a warning in plans, never a verdict."
-    )
-    note: str = Field(default="", description="What else a reader should know.")
-
-    def ended(self, month: str) -> bool:
-        """Whether the branch is past its end of life in a month, YYYY-MM."""
-        return self.eol is not None and (self.eol.date is None or self.eol.date < month)
-
-
-class GpuArchitecture(Row):
-    """A GPU architecture: which module types drive it and how a node knows it."""
-
-    id: RowId = Field(description="Lower-case name, e.g. ampere.")
-    module_types: ModuleTypes = Field(description="Module types that drive it, the recommended one first.")
-    devices: Annotated[tuple[PciRange, ...], Field(min_length=1)] = Field(
-        description="Ranges of PCI device ids of vendor 10de."
-    )
-
-
-class NvSwitch(Row):
-    """An NVSwitch: a node with one needs the fabric manager."""
-
-    id: RowId
-    devices: Annotated[tuple[PciRange, ...], Field(min_length=1)]
-
-
-class ProbeTarget(Row):
-    """Drivers that a probe concerns."""
-
-    branch: BranchNumber
-    before: Version | None = Field(
-        default=None, description="First version of the branch that is not concerned any more."
-    )
-
-
-class Probe(Row):
-    """A kernel change that some drivers do not compile with, seen in the headers in milliseconds."""
-
-    id: RowId
-    kind: ProbeKind = Field(
-        description="What breaks the build: `arguments`, the function is declared with that many; "
-        "`missing-macro`; `missing-member`."
-    )
-    symbol: Text = Field(description="Function, macro or structure member.")
-    header: PlainPath = Field(description="Header that declares it, below the kernel's source folder.")
-    struct: str = Field(default="", description="The structure, for `missing-member`.")
-    arguments: Annotated[int, Field(ge=0, le=20)] | None = Field(
-        default=None, description="Number of parameters that breaks the build."
-    )
-    since: DottedNumber | None = Field(default=None, description="Kernels older than this are not concerned.")
-    module_types: ModuleTypes = Field(description="Module types whose source uses the symbol.")
-    drivers: Annotated[tuple[ProbeTarget, ...], Field(min_length=1)] = Field(description="Drivers concerned.")
-    reason: Text = Field(description="One sentence for the plan.")
-    evidence: Annotated[tuple[Text, ...], Field(min_length=1)] = Field(description="Where this was seen.")
-
-
-class Exclusion(Row):
-    """Cells that are not to be built, and why. Every condition that is given must hold."""
-
-    id: RowId
-    systems: Globs = Field(default=("*",), description="Globs over OS ids.")
-    archs: Archs = Field(default=("amd64", "arm64"))
-    branches: Globs = Field(default=("*",), description="Globs over branch numbers.")
-    flavours: Globs = Field(
-        default=(), description="Globs over kernel flavours; given: JIT cells are not concerned."
-    )
-    kernels: Globs = Field(
-        default=(), description="Globs over kernel releases; given: JIT cells are not concerned."
-    )
-    module_types: ModuleTypes = Field(
-        default=("open", "proprietary"), description="Types that go; the cell stays while one is left."
-    )
-    reason: Text = Field(description="One sentence for the plan.")
-    source: Text = Field(description="Where this is known from.")
-
-
 class Repository(Row):
-    """A repository of a distribution.
+    """A repository of a distribution, or of NVIDIA.
 
-    Its mirror's address is what the base image's own configuration says.
+    Where it is, this machine's or the base image's own configuration says first.
     """
 
     id: RepositoryId = Field(
@@ -196,10 +71,47 @@ class Repository(Row):
         description="apt: last path element of the archive that holds the suite, e.g. debian-security.",
     )
     components: tuple[RowId, ...] = Field(default=(), description="apt: components to read.")
+    urls: ArchAddresses = Field(
+        default=(),
+        description="Its address, one an architecture, where no configuration has one. apt: the archive; dnf "
+        "and zypper: the folder with repodata/. {machine} and {releasever} are replaced.",
+    )
+    mirrorlist: Download | None = Field(
+        default=None, description="Address of a list of such addresses, one a line, instead of `urls`."
+    )
+    older: Download | None = Field(
+        default=None,
+        description="Address for an older minor release, {releasever}: one of the OS's `minors`.",
+    )
+    signed: Literal["index", "packages"] = Field(
+        default="index",
+        description="What its keys have signed: InRelease or repomd.xml, or each package and no index.",
+    )
+    entitled: Flag = Field(
+        default=False, description="true: it answers to a subscription only, which the host or a secret has."
+    )
     role: Literal["main", "updates", "security", "backports", "extra"] = Field(default="main")
     optional: Flag = Field(
         default=False, description="true: not enabled in the base image, only read for kernels and drivers."
     )
+
+    def on(self, arch: Arch) -> Repository:
+        """The repository as one architecture sees it."""
+        machine = to_machine(arch)
+        (name,) = filled((self.id,), machine=machine)
+        return self.model_copy(
+            update={
+                "id": name,
+                "urls": filled(on_arch(self.urls, arch), machine=machine),
+                "mirrorlist": self.mirrorlist and filled((self.mirrorlist,), machine=machine)[0],
+                "older": self.older and filled((self.older,), machine=machine)[0],
+            }
+        )
+
+    def addresses(self, releasever: str, minors: Iterable[str]) -> tuple[str, ...]:
+        """Where it is, for the newest release and after that for older minor ones."""
+        newest = filled(self.urls, releasever=releasever)
+        return newest + tuple(filled((self.older or "",), releasever=one)[0] for one in minors if self.older)
 
 
 class KernelSeries(Row):
@@ -224,6 +136,12 @@ class KernelSeries(Row):
         description="Packages, in order of preference, with the kernel itself; as in `headers`."
     )
 
+    modules: PackageNames = Field(
+        default=(),
+        description="Packages with modules that NVIDIA's need (drm, ipmi), where that of the image has not "
+        "all; as in `headers`.",
+    )
+
     def header_packages(self, release: str) -> tuple[str, ...]:
         """Names of the header packages of a kernel release."""
         return filled(self.headers, release=release, plain=release.partition("+")[0])
@@ -231,6 +149,10 @@ class KernelSeries(Row):
     def image_packages(self, release: str) -> tuple[str, ...]:
         """Names of the packages that may hold a kernel release, the preferred one first."""
         return filled(self.image, release=release, plain=release.partition("+")[0])
+
+    def module_packages(self, release: str) -> tuple[str, ...]:
+        """Names of the packages with more modules of a kernel release."""
+        return filled(self.modules, release=release, plain=release.partition("+")[0])
 
 
 class Python(Row):
@@ -347,6 +269,14 @@ class OsRow(Row):
         default=None, description="Mirror for discovery and builds; absent: what the base image says."
     )
     keyring: str = Field(default="", description="Package-signing keys inside the base image.")
+    releasever: Text | None = Field(
+        default=None, description="What {releasever} is in addresses of its repositories, e.g. 9."
+    )
+    minors: Annotated[tuple[DottedNumber, ...], AfterValidator(unique)] = Field(
+        default=(),
+        description="Older minor releases that nodes still run: their kernels are looked for where a "
+        "repository's `older` says, e.g. 9.6.",
+    )
     python: Python
     repositories: Annotated[tuple[Repository, ...], Field(min_length=1)]
     kernels: Annotated[tuple[KernelSeries, ...], Field(min_length=1)]
@@ -367,7 +297,7 @@ class OsRow(Row):
 
         return changed(
             self,
-            repositories=tuple(changed(one, id=ids([one.id])[0]) for one in self.repositories),
+            repositories=tuple(one.on(arch) for one in self.repositories),
             kernels=tuple(changed(one, repositories=ids(one.repositories)) for one in self.kernels),
             tools=Tools(runtime=on_arch(self.tools.runtime, arch), jit=on_arch(self.tools.jit, arch)),
             drivers=tuple(

@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic.json_schema import models_json_schema
 
-from driverforge_build.matrix.model import MODELS, Keep, Row, Section
+from driverforge_build.matrix.fields import Row
+from driverforge_build.matrix.model import MODELS, Keep, Section
 
 Schema = dict[str, Any]
 

@@ -71,13 +71,18 @@ def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
 
 
 def check_named(option: str, names: Iterable[str], known: Iterable[str]) -> None:
-    """Raises UsageError when an option names an OS of no selected cell. `--mirror` may name OS/SUITE."""
-    stray = sorted({name.partition("/")[0] for name in names} - set(known))
+    """Raises UsageError when an option names an OS of no selected cell."""
+    stray = sorted(set(names) - set(known))
     if stray:
         raise UsageError(
             f"{option} names {', '.join(stray)}, and no selected cell is of that OS",
             resolution=f"write one of {', '.join(sorted(set(known)))}",
         )
+
+
+def mirror_os(key: str) -> str:
+    """The OS that --mirror names: 'ubuntu24.04' of 'ubuntu24.04-arm64/noble'."""
+    return key.partition("/")[0].removesuffix("-amd64").removesuffix("-arm64")
 
 
 def near_ids(glob: str, keys: Sequence[str], count: int = SHOWN) -> tuple[str, ...]:

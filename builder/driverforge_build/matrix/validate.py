@@ -9,8 +9,8 @@ from typing import Any, get_args, get_origin
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from driverforge_build.matrix.fields import Row
 from driverforge_build.matrix.merge import near
-from driverforge_build.matrix.model import Row
 from driverforge_build.matrix.tree import Listing, Mark, Node, Problem, Scalar, Table
 
 

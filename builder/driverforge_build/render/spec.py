@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
 from driverforge_build.render.needs import NO_SHA256, filled_for, jit_module_types, missing_pins, pins_of
@@ -154,15 +153,9 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
 
 def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str:
     lacking = [cell for cell, problems in unpinned if any(NO_SHA256 not in problem for problem in problems)]
-    lockable = [cell.key for cell in lacking if can_lock(cell.os)]
-    steps = [given.command("lock", select=lockable)] if lockable else []
+    steps = [given.command("lock", select=[cell.key for cell in lacking])] if lacking else []
     if any(NO_SHA256 in problem for _, problems in unpinned for problem in problems):
         steps.append("add the archive's sha256 to the driver's row of your matrix")
-    if unreadable := dict.fromkeys(cell.os.id for cell in lacking if not can_lock(cell.os)):
-        steps.append(
-            f"leave out {', '.join(unreadable)}, whose repositories this version cannot read: "
-            + " ".join(f"--skip '{name}-*'" for name in unreadable)
-        )
     return "; ".join(steps)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driverforge_build.advice import Given
-from driverforge_build.lock import can_lock
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Matrix, OsRow, Toolkit
 from driverforge_build.matrix.fields import Arch
@@ -154,8 +153,6 @@ def _python_lack(
             f"add {cell.arch} to its `archs:`, or leave the image out: --skip '{PREFIX}-*-{cell.arch}'",
         )
     step = given.command("lock", select=(f"{system}-{cell.arch}-*",))
-    if not can_lock(row):
-        step = f"let `system:` of toolkit {cell.row.id} name a Debian: no other repositories can be read yet"
     return f"the lock has nothing for {system}-{cell.arch}, whose Python the image uses", step
 
 

@@ -1,4 +1,4 @@
-"""Red Hat Enterprise Linux and what is built from it: Rocky, AlmaLinux, CentOS Stream, Oracle Linux."""
+"""Red Hat Enterprise Linux and its relatives: Rocky, AlmaLinux, CentOS Stream, Oracle Linux, Amazon Linux."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from driverforge_node.ports import Files
 # 'gcc (GCC) 11.4.1 20231218 (Red Hat 11.4.1-3)'; the kernels of RHEL 8 write 'gcc version 8.5.0 …'
 GCC_VERSION = re.compile(r"\(GCC\) (?P<version>\d+\.\d+\.\d+)|gcc version (?P<old>\d+\.\d+\.\d+)")
 
+# the one kernel of Amazon Linux 2023 whose packages have no version in their names
+AMAZON_FIRST = (6, 1)
+
 
 def package_manager() -> PackageManager:
     return dnf
@@ -22,10 +25,12 @@ def package_manager() -> PackageManager:
 def _split(kernel: KernelRelease) -> tuple[str, str]:
     """('kernel-64k', '5.14.0-427.el9.aarch64') for '5.14.0-427.el9.aarch64+64k'.
 
-    The packages of Oracle's own kernels are named kernel-uek.
+    The packages of Oracle's own kernels are named kernel-uek, those of Amazon's newer ones kernel6.12.
     """
     plain, _, variant = str(kernel).partition("+")
-    base = "kernel-uek" if "uek" in plain else "kernel"
+    base = "kernel-uek" if kernel.flavour == "uek" else "kernel"
+    if ".amzn" in plain and kernel.version[:2] > AMAZON_FIRST:
+        base = "kernel{}.{}".format(*kernel.version)
     return (f"{base}-{variant}" if variant else base), plain
 
 
@@ -89,13 +94,17 @@ def header_tree(kernel: KernelRelease, files: Files, root: str) -> HeaderTree:
 
 
 def compiler(files: Files, tree: HeaderTree) -> Compiler:
-    """`gcc`, of which a release has one.
+    """`gcc`, of which a release has one; a toolset's where the kernel was compiled with that and it is here.
 
     A kernel of another minor release asks for the version that compiled it.
     """
     built_with = config_value(files.read_text(f"{tree.output}/.config"), "CONFIG_CC_VERSION_TEXT")
     found = GCC_VERSION.search(built_with)
     version = (found["version"] or found["old"]) if found else ""
+    toolset = f"gcc-toolset-{version.partition('.')[0]}"
+    program = f"/opt/rh/{toolset}/root/usr/bin/gcc"
+    if files.exists(program):
+        return Compiler(program=program, package=toolset, built_with=built_with)
     return Compiler(program="gcc", package=f"gcc-{version}" if version else "gcc", built_with=built_with)
 
 

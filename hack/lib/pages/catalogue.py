@@ -28,7 +28,9 @@ if __name__ == "__main__":
 sys.path[:0] = [str(ROOT / "builder"), str(ROOT / "entrypoints")]
 
 from driverforge_build.matrix import Matrix, jit_cells, load_matrix  # noqa: E402
-from driverforge_build.matrix.model import MODELS, Branch, Keep, Probe, Row  # noqa: E402
+from driverforge_build.matrix.fields import Row  # noqa: E402
+from driverforge_build.matrix.model import MODELS, Keep  # noqa: E402
+from driverforge_build.matrix.nvidia import Branch, Probe  # noqa: E402
 from driverforge_build.matrix.probes import probe_rule  # noqa: E402
 from driverforge_build.matrix.schema import json_schema  # noqa: E402
 from driverforge_build.matrix.validate import row_model  # noqa: E402
@@ -188,7 +190,10 @@ def branches(matrix: Matrix) -> Iterable[str]:
 
     yield from table(
         ("branch", "kind", "newest known", "CUDA", "GPUs", "end of life"),
-        *((b.id, b.designation, b.newest, b.cuda, ", ".join(b.gpus), eol(b)) for b in matrix.branches),
+        *(
+            (b.id, b.designation, b.newest or "none", b.cuda, ", ".join(b.gpus), eol(b))
+            for b in matrix.branches
+        ),
     )
 
 

@@ -117,6 +117,10 @@ class SigningKey:
     def clearsign(self, text: str) -> str:
         return self._gpg("--clearsign", stdin=text)
 
+    def detach(self, file: Path) -> None:
+        """Write a signature beside a file, FILE.asc."""
+        self._gpg("--yes", "--armor", "--detach-sign", "--output", f"{file}.asc", str(file))
+
     def revoke(self) -> None:
         """Revoke it in both keyrings, with the certificate that gpg made along with the key."""
         (certificate,) = (self.home / "openpgp-revocs.d").iterdir()

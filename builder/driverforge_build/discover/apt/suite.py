@@ -1,30 +1,34 @@
 """A suite of an apt repository, from its signature to its packages: InRelease, index by hash, stanzas.
 
-A suite's address comes from --mirror, from the OS's row, or from this machine's own apt configuration, in
-this order. No address is built in. The security suite has an archive of its own (`archive` of its row). An
+A suite's address comes from --mirror, from the OS's row, from this machine's own apt configuration, or from
+the suite's row, in this order. The security suite has an archive of its own (`archive` of its row). An
 address that is given for an OS names the main archive, and the security archive is expected beside it.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from driverforge_build.discover import release_file, signature
+from driverforge_build.discover import signature
+from driverforge_build.discover.apt import release_file
+from driverforge_build.discover.apt.release_file import ReleaseFile
+from driverforge_build.discover.apt.stanzas import add_stanzas, read_stanzas
 from driverforge_build.discover.machine import Machine
-from driverforge_build.discover.packages import PackageIndex, read_stanzas
-from driverforge_build.discover.release_file import ReleaseFile
+from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow, Repository
 from driverforge_build.ports import Blob, Downloads
-from driverforge_core.errors import TemporaryFailure, Unavailable, UsageError
+from driverforge_core.errors import Unavailable, UsageError
 from driverforge_core.osid import OsId
 from driverforge_oci.transport import without_secrets
 
+PORTS = {"ubuntu": "ubuntu-ports"}
+"""Ubuntu's archive has amd64; its other architectures, with all pockets, are in an archive of their own."""
 # apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
 AUTOMATIC, ON_REQUEST = (
     500,
@@ -44,9 +48,15 @@ class Location:
     def folder(self) -> str:
         return f"{self.uri}/dists/{self.repository.id}"
 
-    def pool(self, path: str) -> str:
-        """The address of a package by its pool path."""
-        return f"{self.uri}/{path}"
+    @property
+    def id(self) -> str:
+        return self.repository.id
+
+    def address(self, downloads: Downloads) -> str:
+        return self.uri
+
+    def read(self, downloads: Downloads, settings: Settings) -> Suite:
+        return read_suite(downloads, self, now=settings.now, accept_expired=settings.accept_expired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +67,14 @@ class Suite:
     release: ReleaseFile
     fingerprints: tuple[str, ...]
     inrelease: str
+
+    @property
+    def id(self) -> str:
+        return self.location.id
+
+    def address(self, path: str) -> str:
+        """The address of a package by its pool path."""
+        return f"{self.location.uri}/{path}"
 
     def locked(self, arch: Arch) -> LockedRepository:
         indexes = [self.release.index(component, arch) for component in self.location.repository.components]
@@ -70,42 +88,43 @@ class Suite:
             indexes={path: digest.sha256 for path, digest in filter(None, indexes)},
         )
 
+    def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
+        read_packages(downloads, self, arch, index)
 
-def locate(
-    row: OsRow,
-    repository: Repository,
-    *,
-    mirrors: Mapping[str, str],
-    machine: Machine,
-    keyrings: Sequence[Path] = (),
-) -> Location:
-    """Where a suite of an OS is. `mirrors` maps OS or OS/SUITE to an address; `keyrings` win over all others.
 
-    Raises Unavailable where nothing says where the suite is, or who may sign it.
+def locate(row: OsRow, arch: Arch, settings: Settings) -> list[Location]:
+    """Where the suites of an OS are.
+
+    Raises Nowhere where nothing says where one is, or who may sign it.
     """
-    source = machine.find(OsId.parse(row.id).id, row.codename, repository.id, repository.components[0])
-    given = mirrors.get(row.id) or row.mirror or ""
-    exact = mirrors.get(f"{row.id}/{repository.id}", "")
-    uri = exact or (_neighbour(given, row, repository) if given else (source.uri if source else ""))
+    return [_location(row, arch, repository, settings) for repository in row.repositories]
+
+
+def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> Location:
+    machine = settings.machine
+    source = machine.find(
+        OsId.parse(row.id).id, row.codename, repository.id, repository.components[0], arch=arch
+    )
+    # what only a neighbour of this machine's archive would have, its configuration does not name
+    if source is not None and source.uri != _neighbour(source.uri, _archive(repository, arch)):
+        source = None
+    given = settings.mirrors.get(f"{row.id}-{arch}") or settings.mirrors.get(row.id) or row.mirror or ""
+    exact = settings.mirrors.get(f"{row.id}-{arch}/{repository.id}") or settings.mirrors.get(
+        f"{row.id}/{repository.id}"
+    )
+    known = source.uri if source else next(iter(repository.addresses(row.releasever or "", ())), "")
+    uri = exact or (_beside(given, row, repository, arch) if given else known)
     if not uri:
-        raise Unavailable(
-            f"{row.id}: nothing says where its suite {repository.id} is",
-            details=[
-                f"this machine's apt configuration is for {machine.id or 'no apt system'} "
-                f"{machine.codename}".rstrip()
-            ],
-            resolution=f"give the address of a mirror: --mirror "
-            f"{row.id}=http://MIRROR/{OsId.parse(row.id).id}",
-        )
+        raise _nowhere(row, arch, repository, machine)
     own = [Path(row.keyring)] if row.keyring and Path(row.keyring).is_file() else []
     keys = (
-        tuple(keyrings)
+        settings.keyrings
         or (source.signed_by if source else ())
         or tuple(own)
         or (machine.trusted if source else ())
     )
     if not keys:
-        raise Unavailable(
+        raise Nowhere(
             f"{row.id}: nothing says who may sign its suite {repository.id}",
             details=[f"{row.keyring or 'no keyring'} is not on this machine"],
             resolution="give the distribution's public keys: --keyring FILE",
@@ -113,12 +132,43 @@ def locate(
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
 
 
-def _neighbour(given: str, row: OsRow, repository: Repository) -> str:
-    """The archive of a suite beside the main one: http://mirror/debian -> http://mirror/debian-security."""
+def _nowhere(row: OsRow, arch: Arch, repository: Repository, machine: Machine) -> Nowhere:
+    distribution, archive = OsId.parse(row.id).id, _archive(repository, arch)
+    key = f"{row.id}-{arch}" if archive != repository.archive else row.id
+    known = f"{machine.id or 'no apt system'} {machine.codename}".rstrip()
+    return Nowhere(
+        f"{row.id}-{arch}: nothing says where its suite {repository.id} is",
+        details=[f"this machine's apt configuration is for {known}"],
+        resolution=f"give the address of a mirror: --mirror {key}=http://MIRROR/"
+        f"{archive if archive != repository.archive else distribution}",
+    )
+
+
+def _archive(repository: Repository, arch: Arch) -> str:
+    """The archive that holds a suite's packages for an architecture."""
+    return PORTS.get(repository.archive, repository.archive) if arch != "amd64" else repository.archive
+
+
+def _beside(given: str, row: OsRow, repository: Repository, arch: Arch) -> str:
+    """The archive of a suite, where `given` is the main one."""
     main = next((one.archive for one in row.repositories if one.role == "main"), "")
     if repository.archive in ("", main):
-        return given.rstrip("/")
-    return f"{given.rstrip('/').rpartition('/')[0]}/{repository.archive}"
+        return _neighbour(given.rstrip("/"), _archive(repository, arch))
+    return _renamed(given, _archive(repository, arch))
+
+
+def _renamed(address: str, archive: str) -> str:
+    """The archive beside another one: http://mirror/debian -> http://mirror/debian-security."""
+    return f"{address.rstrip('/').rpartition('/')[0]}/{archive}"
+
+
+def _neighbour(address: str, archive: str) -> str:
+    """The archive of the same mirror for another architecture: http://mirror/ubuntu -> .../ubuntu-ports.
+
+    An address that ends in a name of its own is taken to have all architectures.
+    """
+    name = address.rpartition("/")[2]
+    return _renamed(address, archive) if name in (*PORTS, *PORTS.values()) else address
 
 
 def read_suite(
@@ -132,7 +182,7 @@ def read_suite(
     signed = downloads.document(f"{location.folder}/InRelease")
     verified = signature.verify(signed, location.keyrings, name=name)
     parsed = release_file.parse(verified.text, name=name)
-    if location.repository.id not in (parsed.suite, parsed.codename):
+    if not _is(parsed, location.repository.id):
         raise UsageError(
             f"{without_secrets(location.folder)} is not {location.repository.id}: it says Suite "
             f"{parsed.suite}, Codename {parsed.codename}",
@@ -154,6 +204,16 @@ def read_suite(
         fingerprints=verified.fingerprints,
         inrelease=hashlib.sha256(signed).hexdigest(),
     )
+
+
+def _is(release: ReleaseFile, suite: str) -> bool:
+    """Whether a Release is the one of a suite.
+
+    By its code name alone Ubuntu's noble-updates is noble too, so that its Suite has to deny being a pocket:
+    Debian's says oldstable.
+    """
+    pocket = release.suite.startswith(f"{release.codename}-")
+    return suite == release.suite or (suite == release.codename and not pocket)
 
 
 def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index: PackageIndex) -> None:
@@ -179,21 +239,9 @@ def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index:
         )
         index = downloads.blob(Blob(urls=(*by_hash, plain), sha256=digest.sha256, size=digest.size))
         preference = AUTOMATIC if suite.release.automatic else ON_REQUEST
-        package_index.add(
+        add_stanzas(
+            package_index,
             read_stanzas(index, file_name.removeprefix("Packages")),
             suite=location.repository.id,
             preference=preference,
         )
-
-
-def degraded(failures: Mapping[str, TemporaryFailure]) -> TemporaryFailure:
-    """One error for the suites that do not answer now."""
-    again = "run the same command again later, or with --offline to use what the cache holds"
-    steps = dict.fromkeys(error.resolution for error in failures.values())
-    return TemporaryFailure(
-        f"discovery is degraded: {len(failures)} of the suites cannot be read now ({', '.join(failures)})",
-        details=[
-            line for suite, error in failures.items() for line in (f"{suite}: {error.brief}", *error.details)
-        ],
-        resolution="; ".join([*(step for step in steps if not again.startswith(step)), again]),
-    )

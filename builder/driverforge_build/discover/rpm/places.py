@@ -1,0 +1,166 @@
+"""Where the repositories of an RPM system are.
+
+An address comes from --mirror, from the OS's row, from this machine's own .repo files, or from the
+repository's row, in this order. One for a whole OS stands for the folder that the rows' addresses share.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from driverforge_build.discover.repofiles import RepoFile
+from driverforge_build.discover.rpm.repomd import RpmRepository, read_repository
+from driverforge_build.discover.settings import Nowhere, Settings
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.model import OsRow, Repository
+from driverforge_build.ports import ClientCertificate, Downloads, Refused
+from driverforge_core.arch import to_machine
+from driverforge_core.errors import Unavailable
+from driverforge_core.osid import OsId
+from driverforge_oci.transport import is_web_address, without_secrets
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpmPlace:
+    """Where a repository is: its address with no / at the end, or the address of a list of mirrors.
+
+    `keyrings` may have signed it, where its index `must_be_signed`; `certificate` lets us in.
+    """
+
+    id: str
+    uri: str
+    mirrorlist: str = ""
+    keyrings: tuple[Path, ...] = ()
+    must_be_signed: bool = True
+    certificate: ClientCertificate | None = None
+
+    def address(self, downloads: Downloads) -> str:
+        if self.certificate is not None:
+            downloads.identify(self.uri or self.mirrorlist, self.certificate)
+        return self.uri or _first_mirror(downloads, self.mirrorlist)
+
+    def read(self, downloads: Downloads, settings: Settings) -> RpmRepository:
+        try:
+            uri = self.address(downloads)
+            return read_repository(
+                downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
+            )
+        except Refused as error:
+            raise Nowhere(
+                f"a subscription is needed for the repository {self.id}: {error.brief}",
+                details=error.details,
+                resolution="check that the subscription has not ended and covers this repository"
+                if self.certificate
+                else "give a login in the address given with --mirror, or a certificate: --entitlement DIR",
+            ) from error
+
+
+def locate(row: OsRow, arch: Arch, settings: Settings) -> list[RpmPlace]:
+    """Where the repositories of an OS are. Raises Nowhere where nothing says where one is, or lets us in.
+
+    Further ones of which that is so are left out.
+    """
+    return [
+        place
+        for repository in row.repositories
+        if (place := _place(row, arch, repository, settings)) is not None
+    ]
+
+
+def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> RpmPlace | None:
+    own = _own(row, repository, settings)
+    given = _given(row, arch, repository, settings)
+    certificate = (own.certificate if own else None) or settings.entitlement if repository.entitled else None
+    uri, mirrorlist = given, ""
+    if not uri and own is not None:
+        uri, mirrorlist = own.on(own.uri, arch), own.on(own.mirrorlist, arch)
+    if not (uri or mirrorlist) and (certificate or not repository.entitled):
+        uri = next(iter(repository.addresses(row.releasever or "", ())), "")
+        mirrorlist = (repository.mirrorlist or "").replace("{releasever}", row.releasever or "")
+    if not (uri or mirrorlist):
+        if repository.optional or repository.role == "extra":
+            return None
+        raise _nowhere(row, arch, repository)
+    keyring = Path(row.keyring)
+    keys = (own.keys if own else ()) or ((keyring,) if row.keyring and keyring.is_file() else ())
+    return RpmPlace(
+        id=repository.id,
+        uri=uri.rstrip("/"),
+        mirrorlist="" if uri else mirrorlist,
+        keyrings=settings.keyrings or keys,
+        must_be_signed=repository.signed == "index",
+        certificate=certificate,
+    )
+
+
+def _given(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> str:
+    """The address that a user or the OS's row gives, '' where none does."""
+    mirrors = settings.mirrors
+    exact = mirrors.get(f"{row.id}-{arch}/{repository.id}") or mirrors.get(f"{row.id}/{repository.id}")
+    if exact:
+        return exact
+    mirror = mirrors.get(f"{row.id}-{arch}") or mirrors.get(row.id) or row.mirror
+    address = next(iter(repository.addresses(row.releasever or "", ())), "")
+    shared = _shared(row, arch)
+    if not mirror or (address and not address.startswith(shared)):
+        return ""
+    # a copy that reposync made has a folder of that name
+    return f"{mirror.rstrip('/')}/{address.removeprefix(shared) or repository.id}"
+
+
+def _shared(row: OsRow, arch: Arch) -> str:
+    """The folder that the addresses of an OS's repositories have in common, above that of a machine.
+
+    Those of another host than the first one's (NVIDIA's, those of a subscription) do not count.
+    """
+    addresses = [
+        address
+        for repository in row.repositories
+        for address in repository.addresses(row.releasever or "", ())[:1]
+    ]
+    host = urlsplit(addresses[0]).netloc if addresses else ""
+    alike = [address for address in addresses if urlsplit(address).netloc == host]
+    # whole folders; an OS with one repository shares what is above its machine's
+    folders = [address.partition(f"/{to_machine(arch)}/")[0].split("/") for address in alike]
+    shared = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
+    return "".join(f"{name}/" for name, *_ in shared)
+
+
+def _own(row: OsRow, repository: Repository, settings: Settings) -> RepoFile | None:
+    """This machine's own file for a repository, if it runs the very OS: ids are the same in all releases."""
+    machine, wanted = settings.machine, OsId.parse(row.id)
+    major = machine.version.partition(".")[0]
+    if machine.id != wanted.id or wanted.version not in (machine.version, major):
+        return None
+    return next((one for one in machine.repositories if one.id == repository.id), None)
+
+
+def _nowhere(row: OsRow, arch: Arch, repository: Repository) -> Nowhere:
+    if repository.entitled:
+        return Nowhere(
+            f"{row.id}-{arch}: a subscription is needed for its repository {repository.id}",
+            details=["neither this machine's own repositories nor --entitlement have a client certificate"],
+            resolution="run it on a registered host, or give the certificate of one (--entitlement DIR, "
+            f"its /etc/pki/entitlement), or a copy of your own: "
+            f"--mirror {row.id}/{repository.id}=https://MIRROR/ADDRESS",
+        )
+    return Nowhere(
+        f"{row.id}-{arch}: nothing says where its repository {repository.id} is",
+        details=["this machine's own repositories have none of that id"],
+        resolution=f"give its address: --mirror {row.id}/{repository.id}=https://MIRROR/ADDRESS",
+    )
+
+
+def _first_mirror(downloads: Downloads, mirrorlist: str) -> str:
+    text = downloads.document(mirrorlist).decode(errors="replace")
+    found = next((line.strip() for line in text.splitlines() if is_web_address(line.strip())), "")
+    if not found:
+        raise Unavailable(
+            "a list of mirrors names none",
+            details=[without_secrets(mirrorlist)],
+            resolution="name a mirror yourself with --mirror",
+        )
+    return found.rstrip("/")

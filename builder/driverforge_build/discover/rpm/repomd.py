@@ -1,0 +1,179 @@
+"""repomd.xml of an RPM repository: what it consists of, and how it is trusted.
+
+Signed where the distribution signs it (SUSE, NVIDIA), by repomd.xml.asc beside it. Red Hat and Oracle sign
+their packages alone: then the bytes have to come by TLS or from a file, and the lock says so.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+from driverforge_build.discover import signature
+from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.rpm.entries import add_records
+from driverforge_build.discover.rpm.primary import PATH, UNREADABLE, read_primary, safe_parser
+from driverforge_build.discover.rpm.streams import hidden_packages
+from driverforge_build.discover.settings import Nowhere
+from driverforge_build.discover.signature import Untrusted
+from driverforge_build.lock.pins import LockedRepository
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.ports import Blob, Downloads, NotThere
+from driverforge_core.arch import to_machine
+from driverforge_core.errors import InputError
+from driverforge_oci.transport import without_secrets
+
+_NAMESPACE = "{http://linux.duke.edu/metadata/repo}"
+_READ = ("primary", "modules")
+_UNREADABLE: tuple[type[Exception], ...] = (*UNREADABLE, ET.ParseError, AttributeError, OverflowError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One file that repomd.xml names: its path below the repository's address."""
+
+    path: str
+    sha256: str
+    size: int
+
+    @property
+    def suffix(self) -> str:
+        name = self.path.rpartition("/")[2]
+        return next((end for end in (".gz", ".xz", ".zst", ".bz2") if name.endswith(end)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RpmRepository:
+    """A repository whose repomd.xml is trusted. `document` is its sha256."""
+
+    id: str
+    uri: str
+    document: str
+    date: datetime | None
+    fingerprints: tuple[str, ...]
+    parts: dict[str, Part]
+
+    def address(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
+    def locked(self, arch: Arch) -> LockedRepository:
+        return LockedRepository(
+            suite=self.id,
+            components=(),
+            date=self.date.strftime("%Y-%m-%dT%H:%M:%SZ") if self.date else "",
+            valid_until="",
+            signed_by=self.fingerprints,
+            inrelease=self.document,
+            indexes={part.path: part.sha256 for part in self.parts.values()},
+        )
+
+    def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
+        """Add its packages, without those of module streams that are not enabled unless somebody asks."""
+        modules = self.parts.get("modules")
+        hidden = hidden_packages(self._file(modules, downloads), modules.suffix) if modules else frozenset()
+        primary = self.parts["primary"]
+        records = read_primary(
+            self._file(primary, downloads), primary.suffix, archs=frozenset((to_machine(arch), "noarch"))
+        )
+        add_records(index, records, repository=self.id, hidden=hidden)
+
+    def _file(self, part: Part, downloads: Downloads) -> Path:
+        return downloads.blob(Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size))
+
+
+def read_repository(
+    downloads: Downloads, name: str, uri: str, *, keyrings: tuple[Path, ...], must_be_signed: bool
+) -> RpmRepository:
+    """Fetch and trust a repository's repomd.xml.
+
+    A signature that is there counts where there are keys for it; without one, or without keys, the bytes have
+    to come safely, unless the index `must_be_signed`. Raises TemporaryFailure, NotThere, Untrusted, Nowhere.
+    """
+    document = downloads.document(f"{uri}/repodata/repomd.xml")
+    what = f"repomd.xml of {name}"
+    apart = _signature(downloads, uri)
+    if must_be_signed and apart is None:
+        raise Untrusted(
+            f"{what} is not signed, and its distribution signs it",
+            details=[without_secrets(uri)],
+            resolution="use another mirror; if it is a copy of your own without repomd.xml.asc: "
+            "`signed: packages` in the repository's row",
+        )
+    fingerprints: tuple[str, ...] = ()
+    if apart is not None and keyrings:
+        fingerprints = signature.verify_detached(document, apart, keyrings, name=what)
+    elif must_be_signed:
+        raise Nowhere(
+            f"nothing says who may sign {what}",
+            resolution="give the distribution's public keys: --keyring FILE",
+        )
+    else:
+        _came_safely(uri, what)
+    date, parts = parse_repomd(document, name=what)
+    return RpmRepository(
+        id=name,
+        uri=uri,
+        document=hashlib.sha256(document).hexdigest(),
+        date=date,
+        fingerprints=fingerprints,
+        parts=parts,
+    )
+
+
+def _signature(downloads: Downloads, uri: str) -> bytes | None:
+    try:
+        return downloads.document(f"{uri}/repodata/repomd.xml.asc")
+    except NotThere:
+        return None
+
+
+def _came_safely(uri: str, what: str) -> None:
+    if not uri.startswith(("https://", "file://")):
+        raise Untrusted(
+            f"nobody vouches for {what}: it came by plain http, and anybody on the way could have changed it",
+            details=[without_secrets(uri)],
+            resolution="give an https:// address of this repository with --mirror; where it has a "
+            "repomd.xml.asc, its public keys do as well: --keyring FILE",
+        )
+
+
+def parse_repomd(document: bytes, *, name: str) -> tuple[datetime | None, dict[str, Part]]:
+    """When a repository was made, and its parts that are read here. Raises InputError."""
+    try:
+        parts: dict[str, Part] = {}
+        stamps = []
+        for element in _data(document):
+            stamps.append(float(element.findtext(f"{_NAMESPACE}timestamp") or 0))
+            if (kind := element.get("type", "")) in _READ:
+                parts[kind] = _part(element)
+        if "primary" not in parts:
+            raise ValueError("it names no primary index")
+    except _UNREADABLE as error:
+        raise InputError(
+            f"cannot read {name}: {error}",
+            resolution="check the address given with --mirror: a repository has repodata/repomd.xml",
+        ) from error
+    newest = max(stamps, default=0)
+    return datetime.fromtimestamp(newest, timezone.utc) if newest else None, parts
+
+
+def _data(document: bytes) -> Iterator[ET.Element]:
+    # a first reading refuses entities, which ElementTree would expand
+    safe_parser().Parse(document, True)
+    return ET.fromstring(document).iter(f"{_NAMESPACE}data")  # noqa: S314
+
+
+def _part(element: ET.Element) -> Part:
+    location, checksum = element.find(f"{_NAMESPACE}location"), element.find(f"{_NAMESPACE}checksum")
+    assert location is not None
+    assert checksum is not None
+    path, sha256 = location.attrib["href"], (checksum.text or "").strip().lower()
+    if checksum.get("type") != "sha256" or len(sha256) != 64:
+        raise ValueError(f"{path} has no sha256")
+    if not PATH.fullmatch(path) or ".." in path.split("/"):
+        raise ValueError(f"{path!r} does not lie below the repository's address")
+    return Part(path=path, sha256=sha256, size=int(element.findtext(f"{_NAMESPACE}size") or ""))

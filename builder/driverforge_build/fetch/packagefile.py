@@ -1,0 +1,165 @@
+"""The files in a package, one after the other as the package streams by.
+
+A .deb is an ar archive with a compressed tar inside, deb(5). An .rpm has two tables of tags before a
+compressed cpio archive (rpm's manual, "RPM V4 Package format").
+"""
+
+from __future__ import annotations
+
+import struct
+import tarfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import IO, cast
+
+from driverforge_build import packed
+from driverforge_core.errors import InputError
+
+DAMAGED: tuple[type[Exception], ...] = (*packed.DAMAGED, tarfile.TarError, ValueError, struct.error)
+"""What reading a damaged package raises."""
+NAME_LIMIT = 4096
+"""Bytes of a path in a cpio archive."""
+_DEB, _RPM = b"!<arch>\n", b"\xed\xab\xee\xdb"
+_LEAD, _TABLE = 96, b"\x8e\xad\xe8\x01"
+_TRAILER = "TRAILER!!!"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A plain file; `read` gives its content, before the next one is asked for."""
+
+    name: str
+    size: int
+    read: Callable[[], bytes]
+
+
+def members(package: IO[bytes], *, limit: int) -> Iterator[Member]:
+    """The plain files of a package.
+
+    Raises InputError for what is none, one of DAMAGED for a broken one or past `limit` bytes of content.
+    """
+    magic = package.read(len(_DEB))
+    if magic == _DEB:
+        return _of_tar(_limited(_data_of_deb(package), limit))
+    if magic.startswith(_RPM):
+        package.seek(_LEAD)
+        return _of_cpio(_limited(_payload_of_rpm(package), limit))
+    raise InputError(
+        "what the mirror sent is neither a .deb nor an .rpm", resolution="remove the file and run it again"
+    )
+
+
+class _Limited:
+    """A stream that gives so many bytes and then fails.
+
+    What a small package unpacks to is its maker's choice, and tarfile takes a long name's length on trust.
+    """
+
+    def __init__(self, stream: IO[bytes], limit: int) -> None:
+        self._stream = stream
+        self._limit = self._left = limit
+
+    def read(self, size: int, /) -> bytes:
+        data = self._stream.read(size)
+        self._left -= len(data)
+        if self._left < 0:
+            raise tarfile.ReadError(f"it unpacks to more than {self._limit} bytes")
+        return data
+
+
+def _limited(stream: IO[bytes], limit: int) -> IO[bytes]:
+    return cast(IO[bytes], _Limited(stream, limit))
+
+
+def _data_of_deb(file: IO[bytes]) -> IO[bytes]:
+    """The data.tar of a .deb, unpacked as it is read."""
+    while len(head := file.read(60)) == 60:
+        name, size = head[:16].decode("ascii", errors="replace").strip().rstrip("/"), int(head[48:58])
+        base, suffix = name[: len("data.tar")], name[len("data.tar") :]
+        if base == "data.tar" and suffix in ("", ".xz", ".gz", ".zst", ".bz2"):
+            return packed.unpacked(file, suffix)
+        file.seek(size + size % 2, 1)
+    raise InputError(
+        "a package has no data.tar in a compression that this program reads (zst, xz, gz, bz2, none)",
+        resolution="its distribution needs a newer driverforge; leave it out with --skip",
+    )
+
+
+def _of_tar(stream: IO[bytes]) -> Iterator[Member]:
+    with tarfile.open(fileobj=stream, mode="r|") as archive:
+        for member in archive:
+            if member.isfile() and (content := archive.extractfile(member)) is not None:
+                yield Member(name=member.name, size=member.size, read=content.read)
+
+
+def _payload_of_rpm(file: IO[bytes]) -> IO[bytes]:
+    """The cpio archive of an .rpm whose lead was read, unpacked as it is read."""
+    signature = _skip_table(file)
+    file.seek(-signature % 8, 1)
+    _skip_table(file)
+    start = file.tell()
+    suffix = packed.suffix_of(file.read(8))
+    file.seek(start)
+    return packed.unpacked(file, suffix)
+
+
+def _skip_table(file: IO[bytes]) -> int:
+    """Go past a table of tags: magic, two numbers, entries of 16 bytes, their values. Returns its size."""
+    head = file.read(16)
+    if not head.startswith(_TABLE):
+        raise ValueError("it has no table of tags where an .rpm has one")
+    entries, values = struct.unpack(">8xII", head)
+    size: int = entries * 16 + values
+    file.seek(size, 1)
+    return len(head) + size
+
+
+def _of_cpio(stream: IO[bytes]) -> Iterator[Member]:
+    """Entries of a cpio archive "newc", each with its own head, name and content, in steps of four bytes."""
+    while True:
+        head = _exactly(stream, 110)
+        if not head.startswith((b"070701", b"070702")):
+            raise ValueError("it has no cpio archive of the usual kind")
+        numbers = [int(head[at : at + 8], 16) for at in range(6, 110, 8)]
+        mode, size, length = numbers[1], numbers[6], numbers[11]
+        if not 0 < length <= NAME_LIMIT:
+            raise ValueError(f"a path has {length} bytes")
+        name = _exactly(stream, length)[:-1].decode("utf-8", errors="replace")
+        _skip(stream, -(110 + length) % 4)
+        if name == _TRAILER:
+            return
+        content = _Content(stream, size)
+        if mode & 0o170000 == 0o100000:
+            yield Member(name=name, size=size, read=content.read)
+        content.skip()
+
+
+class _Content:
+    """What is left of an entry's content, with what fills it up."""
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        self._stream, self._size, self._left = stream, size, size + -size % 4
+
+    def read(self) -> bytes:
+        self._left -= self._size
+        return _exactly(self._stream, self._size)
+
+    def skip(self) -> None:
+        _skip(self._stream, self._left)
+        self._left = 0
+
+
+def _exactly(stream: IO[bytes], size: int) -> bytes:
+    parts = []
+    while size:
+        part = stream.read(size)
+        if not part:
+            raise EOFError("it ends in the middle")
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _skip(stream: IO[bytes], size: int) -> None:
+    while size:
+        size -= len(_exactly(stream, min(size, 1 << 16)))

@@ -1,0 +1,341 @@
+"""`driverforge lock` on repositories laid out as Rocky Linux's: repomd, primary, kernels, dependencies."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import cli, packed
+from driverforge_build.discover.machine import read_machine
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.signature import Untrusted
+from driverforge_build.discover.survey import Survey, survey
+from driverforge_build.lock.file import load_lock
+from driverforge_build.lock.pins import Lock, TargetLock
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure
+from support.fakes.mirror import fetcher
+from support.process import missing
+from support.samples import rockyrepo
+from support.samples.aptrepo import SigningKey, served, signing_key
+from support.samples.rockyrepo import BARE, MATRIX, NEW, OLD, rocky_matrix
+from support.samples.rpmrepo import repack_primary, sign_index
+
+PROGRAMS = ("createrepo_c", "modifyrepo_c", "rpmbuild", "gpg", "gpgv")
+pytestmark = pytest.mark.skipif(
+    bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
+)
+DRIVER = "580.178.04"
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def other_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    with signing_key(tmp_path_factory.mktemp("key") / "other", algorithm="rsa2048") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path:
+    folder = tmp_path_factory.mktemp("mirror") / "rocky"
+    for machine in ("x86_64", "aarch64"):
+        rockyrepo.publish(folder, machine, key)
+    return folder
+
+
+@pytest.fixture
+def own(mirror: Path, tmp_path: Path) -> Path:
+    """A mirror that the test may change."""
+    return Path(shutil.copytree(mirror, tmp_path / "rocky"))
+
+
+def surveyed(
+    address: str, key: SigningKey, cache: Path, *, arch: str = "amd64", earlier: Lock | None = None
+) -> Survey:
+    matrix = rocky_matrix()
+    (row,) = matrix.rows
+    settings = Settings(now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=(key.keyring,))
+    targets = [(row, one) for one in row.archs if one == arch]
+    return survey(matrix, targets, earlier or Lock(), fetcher(cache), settings)
+
+
+@pytest.fixture(scope="module")
+def found(mirror: Path, key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> dict[str, TargetLock]:
+    targets: dict[str, TargetLock] = {}
+    for arch in ("amd64", "arm64"):
+        told = surveyed(mirror.as_uri(), key, tmp_path_factory.mktemp("cache"), arch=arch)
+        assert not told.problems
+        targets |= told.lock.targets
+    return targets
+
+
+def test_all_kernels_by_what_they_call_themselves(found: dict[str, TargetLock]) -> None:
+    amd64, arm64 = found["rocky9-amd64"], found["rocky9-arm64"]
+    assert list(amd64.kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
+    assert list(arm64.kernels) == [f"{OLD}.aarch64", f"{NEW}.aarch64", f"{NEW}.aarch64+64k"]
+    assert amd64.without_headers == (f"{BARE}.x86_64",)
+
+
+def test_headers_and_image_of_a_kernel(found: dict[str, TargetLock]) -> None:
+    kernel = found["rocky9-amd64"].kernels[f"{NEW}.x86_64"]
+    assert [(one.name, one.version, one.suite) for one in kernel.headers] == [
+        ("kernel-devel", NEW, "appstream"),
+        ("kernel-headers", NEW, "appstream"),
+    ]
+    assert kernel.image is not None
+    assert (kernel.image.name, kernel.image.suite) == ("kernel-core", "baseos")
+    assert kernel.headers[0].path == f"Packages/kernel-devel-{NEW}.x86_64.rpm"
+    wide = found["rocky9-arm64"].kernels[f"{NEW}.aarch64+64k"]
+    assert [one.name for one in wide.headers] == ["kernel-64k-devel"]
+
+
+def test_header_probes_read_rpm_packages(found: dict[str, TargetLock]) -> None:
+    target = found["rocky9-amd64"]
+    breaks = {
+        release: [fact.breaks for fact in target.facts(kernel).values()]
+        for release, kernel in target.kernels.items()
+    }
+    assert breaks == {f"{OLD}.x86_64": [False], f"{NEW}.x86_64": [True]}
+
+
+def names(target: TargetLock, role: str) -> list[str]:
+    return [
+        package.name
+        for own, packages in target.drivers[DRIVER].items()
+        if own == role
+        for package in packages
+    ]
+
+
+def test_dependencies_are_followed_by_what_packages_provide(found: dict[str, TargetLock]) -> None:
+    """A base image has glibc-minimal-langpack, so that is the one of two that provide what glibc needs."""
+    target = found["rocky9-amd64"]
+    assert names(target, "tools") == [
+        "bash",
+        "glibc",
+        "glibc-common",
+        "glibc-minimal-langpack",
+        "kmod",
+        "python3.12",
+        "python3.12-libs",
+    ]
+
+
+def test_rich_dependencies_and_module_streams(found: dict[str, TargetLock]) -> None:
+    """annobin is for those who have redhat-rpm-config; make 9 is of a stream that nobody enabled."""
+    target = found["rocky9-amd64"]
+    assert names(target, "toolchain") == [
+        "cpp",
+        "elfutils-libelf",
+        "elfutils-libelf-devel",
+        "gcc",
+        "make",
+        "perl-interpreter",
+    ]
+    versions = {one.name: one.version for one in target.drivers[DRIVER]["toolchain"]}
+    assert versions["make"] == "1:4.3-8.el9"
+    assert versions["gcc"] == "11.5.0-5.el9"
+
+
+def test_the_lock_says_who_signed(found: dict[str, TargetLock], key: SigningKey) -> None:
+    baseos, appstream = found["rocky9-amd64"].repositories
+    assert baseos.signed_by == appstream.signed_by == (key.fingerprint,)
+    parts = {name.rpartition("-")[2] for name in appstream.indexes}
+    assert parts == {"modules.yaml.gz", "primary.xml.gz"}
+    assert baseos.date[:4] >= "2026"
+
+
+@pytest.mark.parametrize(
+    ("command", "suffix"), [(["xz", "-c"], ".xz"), (["zstd", "-qc"], ".zst"), (["cat"], "")]
+)
+def test_an_index_may_be_packed_otherwise(
+    own: Path, key: SigningKey, tmp_path: Path, command: list[str], suffix: str
+) -> None:
+    if suffix == ".zst" and packed.zstd is None:
+        pytest.skip("backports.zstd is not installed (Python 3.14 has it)")
+    if missing(command[0]):
+        pytest.skip(f"{command[0]} is not installed")
+    for name in ("BaseOS", "AppStream"):
+        repository = own / name / "x86_64/os"
+        repack_primary(repository, command, suffix)
+        sign_index(repository, key)
+    target = surveyed(own.as_uri(), key, tmp_path / "cache").lock.targets["rocky9-amd64"]
+    assert list(target.kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
+    assert any(name.endswith(f"primary.xml{suffix}") for name in target.repositories[0].indexes)
+
+
+def test_a_changed_repomd_is_refused(own: Path, key: SigningKey, tmp_path: Path) -> None:
+    repomd = own / "BaseOS/x86_64/os/repodata/repomd.xml"
+    repomd.write_text(repomd.read_text().replace("<revision>", "<revision>1"))
+    with pytest.raises(Untrusted, match=r"repomd.xml of baseos was changed after it was signed"):
+        surveyed(own.as_uri(), key, tmp_path / "cache")
+
+
+def test_a_strangers_signature_is_refused(mirror: Path, other_key: SigningKey, tmp_path: Path) -> None:
+    with pytest.raises(Untrusted, match="not signed by a key that is trusted here"):
+        surveyed(mirror.as_uri(), other_key, tmp_path / "cache")
+
+
+def test_an_index_that_is_not_the_signed_one(own: Path, key: SigningKey, tmp_path: Path) -> None:
+    (primary,) = (own / "AppStream/x86_64/os/repodata").glob("*-primary.xml.gz")
+    primary.write_bytes(primary.read_bytes()[:-1] + b"x")
+    with pytest.raises(TemporaryFailure, match="is not what the signed index says"):
+        surveyed(own.as_uri(), key, tmp_path / "cache")
+
+
+def unsigned(folder: Path) -> None:
+    for path in folder.rglob("repomd.xml.asc"):
+        path.unlink()
+
+
+def test_metadata_without_signature_comes_by_tls_or_not_at_all(
+    own: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    """Red Hat's and Oracle's is not signed; the packages are, and the lock says that nothing else is."""
+    unsigned(own)
+    with (
+        served(own) as server,
+        pytest.raises(Untrusted, match="nobody vouches for repomd"),
+    ):
+        surveyed(server.url, key, tmp_path / "cache")
+    target = surveyed(own.as_uri(), key, tmp_path / "cache").lock.targets["rocky9-amd64"]
+    assert [one.packages_only for one in target.repositories] == [True, True]
+
+
+def test_a_signature_that_is_gone_stops_the_run(
+    own: Path, key: SigningKey, tmp_path: Path, found: dict[str, TargetLock]
+) -> None:
+    unsigned(own)
+    with pytest.raises(TemporaryFailure) as told:
+        surveyed(own.as_uri(), key, tmp_path / "cache", earlier=Lock(targets=found))
+    assert "rocky9-amd64: baseos is not signed any more" in told.value.details
+
+
+HOSTILE = {
+    "entities": ('<!DOCTYPE metadata [<!ENTITY a "b">]>', "document type declaration"),
+    "torn": ("", "ends in the middle|no element found"),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_hostile_index(own: Path, key: SigningKey, tmp_path: Path, what: str) -> None:
+    declared, message = HOSTILE[what]
+    repository = own / "BaseOS/x86_64/os"
+    script = f"sed '1a {declared}'" if declared else "head -c 2000"
+    repack_primary(repository, ["sh", "-c", f"{script} | gzip -c"], ".gz")
+    sign_index(repository, key)
+    with pytest.raises(InputError, match=message):
+        surveyed(own.as_uri(), key, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('href="repodata/', 'href="../../../../etc/'),
+        ('href="repodata/', 'href="https://elsewhere.site/'),
+        ('checksum type="sha256"', 'checksum type="sha1"'),
+        ('type="primary"', 'type="primery"'),
+        ("<repomd", '<!DOCTYPE x [<!ENTITY a "b">]><repomd'),
+        ("</repomd>", ""),
+    ],
+)
+def test_a_hostile_repomd(own: Path, key: SigningKey, tmp_path: Path, old: str, new: str) -> None:
+    repository = own / "BaseOS/x86_64/os"
+    repomd = repository / "repodata/repomd.xml"
+    repomd.write_text(repomd.read_text().replace(old, new))
+    sign_index(repository, key)
+    with pytest.raises(InputError, match=r"cannot read repomd.xml of baseos"):
+        surveyed(own.as_uri(), key, tmp_path / "cache")
+
+
+def test_a_package_that_the_repositories_lack_is_named_with_who_needs_it(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    matrix = rocky_matrix(MATRIX.replace("[make, elfutils-libelf-devel]", "[make, nonsense-devel]"))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=(key.keyring,)
+    )
+    told = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
+    (problem,) = told.problems.values()
+    assert isinstance(problem, DriverforgeError)
+    assert "have no nonsense-devel" in problem.brief
+
+
+REPO = """\
+[baseos]
+name=Rocky Linux $releasever - BaseOS
+mirrorlist=MIRROR/mirrorlist?arch=$basearch&repo=BaseOS-$releasever$rltype
+gpgcheck=1
+gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9
+
+[appstream]
+name=Rocky Linux $releasever - AppStream
+baseurl=MIRROR/rocky/AppStream/$basearch/os/
+gpgkey=file:///etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9
+"""
+
+
+def test_the_machines_own_repositories_are_read(mirror: Path, key: SigningKey, tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    for folder in ("etc/yum.repos.d", "etc/pki/rpm-gpg", "etc/dnf/vars"):
+        (root / folder).mkdir(parents=True)
+    shutil.copy(key.armored, root / "etc/pki/rpm-gpg/RPM-GPG-KEY-Rocky-9")
+    (root / "etc/dnf/vars/rltype").write_text("")
+    (root / "etc/os-release").write_text('ID="rocky"\nVERSION_ID="9.7"\n')
+    (root / "etc/yum.repos.d/broken.repo").write_text("no section\n")
+    (mirror.parent / "mirrorlist").write_text("# the nearest first\n")
+    with served(mirror.parent) as server:
+        (mirror.parent / "mirrorlist").write_text(f"# nearest\n{server.url}/rocky/BaseOS/x86_64/os/\n")
+        (root / "etc/yum.repos.d/rocky.repo").write_text(REPO.replace("MIRROR", server.url))
+        settings = Settings(now=datetime.now(timezone.utc), machine=read_machine(root))
+        matrix = rocky_matrix()
+        told = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path / "cache"), settings)
+    assert list(told.lock.targets["rocky9-amd64"].kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
+    assert any("mirrorlist?arch=x86_64&repo=BaseOS-9.7" in line for line in server.requests)
+
+
+def test_from_the_command_line(
+    mirror: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "site.yaml").write_text(MATRIX)
+    words = ["--matrix", str(tmp_path / "site.yaml"), "--lock", str(tmp_path / "lock.json")]
+    lock = [*words, "--cache-dir", str(tmp_path / "cache"), "--keyring", str(key.keyring)]
+    with served(mirror) as server:
+        lock += ["--mirror", f"rocky9={server.url}"]
+        assert cli.run(["lock", *lock]) == 0
+        assert sorted(load_lock(tmp_path / "lock.json").targets) == ["rocky9-amd64", "rocky9-arm64"]
+        told = capsys.readouterr().out
+        assert "rocky9-arm64: 3 kernels (64k 1, default 2), 1 drivers" in told
+        server.requests.clear()
+        assert cli.run(["lock", *lock]) == 0
+        assert "is up to date" in capsys.readouterr().out
+        assert {line.rpartition("/")[2] for line in server.requests} == {"repomd.xml", "repomd.xml.asc"}
+        server.broken["/BaseOS/x86_64/os/repodata/repomd.xml"] = 503
+        assert cli.run(["lock", *lock]) == 75
+        server.broken.clear()
+        server.broken[f"/AppStream/x86_64/os/Packages/kernel-devel-{NEW}.x86_64.rpm"] = 404
+        shutil.rmtree(tmp_path / "cache")
+        assert cli.run(["lock", *lock]) == 69
+        assert "kernel-devel" in capsys.readouterr().err
+    assert cli.run(["plan", *words, "--select", "rocky9-*"]) == 0
+    assert f"headers {OLD} of appstream, gcc" in capsys.readouterr().out
+
+
+def test_an_index_that_its_distribution_signs_has_to_be_signed(
+    own: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    unsigned(own)
+    matrix = rocky_matrix(MATRIX.replace("signed: packages", "signed: index"))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=(key.keyring,)
+    )
+    with pytest.raises(Untrusted, match="is not signed, and its distribution signs it"):
+        survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)

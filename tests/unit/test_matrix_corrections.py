@@ -1,0 +1,169 @@
+"""What an earlier matrix.yaml had wrong, line by line: right now, or answered in docs/matrix.md, "Left out".
+
+The lines are those of a review against the distributions' and NVIDIA's own sources.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from driverforge_build.matrix import DriverRow, KernelSeries, OsRow, load_matrix
+
+MATRIX = load_matrix()
+ROWS = {row.id: row for row in MATRIX.rows}
+PAGE = (Path(__file__).parents[2] / "docs/matrix.md").read_text()
+LEFT_OUT = PAGE[PAGE.index("## Left out") : PAGE.index("## All keys")]
+UBUNTU = ("ubuntu22.04", "ubuntu24.04", "ubuntu26.04")
+
+
+def series(os_key: str, name: str) -> KernelSeries:
+    return next(one for one in ROWS[os_key].kernels if one.id == name)
+
+
+def driver(os_key: str, name: str) -> DriverRow:
+    found = ROWS[os_key].driver(name)
+    assert found is not None
+    return found
+
+
+def modules(os_key: str, name: str, arch: str) -> dict[str, tuple[str, ...]]:
+    row = ROWS[os_key].on("amd64" if arch == "amd64" else "arm64")
+    found = row.driver(name)
+    assert found is not None
+    return {source.id: source.packages for source in found.modules}
+
+
+def answered(*words: str) -> bool:
+    """Whether a line or a paragraph of the page's part has all of the words."""
+    return any(all(word in line for word in words) for line in re.split(r"\n(?=\|)|\n\n", LEFT_OUT))
+
+
+def repositories(row: OsRow) -> set[str]:
+    return {one.id for one in row.on("amd64").repositories}
+
+
+CORRECTIONS = {
+    "Ubuntu's open modules are in the objects, linux-modules-nvidia-* holds dependencies": all(
+        modules(key, "580-server", "arm64")["open"]
+        == ("linux-objects-nvidia-{branch}-server-open-{release}",)
+        for key in UBUNTU
+    ),
+    "Ubuntu has signatures for amd64 alone": all(
+        [
+            name
+            for names in modules(key, "580-server", arch).values()
+            for name in names
+            if "signatures" in name
+        ]
+        == (["linux-signatures-nvidia-{release}"] * 2 if arch == "amd64" else [])
+        for key in UBUNTU
+        for arch in ("amd64", "arm64")
+    ),
+    "Ubuntu's firmware has the version in its name": all(
+        (firmware := driver(key, "580-server").firmware) is not None
+        and firmware.package == "nvidia-firmware-{branch}-server-{version}"
+        for key in UBUNTU
+    ),
+    "Ubuntu's user space has gl, and fbc1 on amd64": {
+        "libnvidia-gl-{branch}-server",
+        "libnvidia-fbc1-{branch}-server [amd64]",
+    }
+    <= set(driver("ubuntu24.04", "580-server").userspace),
+    "fabric manager, NSCQ, IMEX, NVSDM, nvlsm": answered("Fabric manager", "NSCQ", "not-yet"),
+    "Ubuntu 26.04 has the server driver 580.178.04": driver("ubuntu26.04", "580-server").version
+    == "580.178.04",
+    "Ubuntu's own modules exist for arm64": all(driver(key, "580-server").archs is None for key in UBUNTU),
+    "Ubuntu 26.04 has 580, NVIDIA no image of it for 26.04": answered("26.04", "580 too"),
+    "Ubuntu's flavours gcp and lowlatency, 64k pages on arm64": all(
+        {"gcp", "lowlatency"} <= set(flavours)
+        for key in UBUNTU
+        for one in ROWS[key].kernels
+        for flavours in one.flavours.values()
+    )
+    and "nvidia-64k" in series("ubuntu24.04", "6.8").flavours["arm64"]
+    and "generic-64k" in series("ubuntu26.04", "7.0").flavours["arm64"],
+    "Ubuntu 24.04 has 6.14, 6.17 and 7.0 too": all(
+        version in series("ubuntu24.04", "hardware-enablement").releases
+        for version in ("6.14", "6.17", "7.0")
+    ),
+    "compilers are those of the kernels, not of the series": (
+        series("ubuntu22.04", "5.15").compilers,
+        series("ubuntu22.04", "6.8").compilers,
+        series("ubuntu26.04", "7.0").compilers,
+    )
+    == (("gcc",), ("gcc-12", "gcc-11"), ("gcc",)),
+    "programs of Ubuntu's headers load libssl3 and zlib1g": set(ROWS["ubuntu22.04"].tools.jit)
+    == {"make", "libelf1", "libssl3", "zlib1g"}
+    and set(ROWS["ubuntu24.04"].tools.jit) == {"make", "libelf1t64", "libssl3t64", "zlib1g"},
+    "26.04 compresses modules with zstd": "zstd" in ROWS["ubuntu26.04"].tools.runtime,
+    "RHEL's kernels are in repositories of a subscription, with an address": all(
+        one.entitled == one.id.startswith(f"rhel-{major}-for-")
+        and one.entitled == any(one.id in series.repositories for series in ROWS[f"rhel{major}"].kernels)
+        and (one.urls or one.older)
+        for major in (8, 9, 10)
+        for one in ROWS[f"rhel{major}"].repositories
+    ),
+    "RHEL's headers come with kernel-headers": all(
+        "kernel-headers-{release}" in one.headers
+        for major in (8, 9, 10)
+        for one in ROWS[f"rhel{major}"].kernels
+        if "64k" not in one.id
+    )
+    and answered("kernel-devel-matched"),
+    "RHEL 9 and 10: drm, video and ipmi are in kernel-modules-core and kernel-modules": all(
+        series(key, name).modules == ("kernel-modules-core-{release}", "kernel-modules-{release}")
+        for key, name in (("rhel9", "5.14"), ("rhel10", "6.12"))
+    ),
+    "RHEL 9 and 10: 64k has its own kernel-64k-modules-core and -modules": all(
+        series(key, name).modules == ("kernel-64k-modules-core-{plain}", "kernel-64k-modules-{plain}")
+        for key, name in (("rhel9", "5.14-64k"), ("rhel10", "6.12-64k"))
+    ),
+    "RHEL: gcc of the kernel's exact version": answered("very compiler", "another version"),
+    "RHEL: cpio, elfutils-libelf-devel, and dnf-plugins-core before dnf download": all(
+        {"make", "cpio", "elfutils-libelf-devel"} <= set(row.tools.jit)
+        and "dnf-plugins-core" in row.tools.runtime
+        for row in MATRIX.rows
+        if row.package_manager == "dnf"
+    ),
+    "RHEL 8 takes Python 3.12 beside its platform-python": ROWS["rhel8"].python.package == "python3.12",
+    "RHEL 10's base cannot read the newest key": {"rpm", "rpm-sequoia", "crypto-policies"}
+    <= set(ROWS["rhel10"].tools.runtime),
+    "Rocky's old minor releases are in a vault": all(
+        (one.older or "").startswith("https://dl.rockylinux.org/vault/rocky/{releasever}/")
+        for major in (8, 9, 10)
+        for one in ROWS[f"rocky{major}"].repositories
+    )
+    and answered("`crb`", "powertools"),
+    "Oracle's default kernel is UEK, and it has 64k": {"uek7", "uek8", "5.14-64k"}
+    <= {one.id for one in ROWS["ol9"].kernels}
+    and series("ol9", "uek8").compilers == ("gcc-toolset-14",),
+    "SUSE's repository is SLE_BCI": {"SLE_BCI"}
+    <= repositories(ROWS["sles15.7"]) & repositories(ROWS["sles16.0"]),
+    "SUSE's keyring is a file": ROWS["sles15.7"].keyring.endswith(".asc"),
+    "SUSE's kernel is not in SLE_BCI": answered("kernel-default", "subscription"),
+    "SUSE's headers: those of 64kb, kernel-macros, and what a build calls": series(
+        "sles15.7", "6.4-64kb"
+    ).headers
+    == ("kernel-64kb-devel", "kernel-devel", "kernel-macros")
+    and set(ROWS["sles15.7"].tools.jit) == {"make", "libelf-devel", "dwarves"}
+    and series("sles15.7", "6.4").compilers == ("gcc",),
+    "SUSE's signed modules begin with 595 and G07": modules("sles15.7", "595-kmp", "amd64")
+    == {"open": ("nvidia-open-driver-G07-signed-cuda-kmp-default",)}
+    and ROWS["sles15.7"].driver("580-kmp") is None,
+    "615 and 620 are branches, 620 has open modules alone": (
+        MATRIX.branch("615").module_types,
+        MATRIX.branch("620").module_types,
+    )
+    == (("open", "proprietary"), ("open",)),
+    "runfiles have no sums in rows": answered("sums of runfiles"),
+    "AL2023 and SUSE 16 have rows": {"amzn2023", "sles16.0"} <= set(ROWS),
+    "Azure Linux 3, RHCOS by toolkit, Flatcar": answered("Azure Linux 3", "RHCOS", "Flatcar"),
+}
+
+
+@pytest.mark.parametrize("line", CORRECTIONS)
+def test_a_line_of_the_review_is_right_or_answered(line: str) -> None:
+    assert CORRECTIONS[line]
