@@ -341,3 +341,22 @@ def test_an_index_that_its_distribution_signs_has_to_be_signed(
     )
     with pytest.raises(Untrusted, match="is not signed, and its distribution signs it"):
         survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
+
+
+def test_a_subscribers_token_goes_with_every_request_and_into_no_message(
+    own: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """zypper's addresses of SUSE's repositories end so."""
+    (tmp_path / "site.yaml").write_text(MATRIX)
+    words = ["lock", "--matrix", str(tmp_path / "site.yaml"), "--lock", str(tmp_path / "lock.json")]
+    words += ["--cache-dir", str(tmp_path / "cache"), "--keyring", str(key.keyring)]
+    with served(own) as server:
+        for name, folder in (("baseos", "BaseOS"), ("appstream", "AppStream")):
+            words += ["--mirror", f"rocky9-amd64/{name}={server.url}/{folder}/x86_64/os?t0ken"]
+        assert cli.run([*words, "--select", "rocky9-amd64-*"]) == 0
+        assert server.requests
+        assert all(line.endswith("?t0ken") for line in server.requests)
+        server.broken["*"] = 503
+        assert cli.run([*words, "--select", "rocky9-amd64-*"]) == 75
+    told = capsys.readouterr()
+    assert "t0ken" not in told.out + told.err + (tmp_path / "lock.json").read_text()
