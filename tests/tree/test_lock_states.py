@@ -44,7 +44,7 @@ class Site:
         settings = Settings(now=datetime.now(timezone.utc), mirrors=self.mirrors, keyrings=(self.keyring,))
         row = self.matrix.rows[0]
         found = survey(self.matrix, [(row, "amd64")], Lock(), fetcher(cache, answer), settings)
-        return found.lock.targets[f"{row.id}-amd64"]
+        return found.targets[f"{row.id}-amd64"]
 
     def served(self, request: httpx2.Request) -> httpx2.Response:
         path = self.root / request.url.path.lstrip("/")

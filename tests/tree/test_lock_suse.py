@@ -53,7 +53,7 @@ def test_headers_are_enough_where_kernels_want_a_subscription(
     mirror: Path, key: SigningKey, tmp_path: Path
 ) -> None:
     found = surveyed(mirror, key, tmp_path, subscribed=False)
-    target = found.lock.targets[TARGET]
+    target = found.targets[TARGET]
     assert list(target.kernels) == [f"{OLD}-default", f"{NEW}-default"]
     kernel = target.kernels[f"{NEW}-default"]
     assert [(one.name, one.version) for one in kernel.headers] == [
@@ -64,11 +64,12 @@ def test_headers_are_enough_where_kernels_want_a_subscription(
     assert kernel.image is None
     assert "595.91.07" in target.drivers
     assert list(found.problems) == [f"{TARGET} {DRIVER}"]
-    assert parse_lock(dump_lock(found.lock)) == found.lock
+    lock = Lock(targets=found.targets)
+    assert parse_lock(dump_lock(lock)) == lock
 
 
 def test_probes_read_the_package_for_all_architectures(mirror: Path, key: SigningKey, tmp_path: Path) -> None:
-    target = surveyed(mirror, key, tmp_path, subscribed=False).lock.targets[TARGET]
+    target = surveyed(mirror, key, tmp_path, subscribed=False).targets[TARGET]
     breaks = [fact.breaks for kernel in target.kernels.values() for fact in target.facts(kernel).values()]
     assert breaks == [False, True]
 
@@ -76,7 +77,7 @@ def test_probes_read_the_package_for_all_architectures(mirror: Path, key: Signin
 def test_a_kmp_serves_the_kernels_of_its_service_pack(mirror: Path, key: SigningKey, tmp_path: Path) -> None:
     found = surveyed(mirror, key, tmp_path, subscribed=True)
     assert not found.problems
-    target = found.lock.targets[TARGET]
+    target = found.targets[TARGET]
     # the kernel whose image is gone runs nowhere any more
     assert list(target.kernels) == [f"{NEW}-default"]
     (kmp,) = target.kernels[f"{NEW}-default"].vendor[DRIVER]

@@ -73,12 +73,12 @@ def found(mirror: Path, key: SigningKey, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def amd64(found: Survey) -> TargetLock:
-    return found.lock.targets["ubuntu24.04-amd64"]
+    return found.targets["ubuntu24.04-amd64"]
 
 
 @pytest.fixture(scope="module")
 def arm64(found: Survey) -> TargetLock:
-    return found.lock.targets["ubuntu24.04-arm64"]
+    return found.targets["ubuntu24.04-arm64"]
 
 
 def headers(kernel: LockedKernel) -> list[str]:
@@ -164,7 +164,7 @@ probes:
         keyrings=(key.keyring,),
     )
     found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
-    target = found.lock.targets["ubuntu24.04-amd64"]
+    target = found.targets["ubuntu24.04-amd64"]
     facts = [fact for kernel in target.kernels.values() for fact in target.facts(kernel).values()]
     assert [fact.breaks for fact in facts] == [False] * 5
 

@@ -50,10 +50,7 @@ def lock_targets(
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
     found = survey(matrix, wanted, earlier, downloads, settings)
-    keys = [f"{row.id}-{arch}" for row, arch in wanted]
-    targets = {
-        key: found.lock.targets[key] for key in keys if not (key in found.nowhere or key in found.degraded)
-    }
+    targets = found.targets
     # what was asked for by name is a problem; of all that the matrix has, a site has some
     problems = {**found.problems, **(found.nowhere if selection.select else {})}
     whole = not problems or keep_going
