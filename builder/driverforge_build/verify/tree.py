@@ -32,6 +32,10 @@ class KernelTree:
             self._add(normalise(name), found, ())
         return found
 
+    def lacks(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of some modules that this kernel has neither as files nor in itself."""
+        return frozenset(names) - self.modules.keys() - self.builtin
+
     def _add(self, name: str, found: dict[str, bytes], above: tuple[str, ...]) -> None:
         if name in found or name in above or name in self.builtin or name not in self.modules:
             return
