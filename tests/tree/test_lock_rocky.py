@@ -62,7 +62,9 @@ def surveyed(
 ) -> Survey:
     matrix = rocky_matrix()
     (row,) = matrix.rows
-    settings = Settings(now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=(key.keyring,))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=[("", key.keyring)]
+    )
     targets = [(row, one) for one in row.archs if one == arch]
     return survey(matrix, targets, earlier or Lock(), fetcher(cache), settings)
 
@@ -261,7 +263,7 @@ def test_a_package_that_the_repositories_lack_is_named_with_who_needs_it(
 ) -> None:
     matrix = rocky_matrix(MATRIX.replace("[make, elfutils-libelf-devel]", "[make, nonsense-devel]"))
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=(key.keyring,)
+        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=[("", key.keyring)]
     )
     told = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
     (problem,) = told.problems.values()
@@ -337,7 +339,7 @@ def test_an_index_that_its_distribution_signs_has_to_be_signed(
     unsigned(own)
     matrix = rocky_matrix(MATRIX.replace("signed: packages", "signed: index"))
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=(key.keyring,)
+        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=[("", key.keyring)]
     )
     with pytest.raises(Untrusted, match="is not signed, and its distribution signs it"):
         survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)

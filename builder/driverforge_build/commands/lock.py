@@ -19,6 +19,21 @@ if TYPE_CHECKING:
     from driverforge_build.app.lock import Locked
 
 
+def _keyrings(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, Path]]:
+    """(OS, FILE) of each, '' where it is for all."""
+    found = []
+    for value in values:
+        os_key, _equals, file = value.rpartition("=")
+        # a file's own name may have one
+        path = Path(value) if Path(value).is_file() else Path(file)
+        if not path.is_file():
+            raise click.BadParameter(f"there is no file {file}", param=parameter)
+        found.append(("" if path == Path(value) else os_key, path))
+    return found
+
+
 @click.command("lock")
 @options.matrix_option
 @options.lock_option
@@ -28,10 +43,10 @@ if TYPE_CHECKING:
     "--keyring",
     "keyrings",
     multiple=True,
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration or "
-    "the matrix names.",
+    callback=_keyrings,
+    metavar="[OS=]FILE",
+    help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: what "
+    "this machine's package manager or the matrix names.",
 )
 @click.option(
     "--entitlement",
@@ -64,7 +79,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     mirrors: dict[str, str],
-    keyrings: tuple[Path, ...],
+    keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
