@@ -210,6 +210,7 @@ def test_metadata_without_signature_comes_by_tls_or_not_at_all(
         surveyed(server.url, key, tmp_path / "cache")
     target = surveyed(own.as_uri(), key, tmp_path / "cache").targets["rocky9-amd64"]
     assert [one.packages_only for one in target.repositories] == [True, True]
+    assert target.repositories[0].signers() == "not signed itself, only its packages are"
 
 
 def test_a_signature_that_is_gone_stops_the_run(
@@ -331,6 +332,10 @@ def test_from_the_command_line(
         assert (tmp_path / "lock.json").read_bytes() == before
     assert cli.run(["plan", *words, "--select", "rocky9-*"]) == 0
     assert f"headers {OLD} of appstream, gcc" in capsys.readouterr().out
+    assert cli.run(["explain", f"rocky9-amd64-{DRIVER}-{OLD}.x86_64", *words]) == 0
+    explained = capsys.readouterr().out
+    assert "; repomd.xml sha256 " in explained
+    assert f"  signed by {key.fingerprint}" in explained
 
 
 def test_an_index_that_its_distribution_signs_has_to_be_signed(
