@@ -19,8 +19,32 @@ from typing import Any
 FILE = Path(__file__).resolve().parents[1] / "cases" / "distributions" / "facts.json"
 
 _COMPARED = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operator.ge}
-_CLAIMS = ("value", "one_of", "must_include", "must_not_include")
+CLAIMS = ("value", "one_of", "must_include", "must_not_include")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+# what facts with a key speak of: the last two names on the path to a value of a row
+_SPEAK_OF = {
+    "base_image": {"base"},
+    "base_image_alias": {"base"},
+    "keyring": {"keyring"},
+    "python_package": {"python package"},
+    "repository_id": {"repositories id"},
+    "headers_repository": {"repositories id"},
+    "repository_url": {"repositories urls", "repositories older", "repositories mirrorlist"},
+    "kernel_flavours": {"flavours amd64", "flavours arm64"},
+    "compiler_package": {"kernels compilers"},
+    "headers_packages": {"kernels headers"},
+    "image_packages": {"kernels image"},
+    "module_packages": {"kernels image", "kernels modules"},
+    "jit_tools": {"tools jit", "tools runtime"},
+    "bootstrap_packages": {"tools jit", "tools runtime"},
+    "precompiled_open_packages": {"modules packages"},
+    "precompiled_proprietary_packages": {"modules packages"},
+    "signature_packages": {"modules packages"},
+    "userspace_packages": {"drivers userspace", "drivers companions"},
+    "firmware_package": {"firmware package"},
+    "driver_url": {"drivers url"},
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +64,19 @@ class Fact:
             name in case and any(_matches(name, glob, case[name]) for glob in globs)
             for name, globs in self.conditions.items()
         )
+
+    def speaks_of(self, kind: str, text: str) -> bool:
+        """Whether a fact names a row's value; `kind` is the last two names on the path to it."""
+        arch = kind.rpartition(" ")[2]
+        if (
+            kind not in _SPEAK_OF.get(self.key, set())
+            or self.claim == "must_not_include"
+            or (arch in MACHINES and arch not in self.conditions.get("arch", (arch,)))
+        ):
+            return False
+        plain = text.partition(" [")[0].replace("{plain}", "{release}")
+        told = [word.replace("{plain}", "{release}") for word in self.wanted]
+        return any(agree(word, plain) or plain == f"{word}-{{release}}" for word in told)
 
     def contradictions(self, words: Collection[str], names: Mapping[str, str]) -> list[str]:
         """What of `words` disagrees; {placeholders} of both sides are replaced by `names` first."""
@@ -87,6 +124,11 @@ def facts(system: str) -> tuple[Fact, ...]:
     )
 
 
+def keys() -> set[str]:
+    """What facts are about."""
+    return {fact["key"] for told in json.loads(FILE.read_text())["systems"] for fact in told["facts"]}
+
+
 @cache
 def releases(system: str) -> tuple[Mapping[str, Any], ...]:
     """Kernel releases that the facts name as examples: each with its parts, and the `arch` it is for."""
@@ -104,7 +146,7 @@ def _facts(system: str, told: list[dict[str, Any]]) -> Iterator[Fact]:
     for fact in told:
         if fact["key"] == "release_example":
             continue
-        claim = next(name for name in _CLAIMS if name in fact)
+        claim = next(name for name in CLAIMS if name in fact)
         wanted = fact[claim]
         yield Fact(
             system=system,

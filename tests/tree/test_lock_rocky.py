@@ -62,7 +62,9 @@ def surveyed(
 ) -> Survey:
     matrix = rocky_matrix()
     (row,) = matrix.rows
-    settings = Settings(now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=(key.keyring,))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=[("", key.keyring)]
+    )
     targets = [(row, one) for one in row.archs if one == arch]
     return survey(matrix, targets, earlier or Lock(), fetcher(cache), settings)
 
@@ -208,6 +210,7 @@ def test_metadata_without_signature_comes_by_tls_or_not_at_all(
         surveyed(server.url, key, tmp_path / "cache")
     target = surveyed(own.as_uri(), key, tmp_path / "cache").targets["rocky9-amd64"]
     assert [one.packages_only for one in target.repositories] == [True, True]
+    assert target.repositories[0].signers() == "not signed itself, only its packages are"
 
 
 def test_a_signature_that_is_gone_stops_the_run(
@@ -261,7 +264,7 @@ def test_a_package_that_the_repositories_lack_is_named_with_who_needs_it(
 ) -> None:
     matrix = rocky_matrix(MATRIX.replace("[make, elfutils-libelf-devel]", "[make, nonsense-devel]"))
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=(key.keyring,)
+        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=[("", key.keyring)]
     )
     told = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
     (problem,) = told.problems.values()
@@ -329,6 +332,10 @@ def test_from_the_command_line(
         assert (tmp_path / "lock.json").read_bytes() == before
     assert cli.run(["plan", *words, "--select", "rocky9-*"]) == 0
     assert f"headers {OLD} of appstream, gcc" in capsys.readouterr().out
+    assert cli.run(["explain", f"rocky9-amd64-{DRIVER}-{OLD}.x86_64", *words]) == 0
+    explained = capsys.readouterr().out
+    assert "; repomd.xml sha256 " in explained
+    assert f"  signed by {key.fingerprint}" in explained
 
 
 def test_an_index_that_its_distribution_signs_has_to_be_signed(
@@ -337,7 +344,7 @@ def test_an_index_that_its_distribution_signs_has_to_be_signed(
     unsigned(own)
     matrix = rocky_matrix(MATRIX.replace("signed: packages", "signed: index"))
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=(key.keyring,)
+        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=[("", key.keyring)]
     )
     with pytest.raises(Untrusted, match="is not signed, and its distribution signs it"):
         survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)

@@ -41,7 +41,9 @@ class Site:
     package: str
 
     def surveyed(self, cache: Path, answer: Callable[[httpx2.Request], httpx2.Response]) -> TargetLock:
-        settings = Settings(now=datetime.now(timezone.utc), mirrors=self.mirrors, keyrings=(self.keyring,))
+        settings = Settings(
+            now=datetime.now(timezone.utc), mirrors=self.mirrors, keyrings=[("", self.keyring)]
+        )
         row = self.matrix.rows[0]
         found = survey(self.matrix, [(row, "amd64")], Lock(), fetcher(cache, answer), settings)
         return found.targets[f"{row.id}-amd64"]

@@ -44,7 +44,7 @@ def surveyed(mirror: Path, key: SigningKey, cache: Path, *, subscribed: bool) ->
     mirrors = {"sles15.7/SLE_BCI": (mirror / "bci").as_uri()}
     if subscribed:
         mirrors["sles15.7/sle-module-basesystem"] = (mirror / "basesystem").as_uri()
-    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=(key.keyring,))
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", key.keyring)])
     matrix = suse_matrix()
     return survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(cache), settings)
 

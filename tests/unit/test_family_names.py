@@ -103,6 +103,29 @@ def test_a_release_that_is_given_is_asked_for_on_clones_of_rhel_too() -> None:
     assert [attempt.releasever for attempt in attempts] == ["", "9.2", "9"]
 
 
+@pytest.mark.parametrize(
+    ("kernel", "repository"),
+    [
+        ("5.15.0-302.167.6.el9uek.x86_64", "ol9_UEKR7"),
+        ("6.12.0-100.28.2.2.el9uek.aarch64", "ol9_UEKR8"),
+    ],
+)
+def test_oracles_own_kernel_is_in_a_repository_that_its_image_leaves_off(
+    kernel: str, repository: str
+) -> None:
+    attempts = rhel.repositories(os_release("ol", "9.6"), KernelRelease.parse(kernel), {})
+    assert [(attempt.enable, attempt.releasever) for attempt in attempts] == [((repository,), "")]
+
+
+def test_amazon_linux_asks_its_own_release_and_then_the_newest() -> None:
+    kernel = KernelRelease.parse("6.1.166-197.305.amzn2023.x86_64")
+    attempts = rhel.repositories(os_release("amzn", "2023"), kernel, {})
+    assert [attempt.releasever for attempt in attempts] == ["", "latest"]
+    given = {"DNF_RELEASEVER": "2023.12.20260817"}
+    attempts = rhel.repositories(os_release("amzn", "2023"), kernel, given)
+    assert [attempt.releasever for attempt in attempts] == ["", "2023.12.20260817", "latest"]
+
+
 def test_clones_of_rhel_have_no_subscription_repositories() -> None:
     attempts = rhel.repositories(
         os_release("rocky", "9.4"), KernelRelease.parse("5.14.0-427.el9_4.x86_64"), {}

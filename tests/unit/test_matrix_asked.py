@@ -7,7 +7,7 @@ DRIVERFORGE_UPDATE_GOLDEN=1 writes them anew; read the difference before committ
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from driverforge_build.matrix import OsRow, load_matrix
 from driverforge_build.matrix.asked import asked_of_repositories
 from driverforge_build.matrix.fields import Arch
+from support.nonsense import spoilt, values
 
 MATRIX = load_matrix()
 GOLDEN = Path(__file__).parents[1] / "golden" / "pins"
@@ -46,7 +47,7 @@ def test_nonsense_in_any_value_of_a_row_turns_a_test_red(key: str) -> None:
     row = MATRIX.row(key)
     assert row is not None
     whole = row.model_dump()
-    changed = {path: with_value(whole, path, nonsense(value)) for path, value in values(whole)}
+    changed = {path: spoilt(whole, path) for path, _ in values(whole)}
     assert len(changed) > 50
     assert [path for path, data in changed.items() if not turns_red(key, data)] == []
 
@@ -58,32 +59,3 @@ def turns_red(key: str, data: Mapping[str, Any]) -> bool:
     except ValidationError:
         return True
     return data["id"] != key or not all(is_golden(row, arch) for arch in row.archs)
-
-
-def nonsense(value: str | bool) -> str | bool:
-    if isinstance(value, bool):
-        return not value
-    name, space, limit = value.partition(" [")
-    return f"{name}nonsense{space}{limit}"
-
-
-def values(data: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], str | bool]]:
-    """Every text and flag of a row's data, with the keys and indexes that lead to it."""
-    if isinstance(data, (str, bool)):
-        yield path, data
-    elif isinstance(data, Mapping):
-        for name, value in data.items():
-            yield from values(value, (*path, name))
-    elif isinstance(data, Sequence):
-        for index, value in enumerate(data):
-            yield from values(value, (*path, index))
-
-
-def with_value(data: Any, path: tuple[Any, ...], value: str | bool) -> Any:
-    """A copy of the data with one value changed."""
-    if not path:
-        return value
-    first, *rest = path
-    if isinstance(data, Mapping):
-        return {**data, first: with_value(data[first], tuple(rest), value)}
-    return (*data[:first], with_value(data[first], tuple(rest), value), *data[first + 1 :])

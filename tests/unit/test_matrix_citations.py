@@ -17,36 +17,13 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.derive import resolve_like
 from driverforge_build.matrix.merge import row_id
 from driverforge_build.matrix.tree import Listing, Node, Scalar, Table, parse_tree
-from support.facts import Fact, agree, facts
+from support.facts import Fact, facts
 
 FILE = resources.builtin_matrix()
 LINES = ["", *FILE.read_text().splitlines()]
 BODY = next(number for number, line in enumerate(LINES) if line.startswith("# ---"))
 CITED = re.compile(r"\[([a-z][a-z0-9]*)(?:#\d+|[ :][^\]]*)?\]")
 DEFINED = re.compile(r"#   \[([a-z0-9]+)\] +(.*)")
-# what the facts of a key speak of: the last names on the path to a value
-SPOKEN = {
-    "base_image": {"base"},
-    "base_image_alias": {"base"},
-    "keyring": {"keyring"},
-    "python_package": {"python package"},
-    "repository_id": {"repositories id"},
-    "headers_repository": {"repositories id"},
-    "repository_url": {"repositories urls", "repositories older", "repositories mirrorlist"},
-    "kernel_flavours": {"flavours amd64", "flavours arm64"},
-    "compiler_package": {"kernels compilers"},
-    "headers_packages": {"kernels headers"},
-    "image_packages": {"kernels image"},
-    "module_packages": {"kernels image", "kernels modules"},
-    "jit_tools": {"tools jit", "tools runtime"},
-    "bootstrap_packages": {"tools jit", "tools runtime"},
-    "precompiled_open_packages": {"modules packages"},
-    "precompiled_proprietary_packages": {"modules packages"},
-    "signature_packages": {"modules packages"},
-    "userspace_packages": {"drivers userspace", "drivers companions"},
-    "firmware_package": {"firmware package"},
-    "driver_url": {"drivers url"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +88,6 @@ def systems() -> dict[str, Table]:
     return {row_id(row) or "": row for row in rows.items if isinstance(row, Table)}
 
 
-def speaks_of(fact: Fact, name: Name) -> bool:
-    if name.kind not in SPOKEN.get(fact.key, set()) or fact.claim == "must_not_include":
-        return False
-    plain = name.text.partition(" [")[0].replace("{plain}", "{release}")
-    told = [word.replace("{plain}", "{release}") for word in fact.wanted]
-    return any(agree(word, plain) or plain == f"{word}-{{release}}" for word in told)
-
-
 def sources(fact: Fact) -> set[str]:
     """The short names of a fact's sources; `facts` where it names none but the chapter that has it."""
     found = {re.split(r"[: ]", part.strip())[0] for part in fact.source.split(";")}
@@ -130,7 +99,7 @@ def known_from() -> dict[Name, set[str]]:
     found: dict[Name, set[str]] = {}
     for key, system in SYSTEMS.items():
         for name in names_of(system):
-            told = [sources(fact) for fact in facts(key) if speaks_of(fact, name)]
+            told = [sources(fact) for fact in facts(key) if fact.speaks_of(name.kind, name.text)]
             found.setdefault(name, set()).update(*told)
     return found
 

@@ -46,7 +46,9 @@ def lock_targets(
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
-    check_named("--mirror", map(mirror_os, settings.mirrors), [row.id for row in matrix.rows])
+    systems = [row.id for row in matrix.rows]
+    check_named("--keyring", (os_key for os_key, _ in settings.keyrings if os_key), systems)
+    check_named("--mirror", map(mirror_os, settings.mirrors), systems)
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
     found = survey(matrix, wanted, earlier, downloads, settings)

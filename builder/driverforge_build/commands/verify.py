@@ -72,7 +72,7 @@ def command(
     skip: tuple[str, ...],
     bases: dict[str, str],
     mirrors: dict[str, str],
-    keyrings: tuple[Path, ...],
+    keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,

@@ -274,8 +274,8 @@ class OsRow(Row):
     )
     minors: Annotated[tuple[DottedNumber, ...], AfterValidator(unique)] = Field(
         default=(),
-        description="Older minor releases that nodes still run: their kernels are looked for where a "
-        "repository's `older` says, e.g. 9.6.",
+        description="Older minor releases that nodes still run, e.g. 9.6: with the address that a "
+        "repository's `older` has, `matrix packages` shows them; `lock` does not read them yet.",
     )
     python: Python
     repositories: Annotated[tuple[Repository, ...], Field(min_length=1)]

@@ -16,6 +16,8 @@ GCC_VERSION = re.compile(r"\(GCC\) (?P<version>\d+\.\d+\.\d+)|gcc version (?P<ol
 
 # the one kernel of Amazon Linux 2023 whose packages have no version in their names
 AMAZON_FIRST = (6, 1)
+# Oracle's own kernels have a repository each, which its images leave off
+UEK: dict[tuple[int, ...], str] = {(5, 15): "UEKR7", (6, 12): "UEKR8"}
 
 
 def package_manager() -> PackageManager:
@@ -63,19 +65,19 @@ def repositories(
 
     Only extended update support keeps the headers of older minor releases' kernels, from RHEL 9 on in
     AppStream (NVIDIA/gpu-driver-container#793). Distributions built from RHEL have no subscription
-    repositories.
+    repositories. Amazon's images are of one release and ask for no newer one by themselves.
     """
     major, minor = el_version(release, kernel)
+    if (uek := UEK.get(kernel.version[:2])) and kernel.flavour == "uek":
+        return (RepositoryAttempt(name=f"Oracle's {uek}", enable=(f"ol{major}_{uek}",)),)
     given = environ.get("DNF_RELEASEVER", "")
     pinned = given or (f"{major}.{minor}" if minor else major)
     plain = RepositoryAttempt(name=f"release {pinned}", releasever=pinned)
-    last = RepositoryAttempt(name=f"release {major}", releasever=major)
+    newest = "latest" if release.id == "amzn" else major
+    last = RepositoryAttempt(name=f"release {newest}", releasever=newest)
     if release.id != "rhel":
-        return (
-            (RepositoryAttempt(name="configured repositories"), plain, last)
-            if given or minor
-            else (RepositoryAttempt(name="configured repositories"),)
-        )
+        others = (plain, last) if given or minor else (last,) if newest == "latest" else ()
+        return (RepositoryAttempt(name="configured repositories"), *others)
     arch = kernel.machine or "x86_64"
     eus = tuple(f"rhel-{major}-for-{arch}-{part}-eus-rpms" for part in ("baseos", "appstream"))
     attempts = [RepositoryAttempt(name="extended update support", enable=eus, releasever=pinned), plain, last]
