@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from driverforge_core.errors import Unavailable
 
@@ -111,7 +111,7 @@ class Blob:
 
     @property
     def name(self) -> str:
-        return unquote(self.urls[-1].rpartition("/")[2])
+        return unquote(urlsplit(self.urls[-1]).path.rpartition("/")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,7 +168,7 @@ class Downloads(Protocol):
         """
 
     def unpack(self, package: Blob, target: Path) -> None:
-        """Put the files of a package (.deb) below a folder; links and modes do not matter there.
+        """Put the files of a package below a folder; links and modes do not matter there.
 
         Raises InputError for what is no such package, StorageFailed.
         """

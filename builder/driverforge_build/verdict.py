@@ -161,7 +161,8 @@ class Judge:
         """`unknown` where a pin is missing that a build needs."""
         target = self._target(cell)
         if target is None:
-            return self._to_lock(cell, f"the lock holds nothing for {cell.os.id}-{cell.arch}")
+            told = self._to_lock(cell, f"the lock holds nothing for {cell.os.id}-{cell.arch}")
+            return replace(told, evidence=_subscription(cell))
         if cell.driver.version not in target.drivers:
             return self._to_lock(cell, f"the lock does not pin driver {cell.driver.version}")
         if cell.kernel is not None and cell.kernel.text not in target.kernels:
@@ -301,6 +302,16 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         or "log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
+
+
+def _subscription(cell: Cell) -> tuple[str, ...]:
+    """What `lock` needs to read the repositories of an OS that are open to subscribers alone."""
+    closed = [one.id for one in cell.os.repositories if one.entitled and one.role != "extra"]
+    needed = (
+        f"a subscription is needed for {' and '.join(closed)}: run `lock` on a registered host, or with "
+        "--entitlement DIR, the /etc/pki/entitlement of one"
+    )
+    return (needed,) if closed else ()
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

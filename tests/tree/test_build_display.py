@@ -69,6 +69,25 @@ def drained(terminal: int) -> str:
     return seen.decode()
 
 
+BOTH = """\
+from driverforge_build.commands.progress import shown_builds, shown_downloads
+with shown_downloads(as_json=False) as progress, shown_builds(["a-cell"]) as told:
+    with progress.download("linux-image.deb", 2_000_000) as advanced:
+        advanced(1)
+    told("a-cell", "open: open/nvidia.ko")
+    told("a-cell", "passed")
+"""
+
+
+def test_downloads_and_cells_are_shown_side_by_side() -> None:
+    ours, theirs = pty.openpty()
+    subprocess.run([sys.executable, "-c", BOTH], env=ENVIRONMENT, stderr=theirs, check=True)
+    os.close(theirs)
+    seen = drained(ours)
+    assert "linux-image.deb" in seen
+    assert "passed" in seen
+
+
 def test_without_a_terminal_each_step_is_a_line_on_standard_error() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT], env=ENVIRONMENT, capture_output=True, text=True, check=True

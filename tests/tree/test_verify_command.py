@@ -18,7 +18,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from driverforge_build.cli import run
-from driverforge_build.fetch.unpack import unpack
+from driverforge_build.fetch.unpack import unpack_package
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import HeaderFact, Lock
 from driverforge_build.matrix import load_matrix
@@ -220,13 +220,13 @@ def test_a_package_is_unpacked_as_dpkg_does(tmp_path: Path) -> None:
     deb = tmp_path / "kernel.deb"
     build_deb(KERNEL, deb)
     run_program("dpkg-deb", "-x", deb, tmp_path / "dpkg")
-    unpack(deb, tmp_path / "ours")
+    unpack_package(deb, tmp_path / "ours")
     assert _contents(tmp_path / "ours") == _contents(tmp_path / "dpkg") != {}
     with pytest.raises(InputError, match="unpacks to more than 100 bytes"):
-        unpack(deb, tmp_path / "limited", limit=100)
+        unpack_package(deb, tmp_path / "limited", limit=100)
     deb.write_bytes(deb.read_bytes()[:-200])
     with pytest.raises(InputError, match="cannot be read as a package"):
-        unpack(deb, tmp_path / "cut")
+        unpack_package(deb, tmp_path / "cut")
 
 
 def test_what_leads_out_of_the_folder_is_left_out(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_what_leads_out_of_the_folder_is_left_out(tmp_path: Path) -> None:
     deb, data = tmp_path / "a.deb", out.getvalue()
     head = f"{'data.tar':16}{0:<12}{0:<6}{0:<6}{'100644':8}{len(data):<10}`\n".encode()
     deb.write_bytes(b"!<arch>\n" + head + data)
-    unpack(deb, tmp_path / "deep/target")
+    unpack_package(deb, tmp_path / "deep/target")
     assert _contents(tmp_path / "deep") == {"target/inside": b"x"}
     assert not (tmp_path / "outside").exists()
 

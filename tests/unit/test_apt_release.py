@@ -10,9 +10,7 @@ import pytest
 from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.suite import Location, locate
 from driverforge_build.discover.machine import AptSource, Machine, parse_list, parse_sources
-from driverforge_build.discover.settings import Nowhere, Settings
-from driverforge_build.fetch.cache import Cache
-from driverforge_build.fetch.fetcher import Fetcher
+from driverforge_build.discover.settings import Settings
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_core.errors import InputError, Unavailable
@@ -203,7 +201,7 @@ def located(
     mirrors: dict[str, str], machine: Machine, keyrings: tuple[Path, ...] = KEY
 ) -> tuple[Location, Location]:
     now = datetime(2026, 11, 20, tzinfo=timezone.utc)
-    settings = Settings(now=now, machine=machine, mirrors=mirrors, keyrings=keyrings)
+    settings = Settings(now=now, machine=machine, mirrors=mirrors, keyrings=[("", one) for one in keyrings])
     main, security = locate(ROW, "amd64", settings)
     return main, security
 
@@ -238,17 +236,13 @@ def test_no_address_is_built_in() -> None:
     assert "--mirror debian12=" in told.value.resolution
 
 
-def test_keys_come_from_the_option_or_the_source(tmp_path: Path) -> None:
+def test_keys_come_from_the_option_or_the_source() -> None:
     assert located({}, machine())[0].keyrings == KEY
     assert located({}, machine(signed_everywhere()), keyrings=())[0].keyrings == (
         Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
     )
-    offline = Fetcher(Cache(tmp_path), None)
-    (nobodys, *_) = located({"debian12": "http://other/debian"}, Machine(), keyrings=())
-    # a package that the lock pins is found all the same
-    assert nobodys.address("pool/a.deb", offline) == "http://other/debian/pool/a.deb"
-    with pytest.raises(Nowhere, match="who may sign the suite bookworm"):
-        nobodys.read(offline, Settings(now=datetime(2026, 11, 20, tzinfo=timezone.utc)))
+    with pytest.raises(Unavailable, match="who may sign"):
+        located({"debian12": "http://other/debian"}, Machine(), keyrings=())
 
 
 UBUNTU = next(row for row in load_matrix().rows if row.id == "ubuntu24.04")
@@ -262,7 +256,10 @@ PORTS = "deb [arch=arm64] http://ports.site/ubuntu-ports noble main restricted u
 def of_ubuntu(arch: Arch, mirrors: dict[str, str], sources: str = "") -> dict[str, str]:
     host = Machine(id="ubuntu", codename="noble", sources=tuple(parse_list(sources)))
     settings = Settings(
-        now=datetime(2026, 11, 20, tzinfo=timezone.utc), machine=host, mirrors=mirrors, keyrings=KEY
+        now=datetime(2026, 11, 20, tzinfo=timezone.utc),
+        machine=host,
+        mirrors=mirrors,
+        keyrings=[("", one) for one in KEY],
     )
     return {place.id: place.uri for place in locate(UBUNTU.on(arch), arch, settings)}
 
@@ -305,3 +302,10 @@ def test_without_any_configuration_the_rows_own_addresses_count() -> None:
         "noble-updates": "http://archive.ubuntu.com/ubuntu",
         "noble-security": "http://security.ubuntu.com/ubuntu",
     }
+
+
+def test_a_keyring_may_be_one_systems_alone() -> None:
+    now = datetime(2026, 11, 20, tzinfo=timezone.utc)
+    rings = [("debian12", Path("/keys/debian.gpg")), ("rocky9", Path("/keys/rocky.asc")), ("", KEY[0])]
+    settings = Settings(now=now, machine=machine(), keyrings=rings)
+    assert locate(ROW, "amd64", settings)[0].keyrings == (Path("/keys/debian.gpg"), *KEY)

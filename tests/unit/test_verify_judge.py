@@ -81,7 +81,7 @@ def inserted(name: str, status: int, *log: str, content: bytes = b"") -> Check:
         (
             "nvidia",
             errno.ENODEV,
-            ("NVRM: something broke",),
+            ("nvidia: tainting kernel", "NVRM: something broke"),
             Outcome.FAILED,
             "No such device: NVRM: something broke",
         ),
@@ -150,8 +150,33 @@ def test_symbols_that_are_missing_have_to_be_nvidias() -> None:
         Outcome.UNKNOWN_SYMBOL,
         "nothing exports pci_resize_resource",
     )
-    many = with_nvidia("nvidia-uvm", missing(*"abcdefg"))
-    assert many.reason == "nothing exports a, b, c, d, e and 2 more"
+    reasons = {
+        5: "nothing exports a, b, c, d, e",
+        6: "nothing exports a, b, c, d, e and 1 more",
+        7: "nothing exports a, b, c, d, e and 2 more",
+    }
+    for count, reason in reasons.items():
+        assert with_nvidia("nvidia-uvm", missing(*"abcdefg"[:count])).reason == reason
+
+
+def test_only_modules_that_export_what_is_missing_are_named() -> None:
+    modules = modules_of({name: ko(name) for name in ("nvidia", "nvidia-modeset", "nvidia-uvm")})
+    nvidia, uvm, modeset = modules.modules
+    exporting = replace(nvidia, content=tiny_ko(["a", "b"], section="__ksymtab_strings"))
+    both = replace(uvm, content=tiny_ko(["depends=nvidia,nvidia-modeset"]))
+    together = replace(modules, modules=(exporting, modeset, both))
+    *_, check = check_inserted(together, heard({"open/nvidia-uvm.ko": missing("a", "b")}))
+    assert check.reason == "2 symbols left, exported by nvidia.ko, which needs a GPU to stay"
+
+
+def test_a_kernel_without_its_own_modules_is_named_as_the_reason() -> None:
+    drm = tiny_ko(["depends=drm,video,nvidia", f"vermagic={RELEASE} SMP"])
+    modules = modules_of({"nvidia-drm": drm, "nvidia": ko("nvidia")})
+    answers = {"open/nvidia-drm.ko": missing("drm_open", module="nvidia_drm")}
+    *_, check = check_inserted(modules, heard(answers), absent={"drm", "ib_core"})
+    assert check.reason == (
+        "nothing exports drm_open; it depends on drm, which the kernel's packages do not hold"
+    )
 
 
 def test_a_symbol_of_another_version_is_no_missing_one() -> None:
@@ -223,6 +248,13 @@ def test_signatures(status: int, log: tuple[str, ...], keys: tuple[str, ...], ou
     assert check.reason.startswith("signed by Debian Secure Boot CA")
     assert check.passed == (outcome is not Outcome.REJECTED)
     assert check.warned == (outcome is Outcome.UNTRUSTED)
+
+
+def test_a_signature_without_a_name_is_told_by_its_key() -> None:
+    signed = append_signature(ko("nvidia"), key_id=b"\x0a\xff", signature=bytes(16), id_type=1)
+    modules = modules_of({"nvidia": signed}, signer="somebody")
+    [check] = check_signatures(modules, heard({"open/nvidia.ko": Answer(status=0, words="", log=())}))
+    assert check.reason == "signed by key 0aff"
 
 
 def test_an_unsigned_copy_has_to_be_refused() -> None:

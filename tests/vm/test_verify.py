@@ -6,17 +6,21 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from jsonschema import Draft202012Validator
 
 from driverforge_build.app.verify import Means, Subject, verify_all
+from driverforge_build.discover.settings import Settings
 from driverforge_build.engine.guests import QemuGuests
 from driverforge_build.fetch.cache import Cache
 from driverforge_build.fetch.fetcher import Fetcher
 from driverforge_build.lock.pins import LockedPackage
-from driverforge_build.ports import Blob, BuiltImage, GuestBoot, GuestRun, Guests, StepListener
+from driverforge_build.matrix import load_matrix
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.ports import BuiltImage, GuestBoot, GuestRun, Guests, StepListener
 from driverforge_build.verify.judge import Check, Kind, Outcome
 from driverforge_build.verify.report import Proof, document, report_schema
 from driverforge_core.driver import DriverVersion
@@ -38,7 +42,7 @@ class Bench:
     """Verifies module sets as if they were an image of the engine."""
 
     release: str
-    arch: str = "amd64"
+    arch: Arch = "amd64"
     package: LockedPackage
     downloads: Fetcher
     folder: Path
@@ -57,15 +61,19 @@ class Bench:
         subject = Subject(
             cell=CELL,
             reference=reference,
+            os=next(row for row in load_matrix().rows if row.id == "debian12"),
             arch=self.arch,
             driver=DriverVersion(driver),
             kernel=KernelRelease.parse(self.release),
             module_types=tuple(dict.fromkeys(path.partition("/")[0] for path in files)),
-            packages=((self.package, blob(self.package)),),
+            packages=(self.package,),
         )
         means = Means(
             engine=engine,
             downloads=self.downloads,
+            settings=Settings(
+                now=datetime.now(timezone.utc), mirrors={"debian12": "http://mirror.site/debian"}
+            ),
             guests=self.guests,
             consoles=self.folder / "consoles",
             silence=silence,
@@ -73,10 +81,6 @@ class Bench:
         [proof] = verify_all([subject], means, lambda *_: None)
         Draft202012Validator(report_schema()).validate(json.loads(json.dumps(document([proof]))))
         return proof
-
-
-def blob(package: LockedPackage) -> Blob:
-    return Blob(urls=(package.path,), sha256=package.sha256, size=package.size)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +100,7 @@ def bench_for(
     folder: Path,
     *,
     archive: aptfetch.MirrorArchive | None = None,
-    arch: str = "amd64",
+    arch: Arch = "amd64",
 ) -> Bench:
     """A cache with the kernel's package, as `driverforge lock` and a download would have left it."""
     packages = archive or aptfetch.archive()

@@ -68,6 +68,7 @@ def lock_targets(
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
     systems = [row.id for row in matrix.rows]
+    check_named("--keyring", (os_key for os_key, _ in settings.keyrings if os_key), systems)
     check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *systems])
     check_named("--base", selection.given.bases, systems)
     check_hosts(settings.mirrors)
@@ -78,11 +79,10 @@ def lock_targets(
     archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
     bases = find_bases(client, (_wanted_base(row, arch, selection, earlier) for row, arch in wanted))
-    targets = {}
-    for key in (f"{row.id}-{arch}" for row, arch in wanted):
-        if key not in found.nowhere and key not in found.degraded:
-            base = bases[key].base if key in bases else None
-            targets[key] = replace(found.lock.targets[key], base=base)
+    targets = {
+        key: replace(target, base=bases[key].base if key in bases else None)
+        for key, target in found.targets.items()
+    }
     changed = {f"archive {key}": one.error for key, one in archives.items() if one.failed and one.error}
     # what was asked for by name is a problem; of all that the matrix has, a site has some
     problems = {**found.problems, **changed, **(found.nowhere if selection.select else {})}

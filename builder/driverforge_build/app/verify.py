@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +12,17 @@ from tempfile import TemporaryDirectory
 
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener
-from driverforge_build.discover.manager import Place
 from driverforge_build.discover.settings import Settings
 from driverforge_build.lock.pins import LockedPackage
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.model import OsRow
+from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.ports import Downloads, Engine, Guests
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import driver_contexts
 from driverforge_build.verify.junit import junit
 from driverforge_build.verify.modules import read_sets
-from driverforge_build.verify.packages import blob_of, kernel_packages, place_of
+from driverforge_build.verify.packages import blobs_of, kernel_packages
 from driverforge_build.verify.proof import Proving
 from driverforge_build.verify.report import Proof, TriedImage
 from driverforge_build.verify.statement import statement
@@ -33,27 +35,29 @@ from driverforge_core.kernel import KernelRelease
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An image that is to be proven. `packages` are its kernel's, each with its repository."""
+    """An image that is to be proven. `packages` are its kernel's."""
 
     cell: str
     reference: str
-    arch: str
+    os: OsRow
+    arch: Arch
     driver: DriverVersion
     kernel: KernelRelease
     module_types: tuple[str, ...]
-    packages: tuple[tuple[LockedPackage, Place], ...]
+    packages: tuple[LockedPackage, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Means:
     """What a run works with.
 
-    Consoles of guests go to `consoles`. `silence` is how many seconds a guest may say nothing; `workers` is
-    how many kernels are tried at a time.
+    `settings` say where kernels come from. Consoles of guests go to `consoles`. `silence` is how many seconds
+    a guest may say nothing; `workers` is how many kernels are tried at a time.
     """
 
     engine: Engine
     downloads: Downloads
+    settings: Settings
     guests: Guests
     consoles: Path
     silence: float = 300.0
@@ -61,12 +65,14 @@ class Means:
 
 
 def subjects(
-    prepared: Prepared, engine: Engine, settings: Settings, *, named: Sequence[str]
+    prepared: Prepared, engine: Engine, *, named: Sequence[str], mirrors: Mapping[str, str]
 ) -> tuple[Subject, ...]:
     """The images of the plan that have modules of their own, and that the engine has.
 
-    Raises UsageError for a cell that was named in full and has none, or has not been built.
+    Raises UsageError for a cell that was named in full and has none, or has not been built, and for a mirror
+    of an OS that is none of theirs.
     """
+    check_named("--mirror", map(mirror_os, mirrors), {row.cell.os.id for row in prepared.plan.rows})
     cells = {cell.key: cell for cell in prepared.plan.to_build() if cell.kernel}
     _check_named([name for name in named if name not in cells], prepared)
     found = []
@@ -82,18 +88,16 @@ def subjects(
         target = prepared.lock.target(cell.os.id, cell.arch)
         assert target is not None
         assert cell.kernel is not None
-        packages = kernel_packages(target.kernels[cell.kernel.text])
         found.append(
             Subject(
                 cell=cell.key,
                 reference=reference,
+                os=cell.os,
                 arch=cell.arch,
                 driver=DriverVersion(cell.driver.version),
                 kernel=cell.kernel,
                 module_types=cell.module_types,
-                packages=tuple(
-                    (package, place_of(cell.os, cell.arch, package, settings)) for package in packages
-                ),
+                packages=kernel_packages(target.kernels[cell.kernel.text]),
             )
         )
     return tuple(found)
@@ -122,7 +126,7 @@ def verify_all(wanted: Iterable[Subject], means: Means, told: CellListener) -> t
     every = tuple(wanted)
     groups: dict[tuple[str, ...], list[Subject]] = {}
     for subject in every:
-        key = (subject.kernel.text, *(package.sha256 for package, _ in subject.packages))
+        key = (subject.kernel.text, *(package.sha256 for package in subject.packages))
         groups.setdefault(key, []).append(subject)
     for arch in sorted({subject.arch for subject in every}):
         # what is missing here is missing for all of them, and said before anything is downloaded
@@ -150,9 +154,10 @@ def _verify_group(group: Sequence[Subject], means: Means, told: CellListener) ->
 
 
 def _unpacked(subject: Subject, folder: Path, means: Means, told: CellListener) -> KernelTree:
-    for package, place in subject.packages:
+    blobs = blobs_of(subject.os, subject.arch, subject.packages, means.downloads, means.settings)
+    for package, blob in zip(subject.packages, blobs, strict=True):
         told(subject.cell, f"unpacking {package.name}")
-        means.downloads.unpack(blob_of(package, place, means.downloads), folder)
+        means.downloads.unpack(blob, folder)
     return read_tree(folder, subject.kernel.text)
 
 
@@ -179,7 +184,7 @@ def _verify(subject: Subject, tree: KernelTree, means: Means, told: CellListener
             reference=subject.reference,
             image=image.id if image else "",
             kernel=subject.kernel.text,
-            packages=tuple(package for package, _ in subject.packages),
+            packages=subject.packages,
             modules=tuple(module for modules in sets for module in modules.modules),
             machine=proven[-1][1],
         ),

@@ -126,9 +126,7 @@ def _of_repositories(
     return News(
         since="",
         targets={
-            key: target_news(lock.targets[key], found.lock.targets[key])
-            for key in keys
-            if key not in found.nowhere and key not in found.degraded
+            key: target_news(lock.targets[key], found.targets[key]) for key in keys if key in found.targets
         },
         problems={what: error for what, error in found.problems.items() if what in pinned},
         # on the machine that made the lock something said where they are

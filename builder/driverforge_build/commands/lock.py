@@ -73,7 +73,7 @@ def command(
     skip: tuple[str, ...],
     bases: dict[str, str],
     mirrors: dict[str, str],
-    keyrings: tuple[Path, ...],
+    keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
@@ -154,10 +154,7 @@ def _print(done: Locked) -> None:
         say(f"{key}: {len(target.kernels)} kernels ({kinds}), {len(target.drivers)} drivers")
         for suite in target.repositories:
             until = f", valid until {suite.valid_until}" if suite.valid_until else ""
-            say(
-                f"  {suite.suite} of {suite.date}{until}, signed by "
-                f"{', '.join(name[-16:] for name in suite.signed_by)}"
-            )
+            say(f"  {suite.suite} of {suite.date}{until}, {suite.signers(16)}")
         if (base := done.bases.get(key)) is not None:
             say(f"  {_base_told(base)}")
         for line in changes(before, target) if before else ():

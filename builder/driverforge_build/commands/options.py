@@ -174,28 +174,6 @@ def mirror_option(function: F) -> F:
     )(function)
 
 
-def keyring_option(function: F) -> F:
-    return click.option(
-        "--keyring",
-        "keyrings",
-        multiple=True,
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        metavar="FILE",
-        help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration "
-        "or the matrix names.",
-    )(function)
-
-
-def entitlement_option(function: F) -> F:
-    return click.option(
-        "--entitlement",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        metavar="DIR",
-        help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as a registered host has "
-        "them in /etc/pki/entitlement. Default: what this machine or its container has.",
-    )(function)
-
-
 def offline_option(function: F) -> F:
     return click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")(function)
 
@@ -205,6 +183,43 @@ def accept_expired_option(function: F) -> F:
         "--accept-expired",
         is_flag=True,
         help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
+    )(function)
+
+
+def _keyrings(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, Path]]:
+    """(OS, FILE) of each, '' where it is for all."""
+    found = []
+    for value in values:
+        os_key, _equals, file = value.rpartition("=")
+        # a file's own name may have one
+        path = Path(value) if Path(value).is_file() else Path(file)
+        if not path.is_file():
+            raise click.BadParameter(f"there is no file {file}", param=parameter)
+        found.append(("" if path == Path(value) else os_key, path))
+    return found
+
+
+def keyring_option(function: F) -> F:
+    return click.option(
+        "--keyring",
+        "keyrings",
+        multiple=True,
+        callback=_keyrings,
+        metavar="[OS=]FILE",
+        help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: "
+        "what this machine's package manager or the matrix names.",
+    )(function)
+
+
+def entitlement_option(function: F) -> F:
+    return click.option(
+        "--entitlement",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        metavar="DIR",
+        help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as in "
+        "/etc/pki/entitlement of a registered host. Default: what this machine or its container has.",
     )(function)
 
 

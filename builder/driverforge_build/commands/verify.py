@@ -19,6 +19,8 @@ from driverforge_build.commands.output import say
 @options.select_options
 @options.base_option
 @options.mirror_option
+@options.keyring_option
+@options.entitlement_option
 @options.cache_option
 @click.option(
     "--offline", is_flag=True, help="Ask no mirror: only kernels whose packages are in the cache already."
@@ -70,6 +72,8 @@ def command(
     skip: tuple[str, ...],
     bases: dict[str, str],
     mirrors: dict[str, str],
+    keyrings: list[tuple[str, Path]],
+    entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,
     silence: int,
@@ -102,20 +106,22 @@ def command(
     from driverforge_build.verify.report import document, text
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
-    prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip), mirrors=mirrors)
-    engine = adapters.engine()
-    engine.check()
+    prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip))
     settings = Settings(
         now=datetime.now(timezone.utc),
         machine=read_machine(),
         mirrors=mirrors,
-        entitlement=find_entitlement(None),
+        keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
     )
-    wanted = subjects(prepared, engine, settings, named=cells)
+    engine = adapters.engine()
+    engine.check()
+    wanted = subjects(prepared, engine, named=cells, mirrors=mirrors)
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         means = Means(
             engine=engine,
             downloads=downloads,
+            settings=settings,
             guests=adapters.guests(shells),
             consoles=(cache_dir or adapters.default_cache()) / "logs" / "verify",
             silence=silence,

@@ -43,11 +43,8 @@ class Place(Protocol):
     def id(self) -> str:
         """The repository's name in the matrix."""
 
-    def address(self, path: str, downloads: Downloads) -> str:
-        """The address of a package by its path in the lock.
-
-        `downloads` is told what it has to show there.
-        """
+    def address(self, downloads: Downloads) -> str:
+        """Where its packages are, below which each has its path in the lock. Raises as `read` does."""
 
     def read(self, downloads: Downloads, settings: Settings) -> VerifiedRepository:
         """Fetch and verify its metadata.

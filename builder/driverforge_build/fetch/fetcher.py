@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
-from driverforge_build.fetch.unpack import unpack
+from driverforge_build.fetch.unpack import unpack_package
 from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere, Refused
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
@@ -137,7 +137,7 @@ class Fetcher:
 
     def unpack(self, package: Blob, target: Path) -> None:
         """Put the files of a package below a folder; the package is kept."""
-        unpack(self.blob(package), target)
+        unpack_package(self.blob(package), target)
 
     def _received(self, ask: Callable[[], Request], take: Callable[[Response], _T]) -> _T:
         url = ask().url

@@ -4,38 +4,39 @@ from __future__ import annotations
 
 from pathlib import Path, PurePosixPath
 
-from driverforge_build.fetch.packagefile import DAMAGED, members
+from driverforge_build.fetch.packagefile import DAMAGED, Member, members
 from driverforge_core.errors import InputError, StorageFailed
 
 UNPACKED_LIMIT = 8 << 30
 """Bytes. Debian's kernel for all hardware unpacks to 0.4 GB."""
 
 
-def unpack(package: Path, target: Path, *, limit: int = UNPACKED_LIMIT) -> None:
-    """Write the regular files of a .deb or .rpm below a folder.
+def unpack_package(package: Path, target: Path, *, limit: int = UNPACKED_LIMIT) -> None:
+    """Write the plain files of a .deb or .rpm below a folder, but for names that lead out of it.
 
-    Links are left out, and names that lead out of it. Raises InputError for a file that is no package, and
-    one that unpacks to more than `limit` bytes; StorageFailed.
+    Raises InputError for a file that is no package, and one that unpacks to more than `limit` bytes;
+    StorageFailed.
     """
-    with package.open("rb") as file:
-        try:
+    try:
+        with package.open("rb") as file:
             for member in members(file, limit=limit):
                 path = PurePosixPath(member.name)
                 if not path.is_absolute() and ".." not in path.parts:
-                    _write(target / path, member.read())
-        except DAMAGED as error:
-            raise InputError(
-                f"{package} cannot be read as a package: {error}",
-                resolution="remove the file and run the command again",
-            ) from error
+                    _write(member, target / path)
+    except DAMAGED as error:
+        raise InputError(
+            f"{package} cannot be read as a package: {error}",
+            resolution="remove the file and run the command again",
+        ) from error
 
 
-def _write(place: Path, content: bytes) -> None:
+def _write(member: Member, place: Path) -> None:
+    content = member.read()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content)
     except OSError as error:
         raise StorageFailed(
-            f"cannot unpack to {place}: {error.strerror}",
+            f"cannot unpack a package to {place}: {error.strerror}",
             resolution="free some space, or set TMPDIR to a folder that has some",
         ) from error

@@ -78,6 +78,12 @@ class LockedRepository:
         """Whether nothing but the packages is signed."""
         return not self.signed_by
 
+    def signers(self, length: int = 40) -> str:
+        """Who vouches for it, in words; `length` is that of a fingerprint's end."""
+        if self.packages_only:
+            return "not signed itself, only its packages are"
+        return f"signed by {', '.join(name[-length:] for name in self.signed_by)}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeaderFact:

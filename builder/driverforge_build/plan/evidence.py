@@ -203,8 +203,10 @@ def _archive_lines(cell: Cell, lock: Lock) -> Iterator[str]:
 def _repository_lines(target: TargetLock) -> Iterator[str]:
     for repository in target.repositories:
         until = f", valid until {repository.valid_until}" if repository.valid_until else ""
-        yield f"{repository.suite} of {repository.date}{until}; InRelease sha256 {repository.inrelease}"
-        yield f"  signed by {', '.join(repository.signed_by)}"
+        # an index that has components is apt's
+        document = "InRelease" if repository.components else "repomd.xml"
+        yield f"{repository.suite} of {repository.date}{until}; {document} sha256 {repository.inrelease}"
+        yield f"  {repository.signers()}"
 
 
 def _package_lines(package: LockedPackage) -> Iterator[str]:

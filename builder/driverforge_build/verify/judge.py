@@ -8,8 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
@@ -126,10 +126,14 @@ def check_files(modules: ImageModules) -> Iterator[Check]:
         )
 
 
-def check_inserted(modules: ImageModules, heard: Heard) -> Iterator[Check]:
-    """What a kernel made of a set's modules."""
+def check_inserted(modules: ImageModules, heard: Heard, absent: Collection[str] = ()) -> Iterator[Check]:
+    """What a kernel made of a set's modules. `absent` are names of modules that its packages do not hold."""
     for module in modules.modules:
-        yield _check(module.path, Kind.INSERT, heard, partial(_inserted, module, modules.modules))
+        check = _check(module.path, Kind.INSERT, heard, partial(_inserted, module, modules.modules))
+        if check.outcome is Outcome.UNKNOWN_SYMBOL and (lacking := set(absent) & set(module.depends)):
+            why = f"it depends on {_some(sorted(lacking))}, which the kernel's packages do not hold"
+            check = replace(check, reason=f"{check.reason}; {why}")
+        yield check
 
 
 def check_signatures(modules: ImageModules, heard: Heard) -> Iterator[Check]:

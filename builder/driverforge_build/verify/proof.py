@@ -63,7 +63,7 @@ class Proving:
         needed = {f"kernel/{name}.ko": content for name, content in self.tree.needed(names).items()}
         ours = {module.path: module.content for module in modules.modules}
         plain, machine = self._try(kind, {**needed, **ours}, "")
-        checks = [*check_files(modules), *check_inserted(modules, plain)]
+        checks = [*check_files(modules), *check_inserted(modules, plain, self.tree.lacks(names))]
         if modules.signed:
             smallest = min(modules.signed, key=lambda module: len(module.content))
             copy = {unsigned(smallest.path): without_signature(smallest.content)}

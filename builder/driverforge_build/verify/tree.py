@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from driverforge_build import packed
 from driverforge_core.errors import InputError
-from driverforge_core.modinfo import decompress, read_modinfo
+from driverforge_core.modinfo import read_modinfo
 from driverforge_core.names import normalise
 
 
@@ -31,14 +32,25 @@ class KernelTree:
             self._add(normalise(name), found, ())
         return found
 
+    def lacks(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of some modules that this kernel has neither as files nor in itself."""
+        return frozenset(names) - self.modules.keys() - self.builtin
+
     def _add(self, name: str, found: dict[str, bytes], above: tuple[str, ...]) -> None:
         if name in found or name in above or name in self.builtin or name not in self.modules:
             return
-        content = decompress(self.modules[name].read_bytes())
+        content = _unpacked(self.modules[name])
         depends = ",".join(read_modinfo(content).get("depends", []))
         for other in filter(None, depends.split(",")):
             self._add(normalise(other), found, (*above, name))
         found[name] = content
+
+
+def _unpacked(module: Path) -> bytes:
+    with module.open("rb") as file:
+        suffix = packed.suffix_of(file.read(8))
+        file.seek(0)
+        return packed.unpacked(file, suffix).read()
 
 
 def read_tree(root: Path, release: str) -> KernelTree:

@@ -85,6 +85,7 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_plan_rows.py",
         "tests/unit/test_verdict_scale.py",
     ),
+    "builder/driverforge_build/verify/judge.py": ("tests/unit/test_verify_judge.py",),
 }
 
 # the names are cosmic-ray's; `ours/…` are those of operators.py beside this file

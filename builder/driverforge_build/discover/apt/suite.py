@@ -52,16 +52,10 @@ class Location:
     def id(self) -> str:
         return self.repository.id
 
-    def address(self, path: str, _: Downloads) -> str:
-        return f"{self.uri}/{path}"
+    def address(self, downloads: Downloads) -> str:
+        return self.uri
 
     def read(self, downloads: Downloads, settings: Settings) -> Suite:
-        if not self.keyrings:
-            raise Nowhere(
-                f"nothing says who may sign the suite {self.id}",
-                details=["no keyring of its distribution is on this machine"],
-                resolution="give the distribution's public keys: --keyring FILE",
-            )
         return read_suite(downloads, self, now=settings.now, accept_expired=settings.accept_expired)
 
 
@@ -123,11 +117,17 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
         raise _nowhere(row, arch, repository, machine)
     own = [Path(row.keyring)] if row.keyring and Path(row.keyring).is_file() else []
     keys = (
-        settings.keyrings
+        settings.keys_of(row.id)
         or (source.signed_by if source else ())
         or tuple(own)
         or (machine.trusted if source else ())
     )
+    if not keys:
+        raise Nowhere(
+            f"{row.id}: nothing says who may sign its suite {repository.id}",
+            details=[f"{row.keyring or 'no keyring'} is not on this machine"],
+            resolution=f"give the distribution's public keys: --keyring {row.id}=FILE",
+        )
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
 
 

@@ -37,22 +37,16 @@ class RpmPlace:
     must_be_signed: bool = True
     certificate: ClientCertificate | None = None
 
-    def address(self, path: str, downloads: Downloads) -> str:
-        return f"{self._base(downloads)}/{path}"
-
-    def _base(self, downloads: Downloads) -> str:
+    def address(self, downloads: Downloads) -> str:
         if self.certificate is not None:
             downloads.identify(self.uri or self.mirrorlist, self.certificate)
         return self.uri or _first_mirror(downloads, self.mirrorlist)
 
     def read(self, downloads: Downloads, settings: Settings) -> RpmRepository:
         try:
+            uri = self.address(downloads)
             return read_repository(
-                downloads,
-                self.id,
-                self._base(downloads),
-                keyrings=self.keyrings,
-                must_be_signed=self.must_be_signed,
+                downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
             )
         except Refused as error:
             raise Nowhere(
@@ -96,7 +90,7 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         id=repository.id,
         uri=uri.rstrip("/"),
         mirrorlist="" if uri else mirrorlist,
-        keyrings=settings.keyrings or keys,
+        keyrings=settings.keys_of(row.id) or keys,
         must_be_signed=repository.signed == "index",
         certificate=certificate,
     )
