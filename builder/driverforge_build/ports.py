@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from driverforge_core.errors import Unavailable
 
@@ -96,7 +96,7 @@ class Blob:
 
     @property
     def name(self) -> str:
-        return unquote(self.urls[-1].rpartition("/")[2])
+        return unquote(urlsplit(self.urls[-1]).path.rpartition("/")[2])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,7 +117,10 @@ class Judge:
         again = self._lock_again(cell)
         if target is None:
             return Verdict(
-                state=State.UNKNOWN, reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}", run=again
+                state=State.UNKNOWN,
+                reason=f"the lock holds nothing for {cell.os.id}-{cell.arch}",
+                evidence=_subscription(cell),
+                run=again,
             )
         if cell.driver.version not in target.drivers:
             return Verdict(
@@ -262,6 +265,16 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
         or "log in to the registry if it asks for that, then run the same command again",
         unanswered=True,
     )
+
+
+def _subscription(cell: Cell) -> tuple[str, ...]:
+    """What `lock` needs to read the repositories of an OS that are open to subscribers alone."""
+    closed = [one.id for one in cell.os.repositories if one.entitled and one.role != "extra"]
+    needed = (
+        f"a subscription is needed for {' and '.join(closed)}: run `lock` on a registered host, or with "
+        "--entitlement DIR, the /etc/pki/entitlement of one"
+    )
+    return (needed,) if closed else ()
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

@@ -119,7 +119,7 @@ def test_the_certificate_of_a_registered_host_opens_its_repositories(
 ) -> None:
     found = find_entitlement(None, root=host)
     with cdn(repositories, own, host) as server:
-        target = surveyed(server, tmp_path, found, own).lock.targets["rocky9-amd64"]
+        target = surveyed(server, tmp_path, found, own).targets["rocky9-amd64"]
     assert list(target.kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
     assert [one.packages_only for one in target.repositories] == [True, True]
 

@@ -68,10 +68,12 @@ def test_a_package_that_another_run_removed_is_downloaded_once_more(tmp_path: Pa
     matrix = sample_matrix()
     other = OtherRun(tmp_path)
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"debian12": archive.url}, keyrings=(archive.key.keyring,)
+        now=datetime.now(timezone.utc),
+        mirrors={"debian12": archive.url},
+        keyrings=[("", archive.key.keyring)],
     )
     found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path, progress=other), settings)
-    target = found.lock.targets["debian12-amd64"]
+    target = found.targets["debian12-amd64"]
     assert sorted(name.partition("_")[0] for name in other.removed) == [
         f"linux-headers-6.1.0-{abi}-common" for abi in (50, 53)
     ]

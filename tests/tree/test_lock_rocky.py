@@ -62,7 +62,9 @@ def surveyed(
 ) -> Survey:
     matrix = rocky_matrix()
     (row,) = matrix.rows
-    settings = Settings(now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=(key.keyring,))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"rocky9": address}, keyrings=[("", key.keyring)]
+    )
     targets = [(row, one) for one in row.archs if one == arch]
     return survey(matrix, targets, earlier or Lock(), fetcher(cache), settings)
 
@@ -73,7 +75,7 @@ def found(mirror: Path, key: SigningKey, tmp_path_factory: pytest.TempPathFactor
     for arch in ("amd64", "arm64"):
         told = surveyed(mirror.as_uri(), key, tmp_path_factory.mktemp("cache"), arch=arch)
         assert not told.problems
-        targets |= told.lock.targets
+        targets |= told.targets
     return targets
 
 
@@ -167,7 +169,7 @@ def test_an_index_may_be_packed_otherwise(
         repository = own / name / "x86_64/os"
         repack_primary(repository, command, suffix)
         sign_index(repository, key)
-    target = surveyed(own.as_uri(), key, tmp_path / "cache").lock.targets["rocky9-amd64"]
+    target = surveyed(own.as_uri(), key, tmp_path / "cache").targets["rocky9-amd64"]
     assert list(target.kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
     assert any(name.endswith(f"primary.xml{suffix}") for name in target.repositories[0].indexes)
 
@@ -206,7 +208,7 @@ def test_metadata_without_signature_comes_by_tls_or_not_at_all(
         pytest.raises(Untrusted, match="nobody vouches for repomd"),
     ):
         surveyed(server.url, key, tmp_path / "cache")
-    target = surveyed(own.as_uri(), key, tmp_path / "cache").lock.targets["rocky9-amd64"]
+    target = surveyed(own.as_uri(), key, tmp_path / "cache").targets["rocky9-amd64"]
     assert [one.packages_only for one in target.repositories] == [True, True]
 
 
@@ -261,7 +263,7 @@ def test_a_package_that_the_repositories_lack_is_named_with_who_needs_it(
 ) -> None:
     matrix = rocky_matrix(MATRIX.replace("[make, elfutils-libelf-devel]", "[make, nonsense-devel]"))
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=(key.keyring,)
+        now=datetime.now(timezone.utc), mirrors={"rocky9": mirror.as_uri()}, keyrings=[("", key.keyring)]
     )
     told = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
     (problem,) = told.problems.values()
@@ -298,7 +300,7 @@ def test_the_machines_own_repositories_are_read(mirror: Path, key: SigningKey, t
         settings = Settings(now=datetime.now(timezone.utc), machine=read_machine(root))
         matrix = rocky_matrix()
         told = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path / "cache"), settings)
-    assert list(told.lock.targets["rocky9-amd64"].kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
+    assert list(told.targets["rocky9-amd64"].kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
     assert any("mirrorlist?arch=x86_64&repo=BaseOS-9.7" in line for line in server.requests)
 
 
@@ -323,8 +325,10 @@ def test_from_the_command_line(
         server.broken.clear()
         server.broken[f"/AppStream/x86_64/os/Packages/kernel-devel-{NEW}.x86_64.rpm"] = 404
         shutil.rmtree(tmp_path / "cache")
-        assert cli.run(["lock", *lock]) == 69
-        assert "kernel-devel" in capsys.readouterr().err
+        before = (tmp_path / "lock.json").read_bytes()
+        assert cli.run(["lock", *lock]) == 1
+        assert "rocky9-amd64: error: the mirror has no" in capsys.readouterr().err
+        assert (tmp_path / "lock.json").read_bytes() == before
     assert cli.run(["plan", *words, "--select", "rocky9-*"]) == 0
     assert f"headers {OLD} of appstream, gcc" in capsys.readouterr().out
 
@@ -335,7 +339,26 @@ def test_an_index_that_its_distribution_signs_has_to_be_signed(
     unsigned(own)
     matrix = rocky_matrix(MATRIX.replace("signed: packages", "signed: index"))
     settings = Settings(
-        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=(key.keyring,)
+        now=datetime.now(timezone.utc), mirrors={"rocky9": own.as_uri()}, keyrings=[("", key.keyring)]
     )
     with pytest.raises(Untrusted, match="is not signed, and its distribution signs it"):
         survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
+
+
+def test_a_subscribers_token_goes_with_every_request_and_into_no_message(
+    own: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """zypper's addresses of SUSE's repositories end so."""
+    (tmp_path / "site.yaml").write_text(MATRIX)
+    words = ["lock", "--matrix", str(tmp_path / "site.yaml"), "--lock", str(tmp_path / "lock.json")]
+    words += ["--cache-dir", str(tmp_path / "cache"), "--keyring", str(key.keyring)]
+    with served(own) as server:
+        for name, folder in (("baseos", "BaseOS"), ("appstream", "AppStream")):
+            words += ["--mirror", f"rocky9-amd64/{name}={server.url}/{folder}/x86_64/os?t0ken"]
+        assert cli.run([*words, "--select", "rocky9-amd64-*"]) == 0
+        assert server.requests
+        assert all(line.endswith("?t0ken") for line in server.requests)
+        server.broken["*"] = 503
+        assert cli.run([*words, "--select", "rocky9-amd64-*"]) == 75
+    told = capsys.readouterr()
+    assert "t0ken" not in told.out + told.err + (tmp_path / "lock.json").read_text()

@@ -60,7 +60,7 @@ def surveyed(mirror: Path, key: SigningKey, cache: Path, *, archs: tuple[str, ..
     settings = Settings(
         now=datetime.now(timezone.utc),
         mirrors={row.id: (mirror / "ubuntu").as_uri()},
-        keyrings=(key.keyring,),
+        keyrings=[("", key.keyring)],
     )
     targets = [(row, arch) for arch in row.archs if arch in archs]
     return survey(matrix, targets, Lock(), fetcher(cache), settings)
@@ -73,12 +73,12 @@ def found(mirror: Path, key: SigningKey, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def amd64(found: Survey) -> TargetLock:
-    return found.lock.targets["ubuntu24.04-amd64"]
+    return found.targets["ubuntu24.04-amd64"]
 
 
 @pytest.fixture(scope="module")
 def arm64(found: Survey) -> TargetLock:
-    return found.lock.targets["ubuntu24.04-arm64"]
+    return found.targets["ubuntu24.04-arm64"]
 
 
 def headers(kernel: LockedKernel) -> list[str]:
@@ -161,10 +161,10 @@ probes:
     settings = Settings(
         now=datetime.now(timezone.utc),
         mirrors={"ubuntu24.04": (mirror / "ubuntu").as_uri()},
-        keyrings=(key.keyring,),
+        keyrings=[("", key.keyring)],
     )
     found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
-    target = found.lock.targets["ubuntu24.04-amd64"]
+    target = found.targets["ubuntu24.04-amd64"]
     facts = [fact for kernel in target.kernels.values() for fact in target.facts(kernel).values()]
     assert [fact.breaks for fact in facts] == [False] * 5
 
@@ -227,6 +227,10 @@ def test_systems_without_an_address_are_left_out_unless_they_are_named(
         in told.err
     )
     assert "--mirror derived24=http://MIRROR/derived" in told.err
+    assert cli.run(["lock", *words, "--keyring", f"ubuntu24={key.keyring}"]) == 64
+    assert "--keyring names ubuntu24, and no selected cell" in capsys.readouterr().err
+    assert cli.run(["lock", *words, "--keyring", "derived24=/nowhere.gpg"]) == 64
+    assert "there is no file /nowhere.gpg" in capsys.readouterr().err
     named = ["--select", "derived24-*", "--select", "ubuntu24.04-*"]
     assert cli.run(["lock", *words, *named]) == 1
     assert "derived24-amd64: error: " in capsys.readouterr().err

@@ -201,7 +201,7 @@ def located(
     mirrors: dict[str, str], machine: Machine, keyrings: tuple[Path, ...] = KEY
 ) -> tuple[Location, Location]:
     now = datetime(2026, 11, 20, tzinfo=timezone.utc)
-    settings = Settings(now=now, machine=machine, mirrors=mirrors, keyrings=keyrings)
+    settings = Settings(now=now, machine=machine, mirrors=mirrors, keyrings=[("", one) for one in keyrings])
     main, security = locate(ROW, "amd64", settings)
     return main, security
 
@@ -256,7 +256,10 @@ PORTS = "deb [arch=arm64] http://ports.site/ubuntu-ports noble main restricted u
 def of_ubuntu(arch: Arch, mirrors: dict[str, str], sources: str = "") -> dict[str, str]:
     host = Machine(id="ubuntu", codename="noble", sources=tuple(parse_list(sources)))
     settings = Settings(
-        now=datetime(2026, 11, 20, tzinfo=timezone.utc), machine=host, mirrors=mirrors, keyrings=KEY
+        now=datetime(2026, 11, 20, tzinfo=timezone.utc),
+        machine=host,
+        mirrors=mirrors,
+        keyrings=[("", one) for one in KEY],
     )
     return {place.id: place.uri for place in locate(UBUNTU.on(arch), arch, settings)}
 
@@ -299,3 +302,10 @@ def test_without_any_configuration_the_rows_own_addresses_count() -> None:
         "noble-updates": "http://archive.ubuntu.com/ubuntu",
         "noble-security": "http://security.ubuntu.com/ubuntu",
     }
+
+
+def test_a_keyring_may_be_one_systems_alone() -> None:
+    now = datetime(2026, 11, 20, tzinfo=timezone.utc)
+    rings = [("debian12", Path("/keys/debian.gpg")), ("rocky9", Path("/keys/rocky.asc")), ("", KEY[0])]
+    settings = Settings(now=now, machine=machine(), keyrings=rings)
+    assert locate(ROW, "amd64", settings)[0].keyrings == (Path("/keys/debian.gpg"), *KEY)

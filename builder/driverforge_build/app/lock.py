@@ -60,7 +60,9 @@ def lock_targets(
     """
     path = selection.given.lock
     matrix = load_matrix(selection.given.matrix)
-    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *(row.id for row in matrix.rows)])
+    systems = [row.id for row in matrix.rows]
+    check_named("--keyring", (os_key for os_key, _ in settings.keyrings if os_key), systems)
+    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *systems])
     check_hosts(settings.mirrors)
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     needed = wanted_archives(matrix, wanted, select=selection.select, skip=selection.skip)
@@ -68,10 +70,7 @@ def lock_targets(
     # what a person decided is checked before repositories are read
     archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
-    keys = [f"{row.id}-{arch}" for row, arch in wanted]
-    targets = {
-        key: found.lock.targets[key] for key in keys if not (key in found.nowhere or key in found.degraded)
-    }
+    targets = found.targets
     changed = {f"archive {key}": one.error for key, one in archives.items() if one.failed and one.error}
     # what was asked for by name is a problem; of all that the matrix has, a site has some
     problems = {**found.problems, **changed, **(found.nowhere if selection.select else {})}

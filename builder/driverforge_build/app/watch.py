@@ -125,12 +125,9 @@ def _of_repositories(
     pinned = {f"{key} {version}" for key in keys for version in lock.targets[key].drivers}
     return News(
         since="",
-        targets={
-            key: target_news(lock.targets[key], found.lock.targets[key])
-            for key in keys
-            if key not in found.nowhere and key not in found.degraded
-        },
-        problems={what: error for what, error in found.problems.items() if what in pinned},
+        targets={key: target_news(lock.targets[key], target) for key, target in found.targets.items()},
+        # a whole target, or a driver
+        problems={what: error for what, error in found.problems.items() if what in {*keys, *pinned}},
         unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )
 

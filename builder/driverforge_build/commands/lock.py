@@ -69,7 +69,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     mirrors: dict[str, str],
-    keyrings: tuple[Path, ...],
+    keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
     cache_dir: Path | None,
     offline: bool,

@@ -108,15 +108,30 @@ def mirror_option(function: F) -> F:
     )(function)
 
 
+def _keyrings(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, Path]]:
+    """(OS, FILE) of each, '' where it is for all."""
+    found = []
+    for value in values:
+        os_key, _equals, file = value.rpartition("=")
+        # a file's own name may have one
+        path = Path(value) if Path(value).is_file() else Path(file)
+        if not path.is_file():
+            raise click.BadParameter(f"there is no file {file}", param=parameter)
+        found.append(("" if path == Path(value) else os_key, path))
+    return found
+
+
 def keyring_option(function: F) -> F:
     return click.option(
         "--keyring",
         "keyrings",
         multiple=True,
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        metavar="FILE",
-        help="Public keys that may sign the repositories; may be repeated. Default: what apt's configuration "
-        "or the matrix names.",
+        callback=_keyrings,
+        metavar="[OS=]FILE",
+        help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: "
+        "what this machine's package manager or the matrix names.",
     )(function)
 
 

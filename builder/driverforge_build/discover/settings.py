@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,13 +20,18 @@ class Nowhere(Unavailable):
 class Settings:
     """What a run is told. `now` is UTC and aware; `mirrors` maps OS or OS/SUITE to an address.
 
-    `keyrings` win over all others, `entitlement` opens repositories that want a subscription.
+    `keyrings`, each of an OS or ('') of all, win over all others; `entitlement` opens the repositories of a
+    subscription.
     """
 
     now: datetime
     machine: Machine = field(default_factory=Machine)
     mirrors: Mapping[str, str] = field(default_factory=dict)
-    keyrings: tuple[Path, ...] = ()
+    keyrings: Sequence[tuple[str, Path]] = ()
     entitlement: ClientCertificate | None = None
     accept_expired: bool = False
     accept_shrink: bool = False
+
+    def keys_of(self, os_key: str) -> tuple[Path, ...]:
+        """The keyrings that a user gave for an OS."""
+        return tuple(path for own, path in self.keyrings if own in ("", os_key))

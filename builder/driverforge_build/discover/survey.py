@@ -17,7 +17,7 @@ from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
-from driverforge_build.ports import Downloads
+from driverforge_build.ports import Downloads, NotThere
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 
 WORKERS = 4
@@ -28,14 +28,14 @@ Target = tuple[OsRow, Arch]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
-    """What a run found: the whole lock, and what it lacks.
+    """What a run found: the targets that were read, by key, and what became of the others.
 
-    `problems` maps drivers that could not be pinned ('debian12-amd64 535.261.03') to the reason. `nowhere`
-    does that for targets ('rhel9-amd64') whose repositories nobody named or opened, `degraded` for those
-    whose repositories cannot be read now: of these the lock is as it was.
+    `problems` maps what could not be pinned, a driver ('debian12-amd64 535.261.03') or a whole target, to the
+    reason. `nowhere` does that for targets ('rhel9-amd64') whose repositories nobody named or opened,
+    `degraded` for those whose repositories cannot be read now.
     """
 
-    lock: Lock
+    targets: Mapping[str, TargetLock]
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, Unavailable]
     degraded: Mapping[str, TemporaryFailure]
@@ -44,7 +44,7 @@ class Survey:
 def survey(
     matrix: Matrix, targets: Sequence[Target], earlier: Lock, downloads: Downloads, settings: Settings
 ) -> Survey:
-    """Discover targets and merge them into an earlier lock.
+    """Discover targets. `earlier` is what the shrink guard compares them with.
 
     A target whose repositories cannot be read now, that shrank suspiciously, or of which nothing says where
     its repositories are, is left out. Where all are, the first one's error is raised. Raises Untrusted,
@@ -65,6 +65,9 @@ def survey(
         except Nowhere as error:
             nowhere[key] = error
             continue
+        except NotThere as error:
+            problems[key] = error
+            continue
         except TemporaryFailure as error:
             failed[key] = error
             continue
@@ -73,9 +76,14 @@ def survey(
         log.info(
             "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
         )
-    if not found and (errors := [*failed.values(), *nowhere.values()]):
+    if not found and (errors := [*failed.values(), *problems.values(), *nowhere.values()]):
         raise errors[0]
-    return Survey(lock=earlier.with_targets(found), problems=problems, nowhere=nowhere, degraded=failed)
+    return Survey(
+        targets={target.key: target for target in found},
+        problems=problems,
+        nowhere=nowhere,
+        degraded=failed,
+    )
 
 
 def _located(

@@ -87,6 +87,9 @@ data:
   version: 9070020260101000000
   context: rhel9
   arch: x86_64
+  summary: the next make
+  description: the next make
+  license: {module: [MIT]}
   artifacts:
     rpms:
       - make-1:9.0-1.module+el9.x86_64
@@ -97,6 +100,7 @@ version: 1
 data:
   module: perl
   stream: "5.32"
+  profiles: {"5.32": [common]}
 ...
 ---
 document: modulemd
@@ -107,9 +111,14 @@ data:
   version: 1
   context: c
   arch: x86_64
+  summary: perl
+  description: perl
+  license: {module: [MIT]}
   artifacts:
     rpms:
       - perl-interpreter-4:5.32.1-481.el9.x86_64
+  profiles:
+    common: {rpms: [perl-interpreter]}
 ...
 """
 

@@ -125,7 +125,7 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
         raise _nowhere(row, arch, repository, machine)
     own = [Path(row.keyring)] if row.keyring and Path(row.keyring).is_file() else []
     keys = (
-        settings.keyrings
+        settings.keys_of(row.id)
         or (source.signed_by if source else ())
         or tuple(own)
         or (machine.trusted if source else ())
@@ -134,7 +134,7 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
         raise Nowhere(
             f"{row.id}: nothing says who may sign its suite {repository.id}",
             details=[f"{row.keyring or 'no keyring'} is not on this machine"],
-            resolution="give the distribution's public keys: --keyring FILE",
+            resolution=f"give the distribution's public keys: --keyring {row.id}=FILE",
         )
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
 
@@ -145,7 +145,7 @@ def _flat_location(row: OsRow, arch: Arch, repository: Repository, settings: Set
         f"{row.id}/{repository.id}"
     )
     own = Path(repository.keyring or row.keyring)
-    keys = (own,) if repository.keyring and own.is_file() else settings.keyrings
+    keys = (own,) if repository.keyring and own.is_file() else settings.keys_of(row.id)
     if not keys:
         raise Nowhere(
             f"{row.id}: nothing says who may sign its repository {repository.id}",

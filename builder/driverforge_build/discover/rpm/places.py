@@ -87,7 +87,7 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         id=repository.id,
         uri=uri.rstrip("/"),
         mirrorlist="" if uri else mirrorlist,
-        keyrings=settings.keyrings or keys,
+        keyrings=settings.keys_of(row.id) or keys,
         must_be_signed=repository.signed == "index",
         certificate=certificate,
     )

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 from xml.etree import ElementTree as ET
 
 from driverforge_build.discover import signature
@@ -58,7 +59,7 @@ class RpmRepository:
     parts: dict[str, Part]
 
     def address(self, path: str) -> str:
-        return f"{self.uri}/{path}"
+        return below(self.uri, path)
 
     def locked(self, arch: Arch) -> LockedRepository:
         return LockedRepository(
@@ -85,6 +86,12 @@ class RpmRepository:
         return downloads.blob(Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size))
 
 
+def below(uri: str, path: str) -> str:
+    """An address below a repository's, which may end in a subscriber's token: https://…/product?TOKEN."""
+    parts = urlsplit(uri)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+
 def read_repository(
     downloads: Downloads, name: str, uri: str, *, keyrings: tuple[Path, ...], must_be_signed: bool
 ) -> RpmRepository:
@@ -93,7 +100,7 @@ def read_repository(
     A signature that is there counts where there are keys for it; without one, or without keys, the bytes have
     to come safely, unless the index `must_be_signed`. Raises TemporaryFailure, NotThere, Untrusted, Nowhere.
     """
-    document = downloads.document(f"{uri}/repodata/repomd.xml")
+    document = downloads.document(below(uri, "repodata/repomd.xml"))
     what = f"repomd.xml of {name}"
     apart = _signature(downloads, uri)
     if must_be_signed and apart is None:
@@ -126,7 +133,7 @@ def read_repository(
 
 def _signature(downloads: Downloads, uri: str) -> bytes | None:
     try:
-        return downloads.document(f"{uri}/repodata/repomd.xml.asc")
+        return downloads.document(below(uri, "repodata/repomd.xml.asc"))
     except NotThere:
         return None
 

@@ -1,0 +1,87 @@
+"""`driverforge lock` on repositories laid out as SUSE's: rebuild numbers, headers without kernels, KMPs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import Survey, survey
+from driverforge_build.lock.file import dump_lock, parse_lock
+from driverforge_build.lock.pins import Lock
+from support.fakes.mirror import fetcher
+from support.process import missing
+from support.samples import suserepo
+from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, NEW, OLD, suse_matrix
+
+PROGRAMS = ("createrepo_c", "rpmbuild", "gpg", "gpgv")
+pytestmark = pytest.mark.skipif(
+    bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
+)
+TARGET = "sles15.7-amd64"
+KMP = "nvidia-open-driver-G07-signed-cuda-kmp-default"
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mirror(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> Path:
+    folder = tmp_path_factory.mktemp("mirror")
+    suserepo.publish(folder / "bci", BCI, key)
+    suserepo.publish(folder / "basesystem", BASESYSTEM, key)
+    return folder
+
+
+def surveyed(mirror: Path, key: SigningKey, cache: Path, *, subscribed: bool) -> Survey:
+    mirrors = {"sles15.7/SLE_BCI": (mirror / "bci").as_uri()}
+    if subscribed:
+        mirrors["sles15.7/sle-module-basesystem"] = (mirror / "basesystem").as_uri()
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", key.keyring)])
+    matrix = suse_matrix()
+    return survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(cache), settings)
+
+
+def test_headers_are_enough_where_kernels_want_a_subscription(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    found = surveyed(mirror, key, tmp_path, subscribed=False)
+    target = found.targets[TARGET]
+    assert list(target.kernels) == [f"{OLD}-default", f"{NEW}-default"]
+    kernel = target.kernels[f"{NEW}-default"]
+    assert [(one.name, one.version) for one in kernel.headers] == [
+        ("kernel-default-devel", f"{NEW}.1"),
+        ("kernel-devel", f"{NEW}.1"),
+        ("kernel-macros", f"{NEW}.1"),
+    ]
+    assert kernel.image is None
+    assert "595.91.07" in target.drivers
+    assert list(found.problems) == [f"{TARGET} {DRIVER}"]
+    lock = Lock(targets=found.targets)
+    assert parse_lock(dump_lock(lock)) == lock
+
+
+def test_probes_read_the_package_for_all_architectures(mirror: Path, key: SigningKey, tmp_path: Path) -> None:
+    target = surveyed(mirror, key, tmp_path, subscribed=False).targets[TARGET]
+    breaks = [fact.breaks for kernel in target.kernels.values() for fact in target.facts(kernel).values()]
+    assert breaks == [False, True]
+
+
+def test_a_kmp_serves_the_kernels_of_its_service_pack(mirror: Path, key: SigningKey, tmp_path: Path) -> None:
+    found = surveyed(mirror, key, tmp_path, subscribed=True)
+    assert not found.problems
+    target = found.targets[TARGET]
+    # the kernel whose image is gone runs nowhere any more
+    assert list(target.kernels) == [f"{NEW}-default"]
+    (kmp,) = target.kernels[f"{NEW}-default"].vendor[DRIVER]
+    assert (kmp.name, kmp.version) == (KMP, f"{DRIVER}_k6.4.0_150700.53.40-150700.16.8.1")
+    assert [one.name for one in target.drivers[DRIVER]["firmware"]] == [KMP]
+    (compute,) = target.drivers[DRIVER]["userspace"]
+    assert (compute.name, compute.version) == ("nvidia-compute-G07", f"3:{DRIVER}-1")
