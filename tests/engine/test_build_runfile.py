@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from driverforge_build.lock.file import dump_lock
-from driverforge_build.lock.pins import Lock, LockedArchive, Origin
+from driverforge_build.lock.pins import Lock, LockedArchive, LockedPackage, Origin
 from driverforge_core.image import ImageFacts
 from support.machines.builderbench import BuilderBench, real_lock
 from support.machines.engine import Engine
-from support.samples.aptrepo import Served, served
+from support.samples.aptrepo import Deb, Served, build_deb, served
 from support.samples.nvidiasite import publish_common, publish_redistributable, sha256
 
 VERSION = "580.178.04"
@@ -31,9 +31,14 @@ keep: {systems: [debian12], branches: ["580"]}
 
 
 @pytest.fixture(scope="module")
-def archives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, dict[str, LockedArchive]]]:
+def nvidia(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("nvidia")
+
+
+@pytest.fixture(scope="module")
+def archives(nvidia: Path) -> Iterator[tuple[Served, dict[str, LockedArchive]]]:
     """The server, and pins of both archives as `driverforge lock` makes them."""
-    folder = tmp_path_factory.mktemp("nvidia")
+    folder = nvidia
     made = {
         "runfile": (publish_common(folder, VERSION), "https://download.nvidia.com"),
         "redistributable": (
@@ -64,6 +69,23 @@ def lock() -> Lock:
     roles = next(iter(target.drivers.values()))
     return Lock().with_targets(
         [replace(target, drivers={VERSION: {role: roles[role] for role in ("tools", "toolchain")}})]
+    )
+
+
+@pytest.fixture(scope="module")
+def fabric(archives: tuple[Served, dict[str, LockedArchive]], nvidia: Path) -> LockedPackage:
+    """A fabric manager in miniature, in NVIDIA's repository."""
+    path = nvidia / f"compute/cuda/repos/debian12/x86_64/nvidia-fabricmanager_{VERSION}-1_amd64.deb"
+    files = {"usr/bin/nv-fabricmanager": "#!/bin/sh\necho a fixture\n"}
+    build_deb(Deb(name="nvidia-fabricmanager", version=f"{VERSION}-1", depends="libc6", files=files), path)
+    return LockedPackage(
+        name="nvidia-fabricmanager",
+        version=f"{VERSION}-1",
+        arch="amd64",
+        path=path.name,
+        sha256=sha256(path),
+        size=path.stat().st_size,
+        suite="cuda-debian12",
     )
 
 
@@ -114,6 +136,43 @@ def test_userspace_sources_and_firmware_come_out_of_the_archive(
     )
     assert left == ""
     made.forget(reference)
+
+
+FABRIC = """\
+systems:
+  - id: debian12
+    repositories:
+      - id: cuda-debian12
+        urls:
+          - "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64 [amd64]"
+          - "https://developer.download.nvidia.com/compute/cuda/repos/debian12/sbsa [arm64]"
+    drivers:
+      - id: "580"
+        archs: [amd64]
+        repositories: [cuda-debian12]
+        userspace: [nvidia-fabricmanager]
+"""
+
+
+def test_the_fabric_manager_comes_from_nvidias_own_repository(
+    engine: Engine,
+    bookworm: str,
+    tmp_path: Path,
+    lock: Lock,
+    archives: tuple[Served, dict[str, LockedArchive]],
+    fabric: LockedPackage,
+) -> None:
+    server, pins = archives
+    (target,) = lock.targets.values()
+    drivers = {VERSION: {**target.drivers[VERSION], "userspace": (fabric,)}}
+    made = bench(
+        engine, bookworm, tmp_path, Lock().with_targets([replace(target, drivers=drivers)]), pins["runfile"]
+    )
+    (tmp_path / "matrix.yaml").write_text(MATRIX + FABRIC)
+    _, cell = build(made, server)
+    assert cell["result"] == "built"
+    assert made.in_image(cell["reference"], "sh /usr/bin/nv-fabricmanager").strip() == "a fixture"
+    made.forget(cell["reference"])
 
 
 def test_an_archive_that_is_not_the_pinned_one_is_refused(

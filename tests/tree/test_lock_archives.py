@@ -213,6 +213,13 @@ def test_what_is_another_file_is_never_trusted(site: Site, content: bytes | None
     assert evidence in told
 
 
+def test_the_archive_of_another_architecture_is_never_trusted(site: Site) -> None:
+    write_runfile(site.nvidia / data_centre(VERSION), VERSION, "aarch64")
+    status, told = site.run("lock", "--trust-first-use")
+    assert (status, site.lock.exists()) == (1, False)
+    assert f"it is {VERSION} for arm64" in told
+
+
 def test_a_first_download_that_is_not_there_is_a_problem(site: Site) -> None:
     status, told = site.run("lock", "--trust-first-use", "--keep-going")
     assert (status, site.pin) == (1, None)

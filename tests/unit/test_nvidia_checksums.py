@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from driverforge_build.nvidia.checksums import checksum_of, redistributable_of
+from driverforge_build.nvidia.published import Wanted, common_url, redistributable_url
 from driverforge_build.nvidia.site import check_hosts, mirrored
 from driverforge_core.errors import Unavailable, UsageError
 
@@ -95,6 +96,27 @@ def test_a_manifest_that_is_wrong_names_nothing(body: bytes) -> None:
 def test_another_platform_is_not_in_the_manifest() -> None:
     with pytest.raises(Unavailable, match="linux-sbsa"):
         redistributable_of("580.178.04", "linux-sbsa", manifest())
+
+
+@pytest.mark.parametrize(
+    ("version", "arch", "runfile", "archive"),
+    [
+        # siderolabs/pkgs has the archive's address and sum, 269bfbc5... and 8e55dfbe...
+        ("580.178.04", "amd64", "x86_64/580.178.04/NVIDIA-Linux-x86_64-580.178.04.run", "linux-x86_64"),
+        ("580.178.04", "arm64", "aarch64/580.178.04/NVIDIA-Linux-aarch64-580.178.04.run", "linux-sbsa"),
+        ("580.105.08-grid", "amd64", "x86_64/580.105.08/NVIDIA-Linux-x86_64-580.105.08-grid.run", ""),
+    ],
+)
+def test_where_nvidia_has_the_archives_of_a_driver(
+    version: str, arch: str, runfile: str, archive: str
+) -> None:
+    wanted = Wanted(version=version, arch=arch, url="")
+    assert common_url(wanted) == f"https://download.nvidia.com/XFree86/Linux-{runfile}"
+    if archive:
+        assert redistributable_url(wanted) == (
+            "https://developer.download.nvidia.com/compute/nvidia-driver/redist/nvidia_driver/"
+            f"{archive}/nvidia_driver-{archive}-{version}-archive.tar.xz"
+        )
 
 
 COMMON = "https://download.nvidia.com/XFree86/Linux-x86_64/580.159.03/a.run"

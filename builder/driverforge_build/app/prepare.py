@@ -15,7 +15,7 @@ from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named, mirror_os
-from driverforge_build.nvidia.site import MIRROR, check_hosts
+from driverforge_build.nvidia.site import MIRROR, check_hosts, mirrored
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.plan.shards import ShardWanted
 from driverforge_build.publish.upload import FamilyOf
@@ -92,14 +92,24 @@ def prepare(
         lock=known.lock,
         given=given,
         toolkits=toolkit_contexts(toolkits, known.matrix, known.lock, given=given),
-        mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
+        mirrors={**row_mirrors((row for row in known.matrix.rows if row.id in systems), named), **named},
         everything=known.cells,
     )
 
 
-def row_mirrors(rows: Iterable[OsRow]) -> dict[str, str]:
-    """The mirrors that the matrix names, for the OSes whose builds can use one."""
-    return {row.id: row.mirror for row in rows if row.mirror and row.package_manager == "apt"}
+def row_mirrors(rows: Iterable[OsRow], named: Mapping[str, str]) -> dict[str, str]:
+    """The addresses that the matrix names, for the OSes whose builds can use one.
+
+    These are mirrors, and repositories of a vendor's own, which no base image is configured with.
+    """
+    found: dict[str, str] = {}
+    for row in (row for row in rows if row.package_manager == "apt"):
+        if row.mirror:
+            found[row.id] = row.mirror
+        for arch in row.archs:
+            own = [one.on(arch) for one in row.repositories if one.flat]
+            found |= {f"{row.id}-{arch}/{one.id}": mirrored(one.urls[0], named) for one in own}
+    return found
 
 
 def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:

@@ -125,11 +125,9 @@ def _of_repositories(
     pinned = {f"{key} {version}" for key in keys for version in lock.targets[key].drivers}
     return News(
         since="",
-        targets={
-            key: target_news(lock.targets[key], found.targets[key]) for key in keys if key in found.targets
-        },
-        problems={what: error for what, error in found.problems.items() if what in pinned},
-        # on the machine that made the lock something said where they are
+        targets={key: target_news(lock.targets[key], target) for key, target in found.targets.items()},
+        # a whole target, or a driver
+        problems={what: error for what, error in found.problems.items() if what in {*keys, *pinned}},
         unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )
 

@@ -129,7 +129,8 @@ def _first(wanted: Wanted, answer: Answer, site: Site, decisions: Decisions) -> 
         error: DriverforgeError = TemporaryFailure(
             f"NVIDIA's archive {name} is not pinned: not every place that may have its sha256 answers",
             details=answer.told,
-            resolution="run the same command again later; with --archive FILE for a file that you have",
+            resolution="run the same command again later, name a mirror of NVIDIA's hosts with "
+            "--mirror nvidia=URL, or give a file that you have with --archive FILE",
         )
         return Pinning(error=error, told=answer.told)
     if decisions.trust_first_use:

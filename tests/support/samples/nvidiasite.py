@@ -7,12 +7,15 @@ archives are miniatures; checksum files and manifests are true of them, in the f
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from support.process import require, run
+from support.samples.aptrepo import Deb, SigningKey, build_deb
 from support.samples.runfile import write_redistributable, write_runfile
 
 REDIST = "compute/nvidia-driver/redist"
@@ -64,6 +67,22 @@ def publish_redistributable(root: Path, version: str, machine: str = "x86_64") -
     }
     (root / REDIST / f"redistrib_{version}.json").write_text(json.dumps(manifest))
     return path
+
+
+def publish_packages(root: Path, key: SigningKey, debs: Iterable[Deb], distro: str = "debian12") -> Path:
+    """NVIDIA's repository of a distribution for x86_64: flat, made with apt-ftparchive, signed."""
+    require("apt-ftparchive")
+    folder = root / "compute/cuda/repos" / distro / "x86_64"
+    folder.mkdir(parents=True, exist_ok=True)
+    for deb in debs:
+        build_deb(deb, folder / f"{deb.name}_{deb.version}_{deb.arch}.deb")
+    index = run("apt-ftparchive", "packages", ".", cwd=folder).stdout
+    (folder / "Packages").write_text(index)
+    (folder / "Packages.gz").write_bytes(gzip.compress(index.encode(), mtime=0))
+    options = [f"--option=APT::FTPArchive::Release::{name}=NVIDIA" for name in ("Origin", "Label")]
+    told = run("apt-ftparchive", *options, "release", ".", cwd=folder).stdout
+    (folder / "InRelease").write_text(key.clearsign(told))
+    return folder
 
 
 def publish_releases(root: Path, branches: Mapping[str, tuple[str, Sequence[tuple[str, str]]]]) -> None:
