@@ -18,7 +18,8 @@ from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
 
 COMMANDS: dict[str, str] = {
     "matrix": "check and show the catalogue of what can be built",
-    "lock": "find kernels and packages in signed repositories, and pin them",
+    "lock": "find kernels, packages and NVIDIA's archives, and pin them",
+    "watch": "tell what is new since the lock: kernels, drivers, branches",
     "plan": "show each cell with its verdict: build, exists, vendor-ships, blocked, unknown",
     "explain": "show the evidence behind one cell's verdict",
     "generate": "write Dockerfiles, contexts and docker-bake.json",
@@ -29,7 +30,7 @@ COMMANDS: dict[str, str] = {
 
 STATUSES: dict[int, str] = {
     0: "done, or nothing to do",
-    1: "a cell failed or cannot be had; `lock --check`: the lock file would change",
+    1: "a cell failed or cannot be had; `lock --check`: the file would change; `watch`: something is new",
     64: "usage: the command line asks for something that cannot be",
     65: "input: a matrix, a lock file, a keyring or another file is wrong, or a download has no pin",
     69: "not there: an engine, a mirror, a registry, a program; or a signature that is not trusted",

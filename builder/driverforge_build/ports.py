@@ -100,6 +100,15 @@ class Blob:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What a file is, and its first bytes; `size` in bytes."""
+
+    sha256: str
+    size: int
+    head: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientCertificate:
     """What a mirror wants to see of us, and the authorities that it was made by (None: the system's)."""
 
@@ -127,6 +136,12 @@ class Downloads(Protocol):
 
     def blob(self, blob: Blob) -> Path:
         """A file with that very content. Raises NotThere."""
+
+    def measured(self, url: str, *, head: int, limit: int) -> Measured:
+        """Read a whole file whose digest nobody says, and keep `head` bytes of it.
+
+        Raises NotThere, and Unavailable where it has more than `limit` bytes.
+        """
 
     def identify(self, url: str, certificate: ClientCertificate) -> None:
         """Show a certificate to the host of an address, whenever it is asked."""

@@ -13,7 +13,6 @@ End of life is a warning, never a verdict.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Container
 from dataclasses import dataclass, replace
 from datetime import date
@@ -25,8 +24,7 @@ from driverforge_build.matrix.expand import Cell
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
-from driverforge_build.render.needs import jit_module_types, missing_pins
-from driverforge_core.arch import to_machine
+from driverforge_build.render.needs import archive_of, jit_module_types, missing_pins
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
 from driverforge_oci.presence import Absent, Presence, Present
@@ -124,8 +122,6 @@ class Judge:
                 evidence=_subscription(cell),
                 run=again,
             )
-        if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
-            return self._runfile_without_pin(cell)
         if cell.driver.version not in target.drivers:
             return Verdict(
                 state=State.UNKNOWN, reason=f"the lock does not pin driver {cell.driver.version}", run=again
@@ -139,18 +135,19 @@ class Judge:
             return Verdict(
                 state=State.UNKNOWN, reason=f"the lock does not know kernel {cell.kernel}", run=again
             )
-        return None
+        return self._archive_not_pinned(cell)
 
-    def _runfile_without_pin(self, cell: Cell) -> Verdict:
-        url = cell.driver.runfile_url(to_machine(cell.arch))
-        where = self._matrix.origin("systems", f"{cell.os.id}/{cell.driver.id}") or self._matrix.origin(
-            "systems", cell.os.id
-        )
+    def _archive_not_pinned(self, cell: Cell) -> Verdict | None:
+        """`unknown` where `lock` found no sha256 of NVIDIA's archive: somebody has to decide."""
+        if cell.driver.payload != "runfile" or archive_of(cell, self._lock) is not None:
+            return None
+        command = self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-{cell.driver.version}-*",))
         return Verdict(
             state=State.UNKNOWN,
-            reason=f"NVIDIA's archive {cell.driver.version} has no sha256 for {cell.arch} in the matrix",
-            run=f"curl -fsSL {shlex.quote(url)} | sha256sum   (then `sha256: {{{cell.arch}: DIGEST}}` in "
-            f"the driver's row, {where})",
+            reason=f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned: no published "
+            "sha256 of it was found",
+            run=f"{command} --trust-first-use   (asks NVIDIA once more, then trusts what it downloads; "
+            "--archive FILE in its place for a file that you have)",
         )
 
     def _of_kernel(self, cell: Cell) -> Verdict | None:

@@ -58,7 +58,7 @@ def follow(run: Run, advised: str, folder: Path) -> tuple[int, str]:
         (("plan", "--select", "debian12-*"), None, 1),
         (("plan", "--select", "rhel9-*"), None, 1),
         (("plan", "--select", "debain*"), None, 1),
-        (("plan", "--select", "rhel9-*"), synthetic_lock(load_matrix()), 0),
+        (("plan", "--select", "rhel9-amd64-580*"), synthetic_lock(load_matrix()), 1),
         (("plan", "--select", "debian12-*-jit"), Lock(), 2),
         (("plan", "--select", "toolkit-*"), Lock(), 0),
         (("build", "--plan", "--select", "debian12-*"), Lock(), 2),

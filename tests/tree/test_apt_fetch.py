@@ -151,6 +151,37 @@ def test_the_plain_name_serves_where_there_is_no_by_hash(tmp_path: Path) -> None
     assert [request.url.path for request in server.requests] == ["/by-hash/SHA256/1", "/Packages.xz"]
 
 
+def test_a_file_that_nobody_knows_is_measured_and_not_kept(tmp_path: Path) -> None:
+    content = bytes(range(256)) * 1000
+    found = Server(lambda _: sent(content)).fetcher(tmp_path).measured(URL, head=10, limit=len(content))
+    assert (found.sha256, found.size) == (hashlib.sha256(content).hexdigest(), len(content))
+    assert found.head == content[:10]
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_file_without_an_end_is_left(tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="more than 999 bytes"):
+        Server(lambda _: sent(b"0" * 1000)).fetcher(tmp_path).measured(URL, head=10, limit=999)
+
+
+def test_a_download_that_breaks_is_measured_from_its_beginning(tmp_path: Path) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"half"
+        raise httpx2.ReadError("gone")
+
+    answers = iter([httpx2.Response(200, content=broken()), sent(b"whole")])
+    found = Server(lambda _: next(answers)).fetcher(tmp_path).measured(URL, head=10, limit=10)
+    assert (found.size, found.head) == (5, b"whole")
+
+
+def test_offline_measures_what_is_on_disk_alone(tmp_path: Path) -> None:
+    fetcher = Server(lambda _: sent(b"")).fetcher(tmp_path, offline=True)
+    (tmp_path / "a b").write_bytes(b"here")
+    assert fetcher.measured((tmp_path / "a b").as_uri(), head=2, limit=10).head == b"he"
+    with pytest.raises(Unavailable, match="not in the cache"):
+        fetcher.measured(URL, head=2, limit=10)
+
+
 def test_a_missing_document_is_told_at_once(tmp_path: Path) -> None:
     server = Server(lambda _: httpx2.Response(404))
     with pytest.raises(NotThere) as told:

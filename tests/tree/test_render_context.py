@@ -238,7 +238,7 @@ def test_generate_without_a_choice_leaves_out_what_has_no_pin_and_names_it(
     assert told.exit_code == 0
     assert f"would write {tmp_path / 'out' / JIT}\n" in told.stdout
     assert "580.178.04" not in told.stdout
-    without = "the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"
+    without = "NVIDIA's archive 580.178.04 for amd64 is not pinned"
     assert f"left out debian12-amd64-580.178.04-jit: {without}\n" in told.stderr
     document = json.loads(CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False).stdout)
     assert document["left_out"]["debian12-amd64-580.178.04-jit"] == [without]

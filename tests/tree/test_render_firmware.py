@@ -6,6 +6,7 @@ The scripts are those that ship; the archive is a fixture of the shape of NVIDIA
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,8 @@ mkdir -p "$3/kernel-open"
 @pytest.mark.parametrize("there", ["", "other.bin"])
 def test_an_archive_with_open_modules_and_no_firmware_fails_the_build(tmp_path: Path, there: str) -> None:
     (tmp_path / "driver.run").write_text(ARCHIVE.format(there=there))
-    for name in ("runfile", "place-firmware"):
+    for name in ("unpack-archive", "place-firmware"):
         shutil.copy(resources.templates() / "scripts" / name, tmp_path)
     with pytest.raises(CommandFailed) as caught:
-        run("sh", tmp_path / "runfile", "userspace", tmp_path / "driver.run", VERSION)
+        run("sh", tmp_path / "unpack-archive", "userspace", tmp_path / "driver.run", VERSION, sys.executable)
     assert "place-firmware: no gsp_*.bin in" in "".join(caught.value.details)

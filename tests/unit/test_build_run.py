@@ -200,7 +200,7 @@ def test_mirror_of_an_os_and_of_one_of_its_suites() -> None:
 
 def test_mirror_of_the_matrix_serves_builds_too() -> None:
     own = replace(JIT, os=JIT.os.model_copy(update={"mirror": "http://mirror.site/debian"}))
-    assert row_mirrors([JIT.os, own.os]) == {"debian12": "http://mirror.site/debian"}
+    assert row_mirrors([JIT.os, own.os], {}) == {"debian12": "http://mirror.site/debian"}
 
 
 def test_a_mirror_that_the_base_images_own_repositories_would_not_use_is_refused() -> None:

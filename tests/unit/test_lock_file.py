@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from driverforge_build.advice import Given
 from driverforge_build.lock.file import dump_lock, load_lock, merge_lock, parse_lock
-from driverforge_build.lock.pins import HeaderFact, Lock, LockedPackage
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedArchive, LockedPackage, Origin
 from driverforge_core.errors import InputError
 from support.samples.locks import kernel, package, target
 
@@ -71,6 +71,58 @@ def test_bytes_do_not_depend_on_order(pins: list[LockedPackage], random: object)
     }
     assert len(texts) == 1
     assert {one.key for one in pins} == set(json.loads(texts.pop())["targets"]["debian12-amd64"]["packages"])
+
+
+ARCHIVE = LockedArchive(
+    version="580.105.08-grid",
+    arch="arm64",
+    url="https://files.site/NVIDIA-Linux-aarch64-580.105.08-grid.run",
+    sha256="ab" * 32,
+    size=7,
+    origin=Origin.FIRST_USE,
+    source="there",
+    date="2026-11-22",
+    accepted="it is right",
+)
+
+
+@pytest.mark.parametrize("archive", [ARCHIVE, replace(ARCHIVE, date="", accepted="", origin=Origin.MANIFEST)])
+def test_reads_the_archives_that_it_writes(archive: LockedArchive) -> None:
+    lock = Lock().with_archives([archive])
+    assert parse_lock(dump_lock(lock)) == lock
+    assert lock.archive("580.105.08-grid", "arm64") == archive
+    assert lock.archive("580.105.08-grid", "amd64") is None
+
+
+def test_merging_keeps_the_archives_of_others(tmp_path: Path) -> None:
+    path, other = tmp_path / "l.json", replace(ARCHIVE, arch="amd64")
+    assert merge_lock(path, [], [ARCHIVE], writing=True)
+    assert merge_lock(path, [target()], [other], writing=True)
+    assert not merge_lock(path, [], [other], writing=True)
+    found = load_lock(path)
+    assert found.archives == {ARCHIVE.key: ARCHIVE, other.key: other}
+    assert list(found.targets) == ["debian12-amd64"]
+    assert found.with_targets([]).archives == found.archives
+
+
+@pytest.mark.parametrize(
+    ("changes", "evidence"),
+    [
+        ({"url": "file:///etc/passwd"}, "no web address"),
+        ({"url": "https://a/b c"}, "no word"),
+        ({"url": "https://a/$(id)"}, "no word"),
+        ({"sha256": "ab"}, "64 hexadecimal digits"),
+        ({"size": -1}, "less than nothing"),
+        ({"origin": "a friend"}, "a friend"),
+        ({"date": "yesterday"}, "yesterday"),
+    ],
+)
+def test_a_damaged_archive_is_told(changes: dict[str, object], evidence: str) -> None:
+    document = json.loads(dump_lock(Lock().with_archives([ARCHIVE])))
+    document["archives"][ARCHIVE.key] |= changes
+    with pytest.raises(InputError) as told:
+        parse_lock(json.dumps(document))
+    assert evidence in told.value.render()
 
 
 def test_a_package_is_one_line() -> None:

@@ -13,12 +13,12 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.lock.pins import Lock, TargetLock
+from driverforge_build.lock.pins import Lock, LockedArchive, Origin, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
 from driverforge_build.matrix.nvidia import Exclusion
 from driverforge_build.render.bake import bake_document, immutable_tag_of, target_name
 from driverforge_build.render.context import BuildContext, context_of, pin_list
-from driverforge_build.render.needs import missing_pins
+from driverforge_build.render.needs import Archive, archive_of, missing_pins
 from driverforge_build.render.spec import EARLIEST_EPOCH, image_specs
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
@@ -115,19 +115,72 @@ def test_all_unpinned_cells_are_told_at_once() -> None:
     assert len(caught.value.details) == 2
 
 
-def test_a_runfile_without_sha256_refuses_and_names_the_key_of_the_matrix() -> None:
+def test_an_archive_without_a_pin_refuses_and_names_the_command() -> None:
     bare = replace(RUNFILE, driver=RUNFILE.driver.model_copy(update={"sha256": {}}))
-    assert missing_pins(bare, LOCK) == [
-        "the runfile of 580.178.04 has no `sha256: {amd64: ...}` in the matrix"
-    ]
+    assert missing_pins(bare, LOCK) == ["NVIDIA's archive 580.178.04 for amd64 is not pinned"]
     with pytest.raises(InputError) as caught:
         image_specs([bare], LOCK)
-    assert caught.value.resolution == "add the archive's sha256 to the driver's row of your matrix"
-    with pytest.raises(InputError) as caught:
-        image_specs([bare], Lock())
-    assert caught.value.resolution.startswith(
-        f"driverforge lock --select {bare.key}; add the archive's sha256"
+    assert caught.value.resolution == f"driverforge lock --select {bare.key}"
+
+
+PIN = LockedArchive(
+    version="580.178.04",
+    arch="amd64",
+    url="https://download.nvidia.com/XFree86/Linux-x86_64/580.178.04/NVIDIA-Linux-x86_64-580.178.04.run",
+    sha256="cd" * 32,
+    size=0,
+    origin=Origin.CHECKSUM_FILE,
+    source="beside it",
+)
+
+
+@pytest.mark.parametrize(
+    ("own", "pinned", "address"),
+    [
+        # NVIDIA's place for data centres has no sum: the file is taken from where its sum is
+        (
+            "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{machine}-{version}.run",
+            PIN.url,
+            PIN.url,
+        ),
+        # a site's own copy of that file
+        (
+            "https://files.site/NVIDIA-Linux-{machine}-{version}.run",
+            PIN.url,
+            "https://files.site/" + PIN.name,
+        ),
+        ("https://files.site/{version}.run", PIN.url, PIN.url),
+    ],
+)
+def test_an_archive_comes_from_where_its_sum_is_or_from_the_sites_copy(
+    own: str, pinned: str, address: str
+) -> None:
+    bare = replace(RUNFILE, driver=RUNFILE.driver.model_copy(update={"sha256": {}, "url": own}))
+    found = archive_of(bare, LOCK.with_archives([replace(PIN, url=pinned)]))
+    assert found == Archive(url=address, sha256=PIN.sha256)
+
+
+def test_a_mirror_of_nvidias_serves_the_download_and_leaves_the_image_as_it_is() -> None:
+    made = context(RUNFILE)
+    plain = bake_document([made])["target"]
+    mirrored = bake_document([made], mirrors={"nvidia": "http://m/nv", "debian12": "http://m/d"})["target"]
+    at = "http://m/nv/tesla/580.178.04/NVIDIA-Linux-x86_64-580.178.04.run"
+    assert {target["args"]["ARCHIVE_URL"] for target in mirrored.values()} == {at}
+    assert all("ARCHIVE_URL" not in target["args"] for target in plain.values())
+    name = target_name(RUNFILE.key)
+    assert mirrored[name]["tags"] == plain[name]["tags"]
+    assert (
+        "ARCHIVE_URL"
+        not in bake_document([context(JIT)], mirrors={"nvidia": "http://m"})["target"][target_name(JIT.key)][
+            "args"
+        ]
     )
+
+
+def test_the_rows_own_sum_goes_before_the_locks() -> None:
+    found = archive_of(RUNFILE, LOCK.with_archives([PIN]))
+    assert found is not None
+    assert found.sha256 == RUNFILE.driver.sha256["amd64"] != PIN.sha256
 
 
 def test_payload_image_is_refused_with_a_sentence() -> None:

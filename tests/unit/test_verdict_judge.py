@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.advice import Given
-from driverforge_build.lock.pins import HeaderFact, Lock, LockedKernel, TargetLock
+from driverforge_build.lock.pins import HeaderFact, Lock, LockedArchive, LockedKernel, Origin, TargetLock
 from driverforge_build.matrix import Cell, Matrix, jit_cells, load_matrix
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict import Judge, State, Verdict, with_presence
@@ -225,17 +225,37 @@ RUNFILE = """\
 """
 
 
-def test_a_runfile_without_a_digest_is_unknown() -> None:
-    text = MATRIX.replace("  - id: ubuntu24.04", f"{RUNFILE}  - id: ubuntu24.04").replace(
-        "535.261.03,", "535.300.07,", 1
-    )
-    told = verdict("debian12-amd64-535.300.07-jit", matrix=sample_matrix(text))
+def with_runfile() -> Matrix:
+    text = MATRIX.replace("  - id: ubuntu24.04", f"{RUNFILE}  - id: ubuntu24.04")
+    return sample_matrix(text.replace("535.261.03,", "535.300.07,", 1))
+
+
+def test_an_archive_without_a_digest_is_unknown_and_the_command_says_what_to_decide() -> None:
+    cell = "debian12-amd64-535.300.07-jit"
+    lock = sample_lock(drivers={"535.300.07": sample_driver()})
+    told = verdict(cell, matrix=with_runfile(), lock=lock)
     assert told.state is State.UNKNOWN
     assert told.run.startswith(
-        "curl -fsSL https://example.org/535.300.07/NVIDIA-Linux-x86_64-535.300.07.run | sha256sum"
+        "driverforge lock --select 'debian12-amd64-535.300.07-*' --trust-first-use   ("
     )
-    line = text[: text.index('- id: "535-runfile"')].count("\n") + 1
-    assert f"the driver's row, site.yaml:{line})" in told.run
+    assert "--archive FILE" in told.run
+    # a lock that was made before the row: it has to look first
+    told = verdict(cell, matrix=with_runfile())
+    assert told.run == "driverforge lock --select 'debian12-amd64-*'"
+
+
+def test_an_archive_that_the_lock_pins_is_built() -> None:
+    pin = LockedArchive(
+        version="535.300.07",
+        arch="amd64",
+        url="https://example.org/a.run",
+        sha256="ab" * 32,
+        size=0,
+        origin=Origin.MANIFEST,
+        source="a manifest",
+    )
+    lock = sample_lock(drivers={"535.300.07": sample_driver()}).with_archives([pin])
+    assert verdict("debian12-amd64-535.300.07-jit", matrix=with_runfile(), lock=lock).state is State.BUILD
 
 
 def vendor(packages: tuple[str, ...]) -> Verdict:

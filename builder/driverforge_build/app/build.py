@@ -101,7 +101,7 @@ def build(
     output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
         network = request.network or engine.network()
-        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
+        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network, mirrors=mirrors)
         work = jobs(
             replace(request, network=network),
             contexts,

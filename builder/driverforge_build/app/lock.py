@@ -1,4 +1,4 @@
-"""The life of `driverforge lock`: signed repositories to pins, merged into the lock file."""
+"""The life of `driverforge lock`: repositories and NVIDIA's archives to pins, merged into the lock file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from driverforge_build.app.knowledge import Selection
 from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import survey
-from driverforge_build.discover.targets import wanted_targets
+from driverforge_build.discover.targets import wanted_archives, wanted_targets
 from driverforge_build.lock.file import load_lock, merge_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.select import check_named, mirror_os
+from driverforge_build.nvidia.archives import Decisions, Pinning, pin_archives
+from driverforge_build.nvidia.site import MIRROR, Site, check_hosts
 from driverforge_build.ports import Downloads
 from driverforge_core.errors import DriverforgeError
 
@@ -21,24 +23,36 @@ from driverforge_core.errors import DriverforgeError
 class Locked:
     """What a run did.
 
-    `targets` are those that were looked at, by key, `before` what the lock held of them.
-    `nowhere` are those that were not, for want of an address, and `degraded` those whose repositories cannot
-    be read now. `changed`: whether the lock file differs from
-    what was found. `problems` are drivers that could not be pinned, `whole` is False where they keep the file
-    from being written.
+    `targets` are those that were looked at, by key, `before` what the lock held of them. `nowhere` are those
+    that were not, for want of an address, and `degraded` those whose repositories cannot be read now.
+    `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`: whether the
+    lock file differs from what was found. `problems` are drivers and archives that could not be pinned,
+    `whole` is False where they keep the file from being written.
     """
 
     targets: Mapping[str, TargetLock]
     before: Mapping[str, TargetLock]
+    archives: Mapping[str, Pinning]
     changed: bool
     whole: bool
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, DriverforgeError]
     degraded: Mapping[str, DriverforgeError]
 
+    @property
+    def nvidia_silent(self) -> bool:
+        """Whether an archive is not pinned because NVIDIA, or its mirror, does not answer now."""
+        return any(pinning.silent for pinning in self.archives.values())
+
 
 def lock_targets(
-    selection: Selection, settings: Settings, downloads: Downloads, *, keep_going: bool, check: bool
+    selection: Selection,
+    settings: Settings,
+    decisions: Decisions,
+    downloads: Downloads,
+    *,
+    keep_going: bool,
+    check: bool,
 ) -> Locked:
     """Pin the targets of the selected cells; with `check` the file is left alone.
 
@@ -48,18 +62,25 @@ def lock_targets(
     matrix = load_matrix(selection.given.matrix)
     systems = [row.id for row in matrix.rows]
     check_named("--keyring", (os_key for os_key, _ in settings.keyrings if os_key), systems)
-    check_named("--mirror", map(mirror_os, settings.mirrors), systems)
+    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *systems])
+    check_hosts(settings.mirrors)
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
+    needed = wanted_archives(matrix, wanted, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
+    # what a person decided is checked before repositories are read
+    archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
     targets = found.targets
+    changed = {f"archive {key}": one.error for key, one in archives.items() if one.failed and one.error}
     # what was asked for by name is a problem; of all that the matrix has, a site has some
-    problems = {**found.problems, **(found.nowhere if selection.select else {})}
+    problems = {**found.problems, **changed, **(found.nowhere if selection.select else {})}
     whole = not problems or keep_going
+    recorded = [pinning.recorded for pinning in archives.values() if pinning.recorded]
     return Locked(
         targets=targets,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
-        changed=merge_lock(path, targets.values(), writing=whole and not check),
+        archives=archives,
+        changed=merge_lock(path, targets.values(), recorded, writing=whole and not check),
         whole=whole,
         problems=problems,
         nowhere={} if selection.select else found.nowhere,

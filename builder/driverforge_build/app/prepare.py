@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from urllib.parse import urlsplit
 
 from driverforge_build.advice import Given
 from driverforge_build.app.choice import choose
@@ -13,10 +14,12 @@ from driverforge_build.app.runner import CellReport
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named, mirror_os
+from driverforge_build.nvidia.site import MIRROR, check_hosts, mirrored
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
 from driverforge_build.verdict import State
 from driverforge_core.errors import UsageError
+from driverforge_oci.transport import without_secrets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +61,8 @@ def prepare(
     given, named = selection.given, mirrors or {}
     chosen = choose(known, selection)
     systems = chosen.systems
-    check_named("--mirror", map(mirror_os, named), systems)
+    check_named("--mirror", map(mirror_os, named), {MIRROR, *systems})
+    check_hosts(named)
     plan = known.plan(chosen.cells)
     check_mirrors(named, plan.to_build())
     return Prepared(
@@ -66,20 +70,38 @@ def prepare(
         lock=known.lock,
         given=given,
         toolkits=toolkit_contexts(chosen.toolkits, known.matrix, known.lock, given=given),
-        mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
+        mirrors={**row_mirrors((row for row in known.matrix.rows if row.id in systems), named), **named},
     )
 
 
-def row_mirrors(rows: Iterable[OsRow]) -> dict[str, str]:
-    """The mirrors that the matrix names, for the OSes whose builds can use one."""
-    return {row.id: row.mirror for row in rows if row.mirror and row.package_manager == "apt"}
+def row_mirrors(rows: Iterable[OsRow], named: Mapping[str, str]) -> dict[str, str]:
+    """The addresses that the matrix names, for the OSes whose builds can use one.
+
+    These are mirrors, and repositories of a vendor's own, which no base image is configured with.
+    """
+    found: dict[str, str] = {}
+    for row in (row for row in rows if row.package_manager == "apt"):
+        if row.mirror:
+            found[row.id] = row.mirror
+        for arch in row.archs:
+            own = [one.on(arch) for one in row.repositories if one.flat]
+            found |= {f"{row.id}-{arch}/{one.id}": mirrored(one.urls[0], named) for one in own}
+    return found
 
 
 def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
     """Raises UsageError for a mirror that a build could not use.
 
-    Only apt reads it: the repositories of dnf and zypper are configured in the base image.
+    Only apt reads it: the repositories of dnf and zypper are configured in the base image. NVIDIA's archive
+    is downloaded by BuildKit, which is told the address in a file that others can read.
     """
+    for key, address in mirrors.items():
+        if key.partition("/")[0] == MIRROR and urlsplit(address).username is not None:
+            raise UsageError(
+                f"--mirror {key}: a build cannot log in there",
+                details=[without_secrets(address)],
+                resolution="give an address that needs no login; only `lock` can use one that does",
+            )
     for cell in cells:
         if cell.os.package_manager != "apt" and cell.os.id in map(mirror_os, mirrors):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""`driverforge lock`: find kernels and packages in signed repositories, and pin them."""
+"""`driverforge lock`: find kernels, packages and NVIDIA's archives, and pin them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,7 @@ from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
     from driverforge_build.app.lock import Locked
-
-
-def _keyrings(
-    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
-) -> list[tuple[str, Path]]:
-    """(OS, FILE) of each, '' where it is for all."""
-    found = []
-    for value in values:
-        os_key, _equals, file = value.rpartition("=")
-        # a file's own name may have one
-        path = Path(value) if Path(value).is_file() else Path(file)
-        if not path.is_file():
-            raise click.BadParameter(f"there is no file {file}", param=parameter)
-        found.append(("" if path == Path(value) else os_key, path))
-    return found
+    from driverforge_build.nvidia.archives import Pinning
 
 
 @click.command("lock")
@@ -39,24 +25,10 @@ def _keyrings(
 @options.lock_option
 @options.select_options
 @options.mirror_option
-@click.option(
-    "--keyring",
-    "keyrings",
-    multiple=True,
-    callback=_keyrings,
-    metavar="[OS=]FILE",
-    help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: what "
-    "this machine's package manager or the matrix names.",
-)
-@click.option(
-    "--entitlement",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="DIR",
-    help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as in /etc/pki/entitlement of "
-    "a registered host. Default: what this machine or its container has.",
-)
+@options.keyring_option
+@options.entitlement_option
 @options.cache_option
-@click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")
+@options.offline_option
 @click.option("--check", is_flag=True, help="Write nothing; exit 1 if the lock file would change.")
 @click.option(
     "--keep-going", is_flag=True, help="Write the pins of the other drivers where a driver cannot be pinned."
@@ -66,10 +38,28 @@ def _keyrings(
     is_flag=True,
     help="Accept that kernels of the lock are gone from the repositories.",
 )
+@options.accept_expired_option
 @click.option(
-    "--accept-expired",
+    "--archive",
+    "archives",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="An archive of NVIDIA's that you have (runfile, or redistributable tar.xz): its sha256 is pinned "
+    "for the version and architecture that it says it is; may be repeated.",
+)
+@click.option(
+    "--trust-first-use",
     is_flag=True,
-    help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
+    help="Download archives that NVIDIA publishes no sha256 of (about 400 MB each), and pin what comes.",
+)
+@click.option(
+    "--accept-archive",
+    "accepted",
+    multiple=True,
+    metavar="VERSION-ARCH=REASON",
+    callback=options.pairs("VERSION-ARCH=REASON", "580.178.04-amd64='NVIDIA replaced it'"),
+    help="Accept that an archive has another sha256 than the lock; the reason is recorded.",
 )
 @options.json_option
 def command(
@@ -87,16 +77,20 @@ def command(
     keep_going: bool,
     accept_shrink: bool,
     accept_expired: bool,
+    archives: tuple[Path, ...],
+    trust_first_use: bool,
+    accepted: dict[str, str],
     as_json: bool,
 ) -> int:
-    """Find kernels and packages in signed repositories, and pin them.
+    """Find kernels, packages and NVIDIA's archives, and pin them.
 
+    Packages come from signed repositories, the archives' sha256 from NVIDIA's checksum files and manifests.
     Only the OSes and architectures of the selected cells are looked at; the pins of all others stay as they
     are in the lock file.
 
-    Exit status: 0; 1 where a driver could not be pinned, or --check finds a change; 69 without gpgv or a
-    mirror, or where a signature is not trusted; 75 where a system cannot be read now, while the others are
-    pinned; others as `driverforge --help` has them.
+    Exit status: 0; 1 where a driver could not be pinned, an archive changed, or --check finds a change; 69
+    without gpgv or a mirror, or where a signature is not trusted; 75 where a system cannot be read now, or
+    NVIDIA does not answer, while the others are pinned; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
@@ -104,10 +98,12 @@ def command(
     from driverforge_build.discover.entitlement import find_entitlement
     from driverforge_build.discover.machine import read_machine
     from driverforge_build.discover.settings import Settings
+    from driverforge_build.nvidia.archives import Decisions
 
+    now = datetime.now(timezone.utc)
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
     settings = Settings(
-        now=datetime.now(timezone.utc),
+        now=now,
         machine=read_machine(),
         mirrors=mirrors,
         keyrings=keyrings,
@@ -115,8 +111,11 @@ def command(
         accept_shrink=accept_shrink,
         accept_expired=accept_expired,
     )
+    decisions = Decisions(
+        today=now.date(), files=archives, trust_first_use=trust_first_use, accepted=accepted
+    )
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
-        done = lock_targets(selection, settings, downloads, keep_going=keep_going, check=check)
+        done = lock_targets(selection, settings, decisions, downloads, keep_going=keep_going, check=check)
     if as_json:
         say(json.dumps(_document(lock_path, done), indent=1))
     else:
@@ -124,7 +123,9 @@ def command(
         say(_outcome(lock_path, done, check=check))
     if done.degraded:
         return os.EX_TEMPFAIL
-    return 1 if done.problems or (check and done.changed) else 0
+    if done.problems or (check and done.changed):
+        return 1
+    return os.EX_TEMPFAIL if done.nvidia_silent else 0
 
 
 def _outcome(path: Path, done: Locked, *, check: bool) -> str:
@@ -150,12 +151,26 @@ def _print(done: Locked) -> None:
             say(f"  {line}")
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
+    _print_archives(done)
     if done.nowhere:
         error = next(iter(done.nowhere.values()))
         say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
         say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
+
+
+def _print_archives(done: Locked) -> None:
+    from driverforge_build.nvidia.archives import told_by
+
+    for key, pinning in done.archives.items():
+        if pin := pinning.pin:
+            say(f"archive {key}: sha256 {pin.sha256}, {told_by(pin)}")
+            if pin.accepted:
+                say(f"  accepted in place of another: {pin.accepted}")
+        # one that failed is told below, with the drivers
+        if pinning.error and not pinning.failed:
+            say(f"archive {key}: {pinning.error.render()}", err=True)
 
 
 def _document(path: Path, done: Locked) -> dict[str, Any]:
@@ -173,7 +188,22 @@ def _document(path: Path, done: Locked) -> dict[str, Any]:
             }
             for key, target in done.targets.items()
         },
+        "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
         "nowhere": {key: error.document() for key, error in done.nowhere.items()},
         "degraded": {key: error.document() for key, error in done.degraded.items()},
         "problems": {what: error.document() for what, error in done.problems.items()},
+    }
+
+
+def _archive(pinning: Pinning) -> dict[str, Any]:
+    pin = pinning.pin
+    return {
+        "pinned": pin is not None,
+        **(
+            {"url": pin.url, "sha256": pin.sha256, "origin": pin.origin.value, "source": pin.source}
+            if pin
+            else {}
+        ),
+        "asked_in_vain": list(pinning.told),
+        "error": pinning.error.document() if pinning.error else None,
     }

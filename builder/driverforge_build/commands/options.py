@@ -51,15 +51,18 @@ def select_options(function: F) -> F:
     )(function)
 
 
-def pairs(name: str) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
+def pairs(
+    name: str, example: str = ""
+) -> Callable[[click.Context, click.Parameter, tuple[str, ...]], dict[str, str]]:
     """A click callback that turns repeated KEY=VALUE into a dict."""
+    shown = example or name.replace("OS", "debian12")
 
     def callback(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
         out: dict[str, str] = {}
         for value in values:
             key, found, rest = value.partition("=")
             if not (key and found and rest):
-                raise click.BadParameter(f"{value!r} is not {name}, e.g. {name.replace('OS', 'debian12')}")
+                raise click.BadParameter(f"{value!r} is not {name}, e.g. {shown}")
             out[key] = rest
         return out
 
@@ -100,7 +103,57 @@ def mirror_option(function: F) -> F:
         metavar="OS[-ARCH][/SUITE]=URL",
         callback=pairs("OS=URL"),
         help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
-        "or this machine's package manager says, in `build` what the matrix or the base image says.",
+        "or this machine's package manager says, in `build` what the matrix or the base image says. "
+        "nvidia=URL is a mirror of NVIDIA's download hosts.",
+    )(function)
+
+
+def _keyrings(
+    _: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> list[tuple[str, Path]]:
+    """(OS, FILE) of each, '' where it is for all."""
+    found = []
+    for value in values:
+        os_key, _equals, file = value.rpartition("=")
+        # a file's own name may have one
+        path = Path(value) if Path(value).is_file() else Path(file)
+        if not path.is_file():
+            raise click.BadParameter(f"there is no file {file}", param=parameter)
+        found.append(("" if path == Path(value) else os_key, path))
+    return found
+
+
+def keyring_option(function: F) -> F:
+    return click.option(
+        "--keyring",
+        "keyrings",
+        multiple=True,
+        callback=_keyrings,
+        metavar="[OS=]FILE",
+        help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: "
+        "what this machine's package manager or the matrix names.",
+    )(function)
+
+
+def entitlement_option(function: F) -> F:
+    return click.option(
+        "--entitlement",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        metavar="DIR",
+        help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as in "
+        "/etc/pki/entitlement of a registered host. Default: what this machine or its container has.",
+    )(function)
+
+
+def offline_option(function: F) -> F:
+    return click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")(function)
+
+
+def accept_expired_option(function: F) -> F:
+    return click.option(
+        "--accept-expired",
+        is_flag=True,
+        help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
     )(function)
 
 

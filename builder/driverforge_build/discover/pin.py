@@ -85,12 +85,14 @@ def pin_driver(
     build = _names([*row.tools.jit, *sorted(compilers)])
     build += [(requirement,) for kernel in mine for requirement in kernel.links]
     roles: dict[Role, tuple[Package, ...]] = {"tools": tools, "toolchain": closure(index, build, given=tools)}
+    # with an archive of NVIDIA's these are what it has not: the fabric manager and its like
+    if driver.userspace or driver.companions:
+        exact = [_exact(index, row, driver, name) for name in driver.userspace]
+        exact += [_companion(index, row, driver, name) for name in driver.companions]
+        roots = [(Requirement(name=one.name, relation="=", version=one.version),) for one in exact]
+        roles["userspace"] = closure(index, roots, given=tools, upstream=driver.version)
     if driver.payload != "packages":
         return roles
-    exact = [_exact(index, row, driver, name) for name in driver.userspace]
-    exact += [_companion(index, row, driver, name) for name in driver.companions]
-    roots = [(Requirement(name=package.name, relation="=", version=package.version),) for package in exact]
-    roles["userspace"] = closure(index, roots, given=tools, upstream=driver.version)
     if not driver.vendor_modules:
         sources = {name for source in module_sources(driver) for name in source.packages}
         roles["source"] = tuple(_exact(index, row, driver, name) for name in sorted(sources))

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from driverforge_build.discover.survey import Target
+from driverforge_build.lock.pins import archive_key
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
+from driverforge_build.nvidia.published import Wanted
+from driverforge_core.arch import to_machine
 from driverforge_core.cell import JIT
 from driverforge_core.errors import UsageError
 
@@ -44,6 +47,33 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
             resolution="look at `driverforge matrix show`",
         )
     return fitting
+
+
+def wanted_archives(
+    matrix: Matrix, targets: Iterable[Target], *, select: Sequence[str], skip: Sequence[str]
+) -> tuple[Wanted, ...]:
+    """NVIDIA's archives that cells of the targets need which `select` may match and `skip` does not.
+
+    One for each driver and architecture. Where one row has no sha256 of its own, that row's is looked for.
+    """
+    found: dict[str, Wanted] = {}
+    for row, arch in targets:
+        for driver in row.drivers:
+            prefix = f"{row.id}-{arch}-{driver.version}-"
+            if driver.payload != "runfile" or arch not in driver_archs(matrix, row, driver):
+                continue
+            if not _wanted(prefix, select, skip):
+                continue
+            wanted = Wanted(
+                version=driver.version,
+                arch=arch,
+                url=driver.runfile_url(to_machine(arch)),
+                sha256=driver.sha256.get(arch, ""),
+            )
+            key = archive_key(wanted.version, arch)
+            if key not in found or not wanted.sha256:
+                found[key] = wanted
+    return tuple(found.values())
 
 
 def _systems_of_toolkits(matrix: Matrix, select: Sequence[str], skip: Sequence[str]) -> set[tuple[str, str]]:

@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
-from driverforge_build.ports import Blob, ClientCertificate, NotThere, Refused
+from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere, Refused
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
@@ -110,6 +110,13 @@ class Fetcher:
                 return self._download(url, blob)
         return self._download(last, blob)
 
+    def measured(self, url: str, *, head: int, limit: int) -> Measured:
+        """What a file is that may be anything: no copy is kept, and a broken download begins anew."""
+        if self._transport is None and _local(url) is None:
+            raise Unavailable(f"{without_secrets(url)} is not in the cache", resolution=_ONLINE)
+        request = Request(method="GET", url=url)
+        return self._received(lambda: request, lambda answer: self._measured(url, answer, head, limit))
+
     def identify(self, url: str, certificate: ClientCertificate) -> None:
         """Show a certificate to the host of an address, whenever it is asked."""
         self._certificates[host_of(url)] = certificate
@@ -128,10 +135,10 @@ class Fetcher:
         return members
 
     def _received(self, ask: Callable[[], Request], take: Callable[[Response], _T]) -> _T:
-        assert self._transport is not None
         url = ask().url
         if (path := _local(url)) is not None:
             return take(_opened(path, url))
+        assert self._transport is not None
         return self._transport.receive(ask, take)
 
     def _document(self, url: str, response: Response, kept: KeptAnswer | None) -> KeptAnswer:
@@ -153,6 +160,22 @@ class Fetcher:
             etag=response.headers.get("etag", ""),
             last_modified=response.headers.get("last-modified", ""),
         )
+
+    def _measured(self, url: str, response: Response, head: int, limit: int) -> Measured:
+        name, digest, size, start = without_secrets(url).rpartition("/")[2], hashlib.sha256(), 0, bytearray()
+        with closing(response.body), self._progress.download(name, _length(response)) as advanced:
+            _judge(response, url)
+            _check_encoding(response, url)
+            while piece := response.body.read(_CHUNK):
+                digest.update(piece)
+                size += len(piece)
+                start += piece[: max(0, head - len(start))]
+                advanced(len(piece))
+                if size > limit:
+                    raise Unavailable(
+                        f"{without_secrets(url)} has more than {limit} bytes", resolution="check the address"
+                    )
+        return Measured(sha256=digest.hexdigest(), size=size, head=bytes(start))
 
     def _download(self, url: str, blob: Blob) -> Path:
         path = self.cache.blob_path(blob.sha256)
@@ -230,6 +253,12 @@ class _Part:
         if response.status != 206 or not self.size:
             _judge(response, url)
             self.restart()
+
+
+def _length(response: Response) -> int:
+    """The length that an answer announces, 0 where it does not."""
+    text = response.headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 def _conditions(kept: KeptAnswer | None) -> dict[str, str]:

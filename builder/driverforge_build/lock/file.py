@@ -17,9 +17,11 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import (
     HeaderFact,
     Lock,
+    LockedArchive,
     LockedKernel,
     LockedPackage,
     LockedRepository,
+    Origin,
     TargetLock,
 )
 from driverforge_core.errors import InputError, StorageFailed
@@ -86,7 +88,11 @@ def parse_lock(text: str, given: Given = DEFAULTS) -> Lock:
                 f"{name} has schema {schema}; this program reads schema {SCHEMA}",
                 resolution=_again(given, "use the version of driverforge that wrote it"),
             )
-        return Lock(targets={key: _target(key, value) for key, value in document["targets"].items()})
+        # a former version wrote no archives
+        return Lock(
+            targets={key: _target(key, value) for key, value in document["targets"].items()},
+            archives={key: _archive(key, value) for key, value in document.get("archives", {}).items()},
+        )
     except json.JSONDecodeError as error:
         raise InputError(
             f"{name} is not JSON", details=[f"{name}:{error.lineno}: {error.msg}"], resolution=_again(given)
@@ -100,7 +106,8 @@ def parse_lock(text: str, given: Given = DEFAULTS) -> Lock:
 def dump_lock(lock: Lock) -> str:
     """The file's text: the same lock gives the same bytes."""
     targets = {key: _target_document(target) for key, target in lock.targets.items()}
-    return _render({"schema": SCHEMA, "targets": targets}, "") + "\n"
+    archives = {key: _archive_document(archive) for key, archive in lock.archives.items()}
+    return _render({"schema": SCHEMA, "targets": targets, "archives": archives}, "") + "\n"
 
 
 def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
@@ -138,23 +145,51 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
     )
 
 
-def _package(pin: str, entry: Mapping[str, Any]) -> LockedPackage:
-    name, _, version = pin.partition("=")
+def _archive(key: str, entry: Mapping[str, Any]) -> LockedArchive:
+    version, _, arch = key.rpartition("-")
+    url = _word(key, "url", entry["url"])
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"{key}: {url!r} is no web address")
+    if date := entry.get("date", ""):
+        datetime.fromisoformat(date)
+    return LockedArchive(
+        version=_word(key, "version", version),
+        arch=_word(key, "arch", arch),
+        url=url,
+        sha256=_sha256(key, entry),
+        size=_size(key, entry),
+        origin=Origin(entry["origin"]),
+        source=str(entry["source"]),
+        date=date,
+        accepted=str(entry.get("accepted", "")),
+    )
+
+
+def _sha256(pin: str, entry: Mapping[str, Any]) -> str:
     sha256 = str(entry["sha256"])
     if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
         raise ValueError(f"{pin}: sha256 {sha256!r} is not 64 hexadecimal digits")
+    return sha256
+
+
+def _size(pin: str, entry: Mapping[str, Any]) -> int:
+    if (size := int(entry["size"])) < 0:
+        raise ValueError(f"{pin}: the size {size} is less than nothing")
+    return size
+
+
+def _package(pin: str, entry: Mapping[str, Any]) -> LockedPackage:
+    name, _, version = pin.partition("=")
     path = _word(pin, "path", entry["path"])
     if ".." in path.split("/"):
         raise ValueError(f"{pin}: the path {path!r} leaves the archive")
-    if (size := int(entry["size"])) < 0:
-        raise ValueError(f"{pin}: the size {size} is less than nothing")
     return LockedPackage(
         name=_word(pin, "name", name),
         version=_word(pin, "version", version),
         arch=_word(pin, "arch", entry["arch"]),
         path=path,
-        sha256=sha256,
-        size=size,
+        sha256=_sha256(pin, entry),
+        size=_size(pin, entry),
         suite=_word(pin, "suite", entry["suite"]),
     )
 
@@ -227,6 +262,18 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
     }
 
 
+def _archive_document(archive: LockedArchive) -> dict[str, Any]:
+    return {
+        "url": archive.url,
+        "sha256": archive.sha256,
+        "size": archive.size,
+        "origin": archive.origin.value,
+        "source": archive.source,
+        **({"date": archive.date} if archive.date else {}),
+        **({"accepted": archive.accepted} if archive.accepted else {}),
+    }
+
+
 def _repository_document(repository: LockedRepository) -> dict[str, Any]:
     return {
         "suite": repository.suite,
@@ -259,15 +306,19 @@ def _render(value: Any, indent: str) -> str:
     return "[\n" + ",\n".join(inner + _render(child, inner) for child in value) + f"\n{indent}]"
 
 
-def merge_lock(path: Path, targets: Iterable[TargetLock], *, writing: bool) -> bool:
-    """Merge targets into the lock file, and write it if `writing`. Returns whether they change it.
+def merge_lock(
+    path: Path, targets: Iterable[TargetLock], archives: Iterable[LockedArchive] = (), *, writing: bool
+) -> bool:
+    """Merge targets and archives into the lock file, and write it if `writing`.
+
+    Returns whether they change it.
 
     The file is read once more: another run may have written its own targets since. Its pins count: a key
     that a former version wrote is no change.
     """
     with _alone(path):
         before = load_lock(path) if path.exists() else None
-        merged = dump_lock((before or Lock()).with_targets(targets))
+        merged = dump_lock((before or Lock()).with_targets(targets).with_archives(archives))
         changed = before is None or merged != dump_lock(before)
         if changed and writing:
             write_lock(path, merged)

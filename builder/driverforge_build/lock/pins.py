@@ -4,8 +4,10 @@ It also says where that knowledge comes from.
 
 The file is made by `driverforge lock`, committed beside a site's matrix, and read by `plan`, `generate` and
 `build`, which need no repository then. Its bytes are a function of the repositories' content alone: keys
-sorted, one package a line, no date of the run.
+sorted, one package a line. The day of a run is in them where an archive was trusted on that day, and nowhere
+else.
 
+    archives.<driver version>-<arch>   NVIDIA's archive: address, sha256, and who says so
     targets.<os>-<arch>.repositories   suites: date and signers of the InRelease, sha256 of each index
     targets.<os>-<arch>.packages       "name=version" -> pool path, sha256, size, suite; named below
     targets.<os>-<arch>.drivers        driver version -> role -> package names (roles: Role)
@@ -17,7 +19,8 @@ sorted, one package a line, no date of the run.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import Enum
 from typing import Literal
 
 Role = Literal["firmware", "source", "tools", "toolchain", "userspace"]
@@ -138,13 +141,69 @@ class TargetLock:
         return next((repository for repository in self.repositories if repository.suite == name), None)
 
 
+class Origin(Enum):
+    """Who says that an archive of NVIDIA's has the sha256 that is pinned."""
+
+    MATRIX = "matrix"
+    CHECKSUM_FILE = "checksum-file"
+    MANIFEST = "manifest"
+    FIRST_USE = "first-use"
+    FILE = "file"
+
+    @property
+    def published(self) -> bool:
+        """Whether NVIDIA says so, and can be asked again."""
+        return self in (Origin.CHECKSUM_FILE, Origin.MANIFEST)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockedArchive:
+    """NVIDIA's archive of one driver for one architecture.
+
+    `url` is NVIDIA's address, or a site's own, never a mirror's. `size` in bytes, 0 where nobody said it.
+    `source` is where the sha256 was read. `date` (UTC, ISO 8601) is the day on which a download or a file was
+    trusted, '' for what is published. `accepted` is the reason for which another sha256 was given up.
+    """
+
+    version: str
+    arch: str
+    url: str
+    sha256: str
+    size: int
+    origin: Origin
+    source: str
+    date: str = ""
+    accepted: str = ""
+
+    @property
+    def key(self) -> str:
+        return archive_key(self.version, self.arch)
+
+    @property
+    def name(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+def archive_key(version: str, arch: str) -> str:
+    """'580.178.04-amd64'."""
+    return f"{version}-{arch}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lock:
     targets: Mapping[str, TargetLock] = field(default_factory=dict)
+    archives: Mapping[str, LockedArchive] = field(default_factory=dict)
 
     def target(self, os_key: str, arch: str) -> TargetLock | None:
         return self.targets.get(f"{os_key}-{arch}")
 
     def with_targets(self, targets: Iterable[TargetLock]) -> Lock:
         """This lock with some targets replaced or added; the others stay as they are."""
-        return Lock(targets={**self.targets, **{target.key: target for target in targets}})
+        return replace(self, targets={**self.targets, **{target.key: target for target in targets}})
+
+    def archive(self, version: str, arch: str) -> LockedArchive | None:
+        return self.archives.get(archive_key(version, arch))
+
+    def with_archives(self, archives: Iterable[LockedArchive]) -> Lock:
+        """This lock with some archives replaced or added."""
+        return replace(self, archives={**self.archives, **{archive.key: archive for archive in archives}})

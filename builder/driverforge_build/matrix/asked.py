@@ -62,6 +62,7 @@ def _repository(repository: Repository, row: OsRow) -> Iterator[tuple[str, Itera
     yield "address list", ((repository.mirrorlist or "").replace("{releasever}", row.releasever or ""),)
     yield "older releases", (repository.older or "",)
     yield "signed", (f"its {repository.signed}",)
+    yield "keyring", (repository.keyring,)
     yield "subscription", ("needed" if repository.entitled else "",)
     yield "role", (repository.role,)
     yield "enabled", ("not in the base image" if repository.optional else "",)

@@ -240,8 +240,11 @@ def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
 
 
 def _repository(repository: Repository, row: OsRow, say: _Say) -> None:
-    if row.package_manager == "apt" and not (repository.components and repository.archive):
-        say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
+    if row.package_manager == "apt":
+        if repository.flat and not all(on_arch(repository.urls, arch) for arch in row.archs):
+            say("repositories", f"{repository.id}: apt needs `archive:` and `components:`, or `urls:` alone")
+        elif not repository.flat and not (repository.components and repository.archive):
+            say("repositories", f"{repository.id}: apt needs `archive:` and `components:`")
     given = repository.mirrorlist or ""
     _placeholders((*repository.urls, given, repository.older or ""), _IN_ADDRESS, "repositories", say)
     if any("{releasever}" in text for text in (*repository.urls, given)) and not row.releasever:

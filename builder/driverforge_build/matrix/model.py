@@ -70,7 +70,11 @@ class Repository(Row):
         default="",
         description="apt: last path element of the archive that holds the suite, e.g. debian-security.",
     )
-    components: tuple[RowId, ...] = Field(default=(), description="apt: components to read.")
+    components: tuple[RowId, ...] = Field(
+        default=(),
+        description="apt: components to read; a repository without suites, as NVIDIA's is, has none of "
+        "these and no `archive`.",
+    )
     urls: ArchAddresses = Field(
         default=(),
         description="Its address, one an architecture, where no configuration has one. apt: the archive; dnf "
@@ -87,6 +91,10 @@ class Repository(Row):
         default="index",
         description="What its keys have signed: InRelease or repomd.xml, or each package and no index.",
     )
+    keyring: str = Field(
+        default="",
+        description="Keys that sign it where the OS's do not: a file of the machine that runs `lock`.",
+    )
     entitled: Flag = Field(
         default=False, description="true: it answers to a subscription only, which the host or a secret has."
     )
@@ -94,6 +102,13 @@ class Repository(Row):
     optional: Flag = Field(
         default=False, description="true: not enabled in the base image, only read for kernels and drivers."
     )
+
+    @property
+    def flat(self) -> bool:
+        """apt: whether it is one folder with its index and its packages (sources.list(5): a path that ends
+        in a slash).
+        """
+        return not (self.archive or self.components)
 
     def on(self, arch: Arch) -> Repository:
         """The repository as one architecture sees it."""
@@ -232,8 +247,8 @@ class DriverRow(Row):
     )
     sha256: dict[Arch, Sha256] = Field(
         default_factory=dict,
-        description="Pins of the runfile; without one the cell is `unknown`, and the plan says how to "
-        "get it.",
+        description="Pins of the archive that you know; `driverforge lock` finds those of the others "
+        "(docs/lock.md).",
     )
     image: ImageRef | None = Field(
         default=None, description="The driver image that payload `image` takes as base."

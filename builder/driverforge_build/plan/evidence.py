@@ -11,7 +11,9 @@ from driverforge_build.matrix.expand import Cell, kernel_cells
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.matrix.select import near_ids
+from driverforge_build.nvidia.archives import told_by
 from driverforge_build.plan.rows import all_cells
+from driverforge_build.render.needs import archive_of
 from driverforge_build.verdict import Verdict, concerns
 from driverforge_core.cell import CellId
 from driverforge_core.errors import InputError, UsageError
@@ -85,7 +87,7 @@ def paragraphs(cell: Cell, verdict: Verdict, matrix: Matrix, lock: Lock) -> Iter
         yield Paragraph(
             title="probes", lines=tuple(_probe_lines(cell, target, matrix)) or ("none concerns this cell",)
         )
-    yield Paragraph(title="driver", lines=tuple(_driver_lines(cell, target)))
+    yield Paragraph(title="driver", lines=(*_driver_lines(cell, target), *_archive_lines(cell, lock)))
     yield Paragraph(title="repositories", lines=tuple(_repository_lines(target)))
 
 
@@ -161,6 +163,16 @@ def _driver_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
         if role in ("firmware", "source"):
             for package in packages:
                 yield from _package_lines(package)
+
+
+def _archive_lines(cell: Cell, lock: Lock) -> Iterator[str]:
+    archive = archive_of(cell, lock) if cell.driver.payload == "runfile" else None
+    if archive is None:
+        return
+    pin = lock.archive(cell.driver.version, cell.arch)
+    own = cell.arch in cell.driver.sha256
+    yield f"archive: {archive.url}"
+    yield f"  sha256 {archive.sha256}, {told_by(pin) if pin and not own else 'as the matrix says'}"
 
 
 def _repository_lines(target: TargetLock) -> Iterator[str]:

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from driverforge_build.nvidia.site import mirrored
 from driverforge_build.render.context import BuildContext, write_context
+from driverforge_build.render.spec import ImageSpec
 from driverforge_core.errors import StorageFailed
 
 INPUTS_LABEL = "io.driverforge.inputs"
@@ -31,31 +33,38 @@ def target_name(name: str) -> str:
 
 
 def bake_document(
-    contexts: Sequence[BuildContext], *, vcs_ref: str = "", network: str = ""
+    contexts: Sequence[BuildContext],
+    *,
+    vcs_ref: str = "",
+    network: str = "",
+    mirrors: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """The content of docker-bake.json.
 
     Each context is expected in the folder that has its cell's name, beside the file. `network` is for all
-    steps of all targets; buildx takes it from the file only, not from --set.
+    steps of all targets; buildx takes it from the file only, not from --set. Of `mirrors` that of NVIDIA's
+    hosts is taken: BuildKit itself downloads the archive.
     """
     targets: dict[str, Any] = {}
     for context in contexts:
         for stage in context.image.stages:
-            targets.setdefault(_stage_name(context, stage), _shared_target(context, stage))
-        targets[target_name(context.image.id)] = _target(context, vcs_ref)
+            targets.setdefault(_stage_name(context, stage), _shared_target(context, stage, mirrors or {}))
+        targets[target_name(context.image.id)] = _target(context, vcs_ref, mirrors or {})
     if network:
         targets = {name: {**target, "network": network} for name, target in targets.items()}
     groups = {"default": {"targets": [target_name(context.image.id) for context in contexts]}}
     return {"group": groups, "target": dict(sorted(targets.items()))}
 
 
-def bake_text(contexts: Iterable[BuildContext], *, vcs_ref: str = "", network: str = "") -> str:
-    return (
-        json.dumps(
-            bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False
-        )
-        + "\n"
-    )
+def bake_text(
+    contexts: Iterable[BuildContext],
+    *,
+    vcs_ref: str = "",
+    network: str = "",
+    mirrors: Mapping[str, str] | None = None,
+) -> str:
+    document = bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network, mirrors=mirrors)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def repository_of(registry: str, name: str = "driver") -> str:
@@ -85,41 +94,53 @@ def _links(context: BuildContext, *stages: str) -> dict[str, Any]:
     return {"contexts": links} if links else {}
 
 
-def _shared_target(context: BuildContext, stage: str) -> dict[str, Any]:
+def _shared_target(context: BuildContext, stage: str, mirrors: Mapping[str, str]) -> dict[str, Any]:
     """A stage as a target; the tool chain stands on the same user space target as everything else."""
     return {
-        **_common(context),
+        **_common(context, mirrors),
         **_links(context, *(["userspace"] if stage == "jit" else [])),
         "target": stage,
     }
 
 
-def _target(context: BuildContext, vcs_ref: str) -> dict[str, Any]:
+def _target(context: BuildContext, vcs_ref: str, mirrors: Mapping[str, str]) -> dict[str, Any]:
     labels = {INPUTS_LABEL: context.inputs}
     if vcs_ref:
         labels |= {"vcs-ref": vcs_ref, "org.opencontainers.image.revision": vcs_ref}
     return {
-        **_common(context),
+        **_common(context, mirrors),
         **_links(context, *context.image.stages),
         "labels": labels,
         "tags": [local_reference(context)],
     }
 
 
-def _common(context: BuildContext) -> dict[str, Any]:
+def _common(context: BuildContext, mirrors: Mapping[str, str]) -> dict[str, Any]:
     image = context.image
     return {
         "context": image.id,
         "platforms": [f"linux/{image.arch}"],
-        "args": {"SOURCE_DATE_EPOCH": str(image.epoch)},
+        "args": {"SOURCE_DATE_EPOCH": str(image.epoch), **_archive_at(context, mirrors)},
     }
+
+
+def _archive_at(context: BuildContext, mirrors: Mapping[str, str]) -> dict[str, str]:
+    """Where a mirror has NVIDIA's archive; nothing where the Dockerfile's own address serves."""
+    archive = context.image.archive if isinstance(context.image, ImageSpec) else None
+    at = mirrored(archive.url, mirrors) if archive else ""
+    return {"ARCHIVE_URL": at} if archive and at != archive.url else {}
 
 
 BAKE_FILE = "docker-bake.json"
 
 
 def write_all(
-    contexts: Sequence[BuildContext], output: Path, *, vcs_ref: str = "", network: str = ""
+    contexts: Sequence[BuildContext],
+    output: Path,
+    *,
+    vcs_ref: str = "",
+    network: str = "",
+    mirrors: Mapping[str, str] | None = None,
 ) -> Path:
     """Write each context to OUTPUT/<cell> and the bake file of them all; returns the bake file.
 
@@ -129,7 +150,8 @@ def write_all(
         write_context(context, output / context.image.id)
     bake_file = output / BAKE_FILE
     try:
-        bake_file.write_text(bake_text(contexts, vcs_ref=vcs_ref, network=network), encoding="utf-8")
+        text = bake_text(contexts, vcs_ref=vcs_ref, network=network, mirrors=mirrors)
+        bake_file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageFailed(
             f"{bake_file} cannot be written: {error.strerror}", resolution="give another --output"

@@ -101,10 +101,10 @@ def _scripts(image: AnyImage) -> tuple[str, ...]:
     """The scripts that an image's Dockerfile calls; another one's change leaves its inputs alone."""
     if isinstance(image, ToolkitSpec):
         return ("fetch-pinned",)
-    firmware = ("place-firmware",) if image.firmware_tree or image.runfile else ()
+    firmware = ("place-firmware",) if image.firmware_tree or image.archive else ()
     if image.vendor_modules:
         return ("fetch-pinned", "place-modules", *firmware)
-    return ("fetch-pinned", "runfile" if image.runfile else "place-source", *firmware)
+    return ("fetch-pinned", "unpack-archive" if image.archive else "place-source", *firmware)
 
 
 def pin_list(packages: Iterable[LockedPackage]) -> str:

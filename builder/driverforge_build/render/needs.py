@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles
 from driverforge_build.matrix import Cell
 from driverforge_build.matrix.fields import filled
+from driverforge_build.nvidia.site import is_nvidias
 from driverforge_core.arch import to_machine
 
 
 def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     """The downloads of a cell that the lock does not pin, one sentence each."""
-    if cell.driver.payload == "runfile" and cell.arch not in cell.driver.sha256:
-        problems = [f"the runfile of {cell.driver.version} {NO_SHA256}{{{cell.arch}: ...}}` in the matrix"]
-    else:
-        problems = []
+    problems = []
+    if cell.driver.payload == "runfile" and archive_of(cell, lock) is None:
+        problems = [f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned"]
     target = lock.target(cell.os.id, cell.arch)
     roles = target.drivers.get(cell.driver.version) if target else None
     if target is None or roles is None:
@@ -36,12 +37,35 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     return problems
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """NVIDIA's archive that an image is made from: a runfile or a redistributable one."""
+
+    url: str
+    sha256: str
+
+
+def archive_of(cell: Cell, lock: Lock) -> Archive | None:
+    """The archive of a cell with payload runfile: its row's own pin, else the lock's.
+
+    A site's own address is kept where it has the file that the lock names.
+    """
+    own = cell.driver.runfile_url(to_machine(cell.arch))
+    if sha256 := cell.driver.sha256.get(cell.arch):
+        return Archive(url=own, sha256=sha256)
+    pin = lock.archive(cell.driver.version, cell.arch)
+    if pin is None:
+        return None
+    same = not is_nvidias(own) and own.rpartition("/")[2] == pin.name
+    return Archive(url=own if same else pin.url, sha256=pin.sha256)
+
+
 def _roles(cell: Cell) -> list[Role]:
     roles: list[Role] = ["tools"] if cell.driver.vendor_modules else ["tools", "toolchain"]
-    if cell.driver.payload == "packages":
+    if cell.driver.userspace or cell.driver.companions:
         roles.append("userspace")
-        if cell.driver.firmware:
-            roles.append("firmware")
+    if cell.driver.payload == "packages" and cell.driver.firmware:
+        roles.append("firmware")
     return roles
 
 
@@ -103,6 +127,3 @@ def pins_of(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, 
     if kernel and not cell.driver.vendor_modules:
         pins["headers"] = kernel.headers
     return {name: packages for name, packages in pins.items() if packages}
-
-
-NO_SHA256 = "has no `sha256: "

@@ -6,14 +6,21 @@ Without a pin for every download there is none.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
 from driverforge_build.matrix import Cell
-from driverforge_build.render.needs import NO_SHA256, filled_for, jit_module_types, missing_pins, pins_of
+from driverforge_build.render.needs import (
+    Archive,
+    archive_of,
+    filled_for,
+    jit_module_types,
+    missing_pins,
+    pins_of,
+)
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
@@ -29,20 +36,12 @@ SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
 class Source:
     """Kernel module sources of one type.
 
-    `path` is theirs in the image; `tree` where a package has them, '' inside a runfile.
+    `path` is theirs in the image; `tree` where a package has them, '' inside an archive of NVIDIA's.
     """
 
     module_type: str
     path: str
     tree: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runfile:
-    """NVIDIA's self-extracting archive."""
-
-    url: str
-    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +69,7 @@ class ImageSpec:
     sources: tuple[Source, ...]
     vendor_modules: bool
     firmware_tree: str
-    runfile: Runfile | None
+    archive: Archive | None
     pins: Mapping[str, tuple[LockedPackage, ...]]
     labels: tuple[tuple[str, str], ...]
     jit_facts: ImageFacts
@@ -146,17 +145,9 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
             details=[f"{cell}: {problem}" for cell, problems in unpinned for problem in problems],
-            resolution=_how_to_pin(unpinned, asked),
+            resolution=asked.command("lock", select=[cell.key for cell, _ in unpinned]),
         )
     return tuple(specs)
-
-
-def _how_to_pin(unpinned: Sequence[tuple[Cell, list[str]]], given: Given) -> str:
-    lacking = [cell for cell, problems in unpinned if any(NO_SHA256 not in problem for problem in problems)]
-    steps = [given.command("lock", select=[cell.key for cell in lacking])] if lacking else []
-    if any(NO_SHA256 in problem for _, problems in unpinned for problem in problems):
-        steps.append("add the archive's sha256 to the driver's row of your matrix")
-    return "; ".join(steps)
 
 
 def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
@@ -170,7 +161,8 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
     kernel = target.kernels.get(str(cell.kernel))
     sources = _sources(cell)
     pins = pins_of(cell, target.drivers[cell.driver.version], kernel)
-    jit_facts = _facts(cell, sources, pins)
+    archive = archive_of(cell, lock) if cell.driver.payload == "runfile" else None
+    jit_facts = _facts(cell, sources, pins, archive)
     facts = jit_facts
     if cell.kernel:
         facts = replace(
@@ -180,7 +172,6 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
             module_types=cell.module_types,
             sources={},
         )
-    runs_file = cell.driver.payload == "runfile"
     return ImageSpec(
         id=cell.key,
         title=_title(cell),
@@ -197,11 +188,9 @@ def _spec(cell: Cell, lock: Lock, base: str) -> ImageSpec:
         sources=sources,
         vendor_modules=cell.driver.vendor_modules,
         firmware_tree=filled_for(cell.driver.firmware.tree, cell)
-        if cell.driver.firmware and not runs_file
+        if cell.driver.firmware and archive is None
         else "",
-        runfile=Runfile(url=filled_for(cell.driver.url or "", cell), sha256=cell.driver.sha256[cell.arch])
-        if runs_file
-        else None,
+        archive=archive,
         pins=pins,
         labels=_labels(cell, base),
         jit_facts=jit_facts,
@@ -225,7 +214,10 @@ def _sources(cell: Cell) -> tuple[Source, ...]:
 
 
 def _facts(
-    cell: Cell, sources: tuple[Source, ...], pins: Mapping[str, tuple[LockedPackage, ...]]
+    cell: Cell,
+    sources: tuple[Source, ...],
+    pins: Mapping[str, tuple[LockedPackage, ...]],
+    archive: Archive | None,
 ) -> ImageFacts:
     return ImageFacts(
         os=cell.id.os,
@@ -238,15 +230,19 @@ def _facts(
         sources={source.module_type: source.path for source in sources},
         firmware=FIRMWARE,
         source_digests={
-            source.module_type: digest for source in sources if (digest := _source_digest(cell, source, pins))
+            source.module_type: digest
+            for source in sources
+            if (digest := _source_digest(source, pins, archive))
         },
     )
 
 
-def _source_digest(cell: Cell, source: Source, pins: Mapping[str, tuple[LockedPackage, ...]]) -> str:
+def _source_digest(
+    source: Source, pins: Mapping[str, tuple[LockedPackage, ...]], archive: Archive | None
+) -> str:
     """What the sources are made of: the archive or the packages that hold them, '' where none is pinned."""
-    if cell.driver.payload == "runfile":
-        made_of = [cell.driver.sha256.get(cell.arch, "")]
+    if archive:
+        made_of = [archive.sha256]
     else:
         made_of = sorted(package.sha256 for package in pins.get(f"source-{source.module_type}", ()))
     digest = hashlib.sha256(" ".join(made_of).encode()).hexdigest()

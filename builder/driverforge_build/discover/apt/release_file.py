@@ -48,11 +48,11 @@ class ReleaseFile:
         """Path and digest of a component's Packages file, the best compression first.
 
         None where the suite has none. The security archive names its components 'updates/main' and keeps
-        their indexes under 'main'.
+        their indexes under 'main'. A flat repository has one index, of the component ''.
         """
         for folder in (component, component.removeprefix("updates/")):
             for suffix in (".xz", ".gz", ""):
-                path = f"{folder}/binary-{arch}/Packages{suffix}"
+                path = f"{folder}/binary-{arch}/Packages{suffix}" if folder else f"Packages{suffix}"
                 if (digest := self.indexes.get(path)) is not None:
                     return path, digest
         return None

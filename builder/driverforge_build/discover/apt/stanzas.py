@@ -109,7 +109,8 @@ def _package(stanza: bytes, suite: str, preference: int) -> Package:
             essential=fields.get("Essential", "no") == "yes",
             depends=parse_clauses(fields.get("Pre-Depends", "")) + parse_clauses(fields.get("Depends", "")),
             provides=tuple(clause[0] for clause in parse_clauses(fields.get("Provides", ""))),
-            path=fields["Filename"],
+            # a flat repository's
+            path=fields["Filename"].removeprefix("./"),
             sha256=fields["SHA256"],
             size=int(fields["Size"]),
             suite=suite,

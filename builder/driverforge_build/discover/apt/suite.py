@@ -3,6 +3,8 @@
 A suite's address comes from --mirror, from the OS's row, from this machine's own apt configuration, or from
 the suite's row, in this order. The security suite has an archive of its own (`archive` of its row). An
 address that is given for an OS names the main archive, and the security archive is expected beside it.
+
+A flat repository, as NVIDIA's, has no suites: InRelease, index and packages lie in one folder.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow, Repository
+from driverforge_build.nvidia.site import mirrored
 from driverforge_build.ports import Blob, Downloads
 from driverforge_core.errors import Unavailable, UsageError
 from driverforge_core.osid import OsId
@@ -46,7 +49,12 @@ class Location:
 
     @property
     def folder(self) -> str:
-        return f"{self.uri}/dists/{self.repository.id}"
+        return self.uri if self.repository.flat else f"{self.uri}/dists/{self.repository.id}"
+
+    @property
+    def components(self) -> tuple[str, ...]:
+        """Those that have an index each; a flat repository has the one of ''."""
+        return self.repository.components or ("",)
 
     @property
     def id(self) -> str:
@@ -74,7 +82,7 @@ class Suite:
         return f"{self.location.uri}/{path}"
 
     def locked(self, arch: Arch) -> LockedRepository:
-        indexes = [self.release.index(component, arch) for component in self.location.repository.components]
+        indexes = [self.release.index(component, arch) for component in self.location.components]
         return LockedRepository(
             suite=self.location.repository.id,
             components=self.location.repository.components,
@@ -98,6 +106,8 @@ def locate(row: OsRow, arch: Arch, settings: Settings) -> list[Location]:
 
 
 def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> Location:
+    if repository.flat:
+        return _flat_location(row, arch, repository, settings)
     machine = settings.machine
     source = machine.find(
         OsId.parse(row.id).id, row.codename, repository.id, repository.components[0], arch=arch
@@ -126,6 +136,25 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
             details=[f"{row.keyring or 'no keyring'} is not on this machine"],
             resolution=f"give the distribution's public keys: --keyring {row.id}=FILE",
         )
+    return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
+
+
+def _flat_location(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> Location:
+    """A repository of a vendor's own: an OS's mirror has no copy of it, one of NVIDIA's may have."""
+    exact = settings.mirrors.get(f"{row.id}-{arch}/{repository.id}") or settings.mirrors.get(
+        f"{row.id}/{repository.id}"
+    )
+    own = Path(repository.keyring or row.keyring)
+    keys = (own,) if repository.keyring and own.is_file() else settings.keys_of(row.id)
+    if not keys:
+        raise Nowhere(
+            f"{row.id}: nothing says who may sign its repository {repository.id}",
+            details=[f"{own} is not on this machine"],
+            resolution="install the package that has its keys (NVIDIA's: cuda-keyring), or give them: "
+            f"--keyring {row.id}=FILE, and the distribution's with another --keyring; or name another file "
+            "with `keyring:` of the repository",
+        )
+    uri = exact or mirrored(repository.urls[0], settings.mirrors)
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
 
 
@@ -179,7 +208,7 @@ def read_suite(
     signed = downloads.document(f"{location.folder}/InRelease")
     verified = signature.verify(signed, location.keyrings, name=name)
     parsed = release_file.parse(verified.text, name=name)
-    if not _is(parsed, location.repository.id):
+    if not (location.repository.flat or _is(parsed, location.repository.id)):
         raise UsageError(
             f"{without_secrets(location.folder)} is not {location.repository.id}: it says Suite "
             f"{parsed.suite}, Codename {parsed.codename}",
@@ -216,7 +245,7 @@ def _is(release: ReleaseFile, suite: str) -> bool:
 def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index: PackageIndex) -> None:
     """Add a suite's packages to an index of them: each component's index, fetched by its hash."""
     location = suite.location
-    for component in location.repository.components:
+    for component in location.components:
         found = suite.release.index(component, arch)
         if found is None:
             raise Unavailable(
@@ -229,13 +258,13 @@ def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index:
                 "holds it whole",
             )
         path, digest = found
-        folder, _, file_name = path.rpartition("/")
         plain = f"{location.folder}/{path}"
-        by_hash = (
-            (f"{location.folder}/{folder}/by-hash/SHA256/{digest.sha256}",) if suite.release.by_hash else ()
-        )
+        folder, _, file_name = plain.rpartition("/")
+        by_hash = (f"{folder}/by-hash/SHA256/{digest.sha256}",) if suite.release.by_hash else ()
         index = downloads.blob(Blob(urls=(*by_hash, plain), sha256=digest.sha256, size=digest.size))
-        preference = AUTOMATIC if suite.release.automatic else ON_REQUEST
+        # a vendor's packages are for those who ask for them: a distribution may have some of the same names
+        normal = suite.release.automatic and not location.repository.flat
+        preference = AUTOMATIC if normal else ON_REQUEST
         add_stanzas(
             package_index,
             read_stanzas(index, file_name.removeprefix("Packages")),

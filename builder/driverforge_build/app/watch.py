@@ -1,0 +1,176 @@
+"""The life of `driverforge watch`: what repositories and NVIDIA have that the lock does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from driverforge_build.app.knowledge import Selection
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import Target, survey
+from driverforge_build.discover.targets import wanted_targets
+from driverforge_build.lock.file import load_lock
+from driverforge_build.lock.pins import Lock, TargetLock
+from driverforge_build.matrix import Matrix, load_matrix
+from driverforge_build.matrix.nvidia import Branch
+from driverforge_build.matrix.select import check_named, mirror_os
+from driverforge_build.nvidia.releases import Release, newest_releases
+from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
+from driverforge_build.ports import Downloads
+from driverforge_core.driver import DriverVersion
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetNews:
+    """What changed for an OS and architecture: kernel releases, and kernels with finished modules.
+
+    `modules` are pairs of kernel release and driver version, of kernels that the lock has without them.
+    """
+
+    kernels: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
+    modules: tuple[tuple[str, str], ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.kernels or self.gone or self.modules)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverNews:
+    """A release of a branch of the matrix.
+
+    `known` is the newest version that matrix and lock name, '' where they have none yet.
+    """
+
+    release: Release
+    known: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class News:
+    """What is new since the lock, which is of the day `since`.
+
+    `problems` are drivers that the lock pins and the repositories do not have so any more. `unanswered` is
+    who did not answer, or has no address here, so that there may be more.
+    """
+
+    since: str
+    targets: Mapping[str, TargetNews] = field(default_factory=dict)
+    problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
+    drivers: tuple[DriverNews, ...] = ()
+    branches: tuple[Release, ...] = ()
+    ended: tuple[Branch, ...] = ()
+    unanswered: tuple[DriverforgeError, ...] = ()
+
+    def __bool__(self) -> bool:
+        found = (*self.targets.values(), *self.problems, *self.drivers, *self.branches, *self.ended)
+        return any(found)
+
+
+def watch(selection: Selection, settings: Settings, downloads: Downloads) -> News:
+    """Look for what is newer than the lock; nothing is written but the cache.
+
+    Raises UsageError, Unsupported, InputError, and what `survey` raises for a repository that answers.
+    """
+    given = selection.given
+    matrix = load_matrix(given.matrix)
+    check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *(row.id for row in matrix.rows)])
+    check_hosts(settings.mirrors)
+    lock = load_lock(given.lock, matrix=given.matrix, select=selection.select, skip=selection.skip)
+    watched = _watched(selection, matrix, lock)
+    since = max(_days(lock.targets[f"{row.id}-{arch}"] for row, arch in watched), default="")
+    news, unanswered = News(since=since), list[DriverforgeError]()
+    try:
+        news = _of_repositories(matrix, watched, lock, downloads, settings)
+    except TemporaryFailure as error:
+        unanswered.append(error)
+    releases: dict[str, Release] = {}
+    try:
+        releases = newest_releases(Site(downloads=downloads, mirrors=settings.mirrors).document(RELEASES))
+    # the page may have moved: that says nothing of kernels
+    except Unavailable as error:
+        unanswered.append(error)
+    return replace(
+        news,
+        since=since,
+        drivers=tuple(_newer(matrix, lock, releases)),
+        branches=tuple(_unknown_branches(matrix, releases)),
+        ended=tuple(_ended(matrix, lock, since=since[:7], month=f"{settings.now:%Y-%m}")),
+        unanswered=(*news.unanswered, *unanswered),
+    )
+
+
+def _watched(selection: Selection, matrix: Matrix, lock: Lock) -> list[Target]:
+    """The selected targets that the lock holds. Raises InputError where that is none."""
+    wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
+    if watched := [(row, arch) for row, arch in wanted if lock.target(row.id, arch)]:
+        return watched
+    raise InputError(
+        f"{selection.given.lock} holds none of the selected systems",
+        resolution=selection.given.command("lock", select=selection.select, skip=selection.skip),
+    )
+
+
+def _days(targets: Iterable[TargetLock]) -> Iterable[str]:
+    return (repository.date for target in targets for repository in target.repositories)
+
+
+def _of_repositories(
+    matrix: Matrix, watched: Sequence[Target], lock: Lock, downloads: Downloads, settings: Settings
+) -> News:
+    """What changed in the repositories of the locked targets."""
+    found = survey(matrix, watched, lock, downloads, replace(settings, accept_shrink=True))
+    keys = [f"{row.id}-{arch}" for row, arch in watched]
+    pinned = {*keys, *(f"{key} {version}" for key in keys for version in lock.targets[key].drivers)}
+    return News(
+        since="",
+        targets={key: target_news(lock.targets[key], after) for key, after in found.targets.items()},
+        problems={what: error for what, error in found.problems.items() if what in pinned},
+        unanswered=(*found.nowhere.values(), *found.degraded.values()),
+    )
+
+
+def target_news(before: TargetLock, after: TargetLock) -> TargetNews:
+    return TargetNews(
+        kernels=tuple(release for release in after.kernels if release not in before.kernels),
+        gone=tuple(release for release in before.kernels if release not in after.kernels),
+        modules=tuple(
+            (release, version)
+            for release, kernel in after.kernels.items()
+            if release in before.kernels
+            for version in kernel.vendor
+            if version not in before.kernels[release].vendor
+        ),
+    )
+
+
+def _newer(matrix: Matrix, lock: Lock, releases: Mapping[str, Release]) -> Iterable[DriverNews]:
+    """Releases of the matrix's branches that are newer than all that it and the lock know."""
+    pinned = {version for target in lock.targets.values() for version in target.drivers}
+    for branch in matrix.branches:
+        rows = {driver.version for row in matrix.rows for driver in row.drivers if driver.branch == branch.id}
+        known = [
+            DriverVersion(version)
+            for version in (*filter(None, (branch.newest,)), *rows, *pinned)
+            if version.partition(".")[0] == branch.id
+        ]
+        release = releases.get(branch.id)
+        if release and all(release.version > version for version in known):
+            yield DriverNews(release=release, known=max(known).text if known else "")
+
+
+def _unknown_branches(matrix: Matrix, releases: Mapping[str, Release]) -> Iterable[Release]:
+    """Branches that are newer than the matrix; the list has old ones too."""
+    newest = max(int(branch.id) for branch in matrix.branches)
+    return (release for release in releases.values() if release.version.branch > newest)
+
+
+def _ended(matrix: Matrix, lock: Lock, *, since: str, month: str) -> Iterable[Branch]:
+    """Branches of locked drivers whose end of life has come since the lock's month."""
+    used = {version.partition(".")[0] for target in lock.targets.values() for version in target.drivers}
+    return (
+        branch
+        for branch in matrix.branches
+        if branch.id in used and branch.ended(month) and not branch.ended(since)
+    )

@@ -1,0 +1,143 @@
+"""`driverforge watch`: what is new since the lock."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
+
+if TYPE_CHECKING:
+    from driverforge_build.app.watch import News
+    from driverforge_build.nvidia.releases import Release
+
+
+@click.command("watch")
+@options.matrix_option
+@options.lock_option
+@options.select_options
+@options.mirror_option
+@options.keyring_option
+@options.entitlement_option
+@options.cache_option
+@options.offline_option
+@options.accept_expired_option
+@options.json_option
+def command(
+    *,
+    matrix_path: Path | None,
+    lock_path: Path,
+    select: tuple[str, ...],
+    skip: tuple[str, ...],
+    mirrors: dict[str, str],
+    keyrings: list[tuple[str, Path]],
+    entitlement: Path | None,
+    cache_dir: Path | None,
+    offline: bool,
+    accept_expired: bool,
+    as_json: bool,
+) -> int:
+    """Tell what is new since the lock: kernels, drivers, branches, ends of life.
+
+    The repositories of the locked systems and NVIDIA's list of releases are read; matrix and lock stay as
+    they are.
+
+    Exit status: 0 where nothing is new; 1 where something is; 75 where nothing new was found and somebody
+    did not answer; others as `driverforge --help` has them.
+    """
+    from driverforge_build.advice import Given
+    from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.watch import watch
+    from driverforge_build.discover.entitlement import find_entitlement
+    from driverforge_build.discover.machine import read_machine
+    from driverforge_build.discover.settings import Settings
+
+    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
+    settings = Settings(
+        now=datetime.now(timezone.utc),
+        machine=read_machine(),
+        mirrors=mirrors,
+        keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
+        accept_expired=accept_expired,
+    )
+    with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
+        news = watch(selection, settings, downloads)
+    if as_json:
+        say(json.dumps(_document(lock_path, news), indent=1))
+    else:
+        for line in _lines(news):
+            say(line)
+        for error in (*news.problems.values(), *news.unanswered):
+            say(error.render(), err=True)
+    return 1 if news else 75 if news.unanswered else 0
+
+
+def _lines(news: News) -> Iterator[str]:
+    from driverforge_build.nvidia.releases import OPEN_ONLY_FROM
+
+    for key, target in news.targets.items():
+        for release in target.kernels:
+            yield f"{key}: kernel {release} is new"
+        for release in target.gone:
+            yield f"{key}: kernel {release} is gone"
+        for release, version in target.modules:
+            yield f"{key}: finished modules of {version} for kernel {release} are new"
+    for what in news.problems:
+        yield f"{what}: the repositories do not have it as the lock does"
+    for driver in news.drivers:
+        yield f"driver {_told(driver.release)} is new: the matrix has {driver.known or 'none yet'}"
+    for branch in news.branches:
+        only = "; open modules only" if branch.version.branch >= OPEN_ONLY_FROM else ""
+        yield f"branch {branch.branch} is new: {_told(branch)}{only}"
+    for ended in news.ended:
+        yield f"branch {ended.id} has ended: {ended.eol}"
+    since = f"since {news.since}" if news.since else "since the lock"
+    if not news:
+        yield f"nothing is new {since}" + (", as far as could be asked" if news.unanswered else "")
+
+
+def _told(release: Release) -> str:
+    day = f" of {release.date}" if release.date else ""
+    return f"{release.version}{day}" + (f" ({release.kind})" if release.kind else "")
+
+
+def _document(path: Path, news: News) -> dict[str, Any]:
+    from driverforge_build.nvidia.releases import OPEN_ONLY_FROM
+
+    return {
+        "schema": 1,
+        "lock": str(path),
+        "since": news.since,
+        "new": bool(news),
+        "targets": {
+            key: {
+                "kernels": list(target.kernels),
+                "gone": list(target.gone),
+                "modules": [{"kernel": release, "driver": version} for release, version in target.modules],
+            }
+            for key, target in news.targets.items()
+        },
+        "problems": {what: error.document() for what, error in news.problems.items()},
+        "drivers": [{**_release(one.release), "known": one.known} for one in news.drivers],
+        "branches": [
+            {**_release(one), "open_only": one.version.branch >= OPEN_ONLY_FROM} for one in news.branches
+        ],
+        "ended": [{"branch": one.id, "eol": str(one.eol)} for one in news.ended],
+        "unanswered": [error.document() for error in news.unanswered],
+    }
+
+
+def _release(release: Release) -> dict[str, str]:
+    return {
+        "branch": release.branch,
+        "version": release.version.text,
+        "date": release.date,
+        "type": release.kind,
+    }

@@ -1,0 +1,25 @@
+"""What counts as news of an OS and architecture."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from driverforge_build.app.watch import News, TargetNews, target_news
+from support.samples.locks import kernel, package, target
+
+
+def test_kernels_come_and_go_and_get_finished_modules() -> None:
+    vendor = {"580.173.02": (package("linux-modules-nvidia"),)}
+    before = target(kernel("6.1.0-50"), kernel("6.1.0-51"))
+    after = target(replace(kernel("6.1.0-51"), vendor=vendor), replace(kernel("6.1.0-56"), vendor=vendor))
+    assert target_news(before, after) == TargetNews(
+        kernels=("6.1.0-56",), gone=("6.1.0-50",), modules=(("6.1.0-51", "580.173.02"),)
+    )
+    assert target_news(after, before).modules == ()
+
+
+def test_nothing_is_no_news() -> None:
+    same = target(kernel("6.1.0-50"))
+    assert not target_news(same, same)
+    assert not News(since="", targets={"debian12-amd64": TargetNews()})
+    assert News(since="", targets={"debian12-amd64": TargetNews(gone=("6.1.0-50",))})
