@@ -42,7 +42,7 @@ _GUEST = {
 
 TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
-    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS},
+    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS, "dnf": "dnf"},
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {

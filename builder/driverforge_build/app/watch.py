@@ -122,12 +122,11 @@ def _of_repositories(
     """What changed in the repositories of the locked targets."""
     found = survey(matrix, watched, lock, downloads, replace(settings, accept_shrink=True))
     keys = [f"{row.id}-{arch}" for row, arch in watched]
-    pinned = {f"{key} {version}" for key in keys for version in lock.targets[key].drivers}
+    pinned = {*keys, *(f"{key} {version}" for key in keys for version in lock.targets[key].drivers)}
     return News(
         since="",
-        targets={key: target_news(lock.targets[key], target) for key, target in found.targets.items()},
-        # a whole target, or a driver
-        problems={what: error for what, error in found.problems.items() if what in {*keys, *pinned}},
+        targets={key: target_news(lock.targets[key], after) for key, after in found.targets.items()},
+        problems={what: error for what, error in found.problems.items() if what in pinned},
         unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )
 

@@ -153,8 +153,8 @@ def _flat_location(row: OsRow, arch: Arch, repository: Repository, settings: Set
             f"{row.id}: nothing says who may sign its repository {repository.id}",
             details=[f"{own} is not on this machine"],
             resolution="install the package that has its keys (NVIDIA's: cuda-keyring), or give them: "
-            "--keyring FILE, and the distribution's with another --keyring; or name another file with "
-            "`keyring:` of the repository",
+            f"--keyring {row.id}=FILE, and the distribution's with another --keyring; or name another file "
+            "with `keyring:` of the repository",
         )
     uri = exact or mirrored(repository.urls[0], settings.mirrors)
     return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
