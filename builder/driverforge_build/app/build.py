@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all
+from driverforge_build.app.prepare import Prepared
+from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
 from driverforge_build.ports import BuildJob, Engine
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import local_reference, target_name, write_all
@@ -80,6 +81,37 @@ def mirror_lines(mirrors: Mapping[str, str], os_key: str) -> list[str]:
     """
     named = [(key.partition("/"), address) for key, address in mirrors.items()]
     return [f"{address} {suite or '*'}" for (key, _, suite), address in named if key == os_key]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a run did. `engine` is '' where none was needed."""
+
+    contexts: tuple[BuildContext, ...] = ()
+    reports: tuple[CellReport, ...] = ()
+    engine: str = ""
+
+
+def run(
+    prepared: Prepared,
+    request: BuildRequest,
+    engine: Engine,
+    display: Display,
+    *,
+    publisher: Publisher | None = None,
+) -> Built:
+    """Everything that is to be done for a plan. With a publisher an image's life ends in the registry: then
+    those that are there already have their aliases looked after too.
+    """
+    reports: tuple[CellReport, ...] = ()
+    if publisher:
+        reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
+    contexts = prepared.contexts()
+    if not contexts:
+        return Built(reports=reports)
+    named = engine.check()
+    reports += build(request, contexts, prepared.mirrors, engine, display, publisher=publisher)
+    return Built(contexts=contexts, reports=reports, engine=named)
 
 
 def build(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -98,13 +99,15 @@ def build_all(
         told(job.cell, report.result.value)
         return report
 
+    # two builders with the same cells in the same order would begin each of them at the same moment
+    order = random.sample(jobs, len(jobs)) if how.pushing else jobs
     leaders: dict[str, BuildJob] = {}
-    for job in jobs:
+    for job in order:
         leaders.setdefault(job.group, job)
     with ThreadPoolExecutor(max_workers=how.workers) as pool:
         reports = {report.cell: replace(report, first=True) for report in pool.map(one, leaders.values())}
         reports |= {
-            report.cell: report for report in pool.map(one, (job for job in jobs if job.cell not in reports))
+            report.cell: report for report in pool.map(one, (job for job in order if job.cell not in reports))
         }
     return tuple(reports[job.cell] for job in jobs)
 

@@ -117,14 +117,13 @@ def command(
     `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
-    from driverforge_build.app.build import BuildRequest, build
+    from driverforge_build.app.build import BuildRequest, Built, run
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.outcomes import build_cells
     from driverforge_build.app.prepare import exit_status, failing, prepare
-    from driverforge_build.app.runner import build_times, confirm_all
+    from driverforge_build.app.runner import build_times
     from driverforge_build.commands.progress import shown_builds
     from driverforge_build.plan.times import merge_times
-    from driverforge_build.publish.upload import Publisher
 
     if pushing and registry is None:
         raise click.UsageError("--push needs --registry: where to?")
@@ -133,35 +132,26 @@ def command(
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
-    engine = adapters.engine()
-    contexts = prepared.toolkits if plan_only else prepared.contexts()
-    publisher: Publisher | None = None
-    reports: tuple[CellReport, ...] = ()
-    named = ""
-    if pushing and registry is not None and not plan_only:
-        publisher = Publisher(
-            registry=registry,
-            engine=engine,
-            client=adapters.registry_client(as_json=as_json),
-            given=given,
-            family_of=prepared.family_of(),
-        )
-        reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
-    if contexts and not plan_only:
-        named = engine.check()
-        reports += build(request, contexts, prepared.mirrors, engine, shown_builds, publisher=publisher)
+    if plan_only:
+        done = Built(contexts=prepared.toolkits)
+    else:
+        engine = adapters.engine()
+        publisher = None
+        if registry is not None and pushing:
+            publisher = adapters.publisher(registry, engine, prepared, as_json=as_json)
+        done = run(prepared, request, engine, shown_builds, publisher=publisher)
         if times_path:
-            merge_times(times_path, build_times(reports))
+            merge_times(times_path, build_times(done.reports))
     unwanted = failing(prepared, select, fail_on)
-    cells = list(build_cells(prepared, contexts, reports)) if as_json or junit or summary else []
+    cells = list(build_cells(prepared, done.contexts, done.reports)) if as_json or junit or summary else []
     _write_reports(prepared, cells, unwanted, junit=junit, summary=summary)
     if as_json:
-        write_lines(_json_lines(cells, named))
-    elif plan_only or not reports:
+        write_lines(_json_lines(cells, done.engine))
+    elif plan_only or not done.reports:
         _print_plan(prepared)
     else:
-        _print_reports(prepared, reports)
-    return exit_status(prepared.plan, reports, unwanted)
+        _print_reports(prepared, done.reports)
+    return exit_status(prepared.plan, done.reports, unwanted)
 
 
 def _write_reports(
