@@ -24,6 +24,7 @@ COMMANDS: dict[str, str] = {
     "generate": "write Dockerfiles, contexts and docker-bake.json",
     "build": "build the planned images",
     "push": "push built images to a registry",
+    "index": "let the moving tags stand for all architectures; tell which kernels are covered",
 }
 
 

@@ -13,7 +13,7 @@ from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
 from driverforge_build.ports import BuildJob, Engine
 from driverforge_build.publish.upload import Publisher
-from driverforge_build.render.bake import local_reference, target_name, write_all
+from driverforge_build.render.bake import LayerCache, local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import TemporaryFailure
 
@@ -24,7 +24,8 @@ Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 class BuildRequest:
     """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
 
-    `retries`: further attempts for a cell that failed for a passing reason.
+    `retries`: further attempts for a cell that failed for a passing reason. `cache_from`, `cache_to`: as
+    LayerCache has them.
     """
 
     folder: Path
@@ -35,6 +36,8 @@ class BuildRequest:
     network: str = ""
     no_cache: bool = False
     retries: int = 2
+    cache_from: tuple[str, ...] = ()
+    cache_to: str = ""
 
 
 def jobs(
@@ -130,7 +133,8 @@ def build(
     output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
         network = request.network or engine.network()
-        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network)
+        cache = LayerCache(read=request.cache_from, written=request.cache_to)
+        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network, cache=cache)
         work = jobs(
             replace(request, network=network),
             contexts,

@@ -63,6 +63,21 @@ if TYPE_CHECKING:
     help="Network of build steps. Default: docker's, or `host` where it has no bridge.",
 )
 @click.option(
+    "--cache-from",
+    multiple=True,
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_repositories,
+    help="Take layers that images share from this repository, where --cache-to put them; may be repeated.",
+)
+@click.option(
+    "--cache-to",
+    default="",
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_repository,
+    help="Keep user space and tool chain in this repository for other builders. Needs a builder that can "
+    "(docker-container; the engine's own with the containerd image store).",
+)
+@click.option(
     "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
 )
 @click.option(

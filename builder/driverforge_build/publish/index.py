@@ -45,11 +45,15 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What an index stands for now: the digest of each platform's image."""
+    """What an index stands for now: the digest of each platform's image.
+
+    `found` are the platforms whose member the registry has; what stands for others is of an earlier time.
+    """
 
     digest: str
     moved: bool
     images: Mapping[str, str]
+    found: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,15 +73,17 @@ def join(client: RegistryClient, alias: Reference, members: Sequence[Member]) ->
     for _ in range(ROUNDS):
         standing = _standing(client, alias)
         found = {member.platform: _found(client, member) for member in members}
-        entries = {**standing.entries, **{key: entry for key, entry in found.items() if entry is not None}}
+        there = {platform: entry for platform, entry in found.items() if entry is not None}
+        entries = {**standing.entries, **there}
         if not entries:
             return Joined(digest="", moved=False, images={})
         data = index_text([entries[name] for name in sorted(entries)]).encode()
         if data == standing.data:
             images = {platform: entry.digest for platform, entry in entries.items()}
-            return Joined(digest=client.head_manifest(alias).digest, moved=moved, images=images)
-        there = {member.platform: member.version for member in members if found[member.platform]}
-        _check_versions(client, alias, entries, there)
+            digest = client.head_manifest(alias).digest
+            return Joined(digest=digest, moved=moved, images=images, found=frozenset(there))
+        versions = {member.platform: member.version for member in members if member.platform in there}
+        _check_versions(client, alias, entries, versions)
         client.put_manifest(alias, data, OCI_INDEX)
         moved = True
     raise TemporaryFailure(

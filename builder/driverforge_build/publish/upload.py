@@ -112,15 +112,15 @@ class Publisher:
     def alias(self, context: BuildContext) -> Reference:
         return self.member(context).reference.with_tag(context.image.alias_tag)
 
-    def join(self, context: BuildContext) -> Joined:
+    def join(self, family: Sequence[BuildContext]) -> Joined:
         """Let the alias stand for all images of a family that the registry has. Raises as `index.join`."""
-        return join(self.client, self.alias(context), [self.member(one) for one in self.family_of(context)])
+        return join(self.client, self.alias(family[0]), [self.member(one) for one in family])
 
     def _report(self, context: BuildContext, *, sent: bool) -> PushReport:
         mine, alias, waiting = self.member(context), self.alias(context), ""
         image = self.client.resolve(mine.reference, mine.platform)
         try:
-            joined = self.join(context)
+            joined = self.join(self.family_of(context))
         except VersionsDiffer as error:
             joined, waiting = Joined(digest="", moved=False, images={}), error.brief
         return PushReport(

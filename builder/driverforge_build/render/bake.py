@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +26,39 @@ LOCAL_REGISTRY = "localhost/driverforge"
 """Where images are that were built and not pushed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCache:
+    """Repositories (HOST[:PORT]/PATH) that keep the layers which images share, for other builders.
+
+    A tag for each OS, architecture, driver and stage. Modules have none: an image that the registry has is
+    not built again.
+    """
+
+    read: tuple[str, ...] = ()
+    written: str = ""
+
+    def of_stage(self, name: str) -> dict[str, Any]:
+        """A bake target's keys (docs.docker.com, registry cache storage backend)."""
+        keys: dict[str, Any] = {}
+        if self.read:
+            keys["cache-from"] = [f"type=registry,ref={one}:{name}" for one in self.read]
+        if self.written:
+            # a cache that cannot be written must not cost the image
+            how = "mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"
+            keys["cache-to"] = [f"type=registry,ref={self.written}:{name},{how}"]
+        return keys
+
+
+NO_CACHE = LayerCache()
+
+
 def target_name(name: str) -> str:
     """A target's name: bake allows letters, digits, '_' and '-'."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
 
 
 def bake_document(
-    contexts: Sequence[BuildContext], *, vcs_ref: str = "", network: str = ""
+    contexts: Sequence[BuildContext], *, vcs_ref: str = "", network: str = "", cache: LayerCache = NO_CACHE
 ) -> dict[str, Any]:
     """The content of docker-bake.json.
 
@@ -41,7 +68,8 @@ def bake_document(
     targets: dict[str, Any] = {}
     for context in contexts:
         for stage in context.image.stages:
-            targets.setdefault(_stage_name(context, stage), _shared_target(context, stage))
+            name = _stage_name(context, stage)
+            targets.setdefault(name, {**_shared_target(context, stage), **cache.of_stage(name)})
         targets[target_name(context.image.id)] = _target(context, vcs_ref)
     if network:
         targets = {name: {**target, "network": network} for name, target in targets.items()}
@@ -49,13 +77,11 @@ def bake_document(
     return {"group": groups, "target": dict(sorted(targets.items()))}
 
 
-def bake_text(contexts: Iterable[BuildContext], *, vcs_ref: str = "", network: str = "") -> str:
-    return (
-        json.dumps(
-            bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network), indent=2, ensure_ascii=False
-        )
-        + "\n"
-    )
+def bake_text(
+    contexts: Iterable[BuildContext], *, vcs_ref: str = "", network: str = "", cache: LayerCache = NO_CACHE
+) -> str:
+    document = bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network, cache=cache)
+    return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
 def repository_of(registry: str, name: str = "driver") -> str:
@@ -119,7 +145,12 @@ BAKE_FILE = "docker-bake.json"
 
 
 def write_all(
-    contexts: Sequence[BuildContext], output: Path, *, vcs_ref: str = "", network: str = ""
+    contexts: Sequence[BuildContext],
+    output: Path,
+    *,
+    vcs_ref: str = "",
+    network: str = "",
+    cache: LayerCache = NO_CACHE,
 ) -> Path:
     """Write each context to OUTPUT/<cell> and the bake file of them all; returns the bake file.
 
@@ -129,7 +160,8 @@ def write_all(
         write_context(context, output / context.image.id)
     bake_file = output / BAKE_FILE
     try:
-        bake_file.write_text(bake_text(contexts, vcs_ref=vcs_ref, network=network), encoding="utf-8")
+        text = bake_text(contexts, vcs_ref=vcs_ref, network=network, cache=cache)
+        bake_file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageFailed(
             f"{bake_file} cannot be written: {error.strerror}", resolution="give another --output"
