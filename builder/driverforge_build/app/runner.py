@@ -113,15 +113,19 @@ def build_all(
 
 
 def confirm_all(
-    contexts: Sequence[BuildContext], publisher: Publisher, *, retries: int
+    existing: Sequence[tuple[BuildContext, str]], publisher: Publisher, *, retries: int
 ) -> tuple[CellReport, ...]:
-    """Images that the registry has: an earlier run may have ended before their aliases stood for them."""
+    """Images that the registry has, and what their tags stand for.
 
-    def one(context: BuildContext) -> CellReport:
+    An earlier run may have ended before their aliases stood for them.
+    """
+
+    def one(there: tuple[BuildContext, str]) -> CellReport:
+        context, digest = there
         attempts = Attempts(left=retries, told=lambda _: None)
         pushed, failure = None, None
         try:
-            pushed = attempts.at(partial(publisher.pushed, context))
+            pushed = attempts.at(partial(publisher.confirm, context, digest))
         except DriverforgeError as error:
             failure = error
         return CellReport(
@@ -136,7 +140,7 @@ def confirm_all(
         )
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return tuple(pool.map(one, contexts))
+        return tuple(pool.map(one, existing))
 
 
 def build_times(reports: Iterable[CellReport]) -> dict[str, BuildTime]:

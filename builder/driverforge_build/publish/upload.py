@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
 from driverforge_build.ports import Engine, StepListener
-from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join
+from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join, standing_for
 from driverforge_build.publish.lookup import unanswered
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
@@ -98,6 +98,26 @@ class Publisher:
         Raises as `push` does.
         """
         return self._report(context, sent=False) if _is_there(self.client, self.member(context)) else None
+
+    def confirm(self, context: BuildContext, digest: str) -> PushReport:
+        """Look after the alias of an image that the registry has, by one question where nothing is amiss.
+
+        `digest` is what the immutable tag stands for. Raises as `push` does.
+        """
+        mine, alias = self.member(context), self.alias(context)
+        standing = standing_for(self.client, alias)
+        entry = standing.entries.get(mine.platform)
+        if entry is None or entry.digest != digest or not standing.digest:
+            return self._report(context, sent=False)
+        return PushReport(
+            cell=context.image.id,
+            reference=str(mine.reference),
+            digest=digest,
+            sent=False,
+            alias=str(alias),
+            alias_digest=standing.digest,
+            moved=False,
+        )
 
     def member(self, context: BuildContext) -> Member:
         """The image as a part of its alias."""
