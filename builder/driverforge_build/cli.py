@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "build": "build the planned images",
     "verify": "boot the kernels of built images, and insert their modules",
     "push": "push built images to a registry",
+    "index": "let the moving tags stand for all architectures; tell which kernels are covered",
 }
 
 

@@ -212,6 +212,51 @@ class PushPlanDocument(TypedDict):
     tags: dict[str, list[str]]
 
 
+class JoinedAlias(TypedDict):
+    """An alias and what it stands for now: `images` maps platforms to digests.
+
+    `missing` are cells of its family whose image, made from the inputs of now, the registry does not have.
+    """
+
+    alias: str
+    digest: str
+    moved: bool
+    images: dict[str, str]
+    missing: list[str]
+
+
+class IndexDocument(TypedDict):
+    """`driverforge index --json`; `failed` maps an alias to its failure."""
+
+    schema: Literal[1]
+    aliases: list[JoinedAlias]
+    failed: dict[str, Failure]
+
+
+class CoveredImage(TypedDict):
+    """A precompiled image for a kernel. `tag` is the alias that a cluster pulls, `image` the immutable tag.
+
+    `digest` is the image's own, of its architecture. `tested`: an image of that digest passed a site's test.
+    """
+
+    os: str
+    arch: str
+    driver: str
+    branch: str
+    cell: str
+    tag: str
+    image: str
+    digest: str
+    tested: bool
+
+
+class CoveredDocument(TypedDict):
+    """`covered.json`: the images for each kernel release, as `uname -r` prints it."""
+
+    schema: Literal[1]
+    kernels: dict[str, list[CoveredImage]]
+
+
 class MeasuredTime(TypedDict):
     """A build's wall time; `first`: it made the layers that images of its driver and OS share."""
 

@@ -70,8 +70,9 @@ class BuiltImage:
 class Engine(Protocol):
     """Builds, keeps and pushes images. Every method raises Unavailable when the engine does not answer."""
 
-    makes_images: bool
-    """False for one that only goes through the motions."""
+    @property
+    def makes_images(self) -> bool:
+        """False for one that only goes through the motions."""
 
     def check(self) -> str:
         """Name and versions of what will build, in one line; raises Unavailable with what to install."""

@@ -18,7 +18,7 @@ from driverforge_build.engine.buildx import Buildx
 from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
-from driverforge_build.publish.upload import PushReport, push_image
+from driverforge_build.publish.upload import Publisher, PushReport
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
@@ -27,6 +27,7 @@ from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import labels
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
+from support.jsonschemas import check_document
 from support.machines.builderbench import BuilderBench
 from support.machines.dockerregistry import registry as serve
 from support.machines.engine import Engine
@@ -94,7 +95,8 @@ def client() -> RegistryClient:
 
 
 def push(made: BuildContext, registry: str, buildx: Buildx) -> PushReport:
-    return push_image(made, f"{registry}/site", buildx, client(), given=Given(), progress=lambda _: None)
+    publisher = Publisher(registry=f"{registry}/site", engine=buildx, client=client(), given=Given())
+    return publisher.push(made, lambda _: None)
 
 
 def test_two_kernels_images_arrive_with_their_labels_and_share_their_layers(
@@ -161,9 +163,30 @@ def test_command_pushes_what_is_built_and_prints_it(engine: Engine, registry: st
         in planned.stdout
     )
     document = json.loads(bench.driverforge(*words, "--json", based=False).stdout)
+    check_document("push", document)
     (image,) = document["images"]
     assert (image["cell"], image["sent"], document["failed"]) == (JIT, True, {})
     assert (
         client().resolve(Reference.parse(f"{registry}/site/driver:535.261.03-debian12"), "linux/amd64").digest
         == image["digest"]
     )
+
+
+def test_a_build_that_pushes_takes_up_what_a_killed_one_left_and_then_has_nothing_to_do(
+    engine: Engine, registry: str, tmp_path: Path
+) -> None:
+    (tmp_path / "lock.json").write_text(dump_lock(LOCK))
+    bench = BuilderBench(
+        engine=engine, base="debian:bookworm-slim", folder=tmp_path, lock=tmp_path / "lock.json"
+    )
+    make_image(engine, tmp_path / "image", context(JIT))
+    words = ["build", "--select", JIT, "--registry", f"{registry}/site", "--push", "--json"]
+    for result, sent in (("found", True), ("exists", False)):
+        report = tmp_path / f"{result}.xml"
+        document = json.loads(bench.driverforge(*words, "--junit", report, based=False).stdout)
+        check_document("build", document)
+        (cell,) = document["cells"]
+        assert (cell["result"], cell["pushed"]["sent"], cell["error"]) == (result, sent, None)
+        assert f'name="{JIT}"' in report.read_text()
+    alias = Reference.parse(f"{registry}/site/driver:535.261.03-debian12")
+    assert client().resolve(alias, "linux/amd64").digest == cell["pushed"]["digest"]

@@ -17,6 +17,8 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.plan.times import BuildTime, merge_times, read_times
 from driverforge_core.errors import InputError
 from support.jsonschemas import check_document
+from support.samples.locks import kernel, sample_driver, target
+from support.samples.sampledebian import MATRIX, write_matrix
 from support.samples.synthetic import synthetic_lock
 
 SELECT = ("--select", "debian1?-*")
@@ -87,6 +89,21 @@ def test_gitlabs_child_pipeline_extends_the_sites_own_job(
     assert all(isinstance(value, str) for job in jobs for value in job.values())
     # what GitLab makes of it is the job's name
     assert all(len(f"build: [{', '.join(job.values())}]") <= 255 for job in jobs)
+
+
+@pytest.mark.parametrize(("words", "most"), [(("--github",), 256), (("--gitlab", "ci/shard.yml"), 200)])
+def test_no_matrix_has_more_jobs_than_its_system_takes(
+    words: tuple[str, ...], most: int, lock: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_matrix(Path(), MATRIX[: MATRIX.index("probes:")] + MATRIX[MATRIX.index("systems:\n") :])
+    kernels = [kernel(f"6.1.0-{number}-cloud-amd64") for number in range(100, 400)]
+    pins = target(*kernels, drivers={"535.261.03": sample_driver()})
+    lock.write_text(dump_lock(Lock(targets={pins.key: pins})))
+    given = ("--matrix", "site.yaml", "--select", "debian12-*", "--minutes", "1", "--max-jobs", "999")
+    text = said(capsys, "plan", *given, *words)
+    document = yaml.safe_load(text)
+    jobs = document["include"] if most == 256 else document["build"]["parallel"]["matrix"]
+    assert len(jobs) == most
 
 
 def test_nothing_to_build_is_no_job_for_github_and_one_that_says_so_for_gitlab(

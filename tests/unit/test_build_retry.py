@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -181,12 +181,25 @@ def test_what_a_killed_run_built_and_did_not_push_is_pushed() -> None:
 
 def test_an_alias_that_a_killed_run_did_not_move_is_moved() -> None:
     moody = engine()
-    run(moody)
+    pushed = run(moody).report.pushed
+    assert pushed
     alias = ("driver", JIT.image.alias_tag)
     del moody.registry.manifests[alias]
-    (report,) = confirm_all([JIT], publisher(moody), retries=0)
+    (report,) = confirm_all([(JIT, pushed.digest)], publisher(moody), retries=0)
     assert report.result is Result.EXISTS
+    assert report.pushed
+    assert report.pushed.moved
     assert alias in moody.registry.manifests
+
+
+def test_an_alias_that_stands_costs_one_request_a_run() -> None:
+    moody = engine()
+    pushed = run(moody).report.pushed
+    assert pushed
+    moody.registry.log.clear()
+    (report,) = confirm_all([(JIT, pushed.digest)], publisher(moody), retries=0)
+    assert moody.registry.requests() == [f"GET /v2/driver/manifests/{JIT.image.alias_tag}"]
+    assert report.pushed == replace(pushed, sent=False, moved=False)
 
 
 def test_only_what_was_built_without_trouble_counts_as_measured() -> None:

@@ -16,7 +16,7 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedArchive, Origin, TargetLock
 from driverforge_build.matrix import Cell, load_matrix
 from driverforge_build.matrix.nvidia import Exclusion
-from driverforge_build.render.bake import bake_document, immutable_tag_of, target_name
+from driverforge_build.render.bake import LayerCache, bake_document, immutable_tag_of, target_name
 from driverforge_build.render.context import BuildContext, context_of, pin_list
 from driverforge_build.render.needs import Archive, archive_of, missing_pins
 from driverforge_build.render.spec import EARLIEST_EPOCH, image_specs
@@ -356,6 +356,23 @@ def test_a_selected_jit_cell_is_itself_the_stage_that_kernels_start_from() -> No
     assert jit["context"] == JIT.key
     assert "tags" in jit
     assert "target" not in jit
+
+
+def test_shared_stages_have_a_cache_and_images_have_none() -> None:
+    cache = LayerCache(read=("registry.site/cache", "registry.site/main"), written="registry.site/cache")
+    targets = bake_document([context(PRECOMPILED)], cache=cache)["target"]
+    for stage in ("userspace", "jit"):
+        name = f"debian12-amd64-535_261_03-{stage}"
+        assert targets[name]["cache-from"] == [
+            f"type=registry,ref=registry.site/cache:{name}",
+            f"type=registry,ref=registry.site/main:{name}",
+        ]
+        (written,) = targets[name]["cache-to"]
+        assert written.startswith(f"type=registry,ref=registry.site/cache:{name},mode=max,")
+        assert "ignore-error=true" in written
+    assert not {"cache-from", "cache-to"} & targets[target_name(PRECOMPILED.key)].keys()
+    plain = bake_document([context(PRECOMPILED)])["target"].values()
+    assert not any("cache" in key for target in plain for key in target)
 
 
 def test_network_is_for_every_target() -> None:

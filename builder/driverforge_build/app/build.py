@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all
+from driverforge_build.app.prepare import Prepared
+from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
 from driverforge_build.ports import BuildJob, Engine
 from driverforge_build.publish.upload import Publisher
-from driverforge_build.render.bake import local_reference, target_name, write_all
+from driverforge_build.render.bake import LayerCache, local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import TemporaryFailure
 
@@ -24,6 +25,7 @@ class BuildRequest:
     """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
 
     `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
+    `cache_from`, `cache_to`: as LayerCache has them.
     """
 
     folder: Path
@@ -34,6 +36,8 @@ class BuildRequest:
     network: str = ""
     no_cache: bool = False
     retries: int = 2
+    cache_from: tuple[str, ...] = ()
+    cache_to: str = ""
 
 
 def jobs(
@@ -94,6 +98,46 @@ def mirror_lines(mirrors: Mapping[str, str], os_key: str, arch: str) -> list[str
     ]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a run did. `engine` is '' where none was needed."""
+
+    contexts: tuple[BuildContext, ...] = ()
+    reports: tuple[CellReport, ...] = ()
+    engine: str = ""
+
+
+def run(
+    prepared: Prepared,
+    request: BuildRequest,
+    engines: Sequence[Engine],
+    display: Display,
+    *,
+    publisher: Publisher | None = None,
+    by_builders: bool = False,
+) -> Built:
+    """Everything that is to be done for a plan. With a publisher an image's life ends in the registry: then
+    those that are there already have their aliases looked after too.
+    """
+    reports: tuple[CellReport, ...] = ()
+    if publisher:
+        reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
+    contexts = prepared.contexts()
+    if not contexts:
+        return Built(reports=reports)
+    named = "; ".join(engine.check() for engine in engines)
+    reports += build(
+        request,
+        contexts,
+        prepared.mirrors,
+        engines,
+        display,
+        publisher=publisher,
+        by_builders=by_builders,
+    )
+    return Built(contexts=contexts, reports=reports, engine=named)
+
+
 def build(
     request: BuildRequest,
     contexts: tuple[BuildContext, ...],
@@ -112,7 +156,10 @@ def build(
     output = request.folder / "generated"
     with _alone(output), TemporaryDirectory(prefix="driverforge-") as secrets:
         network = request.network or engines[0].network()
-        bake_file = write_all(contexts, output, vcs_ref=request.vcs_ref, network=network, mirrors=mirrors)
+        cache = LayerCache(read=request.cache_from, written=request.cache_to)
+        bake_file = write_all(
+            contexts, output, vcs_ref=request.vcs_ref, network=network, mirrors=mirrors, cache=cache
+        )
         work = jobs(
             replace(request, network=network),
             contexts,

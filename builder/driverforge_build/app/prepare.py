@@ -47,10 +47,11 @@ class Prepared:
         """
         return (*driver_contexts(self.plan.to_build(), self.lock, given=self.given), *self.toolkits)
 
-    def existing(self) -> tuple[BuildContext, ...]:
-        """The contexts of the images that the registry has, rendered now too."""
-        there = (row.cell for row in self.plan.rows if row.verdict.state is State.EXISTS)
-        return driver_contexts(there, self.lock, given=self.given)
+    def existing(self) -> tuple[tuple[BuildContext, str], ...]:
+        """The images that the registry has, rendered now too, each with what its tag stands for."""
+        rows = [row for row in self.plan.rows if row.verdict.state is State.EXISTS]
+        contexts = driver_contexts((row.cell for row in rows), self.lock, given=self.given)
+        return tuple(zip(contexts, (row.verdict.digest for row in rows), strict=True))
 
     def family_of(self) -> FamilyOf:
         """How the architectures are found that share an image's alias."""

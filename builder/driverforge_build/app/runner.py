@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -102,15 +103,16 @@ def build_all(
         return report
 
     def share(engine: Engine, mine: Sequence[BuildJob]) -> list[CellReport]:
+        # two builders with the same cells in the same order would begin each of them at the same moment
+        order = random.sample(mine, len(mine)) if how.pushing else mine
         leaders: dict[str, BuildJob] = {}
-        for job in mine:
+        for job in order:
             leaders.setdefault(job.group, job)
-        others = [job for job in mine if leaders[job.group] is not job]
+        others = [job for job in order if leaders[job.group] is not job]
         with ThreadPoolExecutor(max_workers=how.workers) as pool:
-            first = [
-                replace(report, first=True) for report in pool.map(one, repeat(engine), leaders.values())
-            ]
-            return [*first, *pool.map(one, repeat(engine), others)]
+            first = pool.map(one, repeat(engine), leaders.values())
+            led = [replace(report, first=True) for report in first]
+            return [*led, *pool.map(one, repeat(engine), others)]
 
     with ThreadPoolExecutor(max_workers=len(engines)) as pool:
         shared = pool.map(share, engines, shares(jobs, len(engines)))
@@ -129,15 +131,19 @@ def shares(jobs: Sequence[BuildJob], count: int) -> list[Sequence[BuildJob]]:
 
 
 def confirm_all(
-    contexts: Sequence[BuildContext], publisher: Publisher, *, retries: int
+    existing: Sequence[tuple[BuildContext, str]], publisher: Publisher, *, retries: int
 ) -> tuple[CellReport, ...]:
-    """Images that the registry has: an earlier run may have ended before their aliases stood for them."""
+    """Images that the registry has, and what their tags stand for.
 
-    def one(context: BuildContext) -> CellReport:
+    An earlier run may have ended before their aliases stood for them.
+    """
+
+    def one(there: tuple[BuildContext, str]) -> CellReport:
+        context, digest = there
         attempts = Attempts(left=retries, told=lambda _: None)
         pushed, failure = None, None
         try:
-            pushed = attempts.at(partial(publisher.pushed, context))
+            pushed = attempts.at(partial(publisher.confirm, context, digest))
         except DriverforgeError as error:
             failure = error
         return CellReport(
@@ -152,7 +158,7 @@ def confirm_all(
         )
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return tuple(pool.map(one, contexts))
+        return tuple(pool.map(one, existing))
 
 
 def build_times(reports: Iterable[CellReport]) -> dict[str, BuildTime]:

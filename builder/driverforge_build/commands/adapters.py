@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
+    from driverforge_build.app.prepare import Prepared
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.ports import ClientCertificate, Engine, Guests
+    from driverforge_build.publish.upload import Publisher
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
 
@@ -59,6 +61,19 @@ def registry_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClie
 
     transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
     return RegistryClient(Session(replace(transport, attempts=attempts), _logins()))
+
+
+def publisher(registry: str, engine: Engine, prepared: Prepared, *, as_json: bool) -> Publisher:
+    """What brings the images of a plan to a registry."""
+    from driverforge_build.publish.upload import Publisher
+
+    return Publisher(
+        registry=registry,
+        engine=engine,
+        client=registry_client(as_json=as_json),
+        given=prepared.given,
+        family_of=prepared.family_of(),
+    )
 
 
 def _logins() -> Logins:

@@ -73,6 +73,21 @@ if TYPE_CHECKING:
     help="Network of build steps. Default: docker's, or `host` where it has no bridge.",
 )
 @click.option(
+    "--cache-from",
+    multiple=True,
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_repositories,
+    help="Take layers that images share from this repository, where --cache-to put them; may be repeated.",
+)
+@click.option(
+    "--cache-to",
+    default="",
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_repository,
+    help="Keep user space and tool chain in this repository for other builders. Needs a builder that can "
+    "(docker-container; the engine's own with the containerd image store).",
+)
+@click.option(
     "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
 )
 @click.option(
@@ -131,14 +146,13 @@ def command(
     `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
-    from driverforge_build.app.build import BuildRequest, build
+    from driverforge_build.app.build import BuildRequest, Built, run
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.outcomes import build_cells
     from driverforge_build.app.prepare import exit_status, failing, prepare
-    from driverforge_build.app.runner import build_times, confirm_all
+    from driverforge_build.app.runner import build_times
     from driverforge_build.commands.progress import shown_builds
     from driverforge_build.plan.times import merge_times
-    from driverforge_build.publish.upload import Publisher
 
     if pushing and registry is None:
         raise click.UsageError("--push needs --registry: where to?")
@@ -151,43 +165,33 @@ def command(
     request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
     lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
-    engines = adapters.engines(engine_name, builders, keeps=not pushing)
-    contexts = prepared.toolkits if plan_only else prepared.contexts()
-    publisher: Publisher | None = None
-    reports: tuple[CellReport, ...] = ()
-    named = ""
-    if pushing and registry is not None and not plan_only:
-        publisher = Publisher(
-            registry=registry,
-            engine=engines[0],
-            client=adapters.registry_client(as_json=as_json),
-            given=given,
-            family_of=prepared.family_of(),
-        )
-        reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
-    if contexts and not plan_only:
-        named = "; ".join(engine.check() for engine in engines)
-        reports += build(
+    if plan_only:
+        done = Built(contexts=prepared.toolkits)
+    else:
+        engines = adapters.engines(engine_name, builders, keeps=not (pushing and builders))
+        publisher = None
+        if registry is not None and pushing:
+            publisher = adapters.publisher(registry, engines[0], prepared, as_json=as_json)
+        done = run(
+            prepared,
             request,
-            contexts,
-            prepared.mirrors,
             engines,
             shown_builds,
             publisher=publisher,
-            by_builders=pushing and bool(builders),
+            by_builders=bool(publisher and builders),
         )
         if times_path:
-            merge_times(times_path, build_times(reports))
+            merge_times(times_path, build_times(done.reports))
     unwanted = failing(prepared, select, fail_on)
-    cells = list(build_cells(prepared, contexts, reports)) if as_json or junit or summary else []
+    cells = list(build_cells(prepared, done.contexts, done.reports)) if as_json or junit or summary else []
     _write_reports(prepared, cells, unwanted, junit=junit, summary=summary)
     if as_json:
-        write_lines(_json_lines(cells, named))
-    elif plan_only or not reports:
+        write_lines(_json_lines(cells, done.engine))
+    elif plan_only or not done.reports:
         _print_plan(prepared)
     else:
-        _print_reports(prepared, reports)
-    return exit_status(prepared.plan, reports, unwanted)
+        _print_reports(prepared, done.reports)
+    return exit_status(prepared.plan, done.reports, unwanted)
 
 
 def _write_reports(

@@ -53,7 +53,7 @@ def select_options(function: F) -> F:
         "--cells-from",
         type=click.File(encoding="utf-8"),
         metavar="FILE",
-        callback=_listed_cells,
+        callback=listed_cells,
         help="Only the cells of a file, an id a line; - is standard input. As `plan --shards` writes them.",
     )(merged)
     decorated = click.option(
@@ -67,7 +67,7 @@ def select_options(function: F) -> F:
     )(decorated)  # type: ignore[return-value]
 
 
-def _listed_cells(_: click.Context, parameter: click.Parameter, file: TextIO | None) -> tuple[str, ...]:
+def listed_cells(_: click.Context, parameter: click.Parameter, file: TextIO | None) -> tuple[str, ...]:
     """The ids of a list; `#` starts a comment. A list of nothing must not select everything."""
     if file is None:
         return ()
@@ -292,6 +292,27 @@ def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> 
             f"{value!r} has a scheme; write HOST[:PORT]/PATH without it: {value.partition('://')[2]}"
         )
     return value
+
+
+def check_repository(_: click.Context, __: click.Parameter, value: str) -> str:
+    """A click callback: a repository whose tags are ours to choose."""
+    if value:
+        from driverforge_core.errors import InputError
+        from driverforge_oci.reference import Reference
+
+        try:
+            named = Reference.parse(value)
+        except InputError as error:
+            raise click.BadParameter(error.brief) from error
+        if named.tag or named.digest:
+            raise click.BadParameter(f"{value!r} has a tag or digest; write the repository alone")
+    return value
+
+
+def check_repositories(
+    context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(check_repository(context, parameter, value) for value in values)
 
 
 def registry_option(function: F) -> F:

@@ -98,7 +98,9 @@ def command(
     plan = known.plan(known.cells(select, skip))
     _write_reports(plan, junit=junit, summary=summary)
     if github or gitlab or shards_dir:
-        shards = _shards(plan, most=max_jobs or _most(gitlab), minutes=minutes, times=times_paths)
+        shards = _shards(
+            plan, most=_most(max_jobs, github=github, gitlab=gitlab), minutes=minutes, times=times_paths
+        )
         _print_shards(shards, shards_dir, github=github, gitlab=gitlab)
         return 75 if plan.degraded else 0
     if as_json:
@@ -132,10 +134,14 @@ def _write_reports(plan: Plan, *, junit: Path | None, summary: Path | None) -> N
         append_summary(summary, "driverforge plan", cases)
 
 
-def _most(gitlab: str | None) -> int:
+def _most(wanted: int | None, *, github: bool, gitlab: str | None) -> int:
+    """Shards at most. A CI system refuses a matrix that has more than it takes, whatever was wanted."""
     from driverforge_build.plan.shards import GITHUB_JOBS, GITLAB_JOBS
 
-    return GITLAB_JOBS if gitlab else GITHUB_JOBS
+    limit = GITLAB_JOBS if gitlab else GITHUB_JOBS
+    if wanted and not (github or gitlab):
+        return wanted
+    return min(wanted or limit, limit)
 
 
 def _shards(plan: Plan, *, most: int, minutes: int, times: tuple[Path, ...]) -> tuple[Shard, ...]:

@@ -67,7 +67,7 @@ def command(
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.push import push_all, pushable
-    from driverforge_build.publish.upload import SAME_AS_BUILD, Publisher
+    from driverforge_build.publish.upload import SAME_AS_BUILD
     from driverforge_build.render.bake import immutable_tag_of, repository_of
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
@@ -104,13 +104,7 @@ def command(
         return impossible
     engine = adapters.engine(engine_name)
     engine.check()
-    publisher = Publisher(
-        registry=registry,
-        engine=engine,
-        client=adapters.registry_client(as_json=as_json),
-        given=given,
-        family_of=prepared.family_of(),
-    )
+    publisher = adapters.publisher(registry, engine, prepared, as_json=as_json)
     reports, errors = push_all(
         pushable(contexts, engine, named=bool(select)),
         publisher,

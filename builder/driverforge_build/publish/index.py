@@ -45,18 +45,23 @@ class Member:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joined:
-    """What an index stands for now: the digest of each platform's image."""
+    """What an index stands for now: the digest of each platform's image.
+
+    `found` are the platforms whose member the registry has; what stands for others is of an earlier time.
+    """
 
     digest: str
     moved: bool
     images: Mapping[str, str]
+    found: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Standing:
+class Standing:
     """What a tag stands for. `data` is the index that is there, empty where there is none."""
 
     entries: Mapping[str, Descriptor]
+    digest: str = ""
     data: bytes = b""
 
 
@@ -67,17 +72,18 @@ def join(client: RegistryClient, alias: Reference, members: Sequence[Member]) ->
     """
     moved = False
     for _ in range(ROUNDS):
-        standing = _standing(client, alias)
+        standing = standing_for(client, alias)
         found = {member.platform: _found(client, member) for member in members}
-        entries = {**standing.entries, **{key: entry for key, entry in found.items() if entry is not None}}
+        there = {platform: entry for platform, entry in found.items() if entry is not None}
+        entries = {**standing.entries, **there}
         if not entries:
             return Joined(digest="", moved=False, images={})
         data = index_text([entries[name] for name in sorted(entries)]).encode()
         if data == standing.data:
             images = {platform: entry.digest for platform, entry in entries.items()}
-            return Joined(digest=client.head_manifest(alias).digest, moved=moved, images=images)
-        there = {member.platform: member.version for member in members if found[member.platform]}
-        _check_versions(client, alias, entries, there)
+            return Joined(digest=standing.digest, moved=moved, images=images, found=frozenset(there))
+        versions = {member.platform: member.version for member in members if member.platform in there}
+        _check_versions(client, alias, entries, versions)
         client.put_manifest(alias, data, OCI_INDEX)
         moved = True
     raise TemporaryFailure(
@@ -100,22 +106,22 @@ def _found(client: RegistryClient, member: Member) -> Descriptor | None:
     return _descriptor(image, member.platform)
 
 
-def _standing(client: RegistryClient, alias: Reference) -> _Standing:
-    """Platform images that a tag stands for now.
+def standing_for(client: RegistryClient, alias: Reference) -> Standing:
+    """Platform images that a tag stands for now; none where there is no such tag.
 
     Attestations are left out: they belong to the index that named them.
     """
     try:
         manifest = client.get_manifest(alias)
     except NotFound:
-        return _Standing(entries={})
+        return Standing(entries={})
     if manifest.is_index:
         children = [child for child in manifest.children if child.platform]
         entries = {child.platform: child for child in children if "unknown" not in child.platform}
-        return _Standing(entries=entries, data=manifest.data)
+        return Standing(entries=entries, digest=manifest.digest, data=manifest.data)
     arch = client.image_configuration(alias, manifest).get("architecture", "")
     platform = f"linux/{arch if isinstance(arch, str) else ''}"
-    return _Standing(entries={platform: _descriptor(manifest, platform)})
+    return Standing(entries={platform: _descriptor(manifest, platform)})
 
 
 def _check_versions(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
 from driverforge_build.ports import BuiltImage, Engine, Layer, StepListener
-from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join
+from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join, standing_for
 from driverforge_build.publish.lookup import unanswered
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
@@ -120,6 +120,26 @@ class Publisher:
             labels=labels(self.client, member.reference.with_digest(image.digest), member.platform),
         )
 
+    def confirm(self, context: BuildContext, digest: str) -> PushReport:
+        """Look after the alias of an image that the registry has, by one question where nothing is amiss.
+
+        `digest` is what the immutable tag stands for. Raises as `push` does.
+        """
+        mine, alias = self.member(context), self.alias(context)
+        standing = standing_for(self.client, alias)
+        entry = standing.entries.get(mine.platform)
+        if entry is None or entry.digest != digest or not standing.digest:
+            return self._report(context, sent=False)
+        return PushReport(
+            cell=context.image.id,
+            reference=str(mine.reference),
+            digest=digest,
+            sent=False,
+            alias=str(alias),
+            alias_digest=standing.digest,
+            moved=False,
+        )
+
     def member(self, context: BuildContext) -> Member:
         """The image as a part of its alias."""
         repository = Reference.parse(repository_of(self.registry, context.image.repository))
@@ -133,15 +153,15 @@ class Publisher:
     def alias(self, context: BuildContext) -> Reference:
         return self.member(context).reference.with_tag(context.image.alias_tag)
 
-    def join(self, context: BuildContext) -> Joined:
+    def join(self, family: Sequence[BuildContext]) -> Joined:
         """Let the alias stand for all images of a family that the registry has. Raises as `index.join`."""
-        return join(self.client, self.alias(context), [self.member(one) for one in self.family_of(context)])
+        return join(self.client, self.alias(family[0]), [self.member(one) for one in family])
 
     def _report(self, context: BuildContext, *, sent: bool) -> PushReport:
         mine, alias, waiting = self.member(context), self.alias(context), ""
         image = self.client.resolve(mine.reference, mine.platform)
         try:
-            joined = self.join(context)
+            joined = self.join(self.family_of(context))
         except VersionsDiffer as error:
             joined, waiting = Joined(digest="", moved=False, images={}), error.brief
         return PushReport(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,32 @@ LOCAL_REGISTRY = "localhost/driverforge"
 """Where images are that were built and not pushed."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerCache:
+    """Repositories (HOST[:PORT]/PATH) that keep the layers which images share, for other builders.
+
+    A tag for each OS, architecture, driver and stage. Modules have none: an image that the registry has is
+    not built again.
+    """
+
+    read: tuple[str, ...] = ()
+    written: str = ""
+
+    def of_stage(self, name: str) -> dict[str, Any]:
+        """A bake target's keys (docs.docker.com, registry cache storage backend)."""
+        keys: dict[str, Any] = {}
+        if self.read:
+            keys["cache-from"] = [f"type=registry,ref={one}:{name}" for one in self.read]
+        if self.written:
+            # a cache that cannot be written must not cost the image
+            how = "mode=max,image-manifest=true,oci-mediatypes=true,ignore-error=true"
+            keys["cache-to"] = [f"type=registry,ref={self.written}:{name},{how}"]
+        return keys
+
+
+NO_CACHE = LayerCache()
+
+
 def target_name(name: str) -> str:
     """A target's name: bake allows letters, digits, '_' and '-'."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)
@@ -38,6 +65,7 @@ def bake_document(
     vcs_ref: str = "",
     network: str = "",
     mirrors: Mapping[str, str] | None = None,
+    cache: LayerCache = NO_CACHE,
 ) -> dict[str, Any]:
     """The content of docker-bake.json.
 
@@ -48,7 +76,9 @@ def bake_document(
     targets: dict[str, Any] = {}
     for context in contexts:
         for stage in context.image.stages:
-            targets.setdefault(_stage_name(context, stage), _shared_target(context, stage, mirrors or {}))
+            name = _stage_name(context, stage)
+            shared = _shared_target(context, stage, mirrors or {})
+            targets.setdefault(name, {**shared, **cache.of_stage(name)})
         targets[target_name(context.image.id)] = _target(context, vcs_ref, mirrors or {})
     if network:
         targets = {name: {**target, "network": network} for name, target in targets.items()}
@@ -62,8 +92,9 @@ def bake_text(
     vcs_ref: str = "",
     network: str = "",
     mirrors: Mapping[str, str] | None = None,
+    cache: LayerCache = NO_CACHE,
 ) -> str:
-    document = bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network, mirrors=mirrors)
+    document = bake_document(tuple(contexts), vcs_ref=vcs_ref, network=network, mirrors=mirrors, cache=cache)
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -141,6 +172,7 @@ def write_all(
     vcs_ref: str = "",
     network: str = "",
     mirrors: Mapping[str, str] | None = None,
+    cache: LayerCache = NO_CACHE,
 ) -> Path:
     """Write each context to OUTPUT/<cell> and the bake file of them all; returns the bake file.
 
@@ -150,7 +182,7 @@ def write_all(
         write_context(context, output / context.image.id)
     bake_file = output / BAKE_FILE
     try:
-        text = bake_text(contexts, vcs_ref=vcs_ref, network=network, mirrors=mirrors)
+        text = bake_text(contexts, vcs_ref=vcs_ref, network=network, mirrors=mirrors, cache=cache)
         bake_file.write_text(text, encoding="utf-8")
     except OSError as error:
         raise StorageFailed(

@@ -14,6 +14,8 @@ DOCUMENTS: dict[str, type] = {
     "lock-report": documents.LockDocument,
     "push": documents.PushDocument,
     "push-plan": documents.PushPlanDocument,
+    "index": documents.IndexDocument,
+    "covered": documents.CoveredDocument,
     "failure": documents.FailureDocument,
     "verify": documents.VerifyDocument,
     "watch": documents.WatchDocument,

@@ -1,0 +1,96 @@
+"""The life of `driverforge index`: aliases for all architectures, and the kernels that are covered."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from driverforge_build.plan.rows import ASKED_AT_ONCE
+from driverforge_build.publish.index import Joined
+from driverforge_build.publish.upload import Publisher
+from driverforge_build.render.context import BuildContext
+from driverforge_build.render.spec import ImageSpec
+from driverforge_core.errors import DriverforgeError
+from driverforge_oci.reference import Reference
+
+if TYPE_CHECKING:
+    from driverforge_build.documents import CoveredImage, JoinedAlias
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JoinReport:
+    """One alias and its family; `joined` is None where that failed with `error`."""
+
+    alias: Reference
+    family: Sequence[BuildContext]
+    joined: Joined | None = None
+    error: DriverforgeError | None = None
+
+    @property
+    def missing(self) -> list[str]:
+        """Cells whose image the registry does not have."""
+        found = self.joined.found if self.joined else frozenset()
+        return [one.image.id for one in self.family if f"linux/{one.image.arch}" not in found]
+
+    def document(self, joined: Joined) -> JoinedAlias:
+        return {
+            "alias": str(self.alias),
+            "digest": joined.digest,
+            "moved": joined.moved,
+            "images": dict(joined.images),
+            "missing": self.missing,
+        }
+
+
+def join_all(contexts: Iterable[BuildContext], publisher: Publisher) -> tuple[JoinReport, ...]:
+    """Let the alias of each image stand for its whole family, as far as the registry has it.
+
+    An error costs one alias, not the run.
+    """
+    families: dict[Reference, Sequence[BuildContext]] = {}
+    for context in contexts:
+        alias = publisher.alias(context)
+        if alias not in families:
+            families[alias] = publisher.family_of(context)
+
+    def one(alias: Reference) -> JoinReport:
+        family = families[alias]
+        try:
+            return JoinReport(alias=alias, family=family, joined=publisher.join(family))
+        except DriverforgeError as error:
+            return JoinReport(alias=alias, family=family, error=error)
+
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
+        return tuple(pool.map(one, families))
+
+
+def covered_images(
+    reports: Iterable[JoinReport], publisher: Publisher, tested: Collection[str]
+) -> Mapping[str, list[CoveredImage]]:
+    """The precompiled images that the registry has and that their aliases stand for, by kernel release."""
+    found: dict[str, list[CoveredImage]] = {}
+    for report in reports:
+        for image, context, digest in _there(report):
+            one: CoveredImage = {
+                "os": image.os,
+                "arch": image.arch,
+                "driver": image.driver,
+                "branch": str(image.branch),
+                "cell": image.id,
+                "tag": str(report.alias),
+                "image": str(publisher.member(context).reference),
+                "digest": digest,
+                "tested": image.id in tested,
+            }
+            found.setdefault(image.kernel, []).append(one)
+    return found
+
+
+def _there(report: JoinReport) -> Iterator[tuple[ImageSpec, BuildContext, str]]:
+    joined = report.joined
+    for context in report.family if joined else ():
+        image, platform = context.image, f"linux/{context.image.arch}"
+        if joined and isinstance(image, ImageSpec) and image.kernel and platform in joined.found:
+            yield image, context, joined.images[platform]

@@ -1,0 +1,113 @@
+"""`driverforge index`: the moving tags of all architectures, and the list of covered kernels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from driverforge_build.commands import adapters, options
+from driverforge_build.commands.output import say
+
+if TYPE_CHECKING:
+    from driverforge_build.app.index import JoinReport
+    from driverforge_build.documents import IndexDocument
+
+
+@click.command("index")
+@options.matrix_option
+@options.lock_option
+@options.select_options
+@options.base_option
+@options.artifacts_option
+@click.option(
+    "--registry",
+    required=True,
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_registry,
+    help="Where the images are: HOST[:PORT]/PATH/driver:TAG.",
+)
+@click.option(
+    "--covered",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add the kernels that have an image now to FILE (covered.json); what it has of others stays.",
+)
+@click.option(
+    "--tested",
+    type=click.File(encoding="utf-8"),
+    metavar="FILE",
+    callback=options.listed_cells,
+    help="Cells whose images passed a test of yours, an id a line: told in the file of --covered.",
+)
+@options.json_option
+def command(
+    *,
+    matrix_path: Path | None,
+    lock_path: Path,
+    select: tuple[str, ...],
+    skip: tuple[str, ...],
+    bases: dict[str, str],
+    artifacts: dict[str, str],
+    registry: str,
+    covered: Path | None,
+    tested: tuple[str, ...],
+    as_json: bool,
+) -> int:
+    """Let each alias stand for the images of all its architectures that the registry has.
+
+    The last step of a pipeline, after the jobs that pushed. It may run at any time, several times and beside
+    others: it looks at the immutable tags, and no entry is lost. An alias that would stand for two driver
+    versions is left as it is, and both are named. Takes the same --matrix, --lock, --base and
+    --toolkit-artifacts as `build`.
+
+    Exit status: 0; 1 where an alias failed, or a cell that --select names in full cannot be had; 75 where the
+    registry did not answer for one; others as `driverforge --help` has them.
+    """
+    from driverforge_build.advice import Given
+    from driverforge_build.app.index import covered_images, join_all
+    from driverforge_build.app.knowledge import Selection
+    from driverforge_build.app.prepare import exit_status, failing, prepare
+    from driverforge_build.report.covered import merge_covered
+
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    prepared = prepare(Selection(given=given, select=select, skip=skip))
+    publisher = adapters.publisher(registry, adapters.engine(), prepared, as_json=as_json)
+    reports = join_all(prepared.contexts(), publisher)
+    unwanted = failing(prepared, select)
+    for row in unwanted:
+        say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
+    if covered:
+        merge_covered(covered, covered_images(reports, publisher, frozenset(tested)))
+    if as_json:
+        say(json.dumps(_document(reports), indent=1))
+    else:
+        _print(reports)
+    failed = {report.error.exit_code for report in reports if report.error}
+    if failed:
+        return 75 if failed == {75} else 1
+    return exit_status(prepared.plan, (), unwanted)
+
+
+def _print(reports: Sequence[JoinReport]) -> None:
+    for report in reports:
+        if report.error:
+            say(report.error.render(), err=True)
+        elif report.joined and report.joined.digest:
+            platforms = ", ".join(report.joined.images)
+            say(f"{report.alias}  {'moved' if report.joined.moved else 'as it was'}  {platforms}")
+        for cell in report.missing if report.joined else ():
+            say(f"{cell}: the registry does not have its image", err=True)
+
+
+def _document(reports: Sequence[JoinReport]) -> IndexDocument:
+    from driverforge_build.documents import failure
+
+    return {
+        "schema": 1,
+        "aliases": [report.document(report.joined) for report in reports if report.joined],
+        "failed": {str(report.alias): failure(report.error) for report in reports if report.error},
+    }

@@ -1,0 +1,163 @@
+"""The workflow files that we publish: they parse, ask for little, and say only what `driverforge` takes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import yaml
+
+from driverforge_build.cli import cli
+from driverforge_build.matrix import jit_cells, load_matrix
+from driverforge_build.plan.shards import deal
+from driverforge_build.plan.times import Times
+from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
+from support.samples.synthetic import all_cells
+
+CI = Path(__file__).parents[2] / "docs/ci"
+GITHUB, GITLAB, SHARD = (CI / name for name in ("github.yml", "gitlab-ci.yml", "gitlab-shard.yml"))
+# what the jobs' variables hold
+VALUES = {
+    "REGISTRY": "registry.example.com/nvidia",
+    "CELLS": "shards/1.txt",
+    "DRIVERFORGE_CELLS": "shards/1.txt",
+    "INDEX": "0",
+    "CI_NODE_INDEX": "1",
+    "GITHUB_SHA": "0" * 40,
+}
+SHARDS = deal(tuple(all_cells(load_matrix())), Times(), 5)
+
+
+def read(path: Path) -> dict[str, Any]:
+    document = yaml.safe_load(path.read_text())
+    assert isinstance(document, dict)
+    return document
+
+
+def scripts(value: object) -> Iterator[str]:
+    """Every text below a key `run`, `script` or `before_script`."""
+    if isinstance(value, list):
+        for item in value:
+            yield from scripts(item)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            if key in ("run", "script", "before_script"):
+                yield from [item] if isinstance(item, str) else item
+            else:
+                yield from scripts(item)
+
+
+def code(page: Path) -> Iterator[str]:
+    """The shell blocks of a page, also those in a list."""
+    yield from re.findall(r"^ *```sh\n(.*?)^ *```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+def commands(texts: Iterator[str]) -> list[list[str]]:
+    """The words of each `driverforge …` in shell texts."""
+    found = []
+    for text in texts:
+        for line in re.sub(r"\\\n", " ", text).splitlines():
+            for part in re.split(r"\|\||&&|[|;]", line):
+                if part.strip().startswith("driverforge "):
+                    words = [word for word in shlex.split(part)[1:] if not word.startswith(">")]
+                    found.append([re.sub(r"\$(\w+)", lambda name: VALUES[name[1]], word) for word in words])
+    return found
+
+
+ALL = [
+    pytest.param(words, id=f"{path.name}: {' '.join(words)[:60]}")
+    for path in (GITHUB, GITLAB, SHARD)
+    for words in commands(scripts(read(path)))
+] + [
+    pytest.param(words, id=f"README.md: {' '.join(words)[:60]}") for words in commands(code(CI / "README.md"))
+]
+
+
+def test_the_commands_were_found() -> None:
+    assert len(ALL) >= 12
+    named = {words.values[0][0] for words in ALL}
+    assert {"plan", "build", "index", "lock"} <= named
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_each_line_is_one_that_driverforge_takes(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("shards").mkdir()
+    Path("shards/1.txt").write_text("debian12-amd64-535.261.03-jit\n")
+    with click.Context(cli) as context:
+        command: click.Command | None = cli
+        rest = list(words)
+        while isinstance(command, click.Group):
+            command = command.get_command(context, rest.pop(0))
+        assert command is not None
+        command.make_context("driverforge", rest)
+
+
+def test_the_first_hours_matrix_is_one(tmp_path: Path) -> None:
+    (block,) = re.findall(r"^```yaml\n(.*?)^```", (CI / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (tmp_path / "site.yaml").write_text(block)
+    cells = jit_cells(load_matrix(tmp_path / "site.yaml"))
+    assert [cell.key for cell in cells] == [f"debian12-{arch}-535.261.03-jit" for arch in ("amd64", "arm64")]
+
+
+def test_a_line_with_an_option_that_does_not_exist_would_be_found(tmp_path: Path) -> None:
+    build = cli.get_command(click.Context(cli), "build")
+    assert build
+    with pytest.raises(click.NoSuchOption):
+        build.make_context("driverforge", ["--cells-form", "x"])
+
+
+def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
+    workflow = read(GITHUB)
+    assert workflow["permissions"] == {}
+    rights = {name: job["permissions"] for name, job in workflow["jobs"].items()}
+    assert rights == {
+        "plan": {"contents": "read", "packages": "read"},
+        "build": {"contents": "read", "packages": "write"},
+        "index": {"contents": "write", "packages": "write"},
+    }
+    assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+def test_every_action_and_image_is_pinned_by_a_digest() -> None:
+    workflow = read(GITHUB)
+    used = [step["uses"] for job in workflow["jobs"].values() for step in job["steps"] if "uses" in step]
+    assert used
+    assert all(re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40}", name) for name in used)
+    lines = [line for line in GITHUB.read_text().splitlines() if "uses:" in line]
+    assert all(re.search(r"# v\d+$", line) for line in lines), "the release, for Renovate"
+    images = re.findall(r"\S+@sha256:\S*", GITLAB.read_text() + SHARD.read_text())
+    assert len(images) == 2
+    assert all(re.fullmatch(r"[^@]+@sha256:[0-9a-f]{64}", image) for image in images)
+
+
+def test_no_expression_is_put_into_a_script() -> None:
+    assert not [script for script in scripts(read(GITHUB)) if "${{" in script]
+
+
+def test_what_the_workflow_reads_of_a_shard_is_there() -> None:
+    jobs = json.loads(github_matrix(SHARDS, Path("shards")))["include"]
+    expressions = re.findall(r"\$\{\{(.*?)\}\}", GITHUB.read_text())
+    read_there = set(re.findall(r"(?<!outputs\.)\bmatrix\.(\w+)", " ".join(expressions)))
+    assert {"name", "arch", "cells"} <= read_there
+    assert all(read_there <= job.keys() for job in jobs)
+
+
+def test_the_shards_job_of_gitlab_is_the_one_that_the_child_pipeline_extends() -> None:
+    child = yaml.safe_load(gitlab_pipeline(SHARDS, Path("shards"), "ci/shard.yml"))
+    assert list(read(SHARD)) == [SHARD_JOB] == [child["build"]["extends"]]
+    variables = set(re.findall(r"\$(DRIVERFORGE_\w+)", SHARD.read_text()))
+    assert variables
+    assert all(variables <= job.keys() for job in child["build"]["parallel"]["matrix"])
+    assert "--gitlab ci/shard.yml" in GITLAB.read_text()
+    # the variable that the shards fetch the lists by
+    assert "PARENT_PIPELINE_ID" in read(GITLAB)["build"]["variables"]
+    assert read(SHARD)[SHARD_JOB]["needs"] == [{"pipeline": "$PARENT_PIPELINE_ID", "job": "plan"}]
