@@ -68,10 +68,10 @@ def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: P
         assert len(measure["ours"]["samples"]) == len(measure["reference"]["samples"]) == 1
         assert measure["ratio"] > 0
         assert measure["unit"] == ("bytes" if "memory" in measure["what"] else "s CPU")
-    assert [measure["ours"]["of"] for measure in measures[:2]] == [
-        "a cell of 64",
-        "driverforge plan, 64 cells",
-    ]
+    # as many as asked for, and on to a whole kernel of each driver
+    cells = int(measures[0]["ours"]["of"].removeprefix("a cell of "))
+    assert 64 <= cells < 80
+    assert measures[1]["ours"]["of"] == f"driverforge plan, {cells} cells"
 
 
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -> None:

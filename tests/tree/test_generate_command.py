@@ -200,8 +200,9 @@ def test_nop_writes_the_contexts_and_what_docker_would_be_told(site: Site) -> No
     ("words", "said"),
     [
         (("--push",), "--push needs --registry"),
-        (("--engine", "podman", "--builder", "farm"), "--builder and --push need --engine docker"),
-        (("--engine", "buildah", "--push", "--registry", "registry.site/x"), "need --engine docker"),
+        (("--engine", "podman", "--builder", "farm"), "--builder needs --engine docker"),
+        (("--engine", "nop", "--push", "--registry", "registry.site/x"), "it has no images"),
+        (("--engine", "buildah", "--cache-to", "registry.site/x"), "--cache-from need --engine docker"),
     ],
 )
 def test_what_builders_cannot_do_is_a_usage_error(site: Site, words: tuple[str, ...], said: str) -> None:

@@ -158,6 +158,8 @@ def command(
         raise click.UsageError("--push needs --registry: where to?")
     if builders and engine_name != "docker":
         raise click.UsageError("--builder needs --engine docker: builders are buildx's")
+    if (how["cache_to"] or how["cache_from"]) and engine_name != "docker":
+        raise click.UsageError("--cache-to and --cache-from need --engine docker: it is BuildKit's cache")
     if pushing and engine_name == "nop":
         raise click.UsageError("--push with --engine nop: it has no images")
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
