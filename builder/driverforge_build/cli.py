@@ -40,7 +40,7 @@ STATUSES: dict[int, str] = {
     74: "reading or writing failed: disk full, standard output closed",
     75: "not now: no answer, a busy server, another build in the same folder; try again later",
     77: "not permitted: a registry does not accept the login",
-    78: "the parts do not fit: repositories that this version cannot read, no builder installed",
+    78: "the parts do not fit: a compression that this Python cannot read, no builder installed",
     130: "interrupted",
     141: "whoever read the output has gone",
 }
