@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from driverforge_core.errors import Unsupported
@@ -10,10 +12,14 @@ from driverforge_node.runtime.model import Handler, WantedHandlers
 from driverforge_node.runtime.transaction.consequences import (
     changed_handlers,
     check_effective,
+    check_programs,
     check_servable,
+    default_lines,
     effective_lines,
+    lost_defaults,
     mended_fault,
 )
+from support.fakes.fakehost import fake_node
 from support.fakes.runtimemodel import daemon
 
 DOCKER = daemon("docker")
@@ -58,6 +64,46 @@ def test_of_several_that_it_would_not_see_the_first_is_in_the_brief_and_all_are_
     with pytest.raises(Unsupported, match="would not see the handler nvidia") as caught:
         check_effective(docker, DOCKER, ({}, {}), WANTED)
     assert caught.value.details == ("nvidia: not there, not /t/nvidia", "gpu: not there, not /t/gpu")
+
+
+def test_crio_is_not_given_a_handler_whose_program_is_not_there(tmp_path: Path) -> None:
+    host = fake_node(tmp_path, gpu=False).host
+    host.node.make_dirs("/t")
+    host.node.write_atomic("/t/nvidia", b"")
+    with pytest.raises(Unsupported, match="leaves out a handler whose program is not there") as caught:
+        check_programs(host, daemon("crio"), WANTED)
+    assert caught.value.details == ("gpu: /t/gpu is not on the node",)
+    check_programs(host, DOCKER, WANTED)
+    host.node.write_atomic("/t/gpu", b"")
+    check_programs(host, daemon("crio"), WANTED)
+
+
+FILES = {
+    "/a.toml": b'version = 2\n  default_runtime_name = "nvidia"\n# default_runtime_name = "gpu"\n',
+    "/b.toml": None,
+    "/c.json": b'{\n"default-runtime": "nvidia-cdi"}\n',
+    "/d.conf": b"[crio.runtime]\ndefault_runtime = 'crun'\n",
+}
+
+
+def test_each_line_that_names_a_default_is_told_with_its_place_but_no_comment() -> None:
+    assert list(default_lines(FILES)) == [
+        ('/a.toml:2: default_runtime_name = "nvidia"', "nvidia"),
+        ('/c.json:2: "default-runtime": "nvidia-cdi"}', "nvidia-cdi"),
+        ("/d.conf:2: default_runtime = 'crun'", "crun"),
+    ]
+
+
+def test_a_default_of_nvidias_that_nobody_has_any_more_is_lost() -> None:
+    """crun is nobody's of NVIDIA's, and nvidia-cdi is there."""
+    there: dict[str, object] = {"runtimes": {"nvidia-cdi": {"path": "/t/nvidia-cdi"}}}
+    assert lost_defaults(docker, FILES, {**there, "default-runtime": "nvidia"}) == ("nvidia",)
+    assert lost_defaults(docker, FILES, {"default-runtime": "nvidia"}) == ("nvidia", "nvidia-cdi")
+
+
+def test_no_default_is_lost_where_the_daemon_serves_pods_all_the_same() -> None:
+    """Another file, which is read later, names another default."""
+    assert lost_defaults(docker, FILES, {"default-runtime": "runc"}) == ()
 
 
 def test_a_configuration_that_serves_pods_passes_whatever_it_was_before() -> None:

@@ -53,6 +53,8 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_runtime_unchanged.py",
     ),
     f"{_NODE}/runtime/transaction/plans.py": (
+        "tests/tree/test_runtime_unservable_plans.py",
+        "tests/tree/test_runtime_held.py",
         "tests/tree/test_runtime_plans.py",
         "tests/tree/test_runtime_fallback.py",
         "tests/tree/test_runtime_edited.py",

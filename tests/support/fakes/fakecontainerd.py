@@ -2,7 +2,7 @@
 
 It has its process in /proc, its own `config dump`, and its runtime interface over a connection in memory.
 Like the real one it goes by what it read at its start: a file that is rewritten counts from the next
-`restart` on.
+`restart` on. Without its default runtime it runs and has no runtime interface.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import h2.events
 from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_node.runtime.backends import config_files, containerd, containerd_config, imports
 from driverforge_node.runtime.backends.containerd_config import CRI_V2, RUNTIMES
+from driverforge_node.runtime.find.cri import UNIMPLEMENTED
 from driverforge_node.runtime.formats.tomledit import parse, rewritten
 from driverforge_node.runtime.formats.values import REMOVED, lookup, merged, take
 from driverforge_node.runtime.model import DaemonPath, NodePath, RuntimeDaemon, Supervisor
@@ -185,7 +186,7 @@ class FakeContainerd:
         return 1, "", f"{argv}: not known here\n"
 
     @contextmanager
-    def connect(self, path: str, *, timeout: float) -> Iterator[_Peer]:
+    def connect(self, path: str, *, timeout: float) -> Iterator[CriPeer]:
         if self.down:
             raise Unavailable(f"nothing answers at {path}", details=["connection refused"])
         programs = containerd.handlers(self.running)
@@ -197,15 +198,13 @@ class FakeContainerd:
             }
         }
         status = _part(2, _part(1, b"config") + _part(2, json.dumps(config).encode()))
-        yield _Peer(
-            pid=self.pid,
-            answers={"Version": _part(2, b"containerd") + _part(3, self.version.encode()), "Status": status},
-        )
+        answers = {"Version": _part(2, b"containerd") + _part(3, self.version.encode()), "Status": status}
+        yield CriPeer(pid=self.pid, answers={} if containerd.unservable(self.running) else answers)
 
 
 @dataclass
-class _Peer:
-    """The other side of one connection: a gRPC server without a socket."""
+class CriPeer:
+    """The other side of one connection: a gRPC server without a socket, with an answer for each method."""
 
     pid: int
     answers: Mapping[str, bytes]
@@ -230,13 +229,16 @@ class _Peer:
                 headers = {str(name): str(value) for name, value in event.headers}
                 self.method = headers[":path"].rpartition("/")[2]
             elif isinstance(event, h2.events.StreamEnded):
-                message = self.answers[self.method]
-                self.protocol.send_headers(
-                    event.stream_id, [(":status", "200"), ("content-type", "application/grpc")]
-                )
-                self.protocol.send_data(event.stream_id, struct.pack(">BI", 0, len(message)) + message)
-                self.protocol.send_headers(event.stream_id, [("grpc-status", "0")], end_stream=True)
+                self._reply(event.stream_id, self.answers.get(self.method))
         self.pending += self.protocol.data_to_send()
+
+    def _reply(self, stream: int, message: bytes | None) -> None:
+        head = [(":status", "200"), ("content-type", "application/grpc")]
+        self.protocol.send_headers(stream, head)
+        if message is not None:
+            self.protocol.send_data(stream, struct.pack(">BI", 0, len(message)) + message)
+        status = "0" if message is not None else UNIMPLEMENTED
+        self.protocol.send_headers(stream, [("grpc-status", status)], end_stream=True)
 
     def receive(self, size: int) -> bytes:
         data, self.pending = self.pending[:size], self.pending[size:]

@@ -292,7 +292,7 @@ def revert_plan(system: RuntimeSystem, *, strip: bool = False) -> ChangePlan | N
         activation, why = _again(daemon), "the running daemon still has our handlers"
     return ChangePlan(
         daemon=daemon,
-        entry=entry_of(host, seen, _besides(seen)),
+        entry=entry_of(host, seen, seen.base),
         effective=effective_lines(now, clean),
         activation=activation,
         why=why,
@@ -307,12 +307,6 @@ def _stripped(seen: ObservedRuntime, names: tuple[str, ...]) -> ObservedRuntime:
     clean = {**seen.clean, **seen.edit.stripped(seen.daemon, seen.clean, names)}
     changed = {path: data for path, data in clean.items() if data != seen.clean.get(path)}
     return replace(seen, base={**seen.base, **changed}, clean=clean)
-
-
-def _besides(seen: ObservedRuntime) -> dict[str, bytes | None]:
-    """Files that a revert changes and that our own change did not."""
-    ours = {file.path for file in seen.entry.files} if seen.entry else set[str]()
-    return {path: data for path, data in seen.base.items() if path not in ours and data != seen.disk[path]}
 
 
 def _check_reverted(seen: ObservedRuntime, now: Mapping[str, object], clean: Mapping[str, object]) -> None:
