@@ -39,8 +39,10 @@ BOUNDARIES = 16  # changes of an apply, and of a revert
 
 
 @pytest.fixture
-def node() -> Iterator[RuntimeNode]:
-    with provided(lambda: open_node("containerd", "bookworm")) as opened:
+def node(request: pytest.FixtureRequest) -> Iterator[RuntimeNode]:
+    """A node with the containerd of a Debian suite, bookworm's (1.6) unless a test names another."""
+    suite = getattr(request, "param", "bookworm")
+    with provided(lambda: open_node("containerd", suite)) as opened:
         opened.start(TEXT)
         yield opened
 
@@ -147,7 +149,17 @@ def the_restores_are_done() -> bool:
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("kills", [6, pytest.param(100, marks=pytest.mark.full(reason="20 minutes"))])
+@pytest.mark.parametrize(
+    ("node", "kills"),
+    [
+        ("bookworm", 6),
+        *(
+            pytest.param(suite, 100, marks=pytest.mark.full(reason="ten minutes on each containerd"))
+            for suite in ("bookworm", "trixie", "sid")
+        ),
+    ],
+    indirect=["node"],
+)
 def test_kills_at_random_moments(node: RuntimeNode, kills: int) -> None:
     """The moments are drawn with a seed; what driverctl does then depends on the machine, too."""
     draw = random.Random(kills)
