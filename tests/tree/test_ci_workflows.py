@@ -92,6 +92,7 @@ def test_each_line_is_one_that_driverforge_takes(
     monkeypatch.chdir(tmp_path)
     Path("shards").mkdir()
     Path("shards/1.txt").write_text("debian12-amd64-535.261.03-jit\n")
+    Path("passed.txt").write_text("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64\n")
     with click.Context(cli) as context:
         command: click.Command | None = cli
         rest = list(words)
