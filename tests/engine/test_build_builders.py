@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.app.build import BuildRequest, PushTarget, build
+from driverforge_build.advice import Given
+from driverforge_build.app.build import BuildRequest, build
 from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.engine.buildah import Buildah
 from driverforge_build.engine.buildx import Buildx
@@ -23,7 +24,8 @@ from driverforge_build.fetch.web import registry_transport
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.publish.bases import WantedBase, find_bases
-from driverforge_build.publish.upload import immutable_reference
+from driverforge_build.publish.upload import Publisher
+from driverforge_build.render.bake import immutable_tag_of, repository_of
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.spec import image_specs
@@ -89,6 +91,15 @@ def client() -> RegistryClient:
     return RegistryClient(Session(registry_transport({}, lambda *_: None)))
 
 
+def publisher(address: str, engine: Buildx | Buildah) -> Publisher:
+    return Publisher(registry=f"{address}/site", engine=engine, client=client(), given=Given())
+
+
+def immutable_reference(made: BuildContext, registry: str) -> Reference:
+    repository = Reference.parse(repository_of(registry, made.image.repository))
+    return repository.with_tag(immutable_tag_of(made))
+
+
 def request(folder: Path) -> BuildRequest:
     authorities = folder / "ca.pem"
     authorities.write_text("a site's authorities\n")
@@ -140,8 +151,8 @@ def test_two_builders_push_their_shares_and_meet_in_the_registry(
         assert [one.check().rpartition(", ")[2] for one in engines] == [
             f"builder {name} (remote)" for name in names
         ]
-        push = PushTarget(registry=f"{address}/site", client=client())
-        reports = build(request(tmp_path), contexts, {}, engines, display, push=push)
+        to = publisher(address, engines[0])
+        reports = build(request(tmp_path), contexts, {}, engines, display, publisher=to, by_builders=True)
         check_pushed(address, reports, contexts)
         told = [report.log.read_text() for report in reports]
         assert [sum(f'building with "{name}"' in log for log in told) for name in names] == [1, 2]

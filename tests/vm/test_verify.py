@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
-from jsonschema import Draft202012Validator
 
 from driverforge_build.app.verify import Means, Subject, verify_all
 from driverforge_build.discover.settings import Settings
@@ -22,11 +20,12 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.ports import BuiltImage, GuestBoot, GuestRun, Guests, StepListener
 from driverforge_build.verify.judge import Check, Kind, Outcome
-from driverforge_build.verify.report import Proof, document, report_schema
+from driverforge_build.verify.report import Proof, document
 from driverforge_core.driver import DriverVersion
 from driverforge_core.kernel import KernelRelease
 from support import aptfetch
 from support.fakes.fakeengine import FakeEngine
+from support.jsonschemas import check_document
 from support.machines import kmods
 from support.machines.kernels import Image, Kernel
 from support.process import require
@@ -79,7 +78,7 @@ class Bench:
             silence=silence,
         )
         [proof] = verify_all([subject], means, lambda *_: None)
-        Draft202012Validator(report_schema()).validate(json.loads(json.dumps(document([proof]))))
+        check_document("verify", document([proof]))
         return proof
 
 
