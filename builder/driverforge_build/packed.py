@@ -7,18 +7,21 @@ import gzip
 import lzma
 import sys
 import zlib
-from typing import IO, cast
+from importlib import import_module
+from typing import IO, Any, cast
 
 from driverforge_core.errors import Unsupported
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    try:
-        from backports import zstd
-    except ImportError:
-        zstd = None
 
+def _zstd_module() -> Any:
+    """Python's own from 3.14 on, else the same one from PyPI; None where that is not installed."""
+    try:
+        return import_module("compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd")
+    except ImportError:
+        return None
+
+
+zstd = _zstd_module()
 _MAGIC = {b"\x1f\x8b": ".gz", b"\xfd7zXZ": ".xz", b"(\xb5/\xfd": ".zst", b"BZh": ".bz2"}
 DAMAGED: tuple[type[Exception], ...] = (
     lzma.LZMAError,
