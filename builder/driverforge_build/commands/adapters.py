@@ -6,12 +6,14 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.app.prepare import Prepared
+    from driverforge_build.discover.settings import Settings
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.ports import ClientCertificate, Engine, Guests
     from driverforge_build.publish.upload import Publisher
@@ -40,6 +42,23 @@ def engines(name: str, builders: Sequence[str] = (), *, keeps: bool = True) -> t
     from driverforge_build.engine.buildah import Buildah
 
     return (Buildah(name, _logins()),)
+
+
+def discovery(
+    *, mirrors: Mapping[str, str], keyrings: Sequence[tuple[str, Path]], entitlement: Path | None
+) -> Settings:
+    """What a run of discovery is told of this moment and this machine, with what the user gave."""
+    from driverforge_build.discover.entitlement import find_entitlement
+    from driverforge_build.discover.machine import read_machine
+    from driverforge_build.discover.settings import Settings
+
+    return Settings(
+        now=datetime.now(timezone.utc),
+        machine=read_machine(),
+        mirrors=mirrors,
+        keyrings=keyrings,
+        entitlement=find_entitlement(entitlement),
+    )
 
 
 def guests(shells: Mapping[str, str]) -> Guests:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from datetime import datetime, timezone
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -99,25 +99,14 @@ def command(
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
-    from driverforge_build.discover.entitlement import find_entitlement
-    from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.settings import Settings
     from driverforge_build.nvidia.archives import Decisions
 
-    now = datetime.now(timezone.utc)
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
     selection = Selection(given=given, select=select, skip=skip)
-    settings = Settings(
-        now=now,
-        machine=read_machine(),
-        mirrors=mirrors,
-        keyrings=keyrings,
-        entitlement=find_entitlement(entitlement),
-        accept_shrink=accept_shrink,
-        accept_expired=accept_expired,
-    )
+    told = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
+    settings = replace(told, accept_shrink=accept_shrink, accept_expired=accept_expired)
     decisions = Decisions(
-        today=now.date(), files=archives, trust_first_use=trust_first_use, accepted=accepted
+        today=settings.now.date(), files=archives, trust_first_use=trust_first_use, accepted=accepted
     )
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         client = None if offline else adapters.registry_client(as_json=as_json, attempts=2)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -100,20 +99,11 @@ def command(
     from driverforge_build.app.prepare import prepare
     from driverforge_build.app.verify import Means, subjects, verify_all, write_reports
     from driverforge_build.commands.progress import shown_builds
-    from driverforge_build.discover.entitlement import find_entitlement
-    from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.settings import Settings
     from driverforge_build.verify.report import document, text
 
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
     prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip))
-    settings = Settings(
-        now=datetime.now(timezone.utc),
-        machine=read_machine(),
-        mirrors=mirrors,
-        keyrings=keyrings,
-        entitlement=find_entitlement(entitlement),
-    )
+    settings = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
     engine = adapters.engine()
     engine.check()
     wanted = subjects(prepared, engine, named=cells, mirrors=mirrors)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -55,19 +55,10 @@ def command(
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.watch import watch
-    from driverforge_build.discover.entitlement import find_entitlement
-    from driverforge_build.discover.machine import read_machine
-    from driverforge_build.discover.settings import Settings
 
     selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
-    settings = Settings(
-        now=datetime.now(timezone.utc),
-        machine=read_machine(),
-        mirrors=mirrors,
-        keyrings=keyrings,
-        entitlement=find_entitlement(entitlement),
-        accept_expired=accept_expired,
-    )
+    told = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
+    settings = replace(told, accept_expired=accept_expired)
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         news = watch(selection, settings, downloads)
     if as_json:

@@ -6,16 +6,14 @@ testsuite name="debian12-amd64-535.261.03"
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from driverforge_build.report.cases import Case, Outcome
 from driverforge_build.sharedfile import replace_text
+from driverforge_build.xmltext import allowed
 
-# what XML 1.0 cannot have in any form ("Char" of its grammar)
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _ELEMENTS = {Outcome.FAILED: "failure", Outcome.ERROR: "error", Outcome.SKIPPED: "skipped"}
 
 
@@ -59,4 +57,4 @@ def _counts(cases: list[Case]) -> dict[str, str]:
 
 
 def _clean(text: str) -> str:
-    return _NO_XML.sub("\ufffd", text)
+    return allowed(text, instead="\ufffd")

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from io import BytesIO
 from xml.etree import ElementTree as ET
 
 from driverforge_build.verify.report import Proof
-
-# characters that no XML 1.0 document may have, not even as references; a kernel log may
-_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from driverforge_build.xmltext import allowed
 
 
 def junit(proofs: Sequence[Proof]) -> bytes:
@@ -47,4 +44,4 @@ def junit(proofs: Sequence[Proof]) -> bytes:
 
 
 def _clean(text: str) -> str:
-    return _NO_XML.sub("?", text)
+    return allowed(text, instead="?")
