@@ -78,7 +78,9 @@ def lock_targets(
     # what a person decided is checked before repositories are read
     archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
-    bases = find_bases(client, (_wanted_base(row, arch, selection, earlier) for row, arch in wanted))
+    # a registry is asked for what is pinned now, and not for systems that were left out
+    pinned = ((row, arch) for row, arch in wanted if f"{row.id}-{arch}" in found.targets)
+    bases = find_bases(client, (_wanted_base(row, arch, selection, earlier) for row, arch in pinned))
     targets = {
         key: replace(target, base=bases[key].base if key in bases else None)
         for key, target in found.targets.items()

@@ -104,16 +104,16 @@ class Publisher:
 
         Raises as `push` does, and Unavailable where nothing came.
         """
-        member = self.member(context)
-        if not _is_there(self.client, member):
+        member, report = self.member(context), self.pushed(context)
+        if report is None:
             raise Unavailable(
                 f"the builder said that it pushed {member.reference}, and the registry does not have it",
                 resolution="look into the build's log and the registry's; then run the same command again",
             )
         image = self.client.resolve(member.reference, member.platform)
         layers = tuple(Layer(digest=layer.digest, size=layer.size, created_by="") for layer in image.layers)
-        return self._report(context, sent=True), BuiltImage(
-            reference=str(member.reference),
+        return replace(report, sent=True), BuiltImage(
+            reference=report.reference,
             id=image.digest,
             size=sum(layer.size for layer in layers),
             layers=layers,
