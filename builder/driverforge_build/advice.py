@@ -19,13 +19,15 @@ LOCK_FILE = Path("driverforge.lock.json")
 class Given:
     """The inputs of the command that runs now.
 
-    `bases` maps OSes to images, `artifacts` architectures to folders.
+    `bases` maps OSes to images, `artifacts` architectures to folders. `certificate` is that of the key which
+    signs modules, None where nothing does.
     """
 
     matrix: Path | None = None
     lock: Path = LOCK_FILE
     bases: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    certificate: Path | None = None
 
     def command(
         self, name: Literal["lock", "build", "push"], *, select: Sequence[str] = (), skip: Sequence[str] = ()
@@ -38,6 +40,7 @@ class Given:
             words += ["--lock", str(self.lock)]
         words += [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
         if name != "lock":
+            words += ["--sign-certificate", str(self.certificate)] if self.certificate else []
             words += [
                 word
                 for key, value in self.artifacts.items()

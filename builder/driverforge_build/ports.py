@@ -25,7 +25,8 @@ class BuildJob:
     site's authorities, and `mirror`, its package mirror; both serve downloads and stay out of the image.
     `network` is the one in the bake file. Jobs of one `group` share stages: one of them is built before the
     others begin, so that these find them made. `remote` is the name at a registry where the image goes from
-    the builder itself; '' keeps it in the engine's store, under `reference`.
+    the builder itself; '' keeps it in the engine's store, under `reference`. `contexts` are folders in the
+    place of stages of the same name. With `output`, no image is made: that folder gets the files of `stage`.
     """
 
     cell: str
@@ -38,6 +39,9 @@ class BuildJob:
     network: str = ""
     no_cache: bool = False
     remote: str = ""
+    contexts: Mapping[str, Path] = field(default_factory=dict)
+    stage: str = ""
+    output: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +88,8 @@ class Engine(Protocol):
         """
 
     def build(self, job: BuildJob, progress: StepListener) -> None:
-        """Build one target; the image is in the store under the job's reference then, or at its `remote`.
+        """Build one target; the image is in the store under the job's reference then, or at its `remote`, or
+        files of a stage are in its `output`.
 
         Raises CommandFailed with the last lines, TemporaryFailure where the reason passes by itself.
         """
@@ -100,6 +105,22 @@ class Engine(Protocol):
 
         None where the image has no such folder. Nothing of the image is run. Raises CommandFailed.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToSign:
+    """An unsigned module: its file, and the digest that is to be signed ('sha256' and its bytes)."""
+
+    module: Path
+    algorithm: str
+    digest: bytes
+
+
+Signer = Callable[[ToSign], bytes]
+"""Gives the bare signature (RSA, PKCS#1 v1.5) or a whole CMS message, as bytes or in base64.
+
+Raises InputError, NotPermitted, Unavailable, CommandFailed, and TemporaryFailure where the reason passes.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,11 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 
 from driverforge_core import der
-from driverforge_core.cms import OBJECT_IDENTIFIERS
+from driverforge_core.cms import DIGESTS, OBJECT_IDENTIFIERS
 from driverforge_core.errors import InputError, Unsupported
-
-DIGESTS = ("sha256", "sha384", "sha512")
-"""What a module may be hashed with; kernels that take signatures have at least one of them."""
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _RSA = bytes.fromhex("2a864886f70d010101")

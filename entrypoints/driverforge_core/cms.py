@@ -21,6 +21,8 @@ _DIGESTS = {
     bytes.fromhex("608648016503040209"): "sha3-384",
     bytes.fromhex("60864801650304020a"): "sha3-512",
 }
+DIGESTS = ("sha256", "sha384", "sha512")
+"""What a module may be hashed with; kernels that take signatures have at least one of them."""
 OBJECT_IDENTIFIERS = {name: oid for oid, name in _DIGESTS.items()}
 
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from driverforge_core.arch import ARCHITECTURES
+from driverforge_core.cms import DIGESTS
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.jsonreader import JsonReader, canonical
@@ -104,8 +105,11 @@ class ModuleSet:
 
     `modules` maps file names ('nvidia-uvm.ko') to 'sha256:<hex>' of the files as they are there, after
     stripping and signing; `compiler` is the first line of the compiler's --version; `signer` is '' for
-    unsigned modules; `network` is the 'sha256:<hex>' of the network driver's Module.symvers that
-    nvidia-peermem was compiled against, '' where that was the kernel's own.
+    unsigned modules; `signer_key` is what /proc/keys of a kernel that has the signer's key shows behind its
+    name, '' where it is not known; `signature_digests` are digest algorithms that the kernel has for
+    signatures, its own choice first, none where that is not known; `network` is the 'sha256:<hex>' of the
+    network driver's Module.symvers that nvidia-peermem was compiled against, '' where that was the kernel's
+    own.
     """
 
     driver: DriverVersion
@@ -115,6 +119,8 @@ class ModuleSet:
     compiler: str
     modules: Mapping[str, str]
     signer: str
+    signer_key: str = ""
+    signature_digests: tuple[str, ...] = ()
     network: str = ""
 
     @property
@@ -132,6 +138,8 @@ class ModuleSet:
         arch = read.text("arch", choices=ARCHITECTURES)
         compiler = read.text("compiler")
         signer = read.text("signer")
+        signer_key = read.text("signer_key", default="")
+        signature_digests = read.texts("signature_digests", choices=DIGESTS, default=())
         network = read.text("network", default="")
         modules = read.mapping("modules")
         for name, digest in modules.items():
@@ -150,6 +158,8 @@ class ModuleSet:
             compiler=compiler,
             modules=modules,
             signer=signer,
+            signer_key=signer_key,
+            signature_digests=signature_digests,
             network=network,
         )
 
@@ -164,6 +174,8 @@ class ModuleSet:
                 "compiler": self.compiler,
                 "modules": dict(self.modules),
                 "signer": self.signer,
+                **({"signer_key": self.signer_key} if self.signer_key else {}),
+                **({"signature_digests": self.signature_digests} if self.signature_digests else {}),
                 **({"network": self.network} if self.network else {}),
             }
         )

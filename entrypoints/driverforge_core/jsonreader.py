@@ -49,8 +49,10 @@ class JsonReader:
             return self._wrong(name, f"one of {', '.join(choices)}, not {value!r}", "")
         return value
 
-    def texts(self, name: str, *, choices: Collection[str] = ()) -> tuple[str, ...]:
-        value = self._take(name)
+    def texts(
+        self, name: str, *, choices: Collection[str] = (), default: tuple[str, ...] | None = None
+    ) -> tuple[str, ...]:
+        value = self._take(name, default if default is None else [*default])
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             return self._wrong(name, "a list of texts", ())
         if choices and (unknown := [item for item in value if item not in choices]):

@@ -1,7 +1,7 @@
 """What a kernel asks of a module's signature, asked before a kernel does (kernel/module/signing.c,
 crypto/asymmetric_keys/pkcs7_verify.c), and the signature made of what a signer gave.
 
-Whoever signs may give a whole CMS message (`openssl cms -sign`, the kernel's `sign-file -p`) or the bare
+Whoever signs may give a whole CMS message (`openssl cms -sign`, the kernel's `sign-file -d`) or the bare
 signature of a key service, as bytes or in base64.
 """
 
@@ -18,7 +18,7 @@ from driverforge_core.errors import InputError
 from driverforge_core.modinfo import signature_message, without_signature
 
 _AS_OPENSSL = (
-    "sign as `openssl cms -sign -binary -noattr -nocerts -outform DER` or the kernel's `sign-file -p` do"
+    "sign as `openssl cms -sign -binary -noattr -nocerts -outform DER` or the kernel's `sign-file -d` do"
 )
 
 

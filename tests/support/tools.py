@@ -27,6 +27,7 @@ _RPM = {
     "cpio": "cpio",
 }
 _INDEX = {"createrepo_c": "createrepo-c", "modifyrepo_c": "createrepo-c", "zstd": "zstd"}
+_TOKEN = {"softhsm2-util": "softhsm2", "pkcs11-tool": "opensc"}
 # without dnf-plugins-core, which breaks zypper in Debian
 _MANAGERS = {"createrepo_c": "createrepo-c", "dnf": "dnf", "zypper": "zypper"}
 _SERVERS = {"docker-registry": "docker-registry", "setpriv": "util-linux", "unshare": "util-linux"}
@@ -42,7 +43,7 @@ _GUEST = {
 
 TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
-    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS, "dnf": "dnf"},
+    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS, **_TOKEN, "dnf": "dnf"},
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {

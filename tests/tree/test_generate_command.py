@@ -147,7 +147,7 @@ def test_folders_and_bake_file_hold_what_the_plan_builds_less_what_the_registry_
     registry = MemoryRegistry()
 
     def lookup_for(lock: Lock) -> ImageLookup:
-        return image_lookup(RegistryClient(Session(registry)), HOST, lock, {})
+        return image_lookup(RegistryClient(Session(registry)), HOST, lock, Given())
 
     jit = next(one for one in prepare(selection).contexts() if not one.image.kernel)
     place = Reference.parse(f"{HOST}/driver:{immutable_tag_of(jit)}")

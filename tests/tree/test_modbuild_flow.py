@@ -44,7 +44,9 @@ pytestmark = pytest.mark.skipif(
 RELEASE = "6.1.0-50-cloud-amd64"
 VERSION = "6.1.176-1"
 FLAVOUR, COMMON = f"usr/src/linux-headers-{RELEASE}", "usr/src/linux-headers-6.1.0-50-common"
-CONFIG = 'CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"\n'
+CONFIG = """CONFIG_CC_VERSION_TEXT="gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+CONFIG_MODULE_SIG_HASH="sha256"
+"""
 RESIZE = "int pci_resize_resource(struct pci_dev *dev, int i, int size);\n"
 PACKAGES = (
     Deb(
@@ -193,6 +195,7 @@ def test_header_packages_of_the_mirror_become_a_published_module_set(bench: Benc
     assert set(described.modules) == {f"{name}.ko" for name in MODULES}
     assert {path.name for path in place.iterdir()} == {*described.modules, "module-set.json"}
     assert described.compiler == "gcc-12 (Debian 12.2.0-14+deb12u1) 12.2.0"
+    assert (described.signer, described.signature_digests) == ("", ("sha256",))
     (call,) = bench.tools.calls("make")
     assert f"SYSSRC={bench.work}/headers/{COMMON}" in call
     assert f"SYSOUT={bench.work}/headers/{FLAVOUR}" in call

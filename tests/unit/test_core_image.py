@@ -40,6 +40,8 @@ def test_facts_and_module_sets_round_trip() -> None:
     assert ModuleSet.from_json(MODULES.to_json()) == MODULES
     against = replace(MODULES, network="sha256:" + "c" * 64)
     assert ModuleSet.from_json(against.to_json()) == against
+    signed = replace(MODULES, signer="Site", signer_key="0a1b", signature_digests=("sha512", "sha256"))
+    assert ModuleSet.from_json(signed.to_json()) == signed
     assert MODULES.directory == "/opt/lib/modules/6.12.94+deb13-cloud-amd64/open"
 
 

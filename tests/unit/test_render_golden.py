@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.render.bake import bake_document
@@ -20,6 +21,7 @@ from driverforge_build.render.spec import image_specs
 from support.samples.synthetic import all_cells, synthetic_lock
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+CERTIFICATE = GOLDEN / "signed/certificate.pem"
 UPDATE = bool(os.environ.get("DRIVERFORGE_UPDATE_GOLDEN"))
 MATRIX: Matrix = load_matrix()
 LOCK: Lock = synthetic_lock(MATRIX)
@@ -61,9 +63,24 @@ def test_dockerfile_is_the_golden_one(cell: Cell) -> None:
     compare(GOLDEN / cell.key / "Dockerfile", rendered(cell).entries["Dockerfile"].content.decode())
 
 
+def test_dockerfile_with_signed_modules_is_the_golden_one() -> None:
+    """The stages between compiled modules and the image, and nothing else, are what a certificate adds."""
+    cell = next(cell for cell in CELLS if cell.os.id == "debian12" and cell.kernel)
+    (image,) = image_specs([cell], LOCK, given=Given(certificate=CERTIFICATE))
+    context = context_of(image, resources.templates())
+    compare(GOLDEN / "signed/Dockerfile", context.entries["Dockerfile"].content.decode())
+    assert context.entries["certificate.der"].content == image.certificate.der if image.certificate else None
+    unsigned = rendered(cell).entries.keys()
+    assert context.entries.keys() - unsigned == {
+        "certificate.der",
+        "scripts/attach-signatures",
+        "scripts/verify-signatures",
+    }
+
+
 def test_every_operating_system_has_golden_files_and_no_other_is_left() -> None:
     assert {cell.os.id for cell in CELLS} == {row.id for row in MATRIX.rows}
-    others = {"toolkit", "pins"}
+    others = {"toolkit", "pins", "signed"}
     assert {path.name for path in GOLDEN.iterdir() if path.is_dir()} == {cell.key for cell in CELLS} | others
 
 

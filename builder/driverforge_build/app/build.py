@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import fcntl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
-from driverforge_build.ports import BuildJob, Engine
+from driverforge_build.app.signing import Signing, unsigned, write_sums
+from driverforge_build.ports import BuildJob, Engine, StepListener
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import LayerCache, local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
-from driverforge_core.errors import TemporaryFailure
+from driverforge_core.errors import TemporaryFailure, UsageError
 
 Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 
@@ -25,7 +28,8 @@ class BuildRequest:
     """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
 
     `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
-    `cache_from`, `cache_to`: as LayerCache has them.
+    `cache_from`, `cache_to`: as LayerCache has them. `signing` is None where no modules are signed. With
+    `unsigned_to` no image is made: that folder gets bare modules, for others to sign.
     """
 
     folder: Path
@@ -38,6 +42,8 @@ class BuildRequest:
     retries: int = 2
     cache_from: tuple[str, ...] = ()
     cache_to: str = ""
+    signing: Signing | None = None
+    unsigned_to: Path | None = None
 
 
 def jobs(
@@ -123,6 +129,10 @@ def run(
     if publisher:
         reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
     contexts = prepared.contexts()
+    if request.unsigned_to:
+        contexts = tuple(context for context in contexts if context.signed)
+    elif not request.signing and engines[0].makes_images:
+        _check_unsigned(contexts)
     if not contexts:
         return Built(reports=reports)
     named = "; ".join(engine.check() for engine in engines)
@@ -135,7 +145,20 @@ def run(
         publisher=publisher,
         by_builders=by_builders,
     )
+    if request.unsigned_to:
+        write_sums(request.unsigned_to)
     return Built(contexts=contexts, reports=reports, engine=named)
+
+
+def _check_unsigned(contexts: Sequence[BuildContext]) -> None:
+    waiting = [context.image.id for context in contexts if context.signed]
+    if waiting:
+        raise UsageError(
+            "there is a certificate, and nothing that signs",
+            details=[f"{cell} has modules to sign" for cell in waiting[:5]],
+            resolution="give --sign-key, --sign-command or --signatures; --unsigned-to DIR writes the "
+            "modules for somebody else to sign",
+        )
 
 
 def build(
@@ -168,15 +191,31 @@ def build(
             secrets=Path(secrets),
             to=publisher if by_builders else None,
         )
+        signed = {context.image.id for context in contexts if context.signed}
+        if request.unsigned_to:
+            work = [unsigned(job, _emptied(request.unsigned_to / job.cell)) for job in work]
         by_cell = {context.image.id: context for context in contexts}
         how = HowToRun(
             workers=request.workers,
             keep_going=request.keep_going,
             retries=request.retries,
             pushing=Pushing(publisher=publisher, contexts=by_cell) if publisher else None,
+            prepare=partial(_signed, request.signing, signed),
         )
         with display([job.cell for job in work]) as told:
             return build_all(engines, work, how, told)
+
+
+def _signed(
+    signing: Signing | None, cells: Collection[str], engine: Engine, job: BuildJob, progress: StepListener
+) -> BuildJob:
+    return signing.signed(engine, job, progress) if signing and job.cell in cells else job
+
+
+def _emptied(folder: Path) -> Path:
+    """What an earlier run left would be signed too."""
+    shutil.rmtree(folder, ignore_errors=True)
+    return folder
 
 
 @contextmanager

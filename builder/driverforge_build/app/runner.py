@@ -17,7 +17,7 @@ from pathlib import Path
 from driverforge_build.app.retry import Attempts, FailedAttempt
 from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_build.plan.times import BuildTime
-from driverforge_build.ports import BuildJob, BuiltImage, Engine
+from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
 from driverforge_build.publish.upload import Publisher, PushReport, is_built
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
@@ -35,7 +35,7 @@ class Result(Enum):
     FOUND = "found"
     """The engine had it already, of a run that ended before it pushed. It is pushed now."""
     WRITTEN = "written"
-    """The context; no image was to be made of it."""
+    """The context, or bare modules that others sign; no image was to be made."""
     FAILED = "failed"
     SKIPPED = "skipped"
     """Not begun, because another one failed."""
@@ -76,13 +76,19 @@ class Pushing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HowToRun:
-    """`pushing` is None where images stay in the engine; `retries` are further attempts a cell."""
+    """`pushing` is None where images stay in the engine; `retries` are further attempts a cell. `prepare`
+    does what has to be done right before an image is built, and gives the job that then is.
+    """
 
     workers: int
     keep_going: bool
     pushing: Pushing | None = None
     retries: int = 0
     wait: Callable[[float], object] = time.sleep
+    prepare: Callable[[Engine, BuildJob, StepListener], BuildJob] = lambda _engine, job, _told: job
+
+    def build(self, engine: Engine, job: BuildJob, told: StepListener) -> None:
+        engine.build(self.prepare(engine, job, told), told)
 
 
 def build_all(
@@ -185,14 +191,14 @@ def _life(engine: Engine, job: BuildJob, how: HowToRun, told: CellListener) -> C
     attempts = Attempts(left=how.retries, told=tell, wait=how.wait)
     outcome = _Outcome()
     try:
-        if not engine.makes_images:
-            engine.build(job, tell)
+        if not engine.makes_images or job.output:
+            attempts.at(partial(engine.build, job, tell))
             outcome.result = Result.WRITTEN
         elif how.pushing is None:
-            attempts.at(partial(engine.build, job, tell))
+            attempts.at(partial(how.build, engine, job, tell))
             outcome.image = engine.inspect(job.reference)
         else:
-            _build_and_push(engine, job, how.pushing, attempts, outcome)
+            _build_and_push(engine, job, how, attempts, outcome)
     except DriverforgeError as error:
         outcome.error, outcome.result = error, Result.FAILED
     return CellReport(
@@ -219,21 +225,23 @@ class _Outcome:
 
 
 def _build_and_push(
-    engine: Engine, job: BuildJob, pushing: Pushing, attempts: Attempts, outcome: _Outcome
+    engine: Engine, job: BuildJob, how: HowToRun, attempts: Attempts, outcome: _Outcome
 ) -> None:
-    publisher, context = pushing.publisher, pushing.contexts[job.cell]
+    assert how.pushing
+    publisher, context = how.pushing.publisher, how.pushing.contexts[job.cell]
+    build = partial(how.build, engine, job, attempts.told)
     # another builder may have pushed it since the plan was made
     outcome.pushed = attempts.at(partial(publisher.pushed, context))
     if outcome.pushed:
         outcome.result = Result.EXISTS
         return
     if job.remote:
-        attempts.at(partial(engine.build, job, attempts.told))
+        attempts.at(build)
         outcome.pushed, outcome.image = attempts.at(partial(publisher.from_builder, context))
         return
     if not job.no_cache and is_built(engine, context):
         outcome.result = Result.FOUND
     else:
-        attempts.at(partial(engine.build, job, attempts.told))
+        attempts.at(build)
     outcome.image = engine.inspect(job.reference)
     outcome.pushed = attempts.at(partial(publisher.push, context, attempts.told))

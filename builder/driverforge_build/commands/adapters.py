@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.app.prepare import Prepared
     from driverforge_build.discover.settings import Settings
@@ -116,14 +117,14 @@ def _each_once(tell: Callable[[str, float], object]) -> Callable[[str, float], N
     return once
 
 
-def lookup_in(registry: str | None, bases: Mapping[str, str], *, as_json: bool = False) -> LookupFor | None:
+def lookup_in(registry: str | None, given: Given, *, as_json: bool = False) -> LookupFor | None:
     """How a plan asks a registry for its images; None where the user named no registry."""
     if registry is None:
         return None
     # it brings HTTP and templates along
     from driverforge_build.publish.lookup import image_lookup
 
-    return lambda lock: image_lookup(registry_client(as_json=as_json), registry, lock, bases)
+    return lambda lock: image_lookup(registry_client(as_json=as_json), registry, lock, given)
 
 
 def default_cache() -> Path:

@@ -11,6 +11,7 @@ import click
 
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say, write_lines
+from driverforge_build.commands.signing import SigningWords, signing_options
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 @options.shard_option
 @options.times_option(written=True)
 @options.base_option
+@options.certificate_option
+@signing_options
 @options.artifacts_option
 @options.mirror_option
 @options.registry_option
@@ -122,6 +125,8 @@ def command(
     shard: ShardWanted | None,
     times_path: Path | None,
     bases: dict[str, str],
+    certificate: Path | None,
+    signing: SigningWords,
     artifacts: dict[str, str],
     registry: str | None,
     engine_name: str,
@@ -160,12 +165,22 @@ def command(
         raise click.UsageError("--builder needs --engine docker: builders are buildx's")
     if (how["cache_to"] or how["cache_from"]) and engine_name != "docker":
         raise click.UsageError("--cache-to and --cache-from need --engine docker: it is BuildKit's cache")
+    if pushing and signing.unsigned_to:
+        raise click.UsageError("--push with --unsigned-to: it makes no images")
     if pushing and engine_name == "nop":
         raise click.UsageError("--push with --engine nop: it has no images")
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    given = Given(
+        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
+    )
     selection = Selection(given=given, select=select, skip=skip)
-    request = BuildRequest(folder=(cache_dir or adapters.default_cache()).resolve(), **how)
-    lookup_for = adapters.lookup_in(registry, bases, as_json=as_json)
+    folder = (cache_dir or adapters.default_cache()).resolve()
+    request = BuildRequest(
+        folder=folder,
+        signing=signing.signing(certificate, folder, planning=plan_only),
+        unsigned_to=signing.unsigned_to,
+        **how,
+    )
+    lookup_for = adapters.lookup_in(registry, given, as_json=as_json)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
     if plan_only:
         done = Built(contexts=prepared.toolkits)

@@ -16,6 +16,7 @@ from driverforge_build.commands.output import say
 @options.matrix_option
 @options.lock_option
 @options.base_option
+@options.certificate_option
 @options.registry_option
 @options.json_option
 def command(
@@ -24,6 +25,7 @@ def command(
     matrix_path: Path | None,
     lock_path: Path,
     bases: dict[str, str],
+    certificate: Path | None,
     registry: str | None,
     as_json: bool,
 ) -> int:
@@ -41,8 +43,9 @@ def command(
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
     from driverforge_build.verdict import State
 
-    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path, bases=bases))
-    known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
+    selection = Selection(given=given)
+    known = read_knowledge(selection, adapters.lookup_in(registry, given, as_json=as_json))
     found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.certificate_option
 @options.artifacts_option
 @options.registry_option
 @options.vcs_option
@@ -44,6 +45,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    certificate: Path | None,
     artifacts: dict[str, str],
     registry: str | None,
     vcs_ref: str,
@@ -69,9 +71,11 @@ def command(
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.render.bake import BAKE_FILE, target_name
 
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    given = Given(
+        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
+    )
     selection = Selection(given=given, select=select, skip=skip)
-    prepared = prepare(selection, lookup_for=adapters.lookup_in(registry, bases, as_json=as_json))
+    prepared = prepare(selection, lookup_for=adapters.lookup_in(registry, given, as_json=as_json))
     done = generate(prepared, selection, output, vcs_ref=vcs_ref, writing=not plan_only)
     for key, verdict in done.left_out.items():
         say(f"left out {key}: {verdict.state}: {verdict.reason}", err=True)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.certificate_option
 @options.artifacts_option
 @click.option(
     "--registry",
@@ -51,6 +52,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    certificate: Path | None,
     artifacts: dict[str, str],
     registry: str,
     covered: Path | None,
@@ -73,7 +75,9 @@ def command(
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.report.covered import merge_covered
 
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    given = Given(
+        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
+    )
     prepared = prepare(Selection(given=given, select=select, skip=skip))
     publisher = adapters.publisher(registry, adapters.engine(), prepared, as_json=as_json)
     reports = join_all(prepared.contexts(), publisher)

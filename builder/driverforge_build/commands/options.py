@@ -161,6 +161,18 @@ def base_option(function: F) -> F:
     )(function)
 
 
+def certificate_option(function: F) -> F:
+    return click.option(
+        "--sign-certificate",
+        "certificate",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        envvar="DRIVERFORGE_SIGN_CERTIFICATE",
+        help="Certificate (PEM or DER) of the key that signs kernel modules. With another one, or none, an "
+        "image is another image.",
+    )(function)
+
+
 def mirror_option(function: F) -> F:
     return click.option(
         "--mirror",

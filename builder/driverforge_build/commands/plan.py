@@ -23,6 +23,7 @@ _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "ye
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.certificate_option
 @options.registry_option
 @click.option(
     "--github",
@@ -66,6 +67,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    certificate: Path | None,
     registry: str | None,
     github: bool,
     gitlab: str | None,
@@ -92,9 +94,9 @@ def command(
 
     if sum(map(bool, (github, gitlab, as_json))) > 1:
         raise click.UsageError("--github, --gitlab and --json each print something else: choose one")
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
     selection = Selection(given=given, select=select, skip=skip)
-    known = read_knowledge(selection, adapters.lookup_in(registry, bases, as_json=as_json))
+    known = read_knowledge(selection, adapters.lookup_in(registry, given, as_json=as_json))
     plan = known.plan(known.cells(select, skip))
     _write_reports(plan, junit=junit, summary=summary)
     if github or gitlab or shards_dir:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.certificate_option
 @options.artifacts_option
 @options.engine_option
 @click.option(
@@ -44,6 +45,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    certificate: Path | None,
     artifacts: dict[str, str],
     registry: str,
     engine_name: str,
@@ -56,8 +58,8 @@ def command(
     stands for it.
 
     An immutable tag is written once. What the registry has is not sent again. Without --select: every image
-    that the engine has. The tag is made from all that went in: give the --matrix, --lock, --base and
-    --toolkit-artifacts that `build` was given.
+    that the engine has. The tag is made from all that went in: give the --matrix, --lock, --base,
+    --sign-certificate and --toolkit-artifacts that `build` was given.
 
     Exit status: 0; 1 where a verdict fails the run (--fail-on), or an image failed under --keep-going; 75
     where the registry does not answer, 77 where it refuses the login; others as `driverforge --help` has
@@ -70,7 +72,9 @@ def command(
     from driverforge_build.publish.upload import SAME_AS_BUILD
     from driverforge_build.render.bake import immutable_tag_of, repository_of
 
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, artifacts=artifacts)
+    given = Given(
+        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
+    )
     prepared = prepare(Selection(given=given, select=select, skip=skip))
     contexts = prepared.contexts()
     unwanted = failing(prepared, select, fail_on)

@@ -17,6 +17,7 @@ from driverforge_build.commands.output import say
 @options.lock_option
 @options.select_options
 @options.base_option
+@options.certificate_option
 @options.mirror_option
 @options.keyring_option
 @options.entitlement_option
@@ -70,6 +71,7 @@ def command(
     select: tuple[str, ...],
     skip: tuple[str, ...],
     bases: dict[str, str],
+    certificate: Path | None,
     mirrors: dict[str, str],
     keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
@@ -101,7 +103,7 @@ def command(
     from driverforge_build.commands.progress import shown_builds
     from driverforge_build.verify.report import document, text
 
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
+    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
     prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip))
     settings = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
     engine = adapters.engine()

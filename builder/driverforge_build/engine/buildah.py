@@ -118,7 +118,12 @@ def build_command(
     epoch = target["args"]["SOURCE_DATE_EPOCH"]
     proxies = [name for name in PROXY_VARIABLES if environment.get(name)]
     return [
-        *(program, "build", "--layers", "--tag", job.reference),
+        *(program, "build", "--layers"),
+        *(
+            ("--target", job.stage, "--output", f"type=local,dest={job.output}")
+            if job.output
+            else ("--tag", job.reference)
+        ),
         *("--platform", *target["platforms"], "--source-date-epoch", epoch),
         *(word for item in sorted(target["labels"].items()) for word in ("--label", "=".join(item))),
         *(word for name in proxies for word in ("--build-arg", name)),
@@ -126,6 +131,11 @@ def build_command(
             word
             for name, file in sorted(job.secrets.items())
             for word in ("--secret", f"id={name},src={file}")
+        ),
+        *(
+            word
+            for stage, folder in sorted(job.contexts.items())
+            for word in ("--build-context", f"{stage}={folder}")
         ),
         *(["--network", job.network] if job.network else []),
         *(["--no-cache"] if job.no_cache else []),

@@ -151,7 +151,12 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
     return [
         *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain"),
         *(["--builder", builder] if builder else []),
-        *(_pushed(job) if job.remote else ["--load"]),
+        *_result(job),
+        *(
+            part
+            for stage, folder in sorted(job.contexts.items())
+            for part in ("--set", f"{job.target}.contexts.{stage}={folder}", f"--allow=fs.read={folder}")
+        ),
         *(["--no-cache"] if job.no_cache else []),
         *(part for name in proxies for part in ("--set", f"*.args.{name}")),
         *(
@@ -164,8 +169,13 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
     ]
 
 
-def _pushed(job: BuildJob) -> list[str]:
-    return [
-        *("--set", f"{job.target}.tags={job.remote}"),
-        *("--set", f"{job.target}.output=type=registry"),
-    ]
+def _result(job: BuildJob) -> list[str]:
+    """Where the result goes: into a folder, to a registry, or into the engine's store."""
+    if job.output:
+        to = f"type=local,dest={job.output}"
+        words = ["--set", f"{job.target}.target={job.stage}", "--set", f"{job.target}.output={to}"]
+        return [*words, f"--allow=fs.write={job.output}"]
+    if job.remote:
+        words = ["--set", f"{job.target}.tags={job.remote}"]
+        return [*words, "--set", f"{job.target}.output=type=registry"]
+    return ["--load"]

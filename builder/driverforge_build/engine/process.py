@@ -8,6 +8,7 @@ import shlex
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -53,23 +54,51 @@ def output(
     return done.returncode, done.stdout.decode(errors="replace")
 
 
-def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -> tuple[int, bytes]:
-    """Exit status and standard output of a short program that reads `given`; its errors go nowhere.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a program said that was given something to read."""
 
-    Raises OSError where it cannot be started, TimeoutError where it does not end in `patience` seconds.
+    status: int
+    output: bytes
+    errors: str
+
+
+def converse(
+    argv: Sequence[str],
+    given: bytes,
+    *,
+    environment: Mapping[str, str] | None = None,
+    patience: float = PATIENCE_S,
+) -> Said:
+    """Run a short program that reads `given`.
+
+    It has no terminal to ask for a password. Raises OSError where it cannot be started, TimeoutError where it
+    does not end in `patience` seconds.
     """
     try:
         done = subprocess.run(
             list(argv),
+            env=_environment(environment),
             input=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             check=False,
             timeout=patience,
+            start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError from error
-    return done.returncode, done.stdout
+    return Said(
+        status=done.returncode, output=done.stdout, errors=done.stderr.decode("utf-8", errors="replace")
+    )
+
+
+def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -> tuple[int, bytes]:
+    """Exit status and standard output of a short program that reads `given`; its errors go nowhere.
+
+    Raises as `converse` does.
+    """
+    said = converse(argv, given, patience=patience)
+    return said.status, said.output
 
 
 def run_logged(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock
@@ -35,7 +33,7 @@ def unanswered(reference: Reference, answer: Unknown) -> Unavailable:
     )
 
 
-def image_lookup(client: RegistryClient, registry: str, lock: Lock, bases: Mapping[str, str]) -> ImageLookup:
+def image_lookup(client: RegistryClient, registry: str, lock: Lock, given: Given) -> ImageLookup:
     """A function that asks a registry for a cell's immutable tag, whose revision is made from the inputs.
 
     The tag alone is not believed: the image's label has to name the same inputs.
@@ -43,7 +41,7 @@ def image_lookup(client: RegistryClient, registry: str, lock: Lock, bases: Mappi
     repository = Reference.parse(repository_of(registry))
 
     def look_up(cell: Cell) -> tuple[str, Presence]:
-        (image,) = image_specs((cell,), lock, given=Given(bases=bases))
+        (image,) = image_specs((cell,), lock, given=given)
         context = context_of(image, resources.templates())
         reference = repository.with_tag(immutable_tag_of(context))
         return str(reference), made_from(client, reference, context.inputs, f"linux/{cell.arch}")

@@ -21,7 +21,9 @@ from driverforge_oci.reference import Reference
 if TYPE_CHECKING:
     from driverforge_build.documents import PushedImage
 
-SAME_AS_BUILD = "push takes the same --matrix, --lock, --base and --toolkit-artifacts as build"
+SAME_AS_BUILD = (
+    "push takes the same --matrix, --lock, --base, --sign-certificate and --toolkit-artifacts as build"
+)
 """For the tag is made from all of these."""
 
 

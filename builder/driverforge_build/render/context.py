@@ -43,6 +43,11 @@ class BuildContext:
         """The revision of the immutable tag: the inputs' first 12 hexadecimal digits."""
         return self.inputs[:12]
 
+    @property
+    def signed(self) -> bool:
+        """Whether the image has modules that the key of a certificate signs."""
+        return "certificate.der" in self.entries
+
 
 def context_of(image: AnyImage, folder: Path) -> BuildContext:
     """The context of an image, from the templates and scripts in `folder`."""
@@ -95,7 +100,10 @@ def _own(image: AnyImage) -> dict[str, ContextFile]:
         **({} if image.vendor_modules else {"image.jit.json": image.jit_facts}),
         **({"image.precompiled.json": image.facts} if image.kernel else {}),
     }
-    return {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
+    own = {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
+    if image.certificate:
+        own["certificate.der"] = ContextFile(content=image.certificate.der)
+    return own
 
 
 def _scripts(image: AnyImage) -> tuple[str, ...]:
@@ -105,7 +113,8 @@ def _scripts(image: AnyImage) -> tuple[str, ...]:
     firmware = ("place-firmware",) if image.firmware_tree or image.archive else ()
     if image.vendor_modules:
         return ("fetch-pinned", "place-modules", *firmware)
-    return ("fetch-pinned", "unpack-archive" if image.archive else "place-source", *firmware)
+    signing = ("attach-signatures", "verify-signatures") if image.certificate else ()
+    return ("fetch-pinned", "unpack-archive" if image.archive else "place-source", *firmware, *signing)
 
 
 def pin_list(packages: Iterable[LockedPackage]) -> str:

@@ -23,6 +23,8 @@ from driverforge_build.render.needs import (
     missing_pins,
     pins_of,
 )
+from driverforge_build.render.signing import read_certificate
+from driverforge_core.certificate import Certificate
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
@@ -56,7 +58,8 @@ class ImageSpec:
 
     `pins` maps the name of a list in the context to its packages. `kernel` is '' for a JIT image.
     `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no
-    sources. `epoch` is the date of the newest repository that was read, in seconds: when the image says that
+    sources. `certificate` is that of the key that signs the modules, None where none are compiled or signed.
+    `epoch` is the date of the newest repository that was read, in seconds: when the image says that
     it was made.
     """
 
@@ -80,6 +83,7 @@ class ImageSpec:
     labels: tuple[tuple[str, str], ...]
     jit_facts: ImageFacts
     facts: ImageFacts
+    certificate: Certificate | None = None
     epoch: int = field(default=EARLIEST_EPOCH)
 
     @property
@@ -155,7 +159,7 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
         if missing:
             unpinned.append((cell, missing))
         else:
-            specs.append(_spec(cell, lock, asked.bases))
+            specs.append(_spec(cell, lock, asked))
     if unpinned:
         raise InputError(
             f"{len(unpinned)} of the cells have downloads without a pin; nothing was written",
@@ -165,10 +169,10 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
     return tuple(specs)
 
 
-def _spec(cell: Cell, lock: Lock, bases: Mapping[str, str]) -> ImageSpec:
+def _spec(cell: Cell, lock: Lock, given: Given) -> ImageSpec:
     target = lock.target(cell.os.id, cell.arch)
     assert target is not None
-    base = base_image(cell.os, target, bases)
+    base = base_image(cell.os, target, given.bases)
     if cell.driver.payload == "image":
         raise Unsupported(
             f"{cell.id}: payload `image` cannot be built by this version",
@@ -188,6 +192,9 @@ def _spec(cell: Cell, lock: Lock, bases: Mapping[str, str]) -> ImageSpec:
             module_types=cell.module_types,
             sources={},
         )
+    # a distribution's modules have its own signature
+    signing = given.certificate if cell.kernel and not cell.driver.vendor_modules else None
+    certificate = read_certificate(signing) if signing else None
     return ImageSpec(
         id=cell.key,
         title=_title(cell),
@@ -208,9 +215,10 @@ def _spec(cell: Cell, lock: Lock, bases: Mapping[str, str]) -> ImageSpec:
         else "",
         archive=archive,
         pins=pins,
-        labels=_labels(cell, base),
+        labels=_labels(cell, base, certificate),
         jit_facts=jit_facts,
         facts=facts,
+        certificate=certificate,
         epoch=epoch_of(target),
     )
 
@@ -285,10 +293,16 @@ def base_labels(base: BaseImage) -> tuple[tuple[str, str], ...]:
     return (("org.opencontainers.image.base.name", base.name), *digest)
 
 
-def _labels(cell: Cell, base: BaseImage) -> tuple[tuple[str, str], ...]:
+def _labels(cell: Cell, base: BaseImage, certificate: Certificate | None) -> tuple[tuple[str, str], ...]:
     """Labels that depend on the cell alone: OCI's, and those that tools for NVIDIA's images read."""
     version = f"{cell.driver.branch}-{cell.kernel}" if cell.kernel else cell.driver.version
     title = _title(cell)
+    signer: tuple[tuple[str, str], ...] = ()
+    if certificate:
+        signer = (
+            ("io.driverforge.signer", certificate.name),
+            ("io.driverforge.signer-key", certificate.key_id),
+        )
     return (
         ("name", "NVIDIA Driver Container"),
         ("vendor", "driverforge"),
@@ -299,6 +313,7 @@ def _labels(cell: Cell, base: BaseImage) -> tuple[tuple[str, str], ...]:
         ("io.k8s.display-name", "NVIDIA Driver Container"),
         ("io.driverforge.cell", cell.key),
         ("io.driverforge.module-types", " ".join(cell.module_types)),
+        *signer,
         ("org.opencontainers.image.title", "NVIDIA Driver Container"),
         ("org.opencontainers.image.description", title),
         ("org.opencontainers.image.vendor", "driverforge"),

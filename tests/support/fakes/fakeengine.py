@@ -22,7 +22,8 @@ from support.fakes.memoryregistry import MemoryRegistry
 class FakeEngine:
     """`failures` maps a cell to what its build raises, `labels` a cell to the labels of its image.
 
-    `contents` maps an image's name to its files, by their whole path.
+    `contents` maps an image's name to its files, by their whole path, and a cell to its bare modules.
+    `brought` has what was in the folders of each build's contexts.
     """
 
     registry: MemoryRegistry = field(default_factory=MemoryRegistry)
@@ -31,6 +32,7 @@ class FakeEngine:
     images: dict[str, BuiltImage] = field(default_factory=dict)
     contents: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     built: list[str] = field(default_factory=list)
+    brought: dict[str, dict[str, dict[str, bytes]]] = field(default_factory=dict)
     pushed: list[str] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
     makes_images: bool = True
@@ -47,6 +49,15 @@ class FakeEngine:
             self.built.append(job.cell)
         if job.cell in self.failures:
             raise self.failures[job.cell]
+        if job.output:
+            for path, content in self.contents[job.cell].items():
+                (job.output / path).parent.mkdir(parents=True, exist_ok=True)
+                (job.output / path).write_bytes(content)
+            return
+        self.brought[job.cell] = {
+            name: {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+            for name, folder in job.contexts.items()
+        }
         layer = Layer(digest="sha256:" + "0" * 64, size=1000, created_by="COPY")
         self.images[job.reference] = BuiltImage(
             reference=job.reference,

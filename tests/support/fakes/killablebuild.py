@@ -146,7 +146,7 @@ def main(words: list[str]) -> int:
     given = Given(matrix=folder / "site.yaml", lock=folder / "site.lock.json")
     prepared = prepare(
         Selection(given=given),
-        lookup_for=lambda lock: image_lookup(client, registry, lock, {}),
+        lookup_for=lambda lock: image_lookup(client, registry, lock, Given()),
         shard=shard,
     )
     engine = FolderEngine(own / "images", folder / "events", client, fuse)

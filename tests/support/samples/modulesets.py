@@ -17,6 +17,7 @@ def module_set(
     driver: str = "535.261.03",
     module_type: str = "open",
     signer: str = "",
+    digests: tuple[str, ...] = (),
 ) -> dict[str, bytes]:
     """The files of a set below /opt/lib/modules/RELEASE: 'open/nvidia.ko' and the description beside it."""
     described = ModuleSet(
@@ -27,6 +28,7 @@ def module_set(
         compiler="gcc (Debian) 12.2.0",
         modules={name: f"sha256:{hashlib.sha256(ko).hexdigest()}" for name, ko in modules.items()},
         signer=signer,
+        signature_digests=digests,
     )
     files = {MODULE_SET_NAME: described.to_json().encode(), **modules}
     return {f"{module_type}/{name}": content for name, content in files.items()}

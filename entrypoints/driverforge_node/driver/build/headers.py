@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driverforge_core.cms import DIGESTS
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
@@ -122,3 +123,15 @@ def check_header_probes(
                 details=[evidence],
                 resolution="use a newer driver branch, or boot an older kernel of this series",
             )
+
+
+def signature_digests(config: str) -> tuple[str, ...]:
+    """Digest algorithms that a kernel has for module signatures, its own choice first; by its .config.
+
+    What is a module itself does not count: it may be needed to load that very module.
+    """
+    own = config_value(config, "CONFIG_MODULE_SIG_HASH")
+    # sha384 is a part of the kernel's sha512
+    options = {"sha256": "SHA256", "sha384": "SHA512", "sha512": "SHA512"}
+    built_in = [name for name in DIGESTS if config_value(config, f"CONFIG_CRYPTO_{options[name]}") == "y"]
+    return tuple(name for name in dict.fromkeys([own, *built_in]) if own and name in DIGESTS)

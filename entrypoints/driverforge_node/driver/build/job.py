@@ -26,7 +26,12 @@ from driverforge_core.osid import OsRelease, parse_os_release
 from driverforge_node import log
 from driverforge_node.driver.build import cache, publish
 from driverforge_node.driver.build.compiler import check_compiler, compile_modules
-from driverforge_node.driver.build.headers import KernelHeaders, check_header_probes, unpack_headers
+from driverforge_node.driver.build.headers import (
+    KernelHeaders,
+    check_header_probes,
+    signature_digests,
+    unpack_headers,
+)
 from driverforge_node.driver.build.processors import processors
 from driverforge_node.driver.state import network
 from driverforge_node.driver.state.network import NetworkBuildFiles
@@ -256,6 +261,7 @@ def _compile(
         kernel=request.kernel,
         compiler=compiler,
         network=request.built_against,
+        signature_digests=signature_digests(host.files.read_text(f"{headers.tree.output}/.config")),
     )
     host.files.remove_tree(work)
 

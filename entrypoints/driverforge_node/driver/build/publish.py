@@ -28,6 +28,7 @@ def stage_modules(
     kernel: KernelRelease,
     compiler: str,
     network: str,
+    signature_digests: tuple[str, ...] = (),
 ) -> ModuleSet:
     """Strip each module of `work` into the folder `stage`, check it, and describe the set there.
 
@@ -57,6 +58,7 @@ def stage_modules(
         compiler=compiler,
         modules=digests,
         signer="",
+        signature_digests=signature_digests,
         network=network,
     )
     host.files.write_atomic(f"{stage}/{MODULE_SET_NAME}", modules.to_json().encode())

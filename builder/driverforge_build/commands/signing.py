@@ -1,0 +1,110 @@
+"""The options of `build` that say who signs kernel modules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from driverforge_build.app.signing import Signing
+    from driverforge_build.ports import Signer
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SigningWords:
+    """What the command line says about signing."""
+
+    key: str
+    command: str
+    signatures: Path | None
+    unsigned_to: Path | None
+
+    def signing(self, certificate: Path | None, folder: Path, *, planning: bool) -> Signing | None:
+        """Who signs; None where nobody does. The key is tried, so that what is wrong is said at once.
+
+        Raises UsageError, and what a Signer raises.
+        """
+        ways = {
+            "--sign-key": self.key,
+            "--sign-command": self.command,
+            "--signatures": self.signatures,
+            "--unsigned-to": self.unsigned_to,
+        }
+        given = [name for name, value in ways.items() if value]
+        if len(given) > 1:
+            raise click.UsageError(f"{' and '.join(given)}: choose one")
+        if given and certificate is None:
+            raise click.UsageError(
+                f"{given[0]} needs --sign-certificate, the certificate of the key that signs"
+            )
+        if not given or planning or certificate is None:
+            return None
+        from driverforge_build.app import signing
+        from driverforge_build.engine.signers import command_signer, key_signer
+        from driverforge_build.render.signing import read_certificate
+
+        read = read_certificate(certificate)
+        signing.check_date(read, datetime.now(timezone.utc))
+        if self.unsigned_to:
+            return None
+        signer: Signer = signing.beside
+        if self.key:
+            signer = key_signer(self.key)
+            # a site's own program may be one that a person has to say yes to
+            signing.try_signer(signer, read)
+        if self.command:
+            signer = command_signer(self.command)
+        return signing.Signing(
+            certificate=read, signer=signer, folder=folder / "signing", given=self.signatures
+        )
+
+
+def signing_options(function: F) -> F:
+    """--sign-key, --sign-command, --signatures, --unsigned-to; the command gets them as `signing`."""
+
+    @wraps(function)
+    def merged(
+        *, sign_key: str, sign_command: str, signatures: Path | None, unsigned_to: Path | None, **rest: Any
+    ) -> Any:
+        words = SigningWords(
+            key=sign_key, command=sign_command, signatures=signatures, unsigned_to=unsigned_to
+        )
+        return function(signing=words, **rest)
+
+    decorated = click.option(
+        "--unsigned-to",
+        type=click.Path(path_type=Path, file_okay=False, resolve_path=True),
+        metavar="DIR",
+        help="Make no images: write their bare modules to DIR/CELL/TYPE, and lists of the digests to sign, "
+        "for somebody else.",
+    )(merged)
+    decorated = click.option(
+        "--signatures",
+        type=click.Path(path_type=Path, file_okay=False, exists=True, resolve_path=True),
+        metavar="DIR",
+        help="What --unsigned-to wrote, with a signature beside each module: NAME.ko.p7s (CMS, as "
+        "`sign-file -d` writes it) or NAME.ko.sig (bare, as key services give it). Nothing is compiled.",
+    )(decorated)
+    decorated = click.option(
+        "--sign-command",
+        default="",
+        metavar="COMMAND",
+        help="A program that signs: it reads a digest and prints a signature, CMS or bare, as bytes or in "
+        "base64. It is told DRIVERFORGE_MODULE, DRIVERFORGE_HASH and DRIVERFORGE_DIGEST.",
+    )(decorated)
+    return click.option(
+        "--sign-key",
+        default="",
+        metavar="FILE|pkcs11:URI",
+        envvar="DRIVERFORGE_SIGN_KEY",
+        help="Private key that signs modules; no build sees it. Its passphrase, or the token's PIN, is in "
+        "the environment: KBUILD_SIGN_PIN.",
+    )(decorated)  # type: ignore[return-value]
