@@ -30,6 +30,7 @@ from support import cache
 from support.machines import accelerator, initramfs, qemu
 from support.machines.guest_scripts import AGENT, INIT, PRELUDE
 from support.machines.kernels import Image
+from support.machines.secureboot import Firmware
 from support.process import require, run, stop, tail
 
 PAYLOAD_SIZE = 2 << 30  # bytes, sparse
@@ -71,6 +72,7 @@ class Machine:
     disks: tuple[Disk, ...] = ()
     network: bool = False  # a card, whose network ends at this machine (qemu.HERE)
     reboots: bool = False  # the guest's reboot is one, and does not end it
+    firmware: Firmware | None = None  # one that starts signed kernels only
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -277,7 +279,8 @@ def _booted(machine: Machine, folder: Path) -> Guest:
             drives.append(qemu.Drive(serial=disk.name, file=disk.file))
         elif disk.late:
             drives.append(_placeholder(disk, folder))
-    return Guest(machine, folder, drives, _kernel_arguments(machine))
+    firmware = machine.firmware.words(folder) if machine.firmware else []
+    return Guest(machine, folder, drives, [*_kernel_arguments(machine), *firmware])
 
 
 def _kernel_arguments(machine: Machine) -> list[str]:
