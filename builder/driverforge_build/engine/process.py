@@ -58,18 +58,34 @@ def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -
 
     Raises OSError where it cannot be started, TimeoutError where it does not end in `patience` seconds.
     """
+    status, said, _ = conversation(argv, given, patience=patience)
+    return status, said
+
+
+def conversation(
+    argv: Sequence[str],
+    given: bytes,
+    *,
+    environment: Mapping[str, str] | None = None,
+    patience: float = PATIENCE_S,
+) -> tuple[int, bytes, bytes]:
+    """Exit status, standard output and standard error of a short program that reads `given`.
+
+    It stays in our process group: one that asks for a PIN at the terminal would be stopped in another.
+    Raises as `answer`.
+    """
     try:
         done = subprocess.run(
             list(argv),
+            env=_environment(environment),
             input=given,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            capture_output=True,
             check=False,
             timeout=patience,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError from error
-    return done.returncode, done.stdout
+    return done.returncode, done.stdout, done.stderr
 
 
 def run_logged(
