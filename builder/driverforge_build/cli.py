@@ -26,6 +26,7 @@ COMMANDS: dict[str, str] = {
     "build": "build the planned images",
     "verify": "boot the kernels of built images, and insert their modules",
     "push": "push built images to a registry",
+    "attestations": "show what is attached to an image in a registry: SBOM, provenance, test results",
     "index": "let the moving tags stand for all architectures; tell which kernels are covered",
 }
 
@@ -36,7 +37,7 @@ STATUSES: dict[int, str] = {
     64: "usage: the command line asks for something that cannot be",
     65: "input: a matrix, a lock file, a keyring or another file is wrong, or a download has no pin",
     69: "not there: an engine, a mirror, a registry, a program; or a signature that is not trusted",
-    70: "a program that was run failed: docker, buildx, a credential helper",
+    70: "a program that was run failed: docker, buildx, a credential helper, a signer",
     74: "reading or writing failed: disk full, standard output closed",
     75: "not now: no answer, a busy server, another build in the same folder; try again later",
     77: "not permitted: a registry does not accept the login",

@@ -142,11 +142,23 @@ class Attempt(TypedDict):
     seconds: float
 
 
+class AttachedArtifact(TypedDict):
+    """Something that refers to an image, by its own digest.
+
+    `kind` is sbom, provenance or test-result; `sent` is false where it was there already.
+    """
+
+    kind: str
+    digest: str
+    signed: bool
+    sent: bool
+
+
 class PushedImage(TypedDict):
     """An image in the registry.
 
     `sent` is false where it was there already, `moved` where the alias stood for it already. `waiting` says
-    why the alias was left alone, '' where it was not.
+    why the alias was left alone, '' where it was not. `attached` is what --attest looked after.
     """
 
     cell: str
@@ -157,6 +169,7 @@ class PushedImage(TypedDict):
     alias_digest: str
     moved: bool
     waiting: str
+    attached: list[AttachedArtifact]
 
 
 class BuildCell(TypedDict):
@@ -386,6 +399,39 @@ class WatchDocument(TypedDict):
     unanswered: list[Failure]
 
 
+class Attestation(TypedDict):
+    """What is attached to an image; `facts` is what it says, in a line.
+
+    `trust` is `accepted` or `refused` by --verifier; without one it is `unchecked` where there is a signature
+    that nobody looked at. What is about another image, or cannot be read, is `refused` in any case.
+    """
+
+    kind: Literal["sbom", "provenance", "test-result", "signature", "other"]
+    digest: str
+    media_type: str
+    created: str
+    trust: Literal["unsigned", "unchecked", "accepted", "refused"]
+    reason: str
+    facts: str
+
+
+class AttestedImage(TypedDict):
+    """The image of a platform, by its own digest. `lacks`: what --require found missing, a sentence each."""
+
+    platform: str
+    digest: str
+    attached: list[Attestation]
+    lacks: list[str]
+
+
+class AttestationsDocument(TypedDict):
+    """`driverforge attestations --json`."""
+
+    schema: Literal[1]
+    reference: str
+    images: list[AttestedImage]
+
+
 class KernelPackage(TypedDict):
     name: str
     version: str
@@ -414,7 +460,10 @@ class VerifyCheck(TypedDict):
 
 
 class VerifiedCell(TypedDict):
-    """An image's proof. `image` is the engine's id, `machine` what ran the kernel; '' where not tried."""
+    """An image's proof. `image` is the engine's id, `machine` what ran the kernel; '' where not tried.
+
+    `attached`: the statement that --attest looked after, `not_attached` why that failed.
+    """
 
     cell: str
     result: Literal["passed", "failed", "error"]
@@ -427,6 +476,8 @@ class VerifiedCell(TypedDict):
     modules: list[TriedModule]
     checks: list[VerifyCheck]
     error: Failure | None
+    attached: AttachedArtifact | None
+    not_attached: Failure | None
 
 
 class VerifyDocument(TypedDict):

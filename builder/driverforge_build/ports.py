@@ -116,7 +116,7 @@ class ToSign:
     digest: bytes
 
 
-Signer = Callable[[ToSign], bytes]
+ModuleSigner = Callable[[ToSign], bytes]
 """Gives the bare signature (RSA, PKCS#1 v1.5) or a whole CMS message, as bytes or in base64.
 
 Raises InputError, NotPermitted, Unavailable, CommandFailed, and TemporaryFailure where the reason passes.
@@ -242,3 +242,20 @@ class Guests(Protocol):
 
     def run(self, boot: GuestBoot, on_line: StepListener) -> GuestRun:
         """Boot a kernel; each line that the guest says is told when it is whole. Raises CommandFailed."""
+
+
+class StatementSigner(Protocol):
+    """Signs with a key that we never see."""
+
+    def sign(self, content: bytes, *, image: str, predicate: str) -> bytes:
+        """A signature over the content, which is a statement of the type `predicate` about an image.
+
+        Raises Unavailable, CommandFailed, and TemporaryFailure where the same may work later.
+        """
+
+
+class StatementVerifier(Protocol):
+    """Knows whose signatures are to be trusted."""
+
+    def objection(self, content: bytes, signature: bytes) -> str:
+        """Why a signature is not accepted, '' where it is. Raises Unavailable, CommandFailed."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import re
 import reprlib
 import urllib.parse
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -28,6 +30,10 @@ _SIZE_DIGITS = 20
 _DOCUMENT_LIMIT = 4 << 20
 # an index of indexes is rare, a deeper one is somebody's joke
 _INDEX_DEPTH = 4
+# statuses of registries that do not know the list of referrers; the specification has 404 alone
+_NO_REFERRERS = (400, 404, 405, 406)
+_NEXT_PAGE = re.compile(r'<([^>]+)>\s*;\s*rel="?next"?')
+_PAGES = 100
 _NO_IMAGE = "no container engine would take it: push the image anew, or ask who runs the registry"
 _NO_REGISTRY = "check the address: a portal or a proxy may answer in the registry's place"
 
@@ -36,13 +42,15 @@ _NO_REGISTRY = "check the address: a portal or a proxy may answer in the registr
 class Descriptor:
     """An OCI content descriptor.
 
-    `size` is in bytes. `platform` is 'linux/amd64' or 'linux/arm64/v8', '' where none is stated.
+    `size` is in bytes. `platform` is 'linux/amd64' or 'linux/arm64/v8', '' where none is stated, as
+    `artifact_type` is.
     """
 
     media_type: str
     digest: str
     size: int
     platform: str = ""
+    artifact_type: str = ""
     annotations: tuple[tuple[str, str], ...] = ()
 
 
@@ -232,6 +240,38 @@ class RegistryClient:
 
         The manifest's parts must be there already.
         """
+        return self._put_manifest(reference, data, media_type)[0]
+
+    def put_referrer(self, reference: Reference, data: bytes) -> bool:
+        """Store a manifest that names a subject, as `put_manifest` does.
+
+        Returns whether the registry lists it by itself (OCI-Subject); if not, its client keeps the list.
+        """
+        return "oci-subject" in self._put_manifest(reference, data, OCI_MANIFEST)[1]
+
+    def referrers(self, reference: Reference) -> tuple[Descriptor, ...] | None:
+        """What names a digest as its subject; None where the registry has no such list of its own."""
+        path, found = f"referrers/{reference.digest}", list[Descriptor]()
+        for _ in range(_PAGES):
+            response = self._session.call("GET", reference, path, expected=(200, *_NO_REFERRERS))
+            data = response.read(_DOCUMENT_LIMIT + 1)
+            # a proxy, or a registry's web page, may answer with anything
+            if response.status != 200 or _media_type(response) != OCI_INDEX:
+                return None
+            if len(data) > _DOCUMENT_LIMIT:
+                raise _too_large(f"the list of referrers of {reference}")
+            found += _manifest(reference, OCI_INDEX, "", data).children
+            following = _NEXT_PAGE.search(response.headers.get("link", ""))
+            if following is None:
+                return tuple(found)
+            path = following[1]
+        raise Unavailable(
+            f"the list of referrers of {reference} has more than {_PAGES} pages", resolution=_NO_REGISTRY
+        )
+
+    def _put_manifest(
+        self, reference: Reference, data: bytes, media_type: str
+    ) -> tuple[str, Mapping[str, str]]:
         digest = digest_of(data, like=reference.digest)
         if reference.digest and reference.digest != digest:
             raise InputError(f"the manifest for {reference} has the digest {digest}")
@@ -245,7 +285,7 @@ class RegistryClient:
         stated = response.headers.get("docker-content-digest", digest)
         if stated != digest:
             raise _mismatch(reference, digest, stated)
-        return digest
+        return digest, response.headers
 
 
 def descriptor(value: object) -> Descriptor:
@@ -259,6 +299,7 @@ def descriptor(value: object) -> Descriptor:
         digest=str(value.get("digest", "")),
         size=value["size"],
         platform="/".join(filter(None, parts)),
+        artifact_type=str(value.get("artifactType") or ""),
         annotations=tuple(sorted((key, str(text)) for key, text in annotations.items())),
     )
 

@@ -22,7 +22,7 @@ from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.app.signing import Signing, beside, check_date, try_signer, write_sums
 from driverforge_build.engine.signers import key_signer
 from driverforge_build.matrix import load_matrix
-from driverforge_build.ports import Signer, ToSign
+from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.signing import UNSIGNED
 from driverforge_build.render.spec import FILE_TIME, image_specs
@@ -72,7 +72,9 @@ def context(key: SigningKey) -> BuildContext:
 
 @pytest.fixture
 def build(engine: FakeEngine, key: SigningKey, tmp_path: Path) -> Callable[..., CellReport]:
-    def run_it(signer: Signer, *, given: Path | None = None, unsigned_to: Path | None = None) -> CellReport:
+    def run_it(
+        signer: ModuleSigner, *, given: Path | None = None, unsigned_to: Path | None = None
+    ) -> CellReport:
         signing = Signing(
             certificate=key.certificate, signer=signer, folder=tmp_path / "signing", given=given
         )

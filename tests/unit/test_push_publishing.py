@@ -5,7 +5,6 @@ for an empty one.
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -34,6 +33,7 @@ from driverforge_oci.session import NotFound, Session
 from driverforge_oci.transport import Request, Response
 from support.fakes.fakeengine import FakeEngine, store_image
 from support.fakes.memoryregistry import HOST, MemoryRegistry, answer
+from support.fakes.turns import Turns
 from support.samples.synthetic import all_cells, synthetic_lock
 
 MATRIX = load_matrix()
@@ -220,37 +220,6 @@ def test_an_index_of_two_drivers_is_refused_and_both_are_named() -> None:
     both = join(registry, ALIAS, [newer, member(engine, "arm64")])
     assert both.moved
     assert registry.resolve(ALIAS, "linux/arm64").digest == both.images["linux/arm64"]
-
-
-class Turns:
-    """Two writers in threads, whose requests to the registry come in the order that a test chose."""
-
-    def __init__(self, order: list[int]) -> None:
-        self._order = order
-        self._done: set[int] = set()
-        self._turn = threading.Condition()
-
-    def of(self, registry: MemoryRegistry, writer: int) -> RegistryClient:
-        def wait(request: Request) -> Response:
-            with self._turn:
-                self._turn.wait_for(lambda: self._next() in (writer, None), timeout=30)
-                if self._order:
-                    self._order.pop(0)
-                answered = registry.send(request)
-                self._turn.notify_all()
-            return answered
-
-        return RegistryClient(Session(MemoryRegistry(trouble=wait)))
-
-    def _next(self) -> int | None:
-        while self._order and self._order[0] in self._done:
-            self._order.pop(0)
-        return self._order[0] if self._order else None
-
-    def end(self, writer: int) -> None:
-        with self._turn:
-            self._done.add(writer)
-            self._turn.notify_all()
 
 
 # one of them does some requests, then the other one: single requests by turns seldom hurt

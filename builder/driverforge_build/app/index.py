@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from driverforge_build.attest.attached import Kind
+from driverforge_build.attest.read import lack, read_image
 from driverforge_build.plan.rows import ASKED_AT_ONCE
+from driverforge_build.ports import StatementVerifier
 from driverforge_build.publish.index import Joined
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.spec import ImageSpec
 from driverforge_core.errors import DriverforgeError
+from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
@@ -66,10 +70,33 @@ def join_all(contexts: Iterable[BuildContext], publisher: Publisher) -> tuple[Jo
         return tuple(pool.map(one, families))
 
 
+PassedTest = Callable[[str, Reference], bool]
+"""Whether a cell's image passed a test."""
+
+
+def listed_or_attested(
+    listed: Collection[str], client: RegistryClient | None, verifier: StatementVerifier | None
+) -> PassedTest:
+    """By a list of cells; and with a client by the newest test result that the image has attached."""
+
+    def passed(cell: str, image: Reference) -> bool:
+        if cell in listed:
+            return True
+        if client is None:
+            return False
+        found = read_image(client, image, verifier, kinds=(Kind.TEST_RESULT,))
+        return not lack(found, Kind.TEST_RESULT, verified=verifier is not None)
+
+    return passed
+
+
 def covered_images(
-    reports: Iterable[JoinReport], publisher: Publisher, tested: Collection[str]
+    reports: Iterable[JoinReport], publisher: Publisher, passed: PassedTest
 ) -> Mapping[str, list[CoveredImage]]:
-    """The precompiled images that the registry has and that their aliases stand for, by kernel release."""
+    """The precompiled images that the registry has and that their aliases stand for, by kernel release.
+
+    `passed` is asked for a cell and the image, by its digest. Raises as it does.
+    """
     found: dict[str, list[CoveredImage]] = {}
     for report in reports:
         for image, context, digest in _there(report):
@@ -82,7 +109,7 @@ def covered_images(
                 "tag": str(report.alias),
                 "image": str(publisher.member(context).reference),
                 "digest": digest,
-                "tested": image.id in tested,
+                "tested": passed(image.id, publisher.member(context).reference.with_digest(digest)),
             }
             found.setdefault(image.kernel, []).append(one)
     return found

@@ -21,25 +21,19 @@ def push_all(
 ) -> tuple[list[PushReport], dict[str, DriverforgeError]]:
     """Push images one after the other. Returns what became of each, and the errors by cell.
 
-    Stops at the first error unless `keep_going`.
+    An image that is in the registry, and to which something could not be attached, is in both. Stops at the
+    first error unless `keep_going`.
     """
-    reports: list[PushReport] = []
+    reports: dict[str, PushReport] = {}
     errors: dict[str, DriverforgeError] = {}
     for context in contexts:
-        outcome = _attempt(context, publisher, progress)
-        if isinstance(outcome, PushReport):
-            reports.append(outcome)
-        else:
-            errors[context.image.id] = outcome
+        cell = context.image.id
+        try:
+            reports[cell] = publisher.push(context, progress)
+            for report in publisher.attest(context, reports[cell]):
+                reports[cell] = report
+        except DriverforgeError as error:
+            errors[cell] = error
             if not keep_going:
                 break
-    return reports, errors
-
-
-def _attempt(
-    context: BuildContext, publisher: Publisher, progress: StepListener
-) -> PushReport | DriverforgeError:
-    try:
-        return publisher.push(context, progress)
-    except DriverforgeError as error:
-        return error
+    return list(reports.values()), errors

@@ -15,6 +15,7 @@ from itertools import pairwise, repeat
 from pathlib import Path
 
 from driverforge_build.app.retry import Attempts, FailedAttempt
+from driverforge_build.attest.provenance import BuildSpan
 from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
@@ -147,20 +148,21 @@ def confirm_all(
     def one(there: tuple[BuildContext, str]) -> CellReport:
         context, digest = there
         attempts = Attempts(left=retries, told=lambda _: None)
-        pushed, failure = None, None
+        outcome = _Outcome(result=Result.EXISTS)
         try:
-            pushed = attempts.at(partial(publisher.confirm, context, digest))
+            outcome.pushed = attempts.at(partial(publisher.confirm, context, digest))
+            _attest(publisher, context, attempts, outcome)
         except DriverforgeError as error:
-            failure = error
+            outcome.error, outcome.result = error, Result.FAILED
         return CellReport(
             cell=context.image.id,
-            result=Result.FAILED if failure else Result.EXISTS,
+            result=outcome.result,
             reference=local_reference(context),
             log=None,
             seconds=0.0,
-            pushed=pushed,
+            pushed=outcome.pushed,
             attempts=tuple(attempts.failed),
-            error=failure,
+            error=outcome.error,
         )
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
@@ -227,6 +229,36 @@ class _Outcome:
 def _build_and_push(
     engine: Engine, job: BuildJob, how: HowToRun, attempts: Attempts, outcome: _Outcome
 ) -> None:
+    """An image into the registry, and all that belongs to it there."""
+    assert how.pushing
+    publisher, context = how.pushing.publisher, how.pushing.contexts[job.cell]
+    started = datetime.now(timezone.utc)
+    _to_registry(engine, job, how, attempts, outcome)
+    built = BuildSpan(started=started, finished=datetime.now(timezone.utc))
+    # of two builders that made the same image at the same time, one has sent it
+    ours = outcome.result is Result.BUILT and outcome.pushed is not None and outcome.pushed.sent
+    _attest(publisher, context, attempts, outcome, built if ours else None)
+
+
+def _attest(
+    publisher: Publisher,
+    context: BuildContext,
+    attempts: Attempts,
+    outcome: _Outcome,
+    built: BuildSpan | None = None,
+) -> None:
+    """What the image is to have attached; a failure leaves what was attached before it in the outcome."""
+    pushed = outcome.pushed
+    assert pushed is not None
+
+    def once() -> None:
+        for report in publisher.attest(context, pushed, built):
+            outcome.pushed = report
+
+    attempts.at(once)
+
+
+def _to_registry(engine: Engine, job: BuildJob, how: HowToRun, attempts: Attempts, outcome: _Outcome) -> None:
     assert how.pushing
     publisher, context = how.pushing.publisher, how.pushing.contexts[job.cell]
     build = partial(how.build, engine, job, attempts.told)

@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from driverforge_build.ports import BuildJob, Engine, Signer, StepListener, ToSign
+from driverforge_build.ports import BuildJob, Engine, ModuleSigner, StepListener, ToSign
 from driverforge_build.render.context import modification_time
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.signing import UNSIGNED
@@ -34,7 +34,7 @@ class Signing:
     """How modules get signatures. `folder` keeps them; `given` has the modules that were signed elsewhere."""
 
     certificate: Certificate
-    signer: Signer
+    signer: ModuleSigner
     folder: Path
     given: Path | None = None
 
@@ -84,7 +84,7 @@ def to_sign(module: Path, content: bytes, algorithm: str) -> ToSign:
 
 
 def beside(what: ToSign) -> bytes:
-    """The signature that lies beside a module. A Signer; raises InputError where there is none."""
+    """The signature that lies beside a module. A ModuleSigner; raises InputError where there is none."""
     for ending in SIGNATURES:
         file = what.module.with_name(what.module.name + ending)
         if file.is_file():
@@ -106,8 +106,11 @@ def check_date(certificate: Certificate, now: datetime) -> None:
         )
 
 
-def try_signer(signer: Signer, certificate: Certificate) -> None:
-    """Sign something, so that what is wrong is said before modules are compiled. Raises as a Signer does."""
+def try_signer(signer: ModuleSigner, certificate: Certificate) -> None:
+    """Sign something, so that what is wrong is said before modules are compiled.
+
+    Raises as a ModuleSigner does.
+    """
     content = b"driverforge: does this key fit its certificate?\n"
     with TemporaryDirectory(prefix="driverforge-") as folder:
         module = Path(folder, "trial")

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,14 +17,15 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.ports import Downloads, Engine, Guests
+from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import local_reference
-from driverforge_build.render.context import driver_contexts
+from driverforge_build.render.context import BuildContext, driver_contexts
 from driverforge_build.verify.junit import junit
 from driverforge_build.verify.modules import read_sets
 from driverforge_build.verify.packages import blobs_of, kernel_packages
 from driverforge_build.verify.proof import Proving
 from driverforge_build.verify.report import Proof, TriedImage
-from driverforge_build.verify.statement import statement
+from driverforge_build.verify.statement import statement, statement_text
 from driverforge_build.verify.tree import KernelTree, read_tree
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import DriverforgeError, StorageFailed, UsageError
@@ -38,6 +38,7 @@ class Subject:
     """An image that is to be proven. `packages` are its kernel's."""
 
     cell: str
+    context: BuildContext
     reference: str
     os: OsRow
     arch: Arch
@@ -91,6 +92,7 @@ def subjects(
         found.append(
             Subject(
                 cell=cell.key,
+                context=context,
                 reference=reference,
                 os=cell.os,
                 arch=cell.arch,
@@ -192,6 +194,26 @@ def _verify(subject: Subject, tree: KernelTree, means: Means, told: CellListener
     )
 
 
+def attach_proofs(
+    proofs: Iterable[Proof], wanted: Iterable[Subject], publisher: Publisher
+) -> tuple[Proof, ...]:
+    """Attach a statement to the image that the registry has of each one that was tried, passed or not."""
+    by_cell = {subject.cell: subject for subject in wanted}
+    return tuple(_attached(proof, by_cell[proof.cell].context, publisher) for proof in proofs)
+
+
+def _attached(proof: Proof, context: BuildContext, publisher: Publisher) -> Proof:
+    if proof.tried is None:
+        return proof
+    try:
+        place, name = publisher.same_image(context, proof.tried.image)
+        payload = statement_text(statement(proof, proof.tried, name=name, digest=place.digest))
+        assert publisher.attaching is not None
+        return replace(proof, attached=publisher.attaching.attach_result(place, payload))
+    except DriverforgeError as error:
+        return replace(proof, not_attached=error)
+
+
 def write_reports(proofs: Sequence[Proof], *, junit_file: Path | None, statements: Path | None) -> None:
     """Write what was asked for: a JUnit file, and a folder with an in-toto statement for each image.
 
@@ -200,8 +222,7 @@ def write_reports(proofs: Sequence[Proof], *, junit_file: Path | None, statement
     files = {junit_file: junit(proofs)} if junit_file else {}
     for proof in proofs:
         if statements and proof.tried:
-            made = json.dumps(statement(proof, proof.tried), indent=1) + "\n"
-            files[statements / f"{proof.cell}.intoto.json"] = made.encode()
+            files[statements / f"{proof.cell}.intoto.json"] = statement_text(statement(proof, proof.tried))
     for path, content in files.items():
         _write(path, content)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import LookupFor
     from driverforge_build.app.prepare import Prepared
+    from driverforge_build.attest.attach import Attaching
     from driverforge_build.discover.settings import Settings
     from driverforge_build.fetch.fetcher import Fetcher
-    from driverforge_build.ports import ClientCertificate, Engine, Guests
+    from driverforge_build.ports import ClientCertificate, Engine, Guests, StatementVerifier
     from driverforge_build.publish.upload import Publisher
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
@@ -83,17 +84,56 @@ def registry_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClie
     return RegistryClient(Session(replace(transport, attempts=attempts), _logins()))
 
 
-def publisher(registry: str, engine: Engine, prepared: Prepared, *, as_json: bool) -> Publisher:
-    """What brings the images of a plan to a registry."""
+def publisher(
+    registry: str, engine: Engine, prepared: Prepared, *, as_json: bool, attest: Attest | None = None
+) -> Publisher:
+    """What brings the images of a plan to a registry, and there attaches what `attest` says."""
     from driverforge_build.publish.upload import Publisher
 
+    client = registry_client(as_json=as_json)
     return Publisher(
         registry=registry,
         engine=engine,
-        client=registry_client(as_json=as_json),
+        client=client,
         given=prepared.given,
         family_of=prepared.family_of(),
+        attaching=attaching(client, attest, prepared.given) if attest else None,
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attest:
+    """What the user said with --attest. `builder` and `revision` are '' where the environment may say it."""
+
+    signer: Sequence[str] = ()
+    builder: str = ""
+    revision: str = ""
+
+
+def attaching(client: RegistryClient, attest: Attest, given: Given) -> Attaching:
+    """What attaches SBOM, provenance and test results. Raises InputError where matrix or lock is gone."""
+    from driverforge_build.attest.attach import Attaching
+    from driverforge_build.attest.pipelines import digests_of, pipeline
+    from driverforge_build.engine.statements import CommandSigner
+
+    said = pipeline(os.environ)
+    origin = replace(
+        said,
+        builder=attest.builder or said.builder,
+        revision=attest.revision or said.revision,
+        files=digests_of(given),
+    )
+    signer = CommandSigner(argv=attest.signer) if attest.signer else None
+    return Attaching(client=client, origin=origin, signer=signer)
+
+
+def verifier(argv: Sequence[str]) -> StatementVerifier | None:
+    """The program that knows whose signatures are to be trusted; None where the user named none."""
+    if not argv:
+        return None
+    from driverforge_build.engine.statements import CommandVerifier
+
+    return CommandVerifier(argv=argv)
 
 
 def _logins() -> Logins:

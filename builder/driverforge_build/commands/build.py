@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,8 @@ if TYPE_CHECKING:
     help="Push each image to --registry as soon as it stands, as `driverforge push` does; with --builder the "
     "builders send it, and no engine keeps it.",
 )
+@options.attest_options
+@options.builder_id_option
 @click.option(
     "--retries",
     type=click.IntRange(0, 20),
@@ -132,6 +135,7 @@ def command(
     engine_name: str,
     builders: tuple[str, ...],
     pushing: bool,
+    attest: adapters.Attest | None,
     fail_on: frozenset[FailOn],
     junit: Path | None,
     summary: Path | None,
@@ -161,6 +165,8 @@ def command(
 
     if pushing and registry is None:
         raise click.UsageError("--push needs --registry: where to?")
+    if attest and not pushing:
+        raise click.UsageError("--attest needs --push: it is the image in the registry that is attested")
     if builders and engine_name != "docker":
         raise click.UsageError("--builder needs --engine docker: builders are buildx's")
     if (how["cache_to"] or how["cache_from"]) and engine_name != "docker":
@@ -188,7 +194,13 @@ def command(
         engines = adapters.engines(engine_name, builders, keeps=not (pushing and builders))
         publisher = None
         if registry is not None and pushing:
-            publisher = adapters.publisher(registry, engines[0], prepared, as_json=as_json)
+            publisher = adapters.publisher(
+                registry,
+                engines[0],
+                prepared,
+                as_json=as_json,
+                attest=replace(attest, revision=request.vcs_ref) if attest else None,
+            )
         done = run(
             prepared,
             request,

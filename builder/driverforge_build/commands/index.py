@@ -44,6 +44,12 @@ if TYPE_CHECKING:
     callback=options.listed_cells,
     help="Cells whose images passed a test of yours, an id a line: told in the file of --covered.",
 )
+@click.option(
+    "--attested",
+    is_flag=True,
+    help="Images whose newest test result in the registry is a pass are tested, too (`verify --attest`).",
+)
+@options.verifier_option
 @options.json_option
 def command(
     *,
@@ -57,6 +63,8 @@ def command(
     registry: str,
     covered: Path | None,
     tested: tuple[str, ...],
+    attested: bool,
+    verifier: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Let each alias stand for the images of all its architectures that the registry has.
@@ -70,11 +78,13 @@ def command(
     registry did not answer for one; others as `driverforge --help` has them.
     """
     from driverforge_build.advice import Given
-    from driverforge_build.app.index import covered_images, join_all
+    from driverforge_build.app.index import covered_images, join_all, listed_or_attested
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.report.covered import merge_covered
 
+    if attested and covered is None:
+        raise click.UsageError("--attested needs --covered: it is told in that file")
     given = Given(
         matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
     )
@@ -85,7 +95,10 @@ def command(
     for row in unwanted:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
     if covered:
-        merge_covered(covered, covered_images(reports, publisher, frozenset(tested)))
+        passed = listed_or_attested(
+            frozenset(tested), publisher.client if attested else None, adapters.verifier(verifier)
+        )
+        merge_covered(covered, covered_images(reports, publisher, passed))
     if as_json:
         say(json.dumps(_document(reports), indent=1))
     else:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from driverforge_build.advice import LOCK_FILE
+from driverforge_build.commands import adapters
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
@@ -325,6 +328,69 @@ def check_repositories(
     context: click.Context, parameter: click.Parameter, values: tuple[str, ...]
 ) -> tuple[str, ...]:
     return tuple(check_repository(context, parameter, value) for value in values)
+
+
+def program(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """A click callback: the words of a command that is run without a shell; none where it is not given."""
+    if value is None:
+        return ()
+    try:
+        words = tuple(shlex.split(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}", param=parameter) from error
+    if not words:
+        raise click.BadParameter("it names no program", param=parameter)
+    return words
+
+
+def attest_options(function: F) -> F:
+    """--attest and --signer; the command gets `attest`, None without --attest."""
+
+    @wraps(function)
+    def merged(*, attesting: bool, signer: tuple[str, ...], builder_id: str = "", **rest: Any) -> Any:
+        source = click.get_current_context().get_parameter_source("signer")
+        if signer and not attesting and source is ParameterSource.COMMANDLINE:
+            raise click.UsageError("--signer needs --attest: there is nothing else to sign")
+        attest = adapters.Attest(signer=signer, builder=builder_id) if attesting else None
+        return function(attest=attest, **rest)
+
+    decorated = click.option(
+        "--signer",
+        metavar="COMMAND",
+        callback=program,
+        envvar="DRIVERFORGE_SIGNER",
+        help="With --attest, sign statements by this program: it reads what is to be signed on standard "
+        "input, and prints the signature. Run without a shell.",
+    )(merged)
+    return click.option(
+        "--attest",
+        "attesting",
+        is_flag=True,
+        help="Attach to each image in the registry what is known of it, as OCI referrers.",
+    )(decorated)  # type: ignore[return-value]
+
+
+def builder_id_option(function: F) -> F:
+    """--builder-id, for commands with --attest that attach a provenance."""
+    return click.option(
+        "--builder-id",
+        default="",
+        envvar="DRIVERFORGE_BUILDER_ID",
+        metavar="URI",
+        help="With --attest, the builder that a provenance names. Default: what GitHub's or GitLab's "
+        "pipeline says.",
+    )(function)
+
+
+def verifier_option(function: F) -> F:
+    return click.option(
+        "--verifier",
+        metavar="COMMAND",
+        callback=program,
+        envvar="DRIVERFORGE_VERIFIER",
+        help="Believe statements alone whose signature this program accepts: it gets a file with the "
+        "signature as its last argument, and what was signed on standard input. Run without a shell.",
+    )(function)
 
 
 def registry_option(function: F) -> F:

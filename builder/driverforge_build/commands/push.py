@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     callback=options.check_registry,
     help="Where to: images are HOST[:PORT]/PATH/driver:TAG.",
 )
+@options.attest_options
+@options.builder_id_option
 @click.option("--plan", "plan_only", is_flag=True, help="Push nothing; show the tags.")
 @click.option("--keep-going", is_flag=True, help="Go on with other images after one failed.")
 @options.fail_on_option
@@ -49,6 +51,7 @@ def command(
     artifacts: dict[str, str],
     registry: str,
     engine_name: str,
+    attest: adapters.Attest | None,
     plan_only: bool,
     keep_going: bool,
     fail_on: frozenset[FailOn],
@@ -108,7 +111,7 @@ def command(
         return impossible
     engine = adapters.engine(engine_name)
     engine.check()
-    publisher = adapters.publisher(registry, engine, prepared, as_json=as_json)
+    publisher = adapters.publisher(registry, engine, prepared, as_json=as_json, attest=attest)
     reports, errors = push_all(
         pushable(contexts, engine, named=bool(select)),
         publisher,

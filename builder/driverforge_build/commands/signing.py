@@ -13,7 +13,7 @@ import click
 
 if TYPE_CHECKING:
     from driverforge_build.app.signing import Signing
-    from driverforge_build.ports import Signer
+    from driverforge_build.ports import ModuleSigner
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,7 +30,7 @@ class SigningWords:
     def signing(self, certificate: Path | None, folder: Path, *, planning: bool) -> Signing | None:
         """Who signs; None where nobody does. The key is tried, so that what is wrong is said at once.
 
-        Raises UsageError, and what a Signer raises.
+        Raises UsageError, and what a ModuleSigner raises.
         """
         ways = {
             "--sign-key": self.key,
@@ -55,7 +55,7 @@ class SigningWords:
         signing.check_date(read, datetime.now(timezone.utc))
         if self.unsigned_to:
             return None
-        signer: Signer = signing.beside
+        signer: ModuleSigner = signing.beside
         if self.key:
             signer = key_signer(self.key)
             # a site's own program may be one that a person has to say yes to

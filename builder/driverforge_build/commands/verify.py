@@ -62,6 +62,13 @@ from driverforge_build.commands.output import say
     metavar="DIR",
     help="Write an in-toto statement about each image: DIR/CELL.intoto.json.",
 )
+@click.option(
+    "--registry",
+    metavar="HOST[:PORT]/PATH",
+    callback=options.check_registry,
+    help="With --attest, where the images are: HOST[:PORT]/PATH/driver:TAG.",
+)
+@options.attest_options
 @options.json_option
 def command(
     *,
@@ -82,6 +89,8 @@ def command(
     shells: dict[str, str],
     junit: Path | None,
     attestations: Path | None,
+    registry: str | None,
+    attest: adapters.Attest | None,
     as_json: bool,
 ) -> int:
     """Boot the kernel of each cell under QEMU and insert every module of its built image.
@@ -91,18 +100,22 @@ def command(
     another kernel, an unknown symbol, a signature that does not fit. docs/verify.md says what a pass is.
 
     Without CELL and --select: every image that the engine has. Give the --matrix, --lock and --base that
-    `build` was given. The kernel's packages come from its distribution, by the lock's sha256.
+    `build` was given. The kernel's packages come from its distribution, by the lock's sha256. With --attest
+    the outcome goes beside the image in its registry, passed or not.
 
-    Exit status: 0; 1 where an image failed or could not be tried; 64 where a named cell has no image; 69
-    without QEMU, a static busybox or an engine; others as `driverforge --help` has them.
+    Exit status: 0; 1 where an image failed, could not be tried, or its outcome not be attached; 64 where a
+    named cell has no image; 69 without QEMU, a static busybox or an engine; others as `driverforge --help`
+    has them.
     """
     from driverforge_build.advice import Given
     from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import prepare
-    from driverforge_build.app.verify import Means, subjects, verify_all, write_reports
+    from driverforge_build.app.verify import Means, attach_proofs, subjects, verify_all, write_reports
     from driverforge_build.commands.progress import shown_builds
     from driverforge_build.verify.report import document, text
 
+    if attest and registry is None:
+        raise click.UsageError("--attest needs --registry: where are the images?")
     given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
     prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip))
     settings = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
@@ -121,6 +134,9 @@ def command(
         )
         with shown_builds([subject.cell for subject in wanted]) as told:
             proofs = verify_all(wanted, means, told)
+    if attest and registry:
+        publisher = adapters.publisher(registry, engine, prepared, as_json=as_json, attest=attest)
+        proofs = attach_proofs(proofs, wanted, publisher)
     write_reports(proofs, junit_file=junit, statements=attestations)
     if as_json:
         say(json.dumps(document(proofs), indent=1))
@@ -128,4 +144,4 @@ def command(
         say("\n".join(text(proofs)))
     else:
         say("nothing to verify: the engine has no image of these cells with kernel modules of its own")
-    return int(not all(proof.passed for proof in proofs))
+    return int(not all(proof.passed and not proof.not_attached for proof in proofs))

@@ -69,11 +69,13 @@ def converse(
     *,
     environment: Mapping[str, str] | None = None,
     patience: float = PATIENCE_S,
+    terminal: bool = False,
 ) -> Said:
     """Run a short program that reads `given`.
 
-    It has no terminal to ask for a password. Raises OSError where it cannot be started, TimeoutError where it
-    does not end in `patience` seconds.
+    Where it may ask for a password at the `terminal` it stays in our process group: in another it would be
+    stopped. Raises OSError where it cannot be started, TimeoutError where it does not end in `patience`
+    seconds.
     """
     try:
         done = subprocess.run(
@@ -83,7 +85,7 @@ def converse(
             capture_output=True,
             check=False,
             timeout=patience,
-            start_new_session=True,
+            start_new_session=not terminal,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError from error
@@ -97,7 +99,7 @@ def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -
 
     Raises as `converse` does.
     """
-    said = converse(argv, given, patience=patience)
+    said = converse(argv, given, patience=patience, terminal=True)
     return said.status, said.output
 
 

@@ -15,7 +15,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from driverforge_build.engine import process
 from driverforge_build.engine.process import Said
-from driverforge_build.ports import Signer, ToSign
+from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_core.certificate import digest_info
 from driverforge_core.errors import (
     CommandFailed,
@@ -31,14 +31,14 @@ PATIENCE_S = 300.0
 _EXAMPLE = "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so"
 
 
-def key_signer(where: str) -> Signer:
+def key_signer(where: str) -> ModuleSigner:
     """By a file, or by a token where that is a URI `pkcs11:`. Raises InputError for an incomplete one."""
     return (
         partial(_by_token, _token_words(where)) if where.startswith("pkcs11:") else partial(_by_file, where)
     )
 
 
-def command_signer(command: str, *, patience: float = PATIENCE_S) -> Signer:
+def command_signer(command: str, *, patience: float = PATIENCE_S) -> ModuleSigner:
     """By a program: the digest is on its standard input, the signature has to be on its standard output."""
     try:
         words = shlex.split(command)

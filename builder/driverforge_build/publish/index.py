@@ -73,7 +73,7 @@ def join(client: RegistryClient, alias: Reference, members: Sequence[Member]) ->
     moved = False
     for _ in range(ROUNDS):
         standing = standing_for(client, alias)
-        found = {member.platform: _found(client, member) for member in members}
+        found = {member.platform: found_member(client, member) for member in members}
         there = {platform: entry for platform, entry in found.items() if entry is not None}
         entries = {**standing.entries, **there}
         if not entries:
@@ -92,7 +92,7 @@ def join(client: RegistryClient, alias: Reference, members: Sequence[Member]) ->
     )
 
 
-def _found(client: RegistryClient, member: Member) -> Descriptor | None:
+def found_member(client: RegistryClient, member: Member) -> Descriptor | None:
     """The member's image; None where it is not there, or its tag stands for other inputs.
 
     Raises Unavailable where the registry does not say.

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
+from driverforge_build.attest.attach import Attaching
+from driverforge_build.attest.attached import Attached
+from driverforge_build.attest.provenance import BuildSpan
 from driverforge_build.ports import BuiltImage, Engine, Layer, StepListener
-from driverforge_build.publish.index import Joined, Member, VersionsDiffer, join, standing_for
+from driverforge_build.publish.index import (
+    Joined,
+    Member,
+    VersionsDiffer,
+    found_member,
+    join,
+    standing_for,
+)
 from driverforge_build.publish.lookup import unanswered
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, local_reference, repository_of
 from driverforge_build.render.context import BuildContext
@@ -32,7 +42,7 @@ class PushReport:
     """One image in the registry.
 
     `sent` is False where it was there already, `moved` where the alias stood for it already. `waiting`: why
-    the alias was left alone, '' where it stands for the image.
+    the alias was left alone, '' where it stands for the image. `attached` is what was looked after.
     """
 
     cell: str
@@ -43,10 +53,17 @@ class PushReport:
     alias_digest: str
     moved: bool
     waiting: str = ""
+    attached: tuple[Attached, ...] = ()
+
+    @property
+    def place(self) -> Reference:
+        """The image by its own digest."""
+        return Reference.parse(self.reference).with_digest(self.digest)
 
     def lines(self) -> tuple[str, ...]:
         """Where the image is, for people."""
-        return self.reference, self.alias + (f" (not moved: {self.waiting})" if self.waiting else "")
+        alias = self.alias + (f" (not moved: {self.waiting})" if self.waiting else "")
+        return self.reference, alias, *(one.line() for one in self.attached)
 
     def document(self) -> PushedImage:
         return {
@@ -58,6 +75,7 @@ class PushReport:
             "alias_digest": self.alias_digest,
             "moved": self.moved,
             "waiting": self.waiting,
+            "attached": [one.document() for one in self.attached],
         }
 
 
@@ -72,13 +90,17 @@ def alone(context: BuildContext) -> Sequence[BuildContext]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publisher:
-    """Where images go. `registry` is HOST[:PORT]/PATH; `given` serves the advice."""
+    """Where images go. `registry` is HOST[:PORT]/PATH; `given` serves the advice.
+
+    `attaching` is None where nothing is to be attached to them.
+    """
 
     registry: str
     engine: Engine
     client: RegistryClient
     given: Given
     family_of: FamilyOf = alone
+    attaching: Attaching | None = None
 
     def push(self, context: BuildContext, progress: StepListener) -> PushReport:
         """Push one image unless the registry has it, and let the alias stand for it.
@@ -141,6 +163,47 @@ class Publisher:
             alias_digest=standing.digest,
             moved=False,
         )
+
+    def attest(
+        self, context: BuildContext, report: PushReport, built: BuildSpan | None = None
+    ) -> Iterator[PushReport]:
+        """The report with what the image has attached now, one artifact more each time.
+
+        `built` is None where this run has not built the image. Raises as Attaching does: what was reported
+        before that is in the registry.
+        """
+        if self.attaching is None:
+            return
+        attached = self.attaching.attach_origin(context, report.place, name=report.reference, built=built)
+        for one in attached:
+            report = replace(report, attached=(*report.attached, one))
+            yield report
+
+    def same_image(self, context: BuildContext, engines: str) -> tuple[Reference, str]:
+        """The registry's image by its own digest, and its name, where it is the engine's of the id `engines`.
+
+        Two builds from the same inputs are two images: what was tried of one proves nothing of the other.
+        Raises Unavailable (it has none, or does not say), InputError (another one).
+        """
+        member = self.member(context)
+        found = found_member(self.client, member)
+        if found is None:
+            raise Unavailable(
+                f"the registry does not have {member.reference}",
+                resolution="push it: " + self.given.command("push", select=(context.image.id,)),
+            )
+        place = member.reference.with_digest(found.digest)
+        tagged = self.client.head_manifest(member.reference).digest
+        # docker's classic store calls an image by its configuration, containerd's by what its tag stands for
+        if engines not in (found.digest, tagged, self.client.get_manifest(place).config.digest):
+            local = local_reference(context)
+            raise InputError(
+                f"{member.reference} is another build of {context.image.id} than the engine's image",
+                details=[f"the registry's is {place.digest}", f"the engine's is {engines}"],
+                resolution=f"docker pull {member.reference}; docker tag {member.reference} {local}; and try "
+                "that one",
+            )
+        return place, str(member.reference)
 
     def member(self, context: BuildContext) -> Member:
         """The image as a part of its alias."""

@@ -17,6 +17,7 @@ DOCUMENTS: dict[str, type] = {
     "index": documents.IndexDocument,
     "covered": documents.CoveredDocument,
     "failure": documents.FailureDocument,
+    "attestations": documents.AttestationsDocument,
     "verify": documents.VerifyDocument,
     "watch": documents.WatchDocument,
     "times": documents.TimesDocument,

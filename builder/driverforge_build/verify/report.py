@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from driverforge_build.attest.attached import Attached
 from driverforge_build.documents import failure
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.verify.judge import Check, Outcome
@@ -34,13 +35,18 @@ class TriedImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """The outcome for one cell: `tried` and `checks`, or the `error` that kept it from being tried."""
+    """The outcome for one cell: `tried` and `checks`, or the `error` that kept it from being tried.
+
+    `attached` is the statement about it that the registry has, `not_attached` why it has not.
+    """
 
     cell: str
     seconds: float
     tried: TriedImage | None = None
     checks: tuple[Check, ...] = ()
     error: DriverforgeError | None = None
+    attached: Attached | None = None
+    not_attached: DriverforgeError | None = None
 
     @property
     def passed(self) -> bool:
@@ -83,6 +89,8 @@ def _cell(proof: Proof) -> VerifiedCell:
             for check in proof.checks
         ],
         "error": failure(proof.error) if proof.error else None,
+        "attached": proof.attached.document() if proof.attached else None,
+        "not_attached": failure(proof.not_attached) if proof.not_attached else None,
     }
 
 
@@ -111,7 +119,10 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
                 yield f"  {mark:7} {check.name}  {check.outcome.value}{reason}"
             if not check.passed:
                 yield from (f"          | {line}" for line in check.log[-10:])
-        if proof.error:
-            yield from (f"  {line}" for line in proof.error.render().splitlines())
+        for error in (proof.error, proof.not_attached):
+            if error:
+                yield from (f"  {line}" for line in error.render().splitlines())
+        if proof.attached:
+            yield f"  {proof.attached.line()}"
     failed = sum(not proof.passed for proof in proofs)
     yield f"{len(proofs) - failed} passed, {failed} failed"

@@ -6,12 +6,11 @@ kernel's packages and the modules are its `configuration`, the checks its tests.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
+from driverforge_build.attest import statement as in_toto
 from driverforge_build.verify.report import Proof, TriedImage
-
-STATEMENT = "https://in-toto.io/Statement/v1"
-PREDICATE = "https://in-toto.io/attestation/test-result/v0.1"
 
 
 def statement(proof: Proof, tried: TriedImage, *, name: str = "", digest: str = "") -> dict[str, Any]:
@@ -20,19 +19,19 @@ def statement(proof: Proof, tried: TriedImage, *, name: str = "", digest: str = 
     Without these it is about the image as the engine has it. Who has pushed it names the manifest in the
     registry instead.
     """
-    algorithm, _, value = (digest or tried.image).partition(":")
-    return {
-        "_type": STATEMENT,
-        "subject": [{"name": name or tried.reference, "digest": {algorithm: value}}],
-        "predicateType": PREDICATE,
-        "predicate": {
-            "result": _result(proof),
-            "configuration": [*_kernel(tried), *_modules(tried)],
-            "passedTests": [check.name for check in proof.checks if check.passed and not check.warned],
-            "warnedTests": [check.name for check in proof.checks if check.warned],
-            "failedTests": [check.name for check in proof.checks if not check.passed],
-        },
+    predicate = {
+        "result": _result(proof),
+        "configuration": [*_kernel(tried), *_modules(tried)],
+        "passedTests": [check.name for check in proof.checks if check.passed and not check.warned],
+        "warnedTests": [check.name for check in proof.checks if check.warned],
+        "failedTests": [check.name for check in proof.checks if not check.passed],
     }
+    return in_toto.statement(name or tried.reference, digest or tried.image, in_toto.TEST_RESULT, predicate)
+
+
+def statement_text(document: dict[str, Any]) -> bytes:
+    """A statement as it is written; the same one gives the same bytes."""
+    return json.dumps(document, indent=1).encode() + b"\n"
 
 
 def _result(proof: Proof) -> str:

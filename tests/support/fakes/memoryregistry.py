@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from driverforge_oci.auth import Login
+from driverforge_oci.client import OCI_INDEX
 from driverforge_oci.transport import Request, Response
 
 HOST = "registry.site"
@@ -26,12 +27,13 @@ class MemoryRegistry:
 
     `auth` is '', 'basic' or 'bearer'. `login` is whom it lets in; with None anybody gets a token. `trouble`
     may answer first. `blob_host` moves blobs behind a redirect, as registries with a CDN do. Every request is
-    kept in `log`.
+    kept in `log`. With `lists_referrers` it has OCI's referrers API, in pages of that many.
     """
 
     auth: str = ""
     login: Login | None = None
     blob_host: str = ""
+    lists_referrers: int = 0
     trouble: Callable[[Request], Response | None] = lambda request: None
     # (repository, tag or digest) -> type, bytes
     manifests: dict[tuple[str, str], tuple[str, bytes]] = field(default_factory=dict)
@@ -51,9 +53,11 @@ class MemoryRegistry:
             return self._blob(request, *parts.path.strip("/").rsplit("/", 1))
         if denied := self._denied(request):
             return denied
-        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs)/(.*)", parts.path)
+        found = re.fullmatch(r"/v2/(.+)/(manifests|blobs|referrers)/(.*)", parts.path)
         assert found, request.url
         repository, kind, name = found.groups()
+        if kind == "referrers":
+            return self._referrers(request, repository, name, urllib.parse.parse_qs(parts.query))
         if kind == "manifests":
             return self._manifest(request, repository, name)
         if name.startswith("uploads/") or not name:
@@ -85,7 +89,11 @@ class MemoryRegistry:
             digest = "sha256:" + hashlib.sha256(request.body).hexdigest()
             for key in (name, digest):
                 self.manifests[repository, key] = (request.headers["Content-Type"], request.body)
-            return self._answer(201, headers={"docker-content-digest": digest})
+            headers = {"docker-content-digest": digest}
+            subject = json.loads(request.body).get("subject")
+            if self.lists_referrers and subject:
+                headers["oci-subject"] = subject["digest"]
+            return self._answer(201, headers=headers)
         if (repository, name) not in self.manifests:
             return self._error(404, "MANIFEST_UNKNOWN", "manifest unknown")
         media_type, data = self.manifests[repository, name]
@@ -96,6 +104,26 @@ class MemoryRegistry:
             "docker-content-digest": digest,
         }
         return self._answer(200, b"" if request.method == "HEAD" else data, headers)
+
+    def _referrers(
+        self, request: Request, repository: str, digest: str, query: dict[str, list[str]]
+    ) -> Response:
+        if not self.lists_referrers:
+            return answer(404, b"404 page not found\n", {"content-type": "text/plain; charset=utf-8"})
+        found = []
+        for (place, name), (media_type, data) in sorted(self.manifests.items()):
+            document = json.loads(data)
+            if place == repository and document.get("subject", {}).get("digest") == digest and ":" in name:
+                entry = {"mediaType": media_type, "digest": name, "size": len(data)}
+                keys = {key: document[key] for key in ("artifactType", "annotations") if key in document}
+                found.append(entry | keys)
+        begin = int(query.get("from", ["0"])[0])
+        end = begin + self.lists_referrers
+        index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": found[begin:end]}
+        headers = {"content-type": OCI_INDEX}
+        if end < len(found):
+            headers["link"] = f'</v2/{repository}/referrers/{digest}?from={end}>; rel="next"'
+        return self._answer(200, json.dumps(index).encode(), headers)
 
     def _blob(self, request: Request, repository: str, digest: str) -> Response:
         if (repository, digest) not in self.blobs:
