@@ -24,7 +24,8 @@ class BuildJob:
     `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a
     site's authorities, and `mirror`, its package mirror; both serve downloads and stay out of the image.
     `network` is the one in the bake file. Jobs of one `group` share stages: one of them is built before the
-    others begin, so that these find them made. `remote` is the name at a registry where the image goes from
+    others begin, so that these find them made. `contexts` are folders that take the place of a stage of that
+    name. `remote` is the name at a registry where the image goes from
     the builder itself; '' keeps it in the engine's store, under `reference`.
     """
 
@@ -35,6 +36,7 @@ class BuildJob:
     reference: str
     log: Path
     secrets: Mapping[str, Path] = field(default_factory=dict)
+    contexts: Mapping[str, Path] = field(default_factory=dict)
     network: str = ""
     no_cache: bool = False
     remote: str = ""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from driverforge_build.app.archives import PAYLOAD, archive_folders
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
 from driverforge_build.ports import BuildJob, Engine
@@ -25,7 +26,8 @@ class BuildRequest:
     """How images are built. `folder` keeps contexts and logs; `ca` serves downloads only.
 
     `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
-    `cache_from`, `cache_to`: as LayerCache has them.
+    `cache_from`, `cache_to`: as LayerCache has them. `archives` are files of NVIDIA's, which a build that
+    wants one need not download.
     """
 
     folder: Path
@@ -38,6 +40,7 @@ class BuildRequest:
     retries: int = 2
     cache_from: tuple[str, ...] = ()
     cache_to: str = ""
+    archives: tuple[Path, ...] = ()
 
 
 def jobs(
@@ -51,8 +54,11 @@ def jobs(
 ) -> list[BuildJob]:
     """One job a context; the builder pushes it where `to` is given.
 
+    NVIDIA's archives that are on disk are held below the request's folder.
+
     Mirror files are written below `secrets`, readable for us alone: an address may hold a password.
     """
+    local = archive_folders(request.archives, contexts, request.folder / "archives")
     return [
         BuildJob(
             cell=context.image.id,
@@ -66,6 +72,7 @@ def jobs(
                 mirror_lines(mirrors, context.image.os, context.image.arch),
                 secrets / f"{context.image.os}-{context.image.arch}",
             ),
+            contexts={PAYLOAD: local[context.image.id]} if context.image.id in local else {},
             network=request.network,
             no_cache=request.no_cache,
             remote=str(to.member(context).reference) if to else "",

@@ -159,6 +159,11 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
             for name, file in sorted(job.secrets.items())
             for part in ("--set", f"*.secrets=id={name},src={file}", f"--allow=fs.read={file}")
         ),
+        *(
+            part
+            for name, folder in sorted(job.contexts.items())
+            for part in ("--set", f"*.contexts.{name}={folder}", f"--allow=fs.read={folder}")
+        ),
         *(["--allow=network.host"] if job.network == "host" else []),
         job.target,
     ]
