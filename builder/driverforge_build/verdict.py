@@ -84,7 +84,8 @@ class Verdict:
     """What is to be done about a cell.
 
     `reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for
-    `unknown`, '' where none helps. `digest` is that of an existing image, `packages` are the vendor's.
+    `unknown`, '' where none helps. `image` is the tag that a registry was asked for, `digest` what it stands
+    for there; `packages` are the vendor's.
     `left_out` are module types that the image goes without, each with why. `unanswered`: the registry could
     not be asked, so that the same run may end differently later.
     """
@@ -93,6 +94,7 @@ class Verdict:
     reason: str
     evidence: tuple[str, ...] = ()
     run: str = ""
+    image: str = ""
     digest: str = ""
     packages: tuple[str, ...] = ()
     left_out: Mapping[ModuleType, str] = field(default_factory=dict)
@@ -322,6 +324,7 @@ class Judge:
 
 def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:
     """A verdict `build`, after the registry was asked for the image made from the same inputs."""
+    verdict = replace(verdict, image=reference)
     if isinstance(answer, Present):
         return replace(
             verdict,
