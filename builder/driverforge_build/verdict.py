@@ -43,6 +43,12 @@ UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices whe
 NO_KERNELS = "the lock has no kernels of {}: a subscription is needed for {}"
 
 
+FROM_SUBSCRIPTION = (
+    "its build downloads from {}: its base must be let in there, as by podman on a registered host, or be "
+    "configured with a copy (--base {}=REF)"
+)
+
+
 class State(Enum):
     BUILD = "build"
     EXISTS = "exists"
@@ -127,7 +133,7 @@ class Judge:
         found = self._refused(cell) or self._not_pinned(cell) or self._pinned(cell)
         told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
         if found.state is State.BUILD:
-            told += [self._unpinned_base(cell), self._no_kernels(cell)]
+            told += [self._unpinned_base(cell), self._no_kernels(cell), self._subscribed(cell)]
         warnings = tuple(filter(None, told))
         return replace(found, warnings=warnings) if warnings else found
 
@@ -303,6 +309,17 @@ class Judge:
         ids = (name for series in cell.os.kernels for name in series.repositories)
         closed = _closed(cell, target, ids)
         return NO_KERNELS.format(target.key, " and ".join(closed)) if closed else ""
+
+    def _subscribed(self, cell: Cell) -> str:
+        """What a build needs that downloads from a subscription's repositories: only its base has it."""
+        target = self._target(cell)
+        kernel = target.kernels.get(str(cell.kernel)) if target else None
+        if target is None or kernel is None:
+            return ""
+        own = kernel.vendor.get(cell.driver.version, ()) if cell.driver.vendor_modules else kernel.headers
+        suites = {package.suite for package in own}
+        entitled = [one.id for one in cell.os.repositories if one.entitled and one.id in suites]
+        return FROM_SUBSCRIPTION.format(" and ".join(entitled), cell.os.id) if entitled else ""
 
 
 def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:

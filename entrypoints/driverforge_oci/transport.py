@@ -94,6 +94,10 @@ class _Again(Exception):
         self.answered = answered
 
 
+class Spent(TemporaryFailure):
+    """A host has had all requests that one run may make: only another run may ask it again."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retrying:
     """A transport that asks again on 408, 425, 429, 5xx and broken connections.
@@ -148,6 +152,8 @@ class Retrying:
         may_repeat = request.method != "POST" and not last
         try:
             response = self.inner.send(request)
+        except Spent:
+            raise
         except TemporaryFailure as error:
             if may_repeat:
                 raise _Again(error.brief, answered=False) from error

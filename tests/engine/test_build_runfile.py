@@ -21,6 +21,7 @@ from support.machines.builderbench import BuilderBench, real_lock
 from support.machines.engine import Engine
 from support.samples.aptrepo import Deb, Served, build_deb, served
 from support.samples.nvidiasite import publish_common, publish_redistributable, sha256
+from support.samples.runfile import write_runfile
 
 VERSION = "580.178.04"
 CELL = f"debian12-amd64-{VERSION}-jit"
@@ -97,9 +98,9 @@ def bench(engine: Engine, bookworm: str, folder: Path, lock: Lock, pin: LockedAr
     )
 
 
-def build(made: BuilderBench, server: Served, *, check: bool = True) -> tuple[int, dict[str, Any]]:
+def build(made: BuilderBench, server: Served, *more: str, check: bool = True) -> tuple[int, dict[str, Any]]:
     words = ("build", "--select", CELL, "--network", "host", "--mirror", f"nvidia={server.url}", "--json")
-    done = made.driverforge(*words, check=check)
+    done = made.driverforge(*words, *more, check=check)
     (cell,) = json.loads(done.stdout)["cells"]
     return done.returncode, cell
 
@@ -172,6 +173,28 @@ def test_the_fabric_manager_comes_from_nvidias_own_repository(
     _, cell = build(made, server)
     assert cell["result"] == "built"
     assert made.in_image(cell["reference"], "sh /usr/bin/nv-fabricmanager").strip() == "a fixture"
+    made.forget(cell["reference"])
+
+
+def test_an_archive_on_disk_takes_the_place_of_the_download(
+    engine: Engine,
+    bookworm: str,
+    tmp_path: Path,
+    lock: Lock,
+    archives: tuple[Served, dict[str, LockedArchive]],
+) -> None:
+    server, pins = archives
+    # another file than in the other tests, which the engine has kept
+    write_runfile(tmp_path / "mine.run", VERSION)
+    packed = (tmp_path / "mine.run").read_bytes().replace(b"\x1f\x8b\x08\0\0", b"\x1f\x8b\x08\0\1", 1)
+    (tmp_path / "mine.run").write_bytes(packed)
+    pin = replace(pins["runfile"], sha256=sha256(tmp_path / "mine.run"))
+    made = bench(engine, bookworm, tmp_path, lock, pin)
+    asked = len(server.requests)
+    _, cell = build(made, server, "--archive", str(tmp_path / "mine.run"))
+    assert cell["result"] == "built"
+    assert server.requests[asked:] == []
+    assert "a fixture" in made.in_image(cell["reference"], "nvidia-smi")
     made.forget(cell["reference"])
 
 

@@ -197,6 +197,25 @@ def test_an_index_that_is_not_the_signed_one(own: Path, key: SigningKey, tmp_pat
         surveyed(own.as_uri(), key, tmp_path / "cache")
 
 
+def test_a_run_that_may_ask_no_more_says_so_and_the_next_one_goes_on(
+    own: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    matrix = rocky_matrix()
+    with served(own) as server:
+        settings = Settings(
+            now=datetime.now(timezone.utc), mirrors={"rocky9": server.url}, keyrings=[("", key.keyring)]
+        )
+
+        def run() -> Survey:
+            downloads = fetcher(tmp_path / "cache", in_all=8)
+            return survey(matrix, [(matrix.rows[0], "amd64")], Lock(), downloads, settings)
+
+        with pytest.raises(TemporaryFailure, match=r"was asked 8 times, and a run asks a host no more"):
+            run()
+        assert len(server.requests) == 8
+        assert list(run().targets) == ["rocky9-amd64"]
+
+
 def unsigned(folder: Path) -> None:
     for path in folder.rglob("repomd.xml.asc"):
         path.unlink()

@@ -16,14 +16,15 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from driverforge_build.fetch.fetcher import STEP
+from driverforge_build.fetch.cache import Cache
+from driverforge_build.fetch.fetcher import STEP, Fetcher
 from driverforge_build.fetch.web import REQUESTS_PER_MIRROR, HttpxTransport
 from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
-from driverforge_oci.transport import Request
+from driverforge_oci.transport import Request, Retrying, Spent
 from support.fakes import mirror
 from support.fakes.wireserver import answer, talking
 from support.process import missing
@@ -57,6 +58,26 @@ def ask_mirror(address: str, folder: Path) -> None:
 def ask_registry(address: str, _folder: Path) -> None:
     client = RegistryClient(Session(HttpxTransport({}, grace=0.3)))
     client.get_manifest(Reference.parse(f"{address}/driver:1"))
+
+
+def test_a_run_asks_a_host_so_many_times_and_no_more(tmp_path: Path) -> None:
+    """A matrix may name any number of repositories at one host."""
+    asked: list[str] = []
+
+    def answered(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        return httpx2.Response(200, content=b"x")
+
+    pauses: list[float] = []
+    web = HttpxTransport({}, in_all=3, wire=httpx2.MockTransport(answered))
+    many = Fetcher(Cache(tmp_path), Retrying(inner=web, wait=pauses.append, now=lambda: 0.0))
+    for number in range(3):
+        many.document(f"http://mirror.site/{number}")
+    with pytest.raises(Spent, match=r"mirror\.site was asked 3 times") as told:
+        many.document("http://mirror.site/again")
+    assert "run the same command again" in told.value.resolution
+    many.document("http://other.site/0")
+    assert (len(asked), pauses) == (4, [])
 
 
 @pytest.mark.parametrize("ask", [ask_mirror, ask_registry])

@@ -239,14 +239,16 @@ def test_buildahs_command_line_is_made_from_the_bake_files_target() -> None:
         "context": "the-cell",
         "platforms": ["linux/amd64"],
         "labels": {"b": "2", "a": "x=1"},
-        "args": {"SOURCE_DATE_EPOCH": "946684800"},
+        "args": {"SOURCE_DATE_EPOCH": "946684800", "ARCHIVE_URL": "http://mirror.site/d.run"},
     }
     work = replace(JOB, secrets={"ca": Path("/etc/site.pem")}, network="host", no_cache=True)
+    work = replace(work, contexts={"payload": Path("/cache/archives/1")})
     words = build_command("podman", work, target, environment={"HTTPS_PROXY": "http://user:pass-word@p:1"})
     assert words == [
         *("podman", "build", "--layers", "--tag", JOB.reference, "--platform", "linux/amd64"),
         *("--source-date-epoch", "946684800", "--label", "a=x=1", "--label", "b=2"),
-        *("--build-arg", "HTTPS_PROXY", "--secret", "id=ca,src=/etc/site.pem"),
+        *("--build-arg", "HTTPS_PROXY", "--build-arg", "ARCHIVE_URL=http://mirror.site/d.run"),
+        *("--secret", "id=ca,src=/etc/site.pem", "--build-context", "payload=/cache/archives/1"),
         *("--network", "host", "--no-cache", "the-cell"),
     ]
 
@@ -269,6 +271,11 @@ def test_secrets_are_files_that_bake_may_read() -> None:
         "*.secrets=id=mirror,src=/tmp/m",
     ]
     assert "--allow=fs.read=/etc/site.pem" in words
+
+
+def test_a_folder_takes_the_place_of_a_stage() -> None:
+    words = bake_command(replace(JOB, contexts={"payload": Path("/c/1")}), environment={})
+    assert words[-4:-1] == ["--set", "*.contexts.payload=/c/1", "--allow=fs.read=/c/1"]
 
 
 def test_host_network_is_asked_for_with_its_permission() -> None:

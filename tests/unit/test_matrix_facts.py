@@ -115,7 +115,7 @@ class Subject:
             yield from self._words("nvidia_repository", folders)
             return
         yield from self._words("repository_components", repository.components)
-        addresses = repository.addresses("{releasever}", ["{releasever}"])
+        addresses = (*repository.urls, *filter(None, [repository.older]))
         told = addresses or (repository.mirrorlist or repository.archive,)
         yield from self._words("repository_url", [*filter(None, told)], repository=name)
         yield from self._words("repository_signature", [repository.signed], repository=name)

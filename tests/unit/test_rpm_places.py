@@ -15,6 +15,7 @@ from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import closed_targets
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.ports import ClientCertificate
 
 CERTIFICATE = ClientCertificate(certificate=Path("/e/1.pem"), key=Path("/e/1-key.pem"))
@@ -73,6 +74,29 @@ def test_the_rows_own_addresses_come_last() -> None:
     place = located("rocky9", "arm64", machine=machine)["baseos"]
     assert (place.uri, place.keyrings) == ("http://own/aarch64/os", (Path("/k"),))
     assert located("rocky8", machine=machine)["baseos"].uri.startswith("https://dl.rockylinux.org/")
+
+
+MINORS = b"""\
+extends: builtin
+systems:
+  - {id: rocky9.6, like: rocky9, name: Rocky 9.6, base: "registry.site/rocky:9.6", releasever: "9.6"}
+  - {id: rhel9.6, like: rhel9, name: RHEL 9.6, base: "registry.site/ubi:9.6", releasever: "9.6"}
+"""
+
+
+def test_a_row_of_a_minor_release_has_the_addresses_of_older_ones() -> None:
+    rows = {row.id: row for row in parse_matrix(MINORS, name="site.yaml").rows}
+    settings = Settings(now=datetime(2026, 11, 20, tzinfo=timezone.utc), entitlement=CERTIFICATE)
+    found = {
+        place.id: place.uri
+        for key in ("rocky9.6", "rhel9.6")
+        for place in locate(rows[key].on("amd64"), "amd64", settings)
+    }
+    assert found["baseos"] == "https://dl.rockylinux.org/vault/rocky/9.6/BaseOS/x86_64/os"
+    eus, main = "rhel-9-for-x86_64-baseos-eus-rpms", "rhel-9-for-x86_64-baseos-rpms"
+    assert found[eus] == "https://cdn.redhat.com/content/eus/rhel9/9.6/x86_64/baseos/os"
+    assert found[main] == "https://cdn.redhat.com/content/dist/rhel9/9.6/x86_64/baseos/os"
+    assert eus not in located("rhel9", entitlement=CERTIFICATE)
 
 
 def test_without_a_subscription_its_repositories_are_left_out_and_told_before_anything_is_asked() -> None:

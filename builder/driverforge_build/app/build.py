@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from driverforge_build.app.archives import PAYLOAD, archive_folders
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
 from driverforge_build.app.signing import Signing, unsigned, write_sums
@@ -29,7 +30,8 @@ class BuildRequest:
 
     `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
     `cache_from`, `cache_to`: as LayerCache has them. `signing` is None where no modules are signed. With
-    `unsigned_to` no image is made: that folder gets bare modules, for others to sign.
+    `unsigned_to` no image is made: that folder gets bare modules, for others to sign. `archives` are files of
+    NVIDIA's, which a build that wants one need not download.
     """
 
     folder: Path
@@ -44,6 +46,7 @@ class BuildRequest:
     cache_to: str = ""
     signing: Signing | None = None
     unsigned_to: Path | None = None
+    archives: tuple[Path, ...] = ()
 
 
 def jobs(
@@ -57,8 +60,10 @@ def jobs(
 ) -> list[BuildJob]:
     """One job a context; the builder pushes it where `to` is given.
 
-    Mirror files are written below `secrets`, readable for us alone: an address may hold a password.
+    NVIDIA's archives that are on disk are held below the request's folder. Mirror files are written below
+    `secrets`, readable for us alone: an address may hold a password.
     """
+    local = archive_folders(request.archives, contexts, request.folder / "archives")
     return [
         BuildJob(
             cell=context.image.id,
@@ -72,6 +77,7 @@ def jobs(
                 mirror_lines(mirrors, context.image.os, context.image.arch),
                 secrets / f"{context.image.os}-{context.image.arch}",
             ),
+            contexts={PAYLOAD: local[context.image.id]} if context.image.id in local else {},
             network=request.network,
             no_cache=request.no_cache,
             remote=str(to.member(context).reference) if to else "",

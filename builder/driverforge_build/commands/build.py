@@ -71,6 +71,15 @@ if TYPE_CHECKING:
     "image.",
 )
 @click.option(
+    "--archive",
+    "archives",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="An archive of NVIDIA's that you have, as for `lock`: images whose pinned sha256 it has are built "
+    "from it, and download none; may be repeated.",
+)
+@click.option(
     "--network",
     default="",
     metavar="NAME",

@@ -129,13 +129,19 @@ def build_command(
         *(word for name in proxies for word in ("--build-arg", name)),
         *(
             word
+            for name, value in sorted(target["args"].items())
+            if name != "SOURCE_DATE_EPOCH"
+            for word in ("--build-arg", f"{name}={value}")
+        ),
+        *(
+            word
             for name, file in sorted(job.secrets.items())
             for word in ("--secret", f"id={name},src={file}")
         ),
         *(
             word
-            for stage, folder in sorted(job.contexts.items())
-            for word in ("--build-context", f"{stage}={folder}")
+            for name, folder in sorted(job.contexts.items())
+            for word in ("--build-context", f"{name}={folder}")
         ),
         *(["--network", job.network] if job.network else []),
         *(["--no-cache"] if job.no_cache else []),

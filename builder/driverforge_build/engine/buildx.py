@@ -152,17 +152,17 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
         *("docker", "buildx", "bake", "--file", job.bake_file.name, "--progress", "plain"),
         *(["--builder", builder] if builder else []),
         *_result(job),
-        *(
-            part
-            for stage, folder in sorted(job.contexts.items())
-            for part in ("--set", f"{job.target}.contexts.{stage}={folder}", f"--allow=fs.read={folder}")
-        ),
         *(["--no-cache"] if job.no_cache else []),
         *(part for name in proxies for part in ("--set", f"*.args.{name}")),
         *(
             part
             for name, file in sorted(job.secrets.items())
             for part in ("--set", f"*.secrets=id={name},src={file}", f"--allow=fs.read={file}")
+        ),
+        *(
+            part
+            for name, folder in sorted(job.contexts.items())
+            for part in ("--set", f"*.contexts.{name}={folder}", f"--allow=fs.read={folder}")
         ),
         *(["--allow=network.host"] if job.network == "host" else []),
         job.target,

@@ -12,7 +12,7 @@ import ssl
 import threading
 import time
 import weakref
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from driverforge_oci.transport import (
     Request,
     Response,
     Retrying,
+    Spent,
     host_of,
     is_web_address,
     without_secrets,
@@ -41,6 +42,10 @@ from driverforge_oci.transport import (
 REQUESTS_PER_MIRROR = 4
 """At the same time. A crawl that opened more had its address banned by a kernel mirror."""
 REQUESTS_PER_REGISTRY = 8
+REQUESTS_IN_ALL = 2000
+"""Of a mirror in one run. A first lock of all that Red Hat's CDN has of three releases makes about half of
+that.
+"""
 TIMEOUT_S = 30.0
 """For a connection, and between two pieces of an answer."""
 GRACE_S = 60.0
@@ -57,7 +62,9 @@ def mirror_transport(
     environ: Mapping[str, str], told: Told, certificates: Mapping[str, ClientCertificate] | None = None
 ) -> Retrying:
     """For package mirrors: redirects are followed. `certificates` are shown to hosts, by the host."""
-    web = HttpxTransport(environ, at_once=REQUESTS_PER_MIRROR, certificates=certificates)
+    web = HttpxTransport(
+        environ, at_once=REQUESTS_PER_MIRROR, in_all=REQUESTS_IN_ALL, certificates=certificates
+    )
     return Retrying(inner=Following(web), wait=time.sleep, now=time.time, told=told)
 
 
@@ -72,7 +79,8 @@ class HttpxTransport:
 
     Environment: proxies as `proxy_for` reads them; SSL_CERT_FILE, SSL_CERT_DIR: the authorities to trust
     instead of the system's. A login in an address is sent as its header. `certificates` are looked at for
-    each new connection. `wire` replaces the network. Connections end with the last user.
+    each new connection. `wire` replaces the network. Connections end with the last user. `in_all` is how many
+    requests a host may get, 0 for any number; one more raises Spent.
     """
 
     def __init__(
@@ -80,6 +88,7 @@ class HttpxTransport:
         environ: Mapping[str, str],
         *,
         at_once: int = REQUESTS_PER_MIRROR,
+        in_all: int = 0,
         timeout: float = TIMEOUT_S,
         grace: float = GRACE_S,
         wire: httpx2.BaseTransport | None = None,
@@ -93,14 +102,24 @@ class HttpxTransport:
         self._gates: dict[str, threading.BoundedSemaphore] = defaultdict(
             lambda: threading.BoundedSemaphore(at_once)
         )
+        self._in_all, self._asked = in_all, Counter[str]()
         self._wire = wire
         self._certificates = {} if certificates is None else certificates
         self._wires: dict[tuple[str, ClientCertificate | None], httpx2.BaseTransport] = {}
         weakref.finalize(self, _close, self._wires)
 
     def send(self, request: Request) -> Response:
+        host = host_of(request.url)
         with self._lock:
-            gate, wire = self._gates[host_of(request.url)], self._wire_to(request.url)
+            gate, wire = self._gates[host], self._wire_to(request.url)
+            if self._asked[host] == self._in_all > 0:
+                raise Spent(
+                    f"{host} was asked {self._in_all} times, and a run asks a host no more than that",
+                    details=[f"not asked for any more: {without_secrets(request.url)}"],
+                    resolution="if the matrix names only what you want, run the same command again: what was "
+                    "downloaded is kept; else leave systems out with --select",
+                )
+            self._asked[host] += 1
         with ExitStack() as held:
             held.enter_context(gate)
             exchange = _Exchange(request, _Pace(self._timeout, self._grace))

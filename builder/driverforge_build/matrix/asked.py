@@ -58,7 +58,7 @@ def _system(row: OsRow) -> Iterator[tuple[str, Iterable[str]]]:
 def _repository(repository: Repository, row: OsRow) -> Iterator[tuple[str, Iterable[str]]]:
     yield "archive", (repository.archive,)
     yield "components", (" ".join(repository.components),)
-    yield "address", repository.addresses(row.releasever or "", row.minors)
+    yield "address", repository.addresses(row.releasever or "")
     yield "address list", ((repository.mirrorlist or "").replace("{releasever}", row.releasever or ""),)
     yield "older releases", (repository.older or "",)
     yield "signed", (f"its {repository.signed}",)

@@ -216,8 +216,6 @@ def _system(row: OsRow, node: Table, branches: _Branches) -> list[Problem]:
         say("codename", "apt needs `codename:`")
     for repository in row.repositories:
         _repository(repository, row, say)
-    if row.minors and not any(repository.older for repository in row.repositories):
-        say("minors", "no repository says with `older:` where older minor releases are")
     _placeholders(repositories, ("machine",), "repositories", say)
     _placeholders((*row.tools.runtime, *row.tools.jit), (), "tools", say)
     for line, item in zip(row.kernels, _rows_of(node, "kernels"), strict=True):
@@ -250,7 +248,7 @@ def _repository(repository: Repository, row: OsRow, say: _Say) -> None:
     if any("{releasever}" in text for text in (*repository.urls, given)) and not row.releasever:
         say("repositories", f"{repository.id}: an address with {{releasever}} needs `releasever:` of the OS")
     if repository.older is not None and "{releasever}" not in repository.older:
-        text = f"{repository.id}: `older:` needs {{releasever}}, which each of `minors` replaces"
+        text = f"{repository.id}: `older:` needs {{releasever}}, which the minor release replaces"
         say("repositories", text)
     for arch in row.archs:
         if len(on_arch(repository.urls, arch)) > 1:
@@ -368,9 +366,11 @@ def _offered(os_key: str, branch: Branch, derived: Mapping[str, Derived]) -> boo
 
 
 def _within(version: str, system: OsRange) -> bool:
+    """Whether a version lies in a range. One that ends with 9 has the minor releases of 9, too."""
     number = _numbers(version)
+    newest = None if system.newest is None else _numbers(system.newest)
     return (system.oldest is None or number >= _numbers(system.oldest)) and (
-        system.newest is None or number <= _numbers(system.newest)
+        newest is None or number[: len(newest)] <= newest
     )
 
 

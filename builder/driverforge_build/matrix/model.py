@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from driverforge_build.matrix.fields import (
     Arch,
@@ -48,7 +48,6 @@ from driverforge_build.matrix.fields import (
     Version,
     filled,
     on_arch,
-    unique,
 )
 from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
@@ -85,7 +84,8 @@ class Repository(Row):
     )
     older: Download | None = Field(
         default=None,
-        description="Address for an older minor release, {releasever}: one of the OS's `minors`.",
+        description="Its address where the OS's `releasever` names a minor release, as 9.6: a vault, or what "
+        "is kept for subscribers of such a release.",
     )
     signed: Literal["index", "packages"] = Field(
         default="index",
@@ -123,10 +123,10 @@ class Repository(Row):
             }
         )
 
-    def addresses(self, releasever: str, minors: Iterable[str]) -> tuple[str, ...]:
-        """Where it is, for the newest release and after that for older minor ones."""
-        newest = filled(self.urls, releasever=releasever)
-        return newest + tuple(filled((self.older or "",), releasever=one)[0] for one in minors if self.older)
+    def addresses(self, releasever: str) -> tuple[str, ...]:
+        """Where it is: for a minor release (9.6) at `older`, if there is such a place."""
+        told = (self.older,) if self.older and "." in releasever else self.urls
+        return filled(told, releasever=releasever)
 
 
 class KernelSeries(Row):
@@ -285,12 +285,9 @@ class OsRow(Row):
     )
     keyring: str = Field(default="", description="Package-signing keys inside the base image.")
     releasever: Text | None = Field(
-        default=None, description="What {releasever} is in addresses of its repositories, e.g. 9."
-    )
-    minors: Annotated[tuple[DottedNumber, ...], AfterValidator(unique)] = Field(
-        default=(),
-        description="Older minor releases that nodes still run, e.g. 9.6: with the address that a "
-        "repository's `older` has, `matrix packages` shows them; `lock` does not read them yet.",
+        default=None,
+        description="What {releasever} is in addresses of its repositories, e.g. 9; 9.6 for nodes that stay "
+        "with that minor release.",
     )
     python: Python
     repositories: Annotated[tuple[Repository, ...], Field(min_length=1)]

@@ -28,9 +28,13 @@ def fetcher(
     progress: DownloadListener | None = None,
     timeout: float = TIMEOUT_S,
     grace: float = GRACE_S,
+    in_all: int = 0,
 ) -> Fetcher:
-    """A fetcher with its cache in a folder, on what `mirror_transport` makes; it takes no pause."""
+    """A fetcher with its cache in a folder, on what `mirror_transport` makes; it takes no pause.
+
+    `in_all` is how many requests a host may get, 0 for any number.
+    """
     wire = httpx2.MockTransport(answer) if answer else None
-    web = HttpxTransport(os.environ, timeout=timeout, grace=grace, wire=wire)
+    web = HttpxTransport(os.environ, timeout=timeout, grace=grace, wire=wire, in_all=in_all)
     transport = Retrying(inner=Following(web), wait=lambda _: None, now=lambda: NOW)
     return Fetcher(Cache(folder), transport, progress=progress)

@@ -116,7 +116,7 @@ def _location(row: OsRow, arch: Arch, repository: Repository, settings: Settings
     exact = settings.mirrors.get(f"{row.id}-{arch}/{repository.id}") or settings.mirrors.get(
         f"{row.id}/{repository.id}"
     )
-    known = source.uri if source else next(iter(repository.addresses(row.releasever or "", ())), "")
+    known = source.uri if source else next(iter(repository.addresses(row.releasever or "")), "")
     uri = exact or (_beside(given, row, repository, arch) if given else known)
     if not uri:
         raise _nowhere(row, arch, repository, machine)

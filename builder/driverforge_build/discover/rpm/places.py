@@ -82,7 +82,7 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
     if not uri and own is not None:
         uri, mirrorlist = own.on(own.uri, arch), own.on(own.mirrorlist, arch)
     if not (uri or mirrorlist) and (certificate or not repository.entitled):
-        uri = next(iter(repository.addresses(row.releasever or "", ())), "")
+        uri = next(iter(repository.addresses(row.releasever or "")), "")
         mirrorlist = (repository.mirrorlist or "").replace("{releasever}", row.releasever or "")
     if not (uri or mirrorlist):
         if repository.optional or repository.role == "extra" or repository.entitled:
@@ -109,7 +109,7 @@ def _given(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
     if exact:
         return exact
     mirror = mirrors.get(f"{row.id}-{arch}") or mirrors.get(row.id) or row.mirror
-    address = next(iter(repository.addresses(row.releasever or "", ())), "")
+    address = next(iter(repository.addresses(row.releasever or "")), "")
     shared = _shared(row, arch)
     if not mirror or (address and not address.startswith(shared)):
         return ""
@@ -125,7 +125,7 @@ def _shared(row: OsRow, arch: Arch) -> str:
     addresses = [
         address
         for repository in row.repositories
-        for address in repository.addresses(row.releasever or "", ())[:1]
+        for address in repository.addresses(row.releasever or "")[:1]
     ]
     host = urlsplit(addresses[0]).netloc if addresses else ""
     alike = [address for address in addresses if urlsplit(address).netloc == host]
