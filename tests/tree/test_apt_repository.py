@@ -17,7 +17,7 @@ from driverforge_build.discover.signature import Untrusted, verify
 from driverforge_build.matrix.model import Repository
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, UsageError
 from support.fakes.mirror import fetcher
-from support.process import missing
+from support.process import missing, run
 from support.samples.aptrepo import EPOCH, Archive, Deb, SigningKey, signing_key
 from support.samples.sampledebian import BARE, NEW, OLD, publish, sample_matrix
 
@@ -136,6 +136,22 @@ def test_text_around_the_signed_part_is_not_read(archive: Archive) -> None:
 def test_a_keyring_that_is_not_there(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read the keyring"):
         verify(archive.key.clearsign("x\n").encode(), [tmp_path / "none.gpg"], name="InRelease")
+
+
+def test_an_armored_keyring_that_is_damaged(archive: Archive, tmp_path: Path) -> None:
+    head = archive.key.armored.read_text().partition("\n\n")[0]
+    (damaged := tmp_path / "k.asc").write_text(f"{head}\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----\n")
+    with pytest.raises(InputError, match=r"the keyring .* is damaged"):
+        verify(archive.key.clearsign("x\n").encode(), [damaged], name="InRelease")
+
+
+def test_a_signed_text_that_is_not_utf_8_is_read_all_the_same(archive: Archive, tmp_path: Path) -> None:
+    """Labels and descriptions are not looked at."""
+    (text := tmp_path / "text").write_bytes(b"Origin: \xff\nSuite: x\n")
+    run("gpg", "--homedir", archive.key.home, "--batch", "--clearsign", "--output", tmp_path / "signed", text)
+    signed = (tmp_path / "signed").read_bytes()
+    assert b"\xff" in signed
+    assert "Suite: x" in verify(signed, [archive.key.keyring], name="InRelease").text
 
 
 def test_without_gpgv(archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

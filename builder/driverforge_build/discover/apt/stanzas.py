@@ -52,9 +52,9 @@ def add_stanzas(index: PackageIndex, stanzas: Iterable[bytes], *, suite: str, pr
             continue
         provides: Clause = ()
         if b"\nProvides:" in stanza and (said := _PROVIDES.search(stanza)) is not None:
-            provides = parse_clause(said[1].decode().replace(",", "|"))
+            provides = parse_clause(said[1].decode(errors="replace").replace(",", "|"))
         make = partial(_package, stanza, suite, preference)
-        index.add(found[1].decode(), make, (offer.name for offer in provides))
+        index.add(found[1].decode(errors="replace"), make, (offer.name for offer in provides))
 
 
 def read_stanzas(path: Path, suffix: str, *, limit: int = INDEX_LIMIT) -> Iterator[bytes]:
