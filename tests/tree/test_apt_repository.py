@@ -65,6 +65,16 @@ def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
     assert list(suite.locked("amd64").indexes) == ["main/binary-amd64/Packages.xz"]
 
 
+@pytest.mark.parametrize(("fields", "preference"), [({}, 500), ({"NotAutomatic": "yes"}, 100)])
+def test_a_suite_that_asks_not_to_be_used_by_itself_comes_last(
+    archive: Archive, tmp_path: Path, fields: dict[str, str], preference: int
+) -> None:
+    archive.publish("bookworm", {"main": DEBS}, fields=fields)
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
+    read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue := new_index())
+    assert catalogue.versions("a")[0].preference == preference
+
+
 def test_an_armored_keyring_serves_as_well(archive: Archive, tmp_path: Path) -> None:
     archive.publish("bookworm", {"main": DEBS})
     assert (

@@ -80,7 +80,7 @@ def test_the_users_own_keys_do_not_count(
 
 
 def test_an_armored_keyring_of_several_blocks(key: SigningKey, other_key: SigningKey, tmp_path: Path) -> None:
-    """Base64 without padding goes on into the checksum's line, so the first key's length is a multiple of 3."""
+    """Base64 without padding goes on into the checksum's line, so that the first key has 3n bytes."""
     for number in range(9):
         first = SigningKey.make(tmp_path / str(number), name="x" * (5 + number))
         first.destroy()
