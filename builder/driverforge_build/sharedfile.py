@@ -1,13 +1,17 @@
-"""A file that several runs write: each merges its own part into what stands there, and replaces it whole."""
+"""A JSON file that several runs write: each merges its own part into what stands there, and replaces it
+whole.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from driverforge_core.errors import StorageFailed
 
@@ -26,6 +30,24 @@ def alone(path: Path) -> Iterator[None]:
         yield
 
 
+def read_json(text: str | bytes) -> Any:
+    """What a text says. Raises ValueError, also for a name that stands twice in one object.
+
+    Both sides of a merge conflict that were kept are that. JSON readers take the second one, and the first
+    would be gone when the file is written next.
+    """
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice in one place: make one of both")
+    return found
+
+
 def replace_text(path: Path, text: str, *, option: str) -> None:
     """Replace the file at once; a link stays one. Raises StorageFailed, which names the option.
 
@@ -35,7 +57,13 @@ def replace_text(path: Path, text: str, *, option: str) -> None:
     try:
         target = path.resolve(strict=False)
         with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=target.parent, prefix=f".{path.name[:100]}.", delete=False
+            "w",
+            encoding="utf-8",
+            # a file's name, or what a user typed, may hold bytes that are no text: \udcff is JSON for them
+            errors="backslashreplace",
+            dir=target.parent,
+            prefix=f".{path.name[:20]}.",
+            delete=False,
         ) as file:
             new = Path(file.name)
             file.write(text)

@@ -9,6 +9,8 @@ from driverforge_core.errors import InputError
 _LEGAL = re.compile(
     r"(?:(?P<epoch>\d+):)?(?P<upstream>\d[A-Za-z0-9.+~:-]*?)(?:-(?P<revision>[A-Za-z0-9.+~]+))?", re.ASCII
 )
+LONGEST = 512
+"""Characters of a version; a number of thousands of digits is nobody's."""
 _RUNS = re.compile(r"(\D*)(\d*)", re.ASCII)
 
 _Run = tuple[tuple[int, ...], int]
@@ -29,11 +31,12 @@ def key(version: str) -> Key:
     found = _LEGAL.fullmatch(version)
     if (
         not found
+        or len(version) > LONGEST
         or (found["epoch"] is None and ":" in found["upstream"])
         or (found["revision"] is None and "-" in found["upstream"])
     ):
         raise InputError(
-            f"{version!r} is not a Debian version",
+            f"{version[:LONGEST]!r} is not a Debian version",
             resolution="see deb-version(7): [epoch:]upstream[-revision]",
         )
     return int(found["epoch"] or 0), _runs(found["upstream"]), _runs(found["revision"] or "0")

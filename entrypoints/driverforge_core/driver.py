@@ -8,7 +8,7 @@ from functools import total_ordering
 
 from driverforge_core.errors import InputError
 
-_LEGAL = re.compile(r"[1-9]\d*(?:\.\d+){1,3}(?:-grid)?", re.ASCII)
+_LEGAL = re.compile(r"[1-9]\d{0,17}(?:\.\d{1,18}){1,3}(?:-grid)?", re.ASCII)
 
 
 @total_ordering
@@ -24,7 +24,7 @@ class DriverVersion:
     def __post_init__(self) -> None:
         if not _LEGAL.fullmatch(self.text):
             raise InputError(
-                f"{self.text!r} is not a driver version",
+                f"{self.text[:64]!r} is not a driver version",
                 resolution="write the full version in quotes, e.g. '550.90.07' (550 alone is a branch)",
             )
 

@@ -11,6 +11,8 @@ from driverforge_core.errors import InputError
 _LEGAL = re.compile(
     r"(?:(?P<epoch>\d+):)?(?P<version>[A-Za-z0-9._+~^]+)(?:-(?P<release>[A-Za-z0-9._+~^]+))?", re.ASCII
 )
+LONGEST = 512
+"""Characters of a version; a number of thousands of digits is nobody's."""
 _SEGMENT = re.compile(r"~|\^|[0-9]+|[A-Za-z]+")
 
 
@@ -59,8 +61,9 @@ def _segment_key(segment: str) -> tuple[int, int, str]:
 
 def _split(text: str) -> tuple[int, str, str]:
     found = _LEGAL.fullmatch(text)
-    if not found:
+    if not found or len(text) > LONGEST:
         raise InputError(
-            f"{text!r} is not an RPM version", resolution="see rpm-version(7): [epoch:]version[-release]"
+            f"{text[:LONGEST]!r} is not an RPM version",
+            resolution="see rpm-version(7): [epoch:]version[-release]",
         )
     return int(found["epoch"] or 0), found["version"], found["release"] or ""

@@ -17,7 +17,7 @@ from driverforge_build.discover.signature import Untrusted, verify
 from driverforge_build.matrix.model import Repository
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, UsageError
 from support.fakes.mirror import fetcher
-from support.process import missing
+from support.process import missing, run
 from support.samples.aptrepo import EPOCH, Archive, Deb, SigningKey, signing_key
 from support.samples.sampledebian import BARE, NEW, OLD, publish, sample_matrix
 
@@ -63,6 +63,16 @@ def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
     assert len(suite.fingerprints[0]) == 40
     assert suite.locked("amd64").date == "2026-11-20T12:00:00Z"
     assert list(suite.locked("amd64").indexes) == ["main/binary-amd64/Packages.xz"]
+
+
+@pytest.mark.parametrize(("fields", "preference"), [({}, 500), ({"NotAutomatic": "yes"}, 100)])
+def test_a_suite_that_asks_not_to_be_used_by_itself_comes_last(
+    archive: Archive, tmp_path: Path, fields: dict[str, str], preference: int
+) -> None:
+    archive.publish("bookworm", {"main": DEBS}, fields=fields)
+    suite = read_suite(fetcher(tmp_path / "cache"), location(archive), now=NOW)
+    read_packages(fetcher(tmp_path / "cache"), suite, "amd64", catalogue := new_index())
+    assert catalogue.versions("a")[0].preference == preference
 
 
 def test_an_armored_keyring_serves_as_well(archive: Archive, tmp_path: Path) -> None:
@@ -136,6 +146,22 @@ def test_text_around_the_signed_part_is_not_read(archive: Archive) -> None:
 def test_a_keyring_that_is_not_there(archive: Archive, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot read the keyring"):
         verify(archive.key.clearsign("x\n").encode(), [tmp_path / "none.gpg"], name="InRelease")
+
+
+def test_an_armored_keyring_that_is_damaged(archive: Archive, tmp_path: Path) -> None:
+    head = archive.key.armored.read_text().partition("\n\n")[0]
+    (damaged := tmp_path / "k.asc").write_text(f"{head}\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----\n")
+    with pytest.raises(InputError, match=r"the keyring .* is damaged"):
+        verify(archive.key.clearsign("x\n").encode(), [damaged], name="InRelease")
+
+
+def test_a_signed_text_that_is_not_utf_8_is_read_all_the_same(archive: Archive, tmp_path: Path) -> None:
+    """Labels and descriptions are not looked at."""
+    (text := tmp_path / "text").write_bytes(b"Origin: \xff\nSuite: x\n")
+    run("gpg", "--homedir", archive.key.home, "--batch", "--clearsign", "--output", tmp_path / "signed", text)
+    signed = (tmp_path / "signed").read_bytes()
+    assert b"\xff" in signed
+    assert "Suite: x" in verify(signed, [archive.key.keyring], name="InRelease").text
 
 
 def test_without_gpgv(archive: Archive, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

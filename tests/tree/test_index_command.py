@@ -121,7 +121,16 @@ def test_a_test_counts_for_the_image_that_passed_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '{"schema": 2, "kernels": {}}', '{"schema": 1, "kernels": {"a": [{}]}}']
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"schema": 2, "kernels": {}}',
+        '{"schema": 1, "kernels": {"a": [{}]}}',
+        '{"schema": 1, "kernels": {"a": [], "a": []}}',
+    ],
 )
 def test_a_damaged_list_is_never_made_anew(tmp_path: Path, text: str) -> None:
     file = tmp_path / "covered.json"

@@ -147,9 +147,25 @@ def test_times_are_merged_and_the_newest_counts(tmp_path: Path) -> None:
     assert read_times([tmp_path / "nowhere.json"]).cells == {}
 
 
-@pytest.mark.parametrize("text", ["[]", "{", '{"schema": 2}', '{"schema": 1, "cells": {"x": {}}}'])
+CELL = '"debian12-amd64-535.261.03-jit": {"seconds": 5, "first": false, "date": ""}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[]",
+        "{",
+        '{"schema": 2}',
+        '{"schema": 1, "cells": {"x": {}}}',
+        f'{{"schema": 1, "cells": {{{CELL}, {CELL}}}}}',
+        f'{{"schema": 1, "cells": {{{CELL.replace("5,", "9" * 400 + ",")}}}}}',
+        f'{{"schema": 1, "cells": {{{CELL.replace("5,", "NaN,")}}}}}',
+        f'{{"schema": 1, "cells": {{{CELL.replace("false", chr(34) + "no" + chr(34))}}}}}',
+        "\ud800",
+    ],
+)
 def test_damaged_times_say_that_the_file_may_go(tmp_path: Path, text: str) -> None:
-    (tmp_path / "times.json").write_text(text)
+    (tmp_path / "times.json").write_text(text, errors="surrogatepass")
     with pytest.raises(InputError, match="no file of build times") as told:
         read_times([tmp_path / "times.json"])
     assert told.value.resolution.startswith("remove it")

@@ -10,11 +10,11 @@ import pytest
 from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.suite import Location, locate
 from driverforge_build.discover.machine import AptSource, Machine, parse_list, parse_sources
-from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_core.errors import InputError, Unavailable
-from support.samples.sampledebian import sample_matrix
+from support.samples.sampledebian import MATRIX, sample_matrix
 
 A, B = "a" * 64, "b" * 64
 SECURITY = f"""\
@@ -243,6 +243,18 @@ def test_keys_come_from_the_option_or_the_source() -> None:
     )
     with pytest.raises(Unavailable, match="who may sign"):
         located({"debian12": "http://other/debian"}, Machine(), keyrings=())
+
+
+def test_a_vendors_repository_without_keys_is_nowhere() -> None:
+    """The target is left out with what to do; a signature that nobody can check would stop the run."""
+    vendors = "      - {id: cuda, urls: ['https://files.site/x'], role: extra, keyring: /nowhere/k.gpg}\n"
+    row = sample_matrix(MATRIX.replace("    kernels:\n", f"{vendors}    kernels:\n", 1)).rows[0]
+    settings = Settings(
+        now=datetime(2026, 11, 20, tzinfo=timezone.utc), machine=machine(signed_everywhere()), mirrors={}
+    )
+    with pytest.raises(Nowhere, match="nothing says who may sign its repository cuda") as told:
+        locate(row, "amd64", settings)
+    assert "/nowhere/k.gpg is not on this machine" in told.value.details
 
 
 UBUNTU = next(row for row in load_matrix().rows if row.id == "ubuntu24.04")

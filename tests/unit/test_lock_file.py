@@ -125,6 +125,71 @@ def test_a_damaged_archive_is_told(changes: dict[str, object], evidence: str) ->
     assert evidence in told.value.render()
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("without_headers", "6.1.0-50"),
+        ("without_headers", [5]),
+        ("kernels 6.1.0-50 flavour", ["cloud"]),
+        ("kernels 6.1.0-50 headers", ""),
+        ("drivers 535.261.03 userspace", ""),
+        ("header_facts linux-headers=1 q breaks", "no"),
+        ("header_facts linux-headers=1 q breaks", 0),
+        ("header_facts linux-headers=1 q found", None),
+        ("repositories 0 date", None),
+        ("repositories 0 date", []),
+        ("repositories 0 signed_by", "ABCD"),
+        ("repositories 0 components", "main"),
+        ("repositories 0 indexes", {"main": 5}),
+    ],
+)
+def test_a_value_of_another_kind_is_damage(path: str, value: object) -> None:
+    """A text for a list would be its letters, "no" would be true, and null fails when it is compared."""
+    facts = {"linux-headers=1": {"q": HeaderFact(breaks=False, found="a.h:1: x")}}
+    one = target(kernel("6.1.0-50"), header_facts=facts)
+    document = json.loads(dump_lock(Lock(targets={one.key: one})))
+    *above, last = path.split()
+    at = document["targets"][one.key]
+    for key in above:
+        at = at[int(key) if isinstance(at, list) else key]
+    assert last in at
+    at[last] = value
+    with pytest.raises(InputError, match="is damaged"):
+        parse_lock(json.dumps(document))
+
+
+def test_a_kernel_of_nothing_is_damage() -> None:
+    one = target(kernel("6.1.0-50"))
+    document = json.loads(dump_lock(Lock(targets={one.key: one})))
+    document["targets"][one.key]["kernels"]["6.1.0-50"] |= {"headers": [], "image": ""}
+    with pytest.raises(InputError, match="is damaged") as told:
+        parse_lock(json.dumps(document))
+    assert "neither headers nor an image" in told.value.render()
+
+
+def test_a_target_that_stands_twice_is_told() -> None:
+    """Both sides of a merge conflict were kept: the first one would be gone with the next `lock`."""
+    text = dump_lock(Lock(targets={"debian12-amd64": target(), "debian13-amd64": target()}))
+    with pytest.raises(InputError, match="is damaged") as told:
+        parse_lock(text.replace("debian13-amd64", "debian12-amd64"))
+    assert "'debian12-amd64' stands twice" in told.value.render()
+
+
+def test_bytes_that_are_no_text_are_written_and_read_again(tmp_path: Path) -> None:
+    """What a user typed as a reason, and the name of a file, may hold some."""
+    path = tmp_path / "site.json"
+    odd = replace(ARCHIVE, accepted="I looked \udcff", source="\udcfe.run")
+    assert merge_lock(path, [], [odd], writing=True)
+    assert load_lock(path).archives == {odd.key: odd}
+    assert not merge_lock(path, [], [odd], writing=True)
+
+
+def test_a_long_name_of_many_bytes_can_be_replaced(tmp_path: Path) -> None:
+    path = tmp_path / f"{'😀' * 62}.json"
+    assert merge_lock(path, [target()], writing=True)
+    assert list(load_lock(path).targets) == ["debian12-amd64"]
+
+
 def test_a_package_is_one_line() -> None:
     text = dump_lock(Lock(targets={"debian12-amd64": target(kernel("6.1.0-50"))}))
     assert sum('"sha256": "abab' in line for line in text.splitlines()) == 4

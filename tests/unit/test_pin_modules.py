@@ -7,6 +7,7 @@ import pytest
 from driverforge_build.discover.apt.kernel_debs import find_kernels
 from driverforge_build.discover.apt.restricted_modules import finished_modules
 from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
+from driverforge_build.discover.kernels import Kernels
 from driverforge_build.discover.pin import pin_target
 from support.samples.sampledebian import DRIVER, MATRIX, NEW, sample_matrix
 
@@ -55,6 +56,43 @@ def test_all_of_a_kernels_packages_are_taken_in_one_version() -> None:
 @pytest.mark.parametrize("signatures", [[], [(SIGNATURES, "1", "bookworm")]], ids=["none", "another version"])
 def test_nothing_is_taken_where_no_version_has_them_all(signatures: list[tuple[str, str, str]]) -> None:
     assert taken(WANTED, (OBJECTS, "2", "bookworm"), *signatures) == []
+
+
+@pytest.mark.parametrize(("suite", "found"), [("bookworm-security", [NEW]), ("bookworm-backports", [])])
+def test_a_kernel_is_one_of_its_series_own_repositories(suite: str, found: list[str]) -> None:
+    row = sample_matrix().rows[0].on("amd64")
+    index = new_index()
+    for name in (f"linux-image-{NEW}", f"linux-headers-{NEW}"):
+        add_stanzas(index, [stanza(name, "6.1")], suite=suite)
+    assert [kernel.release.text for kernel in find_kernels(index, row, "amd64").found] == found
+
+
+def kernels(*packages: tuple[str, str], headers: tuple[str, ...] = ("linux-headers-{release}",)) -> Kernels:
+    row = sample_matrix().rows[0].on("amd64")
+    series = row.kernels[0].model_copy(update={"headers": headers})
+    index = new_index()
+    for name, version in packages:
+        add_stanzas(index, [stanza(name, version)], suite="bookworm")
+    return find_kernels(index, row.model_copy(update={"kernels": (series,)}), "amd64")
+
+
+def test_a_kernel_with_half_of_its_headers_is_bare() -> None:
+    both = ("linux-headers-{release}", "linux-headers-{release}-more")
+    there = [(f"linux-image-{NEW}", "6.1"), (f"linux-headers-{NEW}", "6.1")]
+    told = kernels(*there, headers=both)
+    assert (told.found, [release.text for release in told.without_headers]) == ((), [NEW])
+    told = kernels(*there, (f"linux-headers-{NEW}-more", "6.1"), headers=both)
+    assert [kernel.release.text for kernel in told.found] == [NEW]
+
+
+def test_the_image_is_of_the_headers_version_where_that_is_still_there() -> None:
+    image, headers = f"linux-image-{NEW}", (f"linux-headers-{NEW}", "6.1-1")
+    (kernel,) = kernels((image, "6.1-2"), (image, "6.1-1"), headers).found
+    assert kernel.image is not None
+    assert kernel.image.version == "6.1-1"
+    (kernel,) = kernels((image, "6.1-2"), headers).found
+    assert kernel.image is not None
+    assert kernel.image.version == "6.1-2"
 
 
 def test_a_type_without_packages_is_no_modules() -> None:

@@ -10,6 +10,7 @@ from driverforge_build.discover.kernels import Kernel, Kernels
 from driverforge_build.discover.offers import is_version, module_sources, offered
 from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
 from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.lock.sound import sound_package
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import glob_set
@@ -102,7 +103,8 @@ def pin_driver(
 
 
 def locked(package: Package) -> LockedPackage:
-    return LockedPackage(
+    """The pin of a package. Raises InputError for one that says what may not stand in the lock."""
+    pin = LockedPackage(
         name=package.name,
         version=package.version,
         arch=package.arch,
@@ -111,6 +113,14 @@ def locked(package: Package) -> LockedPackage:
         size=package.size,
         suite=package.suite,
     )
+    try:
+        return sound_package(pin)
+    except ValueError as error:
+        raise InputError(
+            f"the index of {package.suite} has a package that cannot be pinned",
+            details=[str(error)],
+            resolution="use another mirror: this one's index is not what the package manager would read",
+        ) from None
 
 
 def _names(names: Iterable[str]) -> list[Clause]:

@@ -7,6 +7,7 @@ signature of RPM's repomd.xml.
 from __future__ import annotations
 
 import base64
+import binascii
 import shutil
 import subprocess
 import tempfile
@@ -43,7 +44,7 @@ def verify(signed: bytes, keyrings: Sequence[Path], *, name: str) -> Signed:
         (document := Path(folder, "InRelease")).write_bytes(signed)
         text = Path(folder, "text")
         fingerprints = _signers(["--output", str(text), str(document)], keyrings, Path(folder), name)
-        return Signed(text=text.read_text(encoding="utf-8"), fingerprints=fingerprints)
+        return Signed(text=text.read_text(encoding="utf-8", errors="replace"), fingerprints=fingerprints)
 
 
 def verify_detached(
@@ -101,7 +102,13 @@ def _binary(keyring: Path, copy: Path) -> Path:
         ) from error
     if _ARMOR not in data:
         return keyring.absolute()
-    copy.write_bytes(b"".join(_dearmored(block) for block in data.split(_ARMOR)[1:]))
+    try:
+        copy.write_bytes(b"".join(_dearmored(block) for block in data.split(_ARMOR)[1:]))
+    except binascii.Error as error:
+        raise InputError(
+            f"the keyring {keyring} is damaged: {error}",
+            resolution="take the repository's keys from where they are published: --keyring FILE",
+        ) from None
     return copy
 
 

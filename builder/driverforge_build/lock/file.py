@@ -22,16 +22,14 @@ from driverforge_build.lock.pins import (
     Origin,
     TargetLock,
 )
-from driverforge_build.sharedfile import alone, replace_text
+from driverforge_build.lock.sound import sha256, size, sound_package, word
+from driverforge_build.sharedfile import alone, read_json, replace_text
 from driverforge_core.errors import InputError
 
 SCHEMA = 1
 
 
 DEFAULTS = Given()
-
-
-_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
 
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -84,7 +82,7 @@ def parse_lock(text: str, given: Given = DEFAULTS) -> Lock:
     """The lock in a text; InputError if it is not one, named as the given lock file."""
     name = given.lock
     try:
-        document = json.loads(text)
+        document = read_json(text)
         if (schema := document["schema"]) != SCHEMA:
             raise InputError(
                 f"{name} has schema {schema}; this program reads schema {SCHEMA}",
@@ -120,49 +118,55 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
         arch=arch,
         repositories=tuple(_repository(entry) for entry in value["repositories"]),
         drivers={
-            driver: {role: tuple(packages[pin] for pin in pins) for role, pins in roles.items()}
+            driver: {role: _pinned(pins, packages) for role, pins in roles.items()}
             for driver, roles in value["drivers"].items()
         },
-        kernels={
-            release: LockedKernel(
-                release=release,
-                flavour=entry["flavour"],
-                compiler=_word(release, "compiler", entry["compiler"]),
-                headers=tuple(packages[pin] for pin in entry["headers"]),
-                image=packages[entry["image"]] if entry["image"] else None,
-                # a former version pinned the image alone
-                modules=tuple(packages[pin] for pin in entry.get("modules", ())),
-                vendor={
-                    driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()
-                },
-            )
-            for release, entry in value["kernels"].items()
-        },
+        kernels={release: _kernel(release, entry, packages) for release, entry in value["kernels"].items()},
         header_facts={
             pin: {
-                question: HeaderFact(breaks=fact["breaks"], found=fact["found"])
+                question: HeaderFact(breaks=_answer(fact["breaks"]), found=_text(fact["found"]))
                 for question, fact in facts.items()
             }
             for pin, facts in value["header_facts"].items()
         },
-        without_headers=tuple(value["without_headers"]),
+        without_headers=_texts(value["without_headers"]),
         base=_base(value["base"]) if "base" in value else None,
     )
 
 
+def _kernel(release: str, entry: Mapping[str, Any], packages: Mapping[str, LockedPackage]) -> LockedKernel:
+    headers = _pinned(entry["headers"], packages)
+    if not headers and not entry["image"]:
+        raise ValueError(f"{release}: it has neither headers nor an image")
+    return LockedKernel(
+        release=release,
+        flavour=_text(entry["flavour"]),
+        compiler=word(release, "compiler", entry["compiler"]),
+        headers=headers,
+        image=packages[entry["image"]] if entry["image"] else None,
+        # a former version pinned the image alone
+        modules=_pinned(entry.get("modules", []), packages),
+        vendor={driver: _pinned(pins, packages) for driver, pins in entry["vendor"].items()},
+    )
+
+
+def _pinned(pins: object, packages: Mapping[str, LockedPackage]) -> tuple[LockedPackage, ...]:
+    return tuple(packages[pin] for pin in _texts(pins))
+
+
 def _archive(key: str, entry: Mapping[str, Any]) -> LockedArchive:
     version, _, arch = key.rpartition("-")
-    url = _word(key, "url", entry["url"])
+    url = word(key, "url", entry["url"])
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"{key}: {url!r} is no web address")
     if date := entry.get("date", ""):
         datetime.fromisoformat(date)
     return LockedArchive(
-        version=_word(key, "version", version),
-        arch=_word(key, "arch", arch),
+        version=word(key, "version", version),
+        arch=word(key, "arch", arch),
         url=url,
-        sha256=_sha256(key, entry),
-        size=_size(key, entry),
+        sha256=sha256(key, str(entry["sha256"])),
+        size=size(key, int(entry["size"])),
         origin=Origin(entry["origin"]),
         source=str(entry["source"]),
         date=date,
@@ -170,42 +174,19 @@ def _archive(key: str, entry: Mapping[str, Any]) -> LockedArchive:
     )
 
 
-def _sha256(pin: str, entry: Mapping[str, Any]) -> str:
-    sha256 = str(entry["sha256"])
-    if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
-        raise ValueError(f"{pin}: sha256 {sha256!r} is not 64 hexadecimal digits")
-    return sha256
-
-
-def _size(pin: str, entry: Mapping[str, Any]) -> int:
-    if (size := int(entry["size"])) < 0:
-        raise ValueError(f"{pin}: the size {size} is less than nothing")
-    return size
-
-
 def _package(pin: str, entry: Mapping[str, Any]) -> LockedPackage:
     name, _, version = pin.partition("=")
-    path = _word(pin, "path", entry["path"])
-    if ".." in path.split("/"):
-        raise ValueError(f"{pin}: the path {path!r} leaves the archive")
-    return LockedPackage(
-        name=_word(pin, "name", name),
-        version=_word(pin, "version", version),
-        arch=_word(pin, "arch", entry["arch"]),
-        path=path,
-        sha256=_sha256(pin, entry),
-        size=_size(pin, entry),
-        suite=_word(pin, "suite", entry["suite"]),
-    )
-
-
-def _word(where: str, what: str, value: object) -> str:
-    """A text that may stand in a Dockerfile or in a list of pins, which a shell reads word by word."""
-    if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise ValueError(
-            f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = , {{ }}"
+    return sound_package(
+        LockedPackage(
+            name=name,
+            version=version,
+            arch=entry["arch"],
+            path=entry["path"],
+            sha256=str(entry["sha256"]),
+            size=int(entry["size"]),
+            suite=entry["suite"],
         )
-    return value
+    )
 
 
 def _base(entry: Mapping[str, Any]) -> LockedBase:
@@ -213,21 +194,41 @@ def _base(entry: Mapping[str, Any]) -> LockedBase:
     for name, digest in digests.items():
         if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
             raise ValueError(f"base: {name} {digest!r} is no sha256:<64 hexadecimal digits>")
-    return LockedBase(reference=_word("base", "reference", entry["reference"]), **digests)
+    return LockedBase(reference=word("base", "reference", entry["reference"]), **digests)
 
 
 def _repository(entry: Mapping[str, Any]) -> LockedRepository:
-    if entry["date"]:
+    if _text(entry["date"]):
         datetime.fromisoformat(entry["date"])
     return LockedRepository(
-        suite=entry["suite"],
-        components=tuple(entry["components"]),
+        suite=_text(entry["suite"]),
+        components=_texts(entry["components"]),
         date=entry["date"],
-        valid_until=entry["valid_until"],
-        signed_by=tuple(entry["signed_by"]),
-        inrelease=entry["inrelease"],
-        indexes=dict(entry["indexes"]),
+        valid_until=_text(entry["valid_until"]),
+        signed_by=_texts(entry["signed_by"]),
+        inrelease=_text(entry["inrelease"]),
+        indexes={path: _text(digest) for path, digest in entry["indexes"].items()},
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _texts(value: object) -> tuple[str, ...]:
+    """Not a text, which would be a list of its letters."""
+    if not isinstance(value, list):
+        raise TypeError(f"{value!r} is no list")
+    return tuple(map(_text, value))
+
+
+def _answer(value: object) -> bool | None:
+    """Not "no", which would be true."""
+    if value is not None and not isinstance(value, bool):
+        raise TypeError(f"{value!r} is neither true, false nor null")
+    return value
 
 
 def _target_document(target: TargetLock) -> dict[str, Any]:

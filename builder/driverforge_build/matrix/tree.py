@@ -242,7 +242,7 @@ class _Reader:
         self._documents = 0
 
     def read(self, text: str) -> Node | None:
-        for event in _events(text):
+        for event in events(text):
             self._take(event)
         return self._root
 
@@ -352,7 +352,8 @@ class _Reader:
             top.key = (node.text, node.mark)
 
 
-def _events(text: str) -> Iterator[yaml.Event]:
+def events(text: str | bytes) -> Iterator[yaml.Event]:
+    """libyaml's events: flat, however deep the text nests. Raises yaml.YAMLError."""
     loader = yaml.CSafeLoader(text)
     try:
         while (event := loader.get_event()) is not None:

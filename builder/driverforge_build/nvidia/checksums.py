@@ -6,11 +6,11 @@ import json
 import re
 from dataclasses import dataclass
 
+from driverforge_build.lock import sound
 from driverforge_core.errors import Unavailable
 
 # as sha256sum writes it; '*' stands for binary mode
 _LINE = re.compile(r"([0-9a-f]{64}) [ *](?:[^\n]*/)?([^/\n]+)")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
 _PATH = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]*")
 
 
@@ -42,17 +42,20 @@ def redistributable_of(version: str, platform: str, body: bytes) -> Redistributa
     try:
         driver = json.loads(body)["nvidia_driver"]
         entry = driver[platform]
-        found = Redistributable(path=entry["relative_path"], sha256=entry["sha256"], size=int(entry["size"]))
-        sound = (
+        found = Redistributable(
+            path=entry["relative_path"],
+            sha256=sound.sha256(version, entry["sha256"]),
+            size=sound.size(version, int(entry["size"])),
+        )
+        fits = (
             driver["version"] == version
-            and _SHA256.fullmatch(found.sha256)
             and _PATH.fullmatch(found.path)
             and ".." not in found.path
             and found.path.endswith(f"/nvidia_driver-{platform}-{version}-archive.tar.xz")
         )
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise _no_manifest(version, platform, f"{type(error).__name__}: {error}") from None
-    if not sound:
+    if not fits:
         raise _no_manifest(version, platform, f"it says {found.path!r} of {driver['version']!r}")
     return found
 

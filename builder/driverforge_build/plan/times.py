@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from driverforge_build.matrix import Cell
-from driverforge_build.sharedfile import alone, replace_text
+from driverforge_build.sharedfile import alone, read_json, replace_text
 from driverforge_core.cell import CellId
 from driverforge_core.errors import DriverforgeError, InputError
 
@@ -142,7 +142,7 @@ def merge_times(path: Path, measured: Mapping[str, BuildTime]) -> None:
 
 def _read(path: Path) -> dict[str, BuildTime]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = read_json(path.read_bytes())
         if (schema := document["schema"]) != SCHEMA:
             raise ValueError(f"schema {schema}, and this program reads {SCHEMA}")
         return {str(CellId.parse(key)): _time(value) for key, value in document["cells"].items()}
@@ -152,7 +152,16 @@ def _read(path: Path) -> dict[str, BuildTime]:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", resolution="name another with --times"
         ) from error
-    except (DriverforgeError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    # an OverflowError for seconds of hundreds of digits
+    except (
+        DriverforgeError,
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise InputError(
             f"{path} is no file of build times",
             details=[f"{type(error).__name__}: {error}"],
@@ -164,7 +173,9 @@ def _time(value: Mapping[str, object]) -> BuildTime:
     seconds, first, date = value["seconds"], value["first"], value["date"]
     if not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
         raise ValueError(f"{seconds!r} are no seconds")
-    return BuildTime(seconds=float(seconds), first=bool(first), date=str(date))
+    if not isinstance(first, bool):
+        raise TypeError(f"first: {first!r} is neither true nor false")
+    return BuildTime(seconds=float(seconds), first=first, date=str(date))
 
 
 def _dump(cells: Mapping[str, BuildTime]) -> str:

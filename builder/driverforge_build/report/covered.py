@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from driverforge_build.documents import CoveredDocument, CoveredImage
-from driverforge_build.sharedfile import alone, replace_text
+from driverforge_build.sharedfile import alone, read_json, replace_text
 from driverforge_core.errors import InputError
 
 Images = Mapping[str, Iterable[CoveredImage]]
@@ -49,20 +49,26 @@ def merged_with(before: CoveredDocument, images: Images) -> CoveredDocument:
 def read_covered(path: Path) -> CoveredDocument:
     """What a file holds; nothing where there is none."""
     try:
-        return _ADAPTER.validate_json(path.read_bytes(), strict=True)
+        return _ADAPTER.validate_python(read_json(path.read_bytes()), strict=True)
     except FileNotFoundError:
         return {"schema": 1, "kernels": {}}
     except OSError as error:
         raise InputError(
             f"{path} cannot be read: {error.strerror}", resolution="name another with --covered"
         ) from error
-    except ValidationError as error:
-        problems = error.errors(include_url=False, include_input=False)[:10]
+    except (ValueError, RecursionError) as error:
         raise InputError(
             f"{path} is no list of covered kernels",
-            details=[f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems],
+            details=_problems(error),
             resolution="take the file from where it was published last: it is merged, never made anew",
         ) from error
+
+
+def _problems(error: Exception) -> list[str]:
+    if not isinstance(error, ValidationError):
+        return [str(error)]
+    problems = error.errors(include_url=False, include_input=False)[:10]
+    return [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems]
 
 
 def _place(image: CoveredImage) -> tuple[str, str, str]:

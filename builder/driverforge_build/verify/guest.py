@@ -45,6 +45,7 @@ echo done
 poweroff -f
 """
 
+_STATUS = re.compile(r"[0-9]{1,3}")
 # "[    4.43] ", with CONFIG_PRINTK_CALLER "[    4.43][    T1] "
 _TIME = re.compile(r"^\[ *\d+\.\d+\](\[[^\]]*\])? ?")
 
@@ -105,7 +106,7 @@ def read_transcript(lines: Iterable[str]) -> Transcript:
         elif word == "end":
             path, _, answer = rest.partition(" ")
             status, _, words = answer.partition(" ")
-            if status.isdecimal():
+            if _STATUS.fullmatch(status):
                 answers[path] = Answer(status=int(status), words=words.strip(), log=tuple(filter(None, log)))
                 trying = ""
         elif word == "done":

@@ -88,6 +88,21 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_verdict_scale.py",
     ),
     "builder/driverforge_build/verify/judge.py": ("tests/unit/test_verify_judge.py",),
+    "builder/driverforge_build/verify/modules.py": (
+        "tests/unit/test_verify_judge.py",
+        "tests/tree/test_verify_command.py",
+    ),
+    "builder/driverforge_build/app/retry.py": ("tests/unit/test_build_retry.py",),
+    "builder/driverforge_build/lock/compare.py": ("tests/unit/test_lock_guard.py",),
+    "builder/driverforge_build/publish/index.py": (
+        "tests/unit/test_push_publishing.py",
+        "tests/tree/test_index_command.py",
+    ),
+    "builder/driverforge_build/publish/upload.py": (
+        "tests/unit/test_push_publishing.py",
+        "tests/unit/test_push_family.py",
+    ),
+    "builder/driverforge_build/report/covered.py": ("tests/tree/test_index_command.py",),
 }
 
 # the names are cosmic-ray's; `ours/…` are those of operators.py beside this file

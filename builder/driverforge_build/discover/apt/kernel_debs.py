@@ -53,8 +53,6 @@ def _releases(index: PackageIndex, series: KernelSeries, arch: Arch) -> Iterator
         prefix, _, suffix = template.partition("{release}")
         for name in index.names(prefix):
             text = name.removeprefix(prefix).removesuffix(suffix)
-            if suffix and not name.endswith(suffix):
-                continue
             release = _parsed(text)
             if release is not None and text not in seen and belongs(text) and flavour_of(release) in flavours:
                 seen.add(text)

@@ -5,6 +5,7 @@ Source: the Debian repository format, wiki.debian.org/DebianRepository/Format.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -13,6 +14,7 @@ from email.utils import parsedate_to_datetime
 from driverforge_core import deb822
 from driverforge_core.errors import InputError
 
+_DIGEST = re.compile(r"\s*([0-9a-fA-F]{64})\s+([0-9]{1,18})\s+(\S+)\s*", re.ASCII)
 _ANOTHER = (
     "check the address given with --mirror, or use another mirror: this one's metadata is not what "
     "apt would read"
@@ -84,23 +86,23 @@ def parse(text: str, *, name: str) -> ReleaseFile:
 def _digests(field: str, name: str) -> list[tuple[str, Digest]]:
     found = []
     for line in field.split("\n"):
-        words = line.split()
-        if not words:
+        if not line.strip():
             continue
-        if len(words) != 3 or len(words[0]) != 64 or not words[1].isdecimal():
+        if (matched := _DIGEST.fullmatch(line)) is None:
             raise InputError(
-                f"{name}: not a digest, a size and a path: {line.strip()!r}", resolution=_ANOTHER
+                f"{name}: not a digest, a size and a path: {line.strip()[:200]!r}", resolution=_ANOTHER
             )
-        found.append((words[2], Digest(sha256=words[0].lower(), size=int(words[1]))))
+        found.append((matched[3], Digest(sha256=matched[1].lower(), size=int(matched[2]))))
     return found
 
 
 def _moment(text: str, name: str) -> datetime:
     try:
         moment = parsedate_to_datetime(text.replace("UTC", "+0000"))
-    except ValueError:
+        return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    # a year that no clock has
+    except (ValueError, OverflowError):
         raise InputError(f"{name}: {text!r} is not a date", resolution=_ANOTHER) from None
-    return moment.astimezone(timezone.utc) if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 
 def iso(moment: datetime | None) -> str:

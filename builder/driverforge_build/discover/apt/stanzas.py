@@ -54,9 +54,9 @@ def add_stanzas(
             continue
         provides: Clause = ()
         if b"\nProvides:" in stanza and (said := _PROVIDES.search(stanza)) is not None:
-            provides = parse_clause(said[1].decode().replace(",", "|"))
+            provides = parse_clause(said[1].decode(errors="replace").replace(",", "|"))
         make = partial(_package, stanza, suite, preference)
-        index.add(found[1].decode(), make, (offer.name for offer in provides))
+        index.add(found[1].decode(errors="replace"), make, (offer.name for offer in provides))
 
 
 def read_stanzas(path: Path, suffix: str, *, limit: int = INDEX_LIMIT) -> Iterator[bytes]:

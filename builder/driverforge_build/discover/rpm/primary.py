@@ -15,6 +15,7 @@ from typing import IO
 from xml.parsers import expat
 
 from driverforge_build.discover.packages import Requirement
+from driverforge_build.lock import sound
 from driverforge_build.packed import DAMAGED, unpacked
 from driverforge_core.errors import InputError
 
@@ -37,7 +38,7 @@ class ForbiddenXml(Exception):
 UNREADABLE: tuple[type[Exception], ...] = (
     expat.ExpatError,
     ForbiddenXml,
-    KeyError,
+    LookupError,
     ValueError,
     *DAMAGED,
 )
@@ -196,8 +197,7 @@ class _Reader:
         record = self._record
         if not (record.name and record.version and record.path and record.size):
             raise ValueError(f"the entry of {record.name or 'a package'} is not whole")
-        if len(record.sha256) != 64:
-            raise ValueError(f"the entry of {record.name} has no sha256")
+        sound.sha256(record.name, record.sha256)
         self._done.append(record)
 
 

@@ -21,6 +21,7 @@ from driverforge_build.discover.rpm.primary import PATH, UNREADABLE, read_primar
 from driverforge_build.discover.rpm.streams import hidden_packages
 from driverforge_build.discover.settings import Nowhere
 from driverforge_build.discover.signature import Untrusted
+from driverforge_build.lock import sound
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.ports import Blob, Downloads, NotThere
@@ -30,7 +31,13 @@ from driverforge_oci.transport import without_secrets
 
 _NAMESPACE = "{http://linux.duke.edu/metadata/repo}"
 _READ = ("primary", "modules")
-_UNREADABLE: tuple[type[Exception], ...] = (*UNREADABLE, ET.ParseError, AttributeError, OverflowError)
+_UNREADABLE: tuple[type[Exception], ...] = (
+    *UNREADABLE,
+    ET.ParseError,
+    AttributeError,
+    LookupError,
+    OverflowError,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,13 +169,13 @@ def parse_repomd(document: bytes, *, name: str) -> tuple[datetime | None, dict[s
                 parts[kind] = _part(element)
         if "primary" not in parts:
             raise ValueError("it names no primary index")
+        newest = max(stamps, default=0)
+        return datetime.fromtimestamp(newest, timezone.utc) if newest else None, parts
     except _UNREADABLE as error:
         raise InputError(
             f"cannot read {name}: {error}",
             resolution="check the address given with --mirror: a repository has repodata/repomd.xml",
         ) from error
-    newest = max(stamps, default=0)
-    return datetime.fromtimestamp(newest, timezone.utc) if newest else None, parts
 
 
 def _data(document: bytes) -> Iterator[ET.Element]:
@@ -179,11 +186,13 @@ def _data(document: bytes) -> Iterator[ET.Element]:
 
 def _part(element: ET.Element) -> Part:
     location, checksum = element.find(f"{_NAMESPACE}location"), element.find(f"{_NAMESPACE}checksum")
-    assert location is not None
-    assert checksum is not None
-    path, sha256 = location.attrib["href"], (checksum.text or "").strip().lower()
-    if checksum.get("type") != "sha256" or len(sha256) != 64:
-        raise ValueError(f"{path} has no sha256")
+    if location is None or checksum is None or checksum.get("type") != "sha256":
+        raise ValueError("a part of it has no place or no sha256")
+    path = location.attrib["href"]
     if not PATH.fullmatch(path) or ".." in path.split("/"):
         raise ValueError(f"{path!r} does not lie below the repository's address")
-    return Part(path=path, sha256=sha256, size=int(element.findtext(f"{_NAMESPACE}size") or ""))
+    return Part(
+        path=path,
+        sha256=sound.sha256(path, (checksum.text or "").strip().lower()),
+        size=sound.size(path, int(element.findtext(f"{_NAMESPACE}size") or "")),
+    )

@@ -1,0 +1,47 @@
+"""What may stand in the lock: texts that a Dockerfile and a shell take as one word, digests, sizes.
+
+Asked of what repositories offer before it is pinned or looked for, and of a lock file when it is read: what
+is written can be read again. All raise ValueError, which says where and what.
+"""
+
+from __future__ import annotations
+
+import re
+
+from driverforge_build.lock.pins import LockedPackage
+
+_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+def word(where: str, what: str, value: object) -> str:
+    """A text that may stand in a Dockerfile or in a list of pins, which a shell reads word by word."""
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise ValueError(
+            f"{where}: {what} {value!r} is no word of letters, digits and . _ + ~ - : / @ % ^ = , {{ }}"
+        )
+    return value
+
+
+def sha256(where: str, value: str) -> str:
+    """A digest. It becomes the name of a file in the cache, so nothing else may be one."""
+    if not _SHA256.fullmatch(value):
+        raise ValueError(f"{where}: sha256 {value!r} is not 64 hexadecimal digits")
+    return value
+
+
+def size(where: str, value: int) -> int:
+    if value < 0:
+        raise ValueError(f"{where}: the size {value} is less than nothing")
+    return value
+
+
+def sound_package(package: LockedPackage) -> LockedPackage:
+    """The package, if all that it says may stand in the lock."""
+    for what in ("name", "version", "arch", "path", "suite"):
+        word(package.key, what, getattr(package, what))
+    if ".." in package.path.split("/"):
+        raise ValueError(f"{package.key}: the path {package.path!r} leaves the archive")
+    sha256(package.key, package.sha256)
+    size(package.key, package.size)
+    return package
