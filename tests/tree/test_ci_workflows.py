@@ -82,7 +82,7 @@ ALL = [
 def test_the_commands_were_found() -> None:
     assert len(ALL) >= 12
     named = {words.values[0][0] for words in ALL}
-    assert {"plan", "build", "index", "lock"} <= named
+    assert {"plan", "build", "index", "page", "lock"} <= named
 
 
 @pytest.mark.parametrize("words", ALL)
@@ -92,6 +92,9 @@ def test_each_line_is_one_that_driverforge_takes(
     monkeypatch.chdir(tmp_path)
     Path("shards").mkdir()
     Path("shards/1.txt").write_text("debian12-amd64-535.261.03-jit\n")
+    for name in ("plan.json", "covered.json", "covered/covered.json", "builds/*.json"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("{}")
     Path("passed.txt").write_text("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64\n")
     with click.Context(cli) as context:
         command: click.Command | None = cli
@@ -124,6 +127,7 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
         "plan": {"contents": "read", "packages": "read"},
         "build": {"contents": "read", "packages": "write"},
         "index": {"contents": "write", "packages": "write"},
+        "page": {"pages": "write", "id-token": "write"},
     }
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
 
