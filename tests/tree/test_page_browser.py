@@ -117,6 +117,7 @@ def test_a_nodes_own_words_give_the_answer(chromium: Browser, page: str, text: s
     assert answer(tab).startswith(f"Yes: 1 image for {NODE} 535.261.03 image")
     assert f"registry.site/nvidia/driver:535-{NODE}-debian12" in answer(tab)
     assert "tested" in answer(tab)
+    assert "modules: open, proprietary: compiled with the image" in answer(tab)
     assert {cell.split("-", 3)[3] for cell in cells(tab)} == {NODE}
     assert {cell.split("-")[0] for cell in cells(tab)} == {"debian12"}
     assert tab.run("[...document.querySelectorAll('.group:not([hidden]) > details')].every(one => one.open)")

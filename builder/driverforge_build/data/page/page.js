@@ -122,8 +122,10 @@
     const label = cell.shown.firstElementChild.cloneNode(true);
     const line = make("li", {className: cell.status}, make("span", {className: "what"}, ...label.childNodes),
       " ", make("small", {}, group.name));
+    const modules = cell.shown.querySelector(".modules");
     if (there) line.append(make("p", {}, make("code", {}, code.textContent)));
-    else if (reason) line.append(make("p", {}, reason.textContent));
+    if (there && modules) line.append(make("p", {}, `modules: ${modules.textContent}`));
+    else if (!there && reason) line.append(make("p", {}, reason.textContent));
     return line;
   }
 
