@@ -233,8 +233,8 @@ class LockDocument(TypedDict):
     """`driverforge lock --json`.
 
     `nowhere` maps targets that were left out to what is missing, for want of an address, `degraded` those
-    whose repositories cannot be read now, `problems` drivers and archives to what kept them from being
-    pinned.
+    whose repositories cannot be read now, `closed` those that were read without the repositories of a
+    subscription, `problems` drivers and archives to what kept them from being pinned.
     """
 
     schema: Literal[1]
@@ -243,6 +243,7 @@ class LockDocument(TypedDict):
     targets: dict[str, LockedTarget]
     nowhere: dict[str, Failure]
     degraded: dict[str, Failure]
+    closed: dict[str, Failure]
     archives: dict[str, FoundArchive]
     problems: dict[str, Failure]
 
