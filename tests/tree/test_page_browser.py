@@ -32,13 +32,19 @@ BROKEN = "debian12-arm64-535.261.03-6.1.0-50-cloud-arm64"
 
 
 @pytest.fixture(scope="module")
-def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     with_one = browser(tmp_path_factory.mktemp("chromium"))
     found = provided(with_one.__enter__)
     try:
         yield found
     finally:
         with_one.__exit__(None, None, None)
+
+
+@pytest.fixture
+def chromium(started: Browser) -> Iterator[Browser]:
+    yield started
+    started.close_tabs()
 
 
 @pytest.fixture(scope="module")

@@ -70,6 +70,8 @@ def test_the_card_of_an_image_has_all_that_a_person_asks_for() -> None:
 def test_rows_say_where_they_come_from() -> None:
     text = Elements(PAGE).text
     assert f"linux-headers-{NODE} 1 of bookworm sha256" in text
+    assert "Repositories as of 2026-01-01 00:00 UTC" in text
+    assert "The lock has no repository" not in text
     assert f"bookworm of 2026-01-01 00:00 UTC , index sha256:{'0' * 64}" in text
     assert "Plan of 2026-01-02 03:04 UTC" in text
 

@@ -99,6 +99,11 @@ class Group:
     base: PinnedBase | None = None
 
     @property
+    def read(self) -> str:
+        """The date of its newest repository, ISO 8601, '' without one."""
+        return max((suite["date"] for suite in self.suites), default="")
+
+    @property
     def count(self) -> Counter[Status]:
         return Counter(entry.status for row in self.rows for entry in row.entries.values())
 

@@ -105,6 +105,13 @@ class Browser:
         message: Message = json.loads(text)
         return message
 
+    def close_tabs(self) -> None:
+        """Close every page, and forget what they said."""
+        for target in self.call("Target.getTargets")["targetInfos"]:
+            if target["type"] == "page":
+                self.call("Target.closeTarget", targetId=target["targetId"])
+        self.heard.clear()
+
     def open(
         self, address: str, *, width: int = 1280, height: int = 900, dark: bool = False, script: bool = True
     ) -> Tab:
