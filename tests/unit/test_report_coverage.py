@@ -200,10 +200,17 @@ def test_documents_are_known_by_their_keys() -> None:
     assert (list(known.covered), list(known.built), list(known.verified)) == ([NODE], [READY], [READY])
 
 
+@pytest.mark.parametrize("content", [b"", text({"error": {"brief": "no engine", "exit_status": 69}})])
+def test_a_job_that_ended_with_a_failure_takes_no_page_away(content: bytes) -> None:
+    known = read_documents([("plan.json", text(PLAN.plan)), ("build-3.json", content)])
+    assert known.built == {}
+    with pytest.raises(UsageError, match="none of these documents"):
+        read_documents([("plan.json", content)])
+
+
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
         b"{",
         b"[]",
         b"1",

@@ -31,6 +31,7 @@ _VERIFY: TypeAdapter[VerifyDocument] = TypeAdapter(VerifyDocument)
 def read_documents(texts: Iterable[tuple[str, bytes]]) -> Documents:
     """What documents say together, each given as (name, text); of two about one cell the later one counts.
 
+    A command that failed as a whole, or was killed before it wrote a word, says nothing of any cell.
     Raises InputError for what is none of them, UsageError where they are not about exactly one plan.
     """
     plans: dict[str, PlanDocument] = {}
@@ -38,7 +39,9 @@ def read_documents(texts: Iterable[tuple[str, bytes]]) -> Documents:
     built: dict[str, BuildCell] = {}
     verified: dict[str, VerifiedCell] = {}
     for name, text in texts:
-        document = _parsed(name, text)
+        document = _parsed(name, text) if text else {"error": "killed"}
+        if "error" in document:
+            continue
         if "summary" in document:
             plans[name] = _checked(_PLAN, name, document)
         elif "kernels" in document:
