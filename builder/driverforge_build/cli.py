@@ -28,6 +28,7 @@ COMMANDS: dict[str, str] = {
     "push": "push built images to a registry",
     "attestations": "show what is attached to an image in a registry: SBOM, provenance, test results",
     "index": "let the moving tags stand for all architectures; tell which kernels are covered",
+    "page": "show which images there are as one HTML page",
 }
 
 

@@ -18,6 +18,11 @@ def templates() -> Path:
     return _find("dockerfiles")
 
 
+def page() -> Path:
+    """The folder with the coverage page's template, style and script."""
+    return _PACKAGE / "data" / "page"
+
+
 def _find(name: str) -> Path:
     checkout = _CHECKOUT / name
     return (

@@ -32,6 +32,8 @@ _TOKEN = {"softhsm2-util": "softhsm2", "pkcs11-tool": "opensc"}
 _MANAGERS = {"createrepo_c": "createrepo-c", "dnf": "dnf", "zypper": "zypper"}
 _SERVERS = {"docker-registry": "docker-registry", "setpriv": "util-linux", "unshare": "util-linux"}
 _BOOTSTRAP = {"mmdebstrap": "mmdebstrap", "mke2fs": "e2fsprogs"}
+# a browser that lays out text wants a font
+_BROWSER = {"chromium": "chromium", "fc-list": "fontconfig"}
 _COMPILE = {"gcc-12": "gcc-12", "make": "make", "strip": "binutils", "openssl": "openssl"}
 _GUEST = {
     "qemu-system-x86_64": "qemu-system-x86",
@@ -43,7 +45,7 @@ _GUEST = {
 
 TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
-    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS, **_TOKEN, "dnf": "dnf"},
+    "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS, **_TOKEN, **_BROWSER, "dnf": "dnf"},
     "ns": {"unshare": "util-linux"},
     "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
     "vm": {

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,11 +16,18 @@ import pytest
 import yaml
 
 from driverforge_build.cli import cli
+from driverforge_build.lock.file import dump_lock
+from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import jit_cells, load_matrix
 from driverforge_build.plan.shards import deal
 from driverforge_build.plan.times import Times
 from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
+from support import process
+from support.machines.dockerregistry import registry as serve
+from support.samples.locks import sample_driver, target
+from support.samples.sampledebian import write_matrix
 from support.samples.synthetic import all_cells
+from support.skipping import provided
 
 CI = Path(__file__).parents[2] / "docs/ci"
 GITHUB, GITLAB, SHARD = (CI / name for name in ("github.yml", "gitlab-ci.yml", "gitlab-shard.yml"))
@@ -82,7 +91,7 @@ ALL = [
 def test_the_commands_were_found() -> None:
     assert len(ALL) >= 12
     named = {words.values[0][0] for words in ALL}
-    assert {"plan", "build", "index", "lock"} <= named
+    assert {"plan", "build", "index", "page", "lock"} <= named
 
 
 @pytest.mark.parametrize("words", ALL)
@@ -92,6 +101,9 @@ def test_each_line_is_one_that_driverforge_takes(
     monkeypatch.chdir(tmp_path)
     Path("shards").mkdir()
     Path("shards/1.txt").write_text("debian12-amd64-535.261.03-jit\n")
+    for name in ("plan.json", "covered.json", "covered/covered.json", "builds/*.json"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("{}")
     Path("passed.txt").write_text("debian12-amd64-535.261.03-6.1.0-50-cloud-amd64\n")
     with click.Context(cli) as context:
         command: click.Command | None = cli
@@ -124,6 +136,7 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
         "plan": {"contents": "read", "packages": "read"},
         "build": {"contents": "read", "packages": "write"},
         "index": {"contents": "write", "packages": "write"},
+        "page": {"pages": "write", "id-token": "write"},
     }
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
 
@@ -162,3 +175,65 @@ def test_the_shards_job_of_gitlab_is_the_one_that_the_child_pipeline_extends() -
     # the variable that the shards fetch the lists by
     assert "PARENT_PIPELINE_ID" in read(GITLAB)["build"]["variables"]
     assert read(SHARD)[SHARD_JOB]["needs"] == [{"pipeline": "$PARENT_PIPELINE_ID", "job": "plan"}]
+
+
+# -- as a pipeline runs them --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Path]:
+    """A repository as the first hour leaves it, `driverforge` on PATH, and an empty registry."""
+    folder = tmp_path / "repository"
+    (folder / "bin").mkdir(parents=True)
+    (folder / "covered").mkdir()
+    write_matrix(folder)
+    (folder / "driverforge.lock.json").write_text(
+        dump_lock(Lock(targets={"debian12-amd64": target(drivers={"535.261.03": sample_driver()})}))
+    )
+    program = folder / "bin/driverforge"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m driverforge_build "$@"\n')
+    program.chmod(0o755)
+    with provided(lambda: serve(tmp_path / "registry")) as address:
+        (folder / "registry").write_text(address)
+        yield folder
+
+
+def run_script(script: str, checkout: Path, *shell: str) -> None:
+    environment = {
+        "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(str(CI.parents[1] / name) for name in ("builder", "entrypoints")),
+        "REGISTRY": f"{(checkout / 'registry').read_text()}/site",
+        "GITHUB_OUTPUT": str(checkout / "output"),
+    }
+    process.run(*shell, script, cwd=checkout, env=environment)
+
+
+def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None:
+    """With `bash -e`, as GitHub runs them; no shard has built anything, so there is no report of one."""
+    jobs = read(GITHUB)["jobs"]
+    for name in ("plan", "index"):
+        for step in jobs[name]["steps"]:
+            if "driverforge " in step.get("run", ""):
+                run_script(step["run"], checkout, "bash", "-ec")
+    (told,) = re.findall(r"^matrix=(.*)$", (checkout / "output").read_text(), re.MULTILINE)
+    assert [job["cells"] for job in json.loads(told)["include"]] == ["shards/1.txt"]
+    assert "0 of 2 are in the registry" in (checkout / "page/index.html").read_text()
+    (uploaded,) = (
+        step["with"]["path"]
+        for step in jobs["index"]["steps"]
+        if "upload-pages-artifact" in step.get("uses", "")
+    )
+    assert (checkout / uploaded / "index.html").is_file()
+
+
+def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path) -> None:
+    """Those that speak to GitLab's own package registry left out."""
+    jobs = read(GITLAB)
+    for name in ("plan", "index", "pages"):
+        for line in jobs[name]["script"]:
+            if "curl" not in line:
+                run_script(line, checkout, "sh", "-ec")
+    assert "nothing-to-build" not in (checkout / "shards.yml").read_text()
+    (folder,) = jobs["pages"]["artifacts"]["paths"]
+    assert "0 of 2 are in the registry" in (checkout / folder / "index.html").read_text()
+    assert jobs["index"]["artifacts"]["paths"] == ["covered.json"]

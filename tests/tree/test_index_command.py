@@ -47,6 +47,27 @@ def test_an_alias_stands_for_what_is_there_and_then_for_all(
     assert "as it was  linux/amd64, linux/arm64" in capsys.readouterr().out
 
 
+def test_the_page_tells_what_index_found_in_the_registry(
+    site: RegistrySite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The last steps of a pipeline: index, plan, page."""
+    digest = site.store(AMD64)
+    covered, plan, page = (site.folder / name for name in ("covered.json", "plan.json", "index.html"))
+    assert run(["index", *site.given, "--covered", str(covered)]) == 0
+    capsys.readouterr()
+    assert run(["plan", *site.given, "--json"]) == 0
+    plan.write_text(capsys.readouterr().out)
+    check_document("plan", json.loads(plan.read_text()))
+    assert run(["page", str(plan), str(covered), "--output", str(page)]) == 0
+    assert f"{page}  2 images" in capsys.readouterr().out
+    text = page.read_text()
+    assert "1 of 2 are in the registry" in text
+    assert f"<code>{site.registry}/driver:535-{KERNEL}-debian12</code>" in text
+    assert f"@{digest}</code>" in text
+    options = f"--matrix {site.folder}/site.yaml --lock {site.folder}/site.lock.json"
+    assert f"driverforge build {options} --select {ARM64}" in text
+
+
 def test_two_driver_versions_are_refused_and_named(
     site: RegistrySite, capsys: pytest.CaptureFixture[str]
 ) -> None:
