@@ -179,6 +179,13 @@ class MirrorArchive:
         found = re.search(rf"(?m)^{re.escape(name)}: (.*)$", text)
         return found[1] if found else ""
 
+    def with_dependencies(self, names: Iterable[str], *, suite: str) -> tuple[Package, ...]:
+        """Packages of a suite and all that they depend on, as apt would install them where nothing is."""
+        options = ("--no-install-recommends", "--target-release", suite, "-o", "Dir::State::status=/dev/null")
+        told = self._apt("apt-get", "--simulate", *options, "install", *names)
+        found = re.findall(r"(?m)^Inst (\S+) \((\S+)", told)
+        return tuple(Package(name=name, version=version, suite=suite) for name, version in sorted(found))
+
     def download(self, packages: Iterable[Package]) -> tuple[Path, ...]:
         """The .deb files, checked by apt against the signed lists, kept in the cache."""
         return tuple(self._deb(package) for package in packages)

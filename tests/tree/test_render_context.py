@@ -284,5 +284,5 @@ def test_golden_dockerfiles_are_hadolint_clean() -> None:
 def test_scripts_of_the_build_are_shellcheck_clean() -> None:
     folder = resources.templates()
     scripts = [path for path in folder.glob("scripts/*") if path.read_text().startswith("#!/bin/sh")]
-    assert len(scripts) == 4
+    assert len(scripts) == 5
     run(tool("shellcheck"), *scripts, *folder.glob("*/manager"))

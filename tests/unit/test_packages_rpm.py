@@ -155,7 +155,7 @@ def test_zypper_downloads_into_the_work_folder() -> None:
     )
     assert [line.split()[4] for line in commands.followed] == ["refresh", "download"]
     assert commands.endless == ["find /work -name *.rpm -type f"]
-    assert commands.environments[2] == {"http_proxy": "http://proxy.example", "CURL_CA_BUNDLE": "/ca.pem"}
+    assert commands.environments[2] == {"http_proxy": "http://proxy.example"}
 
 
 def test_zypper_without_the_package_is_no_mirror_problem() -> None:

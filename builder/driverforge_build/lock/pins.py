@@ -153,6 +153,11 @@ class TargetLock:
             for question, fact in self.header_facts.get(package.key, {}).items()
         }
 
+    @property
+    def packages_only(self) -> tuple[str, ...]:
+        """The repositories of which nothing but the packages is signed."""
+        return tuple(repository.suite for repository in self.repositories if repository.packages_only)
+
     def suite(self, name: str) -> LockedRepository | None:
         return next((repository for repository in self.repositories if repository.suite == name), None)
 

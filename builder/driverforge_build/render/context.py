@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -56,7 +56,7 @@ def context_of(image: AnyImage, folder: Path) -> BuildContext:
         "Dockerfile": ContextFile(content=templates.dockerfile(image, folder).encode()),
         **_own(image),
         **{
-            f"pins/{name}": ContextFile(content=pin_list(packages).encode())
+            f"pins/{name}": ContextFile(content=pin_list(packages, image.packages_only).encode())
             for name, packages in image.pins.items()
         },
         **{
@@ -108,22 +108,29 @@ def _own(image: AnyImage) -> dict[str, ContextFile]:
 
 def _scripts(image: AnyImage) -> tuple[str, ...]:
     """The scripts that an image's Dockerfile calls; another one's change leaves its inputs alone."""
+    fetch = ("fetch-pinned", *(("check-signatures",) if image.packages_only else ()))
     if isinstance(image, ToolkitSpec):
-        return ("fetch-pinned",)
+        return fetch
     firmware = ("place-firmware",) if image.firmware_tree or image.archive else ()
     if image.vendor_modules:
-        return ("fetch-pinned", "place-modules", *firmware)
+        return (*fetch, "place-modules", *firmware)
     signing = ("attach-signatures", "verify-signatures") if image.certificate else ()
-    return ("fetch-pinned", "unpack-archive" if image.archive else "place-source", *firmware, *signing)
+    return (*fetch, "unpack-archive" if image.archive else "place-source", *firmware, *signing)
 
 
-def pin_list(packages: Iterable[LockedPackage]) -> str:
-    """The list that dockerfiles/scripts/fetch-pinned reads, one package a line, sorted."""
+def pin_list(packages: Iterable[LockedPackage], packages_only: Collection[str] = ()) -> str:
+    """The list that dockerfiles/scripts/fetch-pinned reads, one package a line, sorted.
+
+    `packages_only` are the repositories of which nothing but the packages is signed.
+    """
     ordered = sorted(packages, key=lambda package: (package.name, package.version))
-    lines = [f"{pin.sha256} {pin.size} {pin.suite} {pin.path} {pin.name} {pin.version}\n" for pin in ordered]
-    return "# SHA256 SIZE REPOSITORY PATH NAME VERSION; written by driverforge from the lock\n" + "".join(
-        lines
-    )
+    lines = [
+        f"{pin.sha256} {pin.size} {pin.suite} {pin.path} {pin.name} {pin.version}"
+        + (" signed\n" if pin.suite in packages_only else "\n")
+        for pin in ordered
+    ]
+    head = "# SHA256 SIZE REPOSITORY PATH NAME VERSION [signed]; written by driverforge from the lock\n"
+    return head + "".join(lines)
 
 
 def write_context(context: BuildContext, folder: Path) -> None:

@@ -57,10 +57,11 @@ class ImageSpec:
     """One driver image.
 
     `pins` maps the name of a list in the context to its packages. `kernel` is '' for a JIT image.
-    `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no
-    sources. `certificate` is that of the key that signs the modules, None where none are compiled or signed.
-    `epoch` is the date of the newest repository that was read, in seconds: when the image says that
-    it was made.
+    `packages_only` are the repositories whose packages have to prove themselves who made them, for nobody
+    signs their indexes. `vendor_modules`: the modules are the distribution's own build; nothing is compiled,
+    and there are no sources. `certificate` is that of the key that signs the modules, None where none are
+    compiled or signed. `epoch` is the date of the newest repository that was read, in seconds: when the image
+    says that it was made.
     """
 
     id: str
@@ -80,6 +81,7 @@ class ImageSpec:
     firmware_tree: str
     archive: Archive | None
     pins: Mapping[str, tuple[LockedPackage, ...]]
+    packages_only: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     jit_facts: ImageFacts
     facts: ImageFacts
@@ -215,6 +217,7 @@ def _spec(cell: Cell, lock: Lock, given: Given) -> ImageSpec:
         else "",
         archive=archive,
         pins=pins,
+        packages_only=target.packages_only,
         labels=_labels(cell, base, certificate),
         jit_facts=jit_facts,
         facts=facts,

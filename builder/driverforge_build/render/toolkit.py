@@ -47,6 +47,7 @@ class ToolkitSpec:
     python: str
     version: str
     pins: Mapping[str, tuple[LockedPackage, ...]]
+    packages_only: tuple[str, ...]
     artifacts: Mapping[str, ContextFile] = field(repr=False)
     epoch: int
     stages: tuple[str, ...] = ()
@@ -197,6 +198,7 @@ def _spec(
         python=row.python.executable,
         version=cell.row.id,
         pins={"userspace": unique_packages(roles.get("tools", ()))},
+        packages_only=target.packages_only,
         artifacts=files,
         epoch=epoch_of(target),
     )

@@ -42,10 +42,8 @@ def _options(into: str) -> tuple[str, ...]:
 
 
 def _environment(access: PackageAccess) -> dict[str, str]:
-    return {
-        **access.proxy_environment(),
-        **({"CURL_CA_BUNDLE": access.ca_bundle} if access.ca_bundle else {}),
-    }
+    # It trusts the system's store of certificates alone: no variable and no option names another.
+    return access.proxy_environment()
 
 
 def newest(search: str, version: str) -> str | None:

@@ -49,10 +49,11 @@ def real_lock() -> Lock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuilderBench:
-    """`base` is the engine's Debian 12; contexts, logs and whatever else goes below `folder`."""
+    """`base` is the engine's image of the system `os`; contexts, logs and all else goes below `folder`."""
 
     engine: Engine
     base: str
+    os: str = "debian12"
     folder: Path
     lock: Path
     matrix: Path | None = None
@@ -66,7 +67,7 @@ class BuilderBench:
         With `check` a failure fails the test, with the program's messages.
         """
         given = ["--lock", self.lock, *(["--matrix", self.matrix] if self.matrix else [])]
-        given += ["--base", f"debian12={self.base}"] if based else []
+        given += ["--base", f"{self.os}={self.base}"] if based else []
         environment = {**os.environ, **PACKAGES, **self.engine.environment(), **self.environment}
         environment["DRIVERFORGE_CACHE"] = str(self.folder / "cache")
         command = [*COMMAND, *map(str, (*words, *given))]

@@ -37,7 +37,10 @@ EPOCH = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deb:
-    """A binary package. `files` maps a path inside it to its text; `fields` are further control fields."""
+    """A binary package. `files` maps a path inside it to its text; `fields` are further control fields.
+
+    `tree` is a folder with more files, of any kind.
+    """
 
     name: str
     version: str
@@ -45,6 +48,7 @@ class Deb:
     depends: str = ""
     files: Mapping[str, str] = field(default_factory=dict)
     fields: Mapping[str, str] = field(default_factory=dict)
+    tree: Path | None = None
 
     def control(self) -> str:
         known = {
@@ -265,6 +269,8 @@ def build_deb(deb: Deb, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="df-deb-") as name:
         root = Path(name)
+        if deb.tree:
+            shutil.copytree(deb.tree, root, symlinks=True, dirs_exist_ok=True)
         for inside, text in {**deb.files, "DEBIAN/control": deb.control()}.items():
             file = root / inside
             file.parent.mkdir(parents=True, exist_ok=True)

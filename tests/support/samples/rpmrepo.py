@@ -24,7 +24,10 @@ from support.samples.aptrepo import SigningKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rpm:
-    """A binary package. `files` maps an absolute path inside it to its text."""
+    """A binary package. `files` maps an absolute path inside it to its text.
+
+    `tree` is a folder with more files, of any kind; their folders are the system's.
+    """
 
     name: str
     version: str
@@ -35,6 +38,7 @@ class Rpm:
     provides: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
     summary: str = "made for a test"
+    tree: Path | None = None
 
     @property
     def file_name(self) -> str:
@@ -47,16 +51,27 @@ class Rpm:
             ("Epoch", self.epoch),
             ("Summary", self.summary),
             ("BuildArch", self.arch if self.arch == "noarch" else ""),
+            # of a tree with programs it would be what Debian's libraries are called
+            ("AutoReqProv", "no"),
             *(("Requires", one) for one in self.requires),
             *(("Provides", one) for one in self.provides),
         ]
         return "".join(f"{tag}: {value}\n" for tag, value in known if value)
 
     def install(self) -> str:
-        return "".join(
+        copied = f"mkdir -p %{{buildroot}}\ncp -a '{self.tree}/.' %{{buildroot}}/\n" if self.tree else ""
+        return copied + "".join(
             f"mkdir -p %{{buildroot}}{path.rpartition('/')[0]}\nprintf '%s' '{text}' >%{{buildroot}}{path}\n"
             for path, text in self.files.items()
         )
+
+    def paths(self) -> list[str]:
+        """All that is in it, as a .spec file lists it."""
+        inside = sorted(self.tree.rglob("*")) if self.tree else []
+        found = [
+            f"/{path.relative_to(self.tree or '')}" for path in inside if path.is_symlink() or path.is_file()
+        ]
+        return [*(f'"{path}"' for path in found), *self.files]
 
 
 def _spec(packages: Sequence[Rpm]) -> str:
@@ -65,7 +80,7 @@ def _spec(packages: Sequence[Rpm]) -> str:
         f"%package -n {one.name}\n{one.tags()}%description -n {one.name}\n{one.summary}\n" for one in packages
     )
     files = "".join(
-        f"%files -n {one.name}\n" + "".join(f"{path}\n" for path in one.files) for one in packages
+        f"%files -n {one.name}\n" + "".join(f"{path}\n" for path in one.paths()) for one in packages
     )
     return (
         "Name: made-for-tests\nVersion: 1\nRelease: 1\nSummary: none\nLicense: MIT\nAutoReqProv: no\n"

@@ -17,6 +17,7 @@ from driverforge_build.matrix import Cell, DriverRow, KernelSeries, Matrix, OsRo
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import expand_braces
+from driverforge_build.matrix.model import Repository
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
@@ -126,7 +127,7 @@ def _target(whole: OsRow, arch: Arch) -> TargetLock:
     return TargetLock(
         os=row.id,
         arch=arch,
-        repositories=(_repository(suite),),
+        repositories=(_repository(row.repositories[0]),),
         drivers={
             driver.version: {
                 "tools": packages((row.python.package, *row.tools.runtime), "1"),
@@ -162,10 +163,15 @@ def _target(whole: OsRow, arch: Arch) -> TargetLock:
     )
 
 
-def _repository(suite: str) -> LockedRepository:
-    date = "2026-01-01T00:00:00Z"
+def _repository(row: Repository) -> LockedRepository:
     return LockedRepository(
-        suite=suite, components=(), date=date, valid_until="", signed_by=(), inrelease="0" * 64, indexes={}
+        suite=row.id,
+        components=(),
+        date="2026-01-01T00:00:00Z",
+        valid_until="",
+        signed_by=() if row.signed == "packages" else ("F" * 40,),
+        inrelease="0" * 64,
+        indexes={},
     )
 
 

@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -134,7 +135,8 @@ def _driver(driver: str, arch: str = "amd64") -> list[Deb]:
     ]
 
 
-Pockets = Mapping[str, Mapping[str, Sequence[Deb]]]
+Pockets = Mapping[str, Mapping[str, Sequence[Deb | Path]]]
+"""Pocket to component to packages; the path of a .deb stands for one that somebody else made."""
 
 AMD64: Pockets = {
     "noble": {
@@ -190,6 +192,7 @@ def ubuntu_matrix(text: str = MATRIX) -> Matrix:
 def publish(folder: Path, key: SigningKey, pockets: Pockets, arch: str) -> None:
     """Write an archive: pool and dists, each pocket's Release signed."""
     require("apt-ftparchive", "gpg")
+    folder.mkdir(parents=True, exist_ok=True)
     for pocket, components in pockets.items():
         for component, debs in components.items():
             listed = folder.parent / f"{folder.name}-{pocket}-{component}.list"
@@ -201,7 +204,16 @@ def publish(folder: Path, key: SigningKey, pockets: Pockets, arch: str) -> None:
         _release(folder / f"dists/{pocket}", key, pocket, components, arch)
 
 
-def _built(folder: Path, component: str, deb: Deb) -> str:
+def _built(folder: Path, component: str, deb: Deb | Path) -> str:
+    if isinstance(deb, Path):
+        fields = run("dpkg-deb", "--show", "--showformat", "${Package} ${Architecture}", deb).stdout
+        name, arch = fields.split()
+        # apt-ftparchive reads a file's architecture in its name
+        file = f"{deb.stem.removesuffix(f'_{arch}')}_{arch}.deb"
+        path = f"pool/{component}/{name[0]}/{name}/{file}"
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(deb, folder / path)
+        return path
     file = f"{deb.name}_{deb.version.replace(':', '%3a')}_{deb.arch}.deb"
     path = f"pool/{component}/{deb.name[0]}/{deb.name}/{file}"
     if not (folder / path).exists():
