@@ -27,6 +27,7 @@ COMMANDS: dict[str, str] = {
     "verify": "boot the kernels of built images, and insert their modules",
     "push": "push built images to a registry",
     "index": "let the moving tags stand for all architectures; tell which kernels are covered",
+    "mirror": "pin what a closed cluster needs, with reasons",
 }
 
 

@@ -381,3 +381,71 @@ class VerifyDocument(TypedDict):
 
     schema: Literal[1]
     cells: list[VerifiedCell]
+
+
+class MirrorPlatform(TypedDict):
+    """An image of an index: `size` is the manifest's own, `blobs` maps what it is made of to sizes, in bytes.
+
+    `platform` is 'linux/amd64', 'unknown/unknown' for an attestation, '' where none is stated.
+    """
+
+    platform: str
+    digest: str
+    size: int
+    blobs: dict[str, int]
+
+
+class MirrorReason(TypedDict):
+    """Why an image is needed: its place in the values, and for a driver's image the nodes that it is for.
+
+    `os` and `kernel` are '' where the image does not depend on them; `next_boot`: no node runs it yet.
+    """
+
+    slot: str
+    text: str
+    os: str
+    kernel: str
+    next_boot: bool
+    nodes: list[str]
+
+
+class MirrorImage(TypedDict):
+    """An image as pods ask for it, and what its tag stood for. `size` counts each part once, in bytes."""
+
+    image: str
+    digest: str
+    media_type: str
+    size: int
+    platforms: list[MirrorPlatform]
+    reasons: list[MirrorReason]
+
+
+class MirrorLeftOut(TypedDict):
+    """An image that the chart names and that the values switch off."""
+
+    image: str
+    slot: str
+    text: str
+
+
+class MirrorChart(TypedDict):
+    """`sha256` is that of the chart's archive, '' for a folder or a version that driverforge knows itself."""
+
+    name: str
+    version: str
+    source: str
+    sha256: str
+
+
+class MirrorLockDocument(TypedDict):
+    """`mirror.lock.json`, of `driverforge mirror lock`.
+
+    `chart` is null where a ClusterPolicy stands alone. `inputs` maps each file that was read to its sha256.
+    """
+
+    schema: Literal[1]
+    chart: MirrorChart | None
+    inputs: dict[str, str]
+    images: list[MirrorImage]
+    left_out: list[MirrorLeftOut]
+    warnings: list[str]

@@ -18,6 +18,11 @@ def templates() -> Path:
     return _find("dockerfiles")
 
 
+def charts() -> Path:
+    """The folder with what is known of NVIDIA's charts, a file a version."""
+    return _PACKAGE / "data" / "charts"
+
+
 def _find(name: str) -> Path:
     checkout = _CHECKOUT / name
     return (

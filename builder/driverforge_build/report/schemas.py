@@ -20,6 +20,7 @@ DOCUMENTS: dict[str, type] = {
     "verify": documents.VerifyDocument,
     "watch": documents.WatchDocument,
     "times": documents.TimesDocument,
+    "mirror-lock": documents.MirrorLockDocument,
 }
 """Name of a schema file to the document that it describes."""
 
