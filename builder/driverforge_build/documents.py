@@ -398,11 +398,15 @@ class MirrorPlatform(TypedDict):
 class MirrorReason(TypedDict):
     """Why an image is needed: its place in the values, and for a driver's image the nodes that it is for.
 
-    `os` and `kernel` are '' where the image does not depend on them; `next_boot`: no node runs it yet.
+    `object` is what names it in the cluster: '' for the chart's values, 'ClusterPolicy', 'NVIDIADriver NAME';
+    `said` what stands there of it (repository, image, version or tag). `os` and `kernel` are '' where the
+    image does not depend on them; `next_boot`: no node runs it yet.
     """
 
     slot: str
     text: str
+    object: str
+    said: dict[str, str]
     os: str
     kernel: str
     next_boot: bool
@@ -429,10 +433,14 @@ class MirrorLeftOut(TypedDict):
 
 
 class MirrorChart(TypedDict):
-    """`sha256` is that of the chart's archive, '' for a folder or a version that driverforge knows itself."""
+    """`sha256` is that of the chart's archive, '' for a folder or a version that driverforge knows itself.
+
+    `prefix` is the key below which a chart around it has its values, '' where there is none.
+    """
 
     name: str
     version: str
+    prefix: str
     source: str
     sha256: str
 
@@ -449,3 +457,34 @@ class MirrorLockDocument(TypedDict):
     images: list[MirrorImage]
     left_out: list[MirrorLeftOut]
     warnings: list[str]
+
+
+class HeldImage(TypedDict):
+    """An image of the lock in a mirror: `place` is where it lies.
+
+    `state`: `held`, with all that was looked for; `incomplete`; `absent`; `moved`, where its digest is there
+    and its tag stands for another one; `unknown`, where the registry did not say. `missing` are the digests
+    of manifests and blobs that it lacks, `reason` says the rest.
+    """
+
+    image: str
+    place: str
+    digest: str
+    state: Literal["held", "incomplete", "absent", "moved", "unknown"]
+    missing: list[str]
+    reason: str
+
+
+class MirrorInventoryDocument(TypedDict):
+    """What a mirror holds of a lock: `driverforge mirror inventory`, and `mirror verify --json`.
+
+    `lock` is the sha256 of the lock's file. `deep`: every manifest and blob was looked for. `held` maps the
+    digests that are there to their sizes; it is empty where the look was not deep.
+    """
+
+    schema: Literal[1]
+    lock: str
+    mirror: str
+    deep: bool
+    images: list[HeldImage]
+    held: dict[str, int]

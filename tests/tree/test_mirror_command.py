@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from support.jsonschemas import check_document
 from support.machines import registry
 from support.process import missing
 from support.samples.clusternodes import node, write_nodes
-from support.samples.vendorregistry import client, put_image
+from support.samples.vendorregistry import client, copy_image, put_image
 
 DRIVER = "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04"
 IMAGES = (
@@ -55,6 +56,24 @@ class Vendor:
 
     def document(self) -> Any:
         return json.loads(self.lock_file.read_text())
+
+    @property
+    def to(self) -> list[str]:
+        """The words that name the mirror, another path of the same registry."""
+        return ["--to", f"http://{self.address}/mirror", "--mirror-lock", str(self.lock_file)]
+
+    def fill_mirror(self) -> list[str]:
+        """Copy what `rewrite` says, from the vendor's side; returns the places."""
+        out = self.folder / "out"
+        assert run(["mirror", "rewrite", *self.to, "--out", str(out)]) == 0
+        lines = [line.split() for line in (out / "images.txt").read_text().splitlines()]
+        for source, place in lines:
+            copy_image(self.place(source), Reference.parse(place))
+        return [place for _, place in lines]
+
+    def repository(self, name: str) -> Path:
+        """The registry's own folder of a repository."""
+        return self.folder / "registry/data/docker/registry/v2/repositories" / name
 
     def values(self, text: str) -> list[str]:
         path = self.folder / "values.yaml"
@@ -192,3 +211,90 @@ def test_a_damaged_lock_is_refused(tmp_path: Path, text: str, capsys: pytest.Cap
     file.write_text(text)
     assert run(["mirror", "explain", "x", "--mirror-lock", str(file)]) == 65
     assert "is no list of a mirror" in capsys.readouterr().err
+
+
+def test_a_filled_mirror_holds_the_whole_list(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vendor.lock() == 0
+    places = vendor.fill_mirror()
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to, "--deep"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{place}  held" for place in places]
+    assert run(["mirror", "inventory", *vendor.to]) == 0
+    document = json.loads(capsys.readouterr().out)
+    check_document("mirror-inventory", document)
+    wanted: dict[str, int] = {}
+    for image in vendor.document()["images"]:
+        wanted[image["digest"]] = len(client().get_manifest(vendor.place(image["image"])).data)
+        for platform in image["platforms"]:
+            wanted |= {platform["digest"]: platform["size"], **platform["blobs"]}
+    assert document["held"] == wanted
+    assert document["mirror"] == f"{vendor.address}/mirror"
+
+
+def test_an_empty_mirror_lacks_everything(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vendor.lock() == 0
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to]) == 1
+    assert capsys.readouterr().out.count("  absent") == len(IMAGES)
+    assert run(["mirror", "inventory", *vendor.to]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["held"] == {}
+    assert all(image["digest"] in image["missing"] for image in document["images"])
+
+
+def test_a_tag_that_stands_for_another_image_is_found(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    vendor.fill_mirror()
+    other = put_image(Reference.parse(f"{vendor.address}/mirror/nvidia/driver:595.91.07-ubuntu22.04"))
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to]) == 1
+    assert f"moved  the tag 595.91.07-ubuntu22.04 stands for {other}" in capsys.readouterr().out
+
+
+def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    vendor.fill_mirror()
+    found = {one["image"]: one["platforms"][1] for one in vendor.document()["images"]}
+    layer = list(found[DRIVER]["blobs"])[1].removeprefix("sha256:")
+    shutil.rmtree(vendor.repository("mirror/nvidia/driver") / "_layers/sha256" / layer)
+    operator = found["nvcr.io/nvidia/gpu-operator:v26.7.0"]["digest"].removeprefix("sha256:")
+    shutil.rmtree(vendor.repository("mirror/nvidia/gpu-operator") / "_manifests/revisions/sha256" / operator)
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to]) == 0
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to, "--deep", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    lacking = {one["image"]: one["missing"] for one in document["images"] if one["state"] == "incomplete"}
+    assert lacking == {
+        DRIVER: [f"sha256:{layer}"],
+        "nvcr.io/nvidia/gpu-operator:v26.7.0": [f"sha256:{operator}"],
+    }
+    assert f"sha256:{operator}" not in document["held"]
+
+
+def test_a_mirror_that_is_away_is_not_said_to_lack_anything(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    capsys.readouterr()
+    words = ["--to", "http://127.0.0.1:9", "--mirror-lock", str(vendor.lock_file)]
+    assert run(["mirror", "verify", *words]) == 75
+    assert capsys.readouterr().out.count("  unknown  ") == len(IMAGES)
+
+
+def test_rewrite_refuses_what_would_mix_two_repositories(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_image(vendor.place("site.test/a/driver:595.91.07-ubuntu22.04"))
+    put_image(vendor.place("site.test/b/driver:v1"))
+    text = "driver: {repository: site.test/a, manager: {repository: site.test/b, image: driver, version: v1}}"
+    assert vendor.lock(*vendor.values(text)) == 0
+    out = vendor.folder / "out"
+    assert run(["mirror", "rewrite", *vendor.to, "--paths", "flatten", "--out", str(out)]) == 65
+    assert not out.exists()
+    assert run(["mirror", "rewrite", *vendor.to, "--out", str(out)]) == 0
+    assert "certs.d/site.test/hosts.toml" in capsys.readouterr().out

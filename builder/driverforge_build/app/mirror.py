@@ -1,4 +1,4 @@
-"""The life of `driverforge mirror lock`: files in, registries asked, the lock out."""
+"""The lives of `driverforge mirror`: files in, registries asked, a lock or an inventory out."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driverforge_build import resources
-from driverforge_build.documents import MirrorLockDocument
+from driverforge_build.documents import MirrorInventoryDocument, MirrorLockDocument
 from driverforge_build.lock.file import load_lock
 from driverforge_build.mirror.ask import find_all, missing_platforms
 from driverforge_build.mirror.chart import find_chart
-from driverforge_build.mirror.file import lock_document
+from driverforge_build.mirror.file import load_mirror_lock, lock_document
+from driverforge_build.mirror.holds import look
 from driverforge_build.mirror.needs import Needs, Settings, needs_of, policies
 from driverforge_build.mirror.nodes import read_nodes
+from driverforge_build.mirror.target import Target
 from driverforge_build.mirror.values import Values
 from driverforge_build.mirror.yamltext import read_documents, read_mapping
 from driverforge_core.kernel import KernelRelease
@@ -68,3 +70,23 @@ def mirror_lock(
     found = find_all(client, needs, registries)
     needs.warnings += missing_platforms(needs, found)
     return lock_document(settings.chart, inputs.digests(), needs, found)
+
+
+def inventory(
+    lock_path: Path, client: RegistryClient, target: Target, *, deep: bool
+) -> MirrorInventoryDocument:
+    """What a mirror holds of a lock."""
+    document = load_mirror_lock(lock_path)
+    places = target.places(image["image"] for image in document["images"])
+    holdings = look(client, document, places, deep=deep)
+    held: dict[str, int] = {}
+    for one in holdings:
+        held |= one.held
+    return {
+        "schema": 1,
+        "lock": hashlib.sha256(lock_path.read_bytes()).hexdigest(),
+        "mirror": "/".join(filter(None, (target.host, target.path))),
+        "deep": deep,
+        "images": [one.image for one in holdings],
+        "held": dict(sorted(held.items())),
+    }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -13,9 +14,11 @@ from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import MirrorLockDocument
+    from driverforge_build.documents import HeldImage, MirrorInventoryDocument, MirrorLockDocument
     from driverforge_build.mirror.needs import Needs
+    from driverforge_build.mirror.target import Target
 
+F = TypeVar("F", bound=Callable[..., Any])
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 mirror_lock_option = click.option(
@@ -27,6 +30,31 @@ mirror_lock_option = click.option(
     metavar="FILE",
     help="The list of what the mirror has to hold, of `driverforge mirror lock`.",
 )
+
+
+def target_options(function: F) -> F:
+    """--to and --paths; the command gets `target`."""
+
+    @wraps(function)
+    def merged(*, to: str, paths: str, **rest: Any) -> Any:
+        from driverforge_build.mirror.target import Paths, Target
+
+        return function(target=Target.parse(to, Paths(paths)), **rest)
+
+    decorated = click.option(
+        "--paths",
+        type=click.Choice(["keep", "host", "flatten"]),
+        default="keep",
+        show_default=True,
+        help="What becomes of nvcr.io/nvidia/driver below the mirror's path: nvidia/driver, "
+        "nvcr.io/nvidia/driver, or driver.",
+    )(merged)
+    return click.option(
+        "--to",
+        required=True,
+        metavar="[http://]HOST[:PORT][/PATH]",
+        help="The mirror. http:// where it has no TLS.",
+    )(decorated)  # type: ignore[return-value]
 
 
 @click.group("mirror")
@@ -208,3 +236,95 @@ def _resembling(document: MirrorLockDocument, wanted: str) -> Iterator[str]:
     for image in document["images"]:
         if image["image"].startswith((f"{repository}:", f"{repository}@")):
             yield f"  needed of it: {image['image']}"
+
+
+@command.command("rewrite", short_help="write what makes a cluster pull from its mirror")
+@target_options
+@mirror_lock_option
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path, file_okay=False),
+    default="mirror",
+    show_default=True,
+    metavar="DIR",
+    help="The folder for the files; those of the same names are replaced.",
+)
+def rewrite(*, target: Target, lock_path: Path, out: Path) -> None:
+    """Write values, patches and runtime configuration with which a cluster pulls from the mirror.
+
+    Of the values only what differs. values.yaml: for helm, behind your own. clusterpolicy-patch.yaml and
+    nvidiadriver-NAME-patch.yaml: for kubectl patch --type merge --patch-file. certs.d: containerd's, for the
+    folder of its registry configuration. registries.conf.d: CRI-O's and podman's. openshift.yaml: an
+    ImageDigestMirrorSet and an ImageTagMirrorSet. images.txt: what is to be copied, source and place. One way
+    is enough: the values or patches, or the runtimes.
+
+    Exit status: 0, 65 where two repositories would become one; others as `driverforge --help` has them.
+    """
+    from driverforge_build.mirror.file import load_mirror_lock
+    from driverforge_build.mirror.rewrite import not_rewritten, rewritten
+    from driverforge_build.sharedfile import replace_text
+
+    document = load_mirror_lock(lock_path)
+    for name, text in rewritten(document, target).items():
+        path = out / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_text(path, text, option="--out")
+        say(str(path))
+    for line in not_rewritten(document):
+        say(f"warning: {line}", err=True)
+
+
+@command.command("verify", short_help="check a mirror against the list")
+@target_options
+@mirror_lock_option
+@click.option("--deep", is_flag=True, help="Look for every manifest and blob, not for the images alone.")
+@options.json_option
+def verify(*, target: Target, lock_path: Path, deep: bool, as_json: bool) -> int:
+    """Check that the mirror has every image by its digest, and that its tags stand for these digests.
+
+    Exit status: 0; 1 where an image is absent, incomplete, or its tag stands for another; 75 where the mirror
+    did not answer for one; others as `driverforge --help` has them.
+    """
+    document = _inventory(lock_path, target, deep=deep, as_json=as_json)
+    if as_json:
+        say(json.dumps(document, indent=1))
+    else:
+        for image in document["images"]:
+            say(_held_line(image))
+    return _verify_status(document)
+
+
+@command.command("inventory", short_help="write down what a mirror holds of the list")
+@target_options
+@mirror_lock_option
+def inventory(*, target: Target, lock_path: Path) -> int:
+    """Print, as JSON, which images of the list the mirror holds, and every manifest and blob by digest.
+
+    For the side that fills it: what is missing is all that has to be carried. Exit status: 0, whatever it
+    holds; 75 where the mirror did not answer for an image.
+    """
+    document = _inventory(lock_path, target, deep=True, as_json=True)
+    say(json.dumps(document, indent=1))
+    return 75 if _verify_status(document) == 75 else 0
+
+
+def _inventory(lock_path: Path, target: Target, *, deep: bool, as_json: bool) -> MirrorInventoryDocument:
+    from driverforge_build.app.mirror import inventory as look_up
+
+    plain = (target.host,) if target.plain else ()
+    client = adapters.registry_client(as_json=as_json, plain_http=plain)
+    return look_up(lock_path, client, target, deep=deep)
+
+
+def _held_line(image: HeldImage) -> str:
+    missing = len(image["missing"])
+    lacks = f"{missing} of its parts {'is' if missing == 1 else 'are'} not there" if missing else ""
+    why = image["reason"] or (lacks if image["state"] == "incomplete" else "")
+    return f"{image['place']}  {image['state']}" + (f"  {why}" if why else "")
+
+
+def _verify_status(document: MirrorInventoryDocument) -> int:
+    states = {image["state"] for image in document["images"]} - {"held"}
+    if "unknown" in states:
+        return 75
+    return 1 if states else 0

@@ -16,6 +16,10 @@ from driverforge_oci.presence import Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
 
 _VENDOR = "nvcr.io"
+_CONFIGURATIONS = (
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,8 +92,11 @@ def find(client: RegistryClient, place: Reference) -> Found:
 def _platforms(client: RegistryClient, place: Reference, top: Manifest) -> list[Platform]:
     if not top.is_index:
         entry = Descriptor(media_type=top.media_type, digest=top.digest, size=len(top.data))
-        document = client.image_configuration(place, top)
-        stated = "/".join(str(document.get(key, "")) for key in ("os", "architecture")).strip("/")
+        stated = ""
+        # an artifact's configuration is of any kind, and is no platform's
+        if top.config.media_type in _CONFIGURATIONS:
+            document = client.image_configuration(place, top)
+            stated = "/".join(str(document.get(key, "")) for key in ("os", "architecture")).strip("/")
         return [_platform(top, entry, stated)]
     found = []
     for child in top.children:
@@ -114,7 +121,8 @@ def missing_platforms(needs: Needs, found: Mapping[str, Found]) -> list[str]:
     told = []
     for image, reasons in needs.images.items():
         offered = {one.platform for one in found[image].platforms if one.platform}
-        wanted = {f"linux/{arch}" for reason in reasons for arch in reason.archs}
+        own = frozenset(arch for reason in reasons for arch in reason.archs)
+        wanted = {f"linux/{arch}" for arch in own or needs.archs}
         lacking = sorted(one for one in wanted if not any(f"{has}/".startswith(f"{one}/") for has in offered))
         if offered:
             told += [f"{image} has no image for {platform}, which nodes need" for platform in lacking]

@@ -19,11 +19,13 @@ from driverforge_core.tags import ImageTag, kernel_text
 class DriverWish:
     """One source of driver pods: a chart's values, a ClusterPolicy, or an NVIDIADriver.
 
-    `values` has `driver`, `driver.manager`, `gds` and `gdrcopy` as the chart has them. It is for the nodes
-    that `selector` selects; one without is for those that no other's selects.
+    `object_name` is '' for a chart's values, else the object that says it. `values` has `driver`,
+    `driver.manager`, `gds` and `gdrcopy` as the chart has them. It is for the nodes that `selector` selects;
+    one without is for those that no other's selects.
     """
 
     source: str
+    object_name: str = ""
     values: Values
     precompiled: bool
     selector: Mapping[str, str]
@@ -46,10 +48,11 @@ class Pool:
     next_boot: str = ""
 
 
-def chart_wish(values: Values, source: str) -> DriverWish:
-    """The wish of a chart's values or a ClusterPolicy."""
+def plain_wish(values: Values, object_name: str) -> DriverWish:
+    """The wish of a chart's values, or of a ClusterPolicy."""
     return DriverWish(
-        source=source,
+        source=object_name or "the chart's values",
+        object_name=object_name,
         values=values,
         precompiled=is_true(text_at(values, "driver.usePrecompiled")),
         selector={},
@@ -70,8 +73,10 @@ def default_driver(values: Values) -> DriverWish:
 def nvidia_driver(document: Values) -> DriverWish:
     """The wish of an NVIDIADriver (nvidia.com/v1alpha1)."""
     spec = table_at(document, "spec")
+    name = f"NVIDIADriver {text_at(document, 'metadata.name')}"
     return DriverWish(
-        source=f"NVIDIADriver {text_at(document, 'metadata.name')}",
+        source=name,
+        object_name=name,
         values={
             "driver": {"enabled": "true", **spec},
             "gds": table_at(spec, "gds"),

@@ -28,6 +28,7 @@ def lock_document(
         "chart": {
             "name": chart.name,
             "version": chart.version,
+            "prefix": chart.prefix,
             "source": chart.source,
             "sha256": chart.sha256,
         }
@@ -62,6 +63,8 @@ def reason_document(reason: Reason) -> MirrorReason:
     return {
         "slot": reason.slot,
         "text": reason.text,
+        "object": reason.object_name,
+        "said": dict(reason.said),
         "os": pool.os.key if pool else "",
         "kernel": pool.kernel.text if pool and pool.kernel else "",
         "next_boot": bool(pool and pool.next_boot),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +11,12 @@ from driverforge_build.mirror.chart import Chart
 from driverforge_build.mirror.drivers import (
     DriverWish,
     Pool,
-    chart_wish,
     default_driver,
     driver_image,
     in_driver_pod,
     kernel_in_version,
     nvidia_driver,
+    plain_wish,
     pools,
     share,
 )
@@ -27,17 +27,24 @@ from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.kernel import KernelRelease
 from driverforge_oci.reference import Reference
 
-_DRIVER_POD = ("driver", "driver.manager", "gds", "gdrcopy")
+CLUSTER_POLICY = "ClusterPolicy"
+
 # where the values are a ClusterPolicy's, these are still the chart's
 _CHART_ALONE = ("operator", "nfd", NFD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """Why an image is needed. `slot` is its place in the values; `nodes`: those that need it."""
+    """Why an image is needed. `slot` is its place in the values; `nodes`: those that need it.
+
+    `object_name` is the object of the cluster that names it, '' for a chart's values; `said` is what stands
+    there of it.
+    """
 
     slot: str
     text: str
+    object_name: str = ""
+    said: Mapping[str, str] = field(default_factory=dict)
     nodes: tuple[str, ...] = ()
     archs: frozenset[str] = frozenset()
     pool: Pool | None = None
@@ -54,9 +61,10 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Needs:
-    """`images` maps each image, as pods ask for it, to its reasons."""
+    """`images` maps each image, as pods ask for it, to its reasons; `archs` are those of the GPU nodes."""
 
     images: dict[str, list[Reason]] = field(default_factory=dict)
+    archs: frozenset[str] = frozenset()
     left_out: list[LeftOut] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -85,6 +93,7 @@ def needs_of(settings: Settings) -> Needs:
         )
     nodes, warning = gpu_nodes(settings.nodes)
     needs.warnings += [warning] if warning and nodes else []
+    needs.archs = frozenset(node.arch for node in nodes)
     if any(node.os and node.os.id == "rhcos" for node in nodes):
         values = merged(values, {"platform": {"openshift": "true"}})
         needs.warnings.append("OpenShift: the driver toolkit image is in the cluster's release, not here")
@@ -179,8 +188,7 @@ def _wishes(settings: Settings, values: Values) -> list[DriverWish]:
     )
     named = [nvidia_driver(one) for one in settings.drivers]
     if not delegated and not (named and settings.policy is None and settings.chart is None):
-        source = "ClusterPolicy" if settings.policy is not None else "the chart's values"
-        return [chart_wish(values, source)]
+        return [plain_wish(values, CLUSTER_POLICY if settings.policy is not None else "")]
     default = text_at(values, "driver.nvidiaDriverCRD.deployDefaultCR") or "true"
     if settings.policy is None and settings.chart is not None and is_true(default):
         named.append(default_driver(values))
@@ -202,9 +210,16 @@ def _take(needs: Needs, slot: Slot, values: Values, settings: Settings) -> None:
             needs.left_out.append(LeftOut(image=image, slot=slot.path, text=f"{slot.purpose}: {told}"))
         return
     if not image:
-        raise _no_image(slot, "the values" if settings.policy is None else "ClusterPolicy")
+        raise _no_image(slot, "the values" if settings.policy is None else CLUSTER_POLICY)
     told = ", ".join(one.told(values) for one in slot.when)
-    _add(needs, image, Reason(slot=slot.path, text=slot.purpose + (f": {told}" if told else ", always")))
+    of_chart = settings.policy is None or slot.path.partition(".")[0] in _CHART_ALONE
+    reason = Reason(
+        slot=slot.path,
+        text=slot.purpose + (f": {told}" if told else ", always"),
+        object_name="" if of_chart else CLUSTER_POLICY,
+        said=slot.said(values),
+    )
+    _add(needs, image, reason)
 
 
 def _no_image(slot: Slot, source: str) -> InputError:
@@ -249,7 +264,10 @@ def _take_drivers(
     for wish, mine in share(wishes, running):
         _take_wish(needs, wish, in_driver_pod(wish), mine, settings)
     if vgpu:
-        host = DriverWish(source="vgpuManager", values=values, precompiled=False, selector={})
+        named = CLUSTER_POLICY if settings.policy is not None else ""
+        host = DriverWish(
+            source="vgpuManager", object_name=named, values=values, precompiled=False, selector={}
+        )
         _take_wish(needs, host, [BY_PATH["vgpuManager"]], running, settings)
 
 
@@ -278,7 +296,13 @@ def _take_wish(
             image = slot.image(wish.values, "")
             if not image:
                 raise _no_image(slot, wish.source)
-            _add(needs, image, Reason(slot=slot.path, text=f"{slot.purpose}: {wish.source}"))
+            reason = Reason(
+                slot=slot.path,
+                text=f"{slot.purpose}: {wish.source}",
+                object_name=wish.object_name,
+                said=slot.said(wish.values),
+            )
+            _add(needs, image, reason)
             continue
         for pool in groups:
             image = driver_image(slot, wish, pool)
@@ -308,6 +332,8 @@ def _driver_reason(slot: Slot, wish: DriverWish, pool: Pool) -> Reason:
     return Reason(
         slot=slot.path,
         text=f"{slot.purpose}: {text} ({wish.source})",
+        object_name=wish.object_name,
+        said=slot.said(wish.values),
         nodes=() if pool.next_boot else pool.nodes,
         archs=pool.archs,
         pool=pool,

@@ -57,14 +57,18 @@ class Slot:
         """The conditions that do not hold."""
         return tuple(one for one in self.when if not one.holds(values))
 
+    def said(self, values: Values) -> dict[str, str]:
+        """What the values say here of an image, by key."""
+        found = {key: text_at(values, f"{self.path}.{key}") for key in ("repository", "image", self.tag)}
+        return {key: text for key, text in found.items() if text}
+
     def image(self, values: Values, app_version: str) -> str:
         """The image that is named here, without what the node's OS adds; '' where none is.
 
         ClusterPolicy's rule: `repository`, `image` and `version` together, or `image` alone as it stands.
         """
-        repository, name, version = (
-            text_at(values, f"{self.path}.{key}") for key in ("repository", "image", self.tag)
-        )
+        said = self.said(values)
+        repository, name, version = (said.get(key, "") for key in ("repository", "image", self.tag))
         if not version and self.chart_version:
             version = app_version
         if self.tag == "tag":

@@ -21,6 +21,7 @@ DOCUMENTS: dict[str, type] = {
     "watch": documents.WatchDocument,
     "times": documents.TimesDocument,
     "mirror-lock": documents.MirrorLockDocument,
+    "mirror-inventory": documents.MirrorInventoryDocument,
 }
 """Name of a schema file to the document that it describes."""
 

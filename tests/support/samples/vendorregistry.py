@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -31,6 +32,7 @@ def _put_manifest(registry: RegistryClient, place: Reference, arch: str, *, tagg
     config = json.dumps({"architecture": arch, "os": "linux", "config": {}}).encode()
     layers = [f"{place.repository}:{place.tag} {arch}".encode(), b"shared by all" * 100]
     parts = [_put_blob(registry, place, data) for data in (config, *layers)]
+    parts[0]["mediaType"] = "application/vnd.oci.image.config.v1+json"
     document = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": parts[0], "layers": parts[1:]}
     data = json.dumps(document).encode()
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
@@ -43,3 +45,16 @@ def _put_blob(registry: RegistryClient, place: Reference, data: bytes) -> dict[s
     digest = f"sha256:{hashlib.sha256(data).hexdigest()}"
     registry.put_blob(place, data, digest=digest, size=len(data))
     return {"mediaType": "application/octet-stream", "digest": digest, "size": len(data)}
+
+
+def copy_image(source: Reference, place: Reference) -> None:
+    """Copy an image with all its platforms, byte by byte, as a mirror tool does."""
+    registry = client()
+    top = registry.get_manifest(source)
+    for child in top.children:
+        copy_image(source.with_digest(child.digest), place.with_digest(child.digest))
+    for part in () if top.is_index else (top.config, *top.layers):
+        content = io.BytesIO()
+        registry.get_blob(source, part.digest, content)
+        registry.put_blob(place, content.getvalue(), digest=part.digest, size=part.size)
+    registry.put_manifest(place, top.data, top.media_type)
