@@ -161,7 +161,8 @@ def test_containerd_asks_the_mirror_and_nobody_else(tmp_path: Path, paths: Paths
         "certs.d/registry.k8s.io/hosts.toml",
     }
     hosts = tomllib.loads(files["certs.d/nvcr.io/hosts.toml"])
-    assert hosts == {"server": server, "capabilities": ["pull", "resolve"], "override_path": True}
+    how = {"capabilities": ["pull", "resolve"], "override_path": True}
+    assert hosts == {"server": server, **how, "host": {server: how}}
 
 
 def test_flattened_paths_have_no_hosts_toml(tmp_path: Path) -> None:

@@ -104,12 +104,11 @@ def _hosts_toml(host: str, target: Target) -> str:
     """containerd's, for certs.d. `server` is what it falls back on: named, it never asks the vendor."""
     path = "/".join(filter(None, (target.path, host.replace(":", "-") if target.paths is Paths.HOST else "")))
     address = f"{'http' if target.plain else 'https'}://{target.host}/v2{'/' if path else ''}{path}"
-    return (
-        f"{_HEAD}server = {json.dumps(address)}\n"
-        f'capabilities = ["pull", "resolve"]\n'
-        f"# the path above is whole: containerd adds no /v2 of its own\n"
-        f"override_path = true\n"
-    )
+    # override_path: the path is whole, containerd adds no /v2 of its own
+    how = 'capabilities = ["pull", "resolve"]\noverride_path = true\n'
+    # containerd 1.6 refuses a file without a host, though `server` says it all
+    quoted = json.dumps(address)
+    return f"{_HEAD}server = {quoted}\n{how}\n[host.{quoted}]\n{how}"
 
 
 def _registries_conf(repositories: Mapping[str, str], target: Target) -> str:
