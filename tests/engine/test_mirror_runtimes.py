@@ -1,4 +1,4 @@
-"""Real clients pull by the vendor's names through what `mirror rewrite` wrote, and get the mirror's images."""
+"""Real clients pull by the vendor's names, through what `mirror rewrite` wrote, from the mirror alone."""
 
 from __future__ import annotations
 

@@ -107,7 +107,11 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
         find_chart(str(path), resources.charts())
 
 
-@pytest.mark.parametrize("data", [b"", b"no gzip", gzip.compress(b"no tar" * 200), gzip.compress(b"")[:9]])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no gzip", gzip.compress(b"no tar" * 200), gzip.compress(b"")[:9]],
+    ids=["empty", "text", "no tar", "cut off"],
+)
 def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "c.tgz"
     path.write_bytes(data)
