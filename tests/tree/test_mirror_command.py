@@ -298,3 +298,28 @@ def test_rewrite_refuses_what_would_mix_two_repositories(
     assert not out.exists()
     assert run(["mirror", "rewrite", *vendor.to, "--out", str(out)]) == 0
     assert "certs.d/site.test/hosts.toml" in capsys.readouterr().out
+
+
+def test_a_driver_for_the_next_boot_that_is_not_there_yet(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_image(vendor.place("nvcr.io/nvidia/driver:580-5.15.0-131-generic-ubuntu22.04"))
+    values = vendor.values("driver: {version: 580, usePrecompiled: true}")
+    assert vendor.lock(*values, "--kernel", "5.15.0-139-generic") == 65
+    said = capsys.readouterr().err
+    assert (
+        "driver:580-5.15.0-139-generic-ubuntu22.04: driver, the driver: for the next boot of 1 node" in said
+    )
+    assert "it has: 580-5.15.0-131-generic-ubuntu22.04" in said
+    assert "or leave out --lock and --kernel" in said
+    assert vendor.lock(*values) == 0
+
+
+@pytest.mark.parametrize("old", ["nvcr.io/nvidia/gpu-operator:v26.7.0", "sha256:"])
+def test_a_lock_whose_names_are_none_is_refused(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str], old: str
+) -> None:
+    assert vendor.lock() == 0
+    vendor.lock_file.write_text(vendor.lock_file.read_text().replace(old, "../../x/", 1))
+    assert run(["mirror", "verify", *vendor.to]) == 65
+    assert "is no list of a mirror" in capsys.readouterr().err

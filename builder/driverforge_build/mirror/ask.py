@@ -153,12 +153,13 @@ def _absence(
         else:
             advice += _builds(reference, reasons)
     own = "; ".join(dict.fromkeys(advice))
+    mended = f"build and push what is yours: {own}" if own else "correct the version in your values"
+    if all(reason.pool and reason.pool.next_boot for image in absent for reason in needs.images[image]):
+        mended += "; or leave out --lock and --kernel: the list then has the kernels in use alone"
     return InputError(
         f"{len(absent)} of {len(needs.images)} images do not exist; nothing is locked",
         details=details,
-        resolution=f"build and push what is yours: {own}"
-        if own
-        else "correct the version in your values, or ask who fills the registry",
+        resolution=mended,
     )
 
 

@@ -13,6 +13,7 @@ from driverforge_build.mirror.ask import Found
 from driverforge_build.mirror.chart import Chart
 from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_core.errors import InputError
+from driverforge_oci.reference import Reference
 
 MIRROR_LOCK = Path("mirror.lock.json")
 
@@ -85,7 +86,20 @@ def load_mirror_lock(path: Path) -> MirrorLockDocument:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path} cannot be read: {why}", resolution=again) from None
     try:
-        return _READER.validate_json(text, strict=True)
+        document = _READER.validate_json(text, strict=True)
+        _check_names(document)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]
         raise InputError(f"{path} is no list of a mirror", details=problems, resolution=again) from None
+    except InputError as error:
+        raise InputError(f"{path} is no list of a mirror", details=[error.brief], resolution=again) from None
+    return document
+
+
+def _check_names(document: MirrorLockDocument) -> None:
+    """InputError for a name or digest that is none: the file was carried, and they become parts of URLs."""
+    for image in document["images"]:
+        named = Reference.parse(image["image"])
+        parts = [digest for one in image["platforms"] for digest in (one["digest"], *one["blobs"])]
+        for digest in (image["digest"], *parts):
+            named.with_digest(digest)
