@@ -12,11 +12,13 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.mirror.chart import find_chart
-from driverforge_build.mirror.needs import Settings, slots_of
+from driverforge_build.mirror.needs import Settings, needs_of, slots_of
+from driverforge_build.mirror.nodes import read_nodes
 from driverforge_build.mirror.slots import SLOTS
-from driverforge_build.mirror.values import merged, text_at
+from driverforge_build.mirror.values import Values, merged, tables, text_at
 from driverforge_build.mirror.yamltext import parse_documents
 from driverforge_core.errors import InputError
+from support.samples.clusternodes import node, write_nodes
 
 REAL = Path(__file__).resolve().parents[1] / "cases/charts/gpu-operator-v1.11.1"
 NFD = "node-feature-discovery"
@@ -107,6 +109,18 @@ def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
         find_chart(str(path), resources.charts())
 
 
+def test_a_file_that_is_too_large_and_files_that_are_too_many_are_refused(tmp_path: Path) -> None:
+    large = real_files("gpu-operator") | {"gpu-operator/values.yaml": b"a" * (9 << 20)}
+    with pytest.raises(InputError, match="values.yaml has more than 8 MiB"):
+        find_chart(str(archive(tmp_path / "large.tgz", large)), resources.charts())
+    many = real_files("gpu-operator") | {f"gpu-operator/{number}": b"" for number in range(10_000)}
+    with pytest.raises(InputError, match="more than 10000 files"):
+        find_chart(str(archive(tmp_path / "many.tgz", many)), resources.charts())
+    (tmp_path / "noise.tgz").write_bytes(bytes(9 << 20))
+    with pytest.raises(InputError, match="more than 8 MiB; it is no chart"):
+        find_chart(str(tmp_path / "noise.tgz"), resources.charts())
+
+
 @pytest.mark.parametrize(
     "data",
     [b"", b"no gzip", gzip.compress(b"no tar" * 200), gzip.compress(b"")[:9]],
@@ -147,3 +161,31 @@ def test_the_merge_is_helms() -> None:
     below = {"a": {"b": "1", "c": "2"}, "l": ["1", "2"], "t": "x"}
     above = {"a": {"c": "3"}, "l": ["4"], "t": {"u": "y"}}
     assert merged(below, above) == {"a": {"b": "1", "c": "3"}, "l": ["4"], "t": {"u": "y"}}
+
+
+def named_images(values: Values) -> set[str]:
+    """Every mapping of a chart's own values that names repository and image, as NAME:VERSION of its end."""
+    found = set()
+    for _, table in tables(values):
+        if table.get("repository") and table.get("image"):
+            found.add(f"{table['image']}:{table.get('version') or 'v0'}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "file", ["values-v24.6.1.yaml", "values-v25.10-main.yaml", f"{REAL.name}/values.yaml"]
+)
+@pytest.mark.parametrize("text", ["{}", "sandboxWorkloads: {enabled: true}", "platform: {openshift: true}"])
+def test_no_image_of_a_real_chart_is_passed_over(tmp_path: Path, file: str, text: str) -> None:
+    files = real_files("gpu-operator")
+    files["gpu-operator/Chart.yaml"] = b"name: gpu-operator\nversion: v0\n"
+    files["gpu-operator/values.yaml"] = (REAL.parent / file).read_bytes()
+    chart = find_chart(str(archive(tmp_path / "c.tgz", files)), resources.charts())
+    given = parse_documents(text.encode(), "x")
+    nodes = read_nodes(write_nodes(tmp_path, node("gpu-0")))
+    needs = needs_of(Settings(chart=chart, values=given, nodes=nodes))
+    told = {*needs.images, *(one.image for one in needs.left_out)}
+    ends = {image.rpartition("/")[2].removesuffix("-ubuntu22.04") for image in told}
+    wanted = {image.removesuffix("-ubuntu22.04") for image in named_images(chart.values)}
+    assert wanted <= ends
+    assert len(wanted) > 12
