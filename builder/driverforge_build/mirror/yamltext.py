@@ -103,7 +103,8 @@ def _check_extent(text: str, name: str) -> None:
         total += size
         if total > MAX_VALUES or len(opened) > MAX_DEPTH:
             raise InputError(
-                f"{name} is no file of settings: more than {MAX_VALUES} values, or {MAX_DEPTH} levels deep"
+                f"{name} is too much YAML: more than {MAX_VALUES} values, or {MAX_DEPTH} levels",
+                resolution="give a dump of many nodes as JSON: kubectl get nodes -o json",
             )
 
 
