@@ -485,3 +485,110 @@ class VerifyDocument(TypedDict):
 
     schema: Literal[1]
     cells: list[VerifiedCell]
+
+
+class MirrorPlatform(TypedDict):
+    """An image of an index: `size` is the manifest's own, `blobs` maps what it is made of to sizes, in bytes.
+
+    `platform` is 'linux/amd64', 'unknown/unknown' for an attestation, '' where none is stated.
+    """
+
+    platform: str
+    digest: str
+    size: int
+    blobs: dict[str, int]
+
+
+class MirrorReason(TypedDict):
+    """Why an image is needed: its place in the values, and for a driver's image the nodes that it is for.
+
+    `object` is what names it in the cluster: '' for the chart's values, 'ClusterPolicy', 'NVIDIADriver NAME';
+    `said` what stands there of it (repository, image, version or tag). `os` and `kernel` are '' where the
+    image does not depend on them; `next_boot`: no node runs it yet.
+    """
+
+    slot: str
+    text: str
+    object: str
+    said: dict[str, str]
+    os: str
+    kernel: str
+    next_boot: bool
+    nodes: list[str]
+
+
+class MirrorImage(TypedDict):
+    """An image as pods ask for it, and what its tag stood for. `size` counts each part once, in bytes."""
+
+    image: str
+    digest: str
+    media_type: str
+    size: int
+    platforms: list[MirrorPlatform]
+    reasons: list[MirrorReason]
+
+
+class MirrorLeftOut(TypedDict):
+    """An image that the chart names and that the values switch off."""
+
+    image: str
+    slot: str
+    text: str
+
+
+class MirrorChart(TypedDict):
+    """`sha256` is that of the chart's archive, '' for a folder or a version that driverforge knows itself.
+
+    `prefix` is the key below which a chart around it has its values, '' where there is none.
+    """
+
+    name: str
+    version: str
+    prefix: str
+    source: str
+    sha256: str
+
+
+class MirrorLockDocument(TypedDict):
+    """`mirror.lock.json`, of `driverforge mirror lock`.
+
+    `chart` is null where a ClusterPolicy stands alone. `inputs` maps each file that was read to its sha256.
+    """
+
+    schema: Literal[1]
+    chart: MirrorChart | None
+    inputs: dict[str, str]
+    images: list[MirrorImage]
+    left_out: list[MirrorLeftOut]
+    warnings: list[str]
+
+
+class HeldImage(TypedDict):
+    """An image of the lock in a mirror: `place` is where it lies.
+
+    `state`: `held`, with all that was looked for; `incomplete`; `absent`; `moved`, where its digest is there
+    and its tag stands for another one; `unknown`, where the registry did not say. `missing` are the digests
+    of manifests and blobs that it lacks, `reason` says the rest.
+    """
+
+    image: str
+    place: str
+    digest: str
+    state: Literal["held", "incomplete", "absent", "moved", "unknown"]
+    missing: list[str]
+    reason: str
+
+
+class MirrorInventoryDocument(TypedDict):
+    """What a mirror holds of a lock: `driverforge mirror inventory`, and `mirror verify --json`.
+
+    `lock` is the sha256 of the lock's file. `deep`: every manifest and blob was looked for. `held` maps the
+    digests that are there to their sizes; it is empty where the look was not deep.
+    """
+
+    schema: Literal[1]
+    lock: str
+    mirror: str
+    deep: bool
+    images: list[HeldImage]
+    held: dict[str, int]

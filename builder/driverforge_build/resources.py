@@ -23,6 +23,11 @@ def page() -> Path:
     return _PACKAGE / "data" / "page"
 
 
+def charts() -> Path:
+    """The folder with what is known of NVIDIA's charts, a file a version."""
+    return _PACKAGE / "data" / "charts"
+
+
 def _find(name: str) -> Path:
     checkout = _CHECKOUT / name
     return (

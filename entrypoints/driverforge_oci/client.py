@@ -28,6 +28,10 @@ _CHUNK = 1 << 20
 _SIZE_DIGITS = 20
 # what registries take at most, by the specification's recommendation; more than any configuration has
 _DOCUMENT_LIMIT = 4 << 20
+_TAGS_A_PAGE = 1000
+_MOST_PAGES = 100
+# Link: </v2/driver/tags/list?n=1000&last=x>; rel="next" (RFC 8288)
+_NEXT_PAGE = re.compile(r"<([^<>]+)>\s*;[^,]*rel=\"?next")
 # an index of indexes is rare, a deeper one is somebody's joke
 _INDEX_DEPTH = 4
 # statuses of registries that do not know the list of referrers; the specification has 404 alone
@@ -117,6 +121,27 @@ class RegistryClient:
             manifest = self.get_manifest(reference)
             return Descriptor(media_type=manifest.media_type, digest=manifest.digest, size=len(manifest.data))
         return Descriptor(media_type=_media_type(response), digest=digest, size=int(size))
+
+    def tags(self, reference: Reference) -> list[str]:
+        """All tags of a repository, page by page. Unavailable where the answer is no list of them."""
+        found: list[str] = []
+        path = f"tags/list?n={_TAGS_A_PAGE}"
+        for _ in range(_MOST_PAGES):
+            response = self._session.call("GET", reference, path, expected=(200,))
+            data = response.read(_DOCUMENT_LIMIT + 1)
+            try:
+                names = jsontext.parse(data).get("tags") or []
+                found += [name for name in names if isinstance(name, str)]
+            except (ValueError, AttributeError, TypeError) as error:
+                raise Unavailable(
+                    f"{reference.host} gives no list of the tags of {reference.repository}",
+                    resolution=_NO_REGISTRY,
+                ) from error
+            following = _NEXT_PAGE.search(response.headers.get("link", ""))
+            if following is None:
+                break
+            path = following[1]
+        return found
 
     def get_manifest(self, reference: Reference) -> Manifest:
         """The manifest or index, checked against the digest of the reference, else the registry's header."""

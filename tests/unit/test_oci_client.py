@@ -391,3 +391,24 @@ def _with_port(response: Response) -> Response:
         if location
         else response
     )
+
+
+def test_tags_come_page_by_page() -> None:
+    pages = {
+        "/v2/driver/tags/list?n=1000": (["a", "b"], '</v2/driver/tags/list?n=1000&last=b>; rel="next"'),
+        "/v2/driver/tags/list?n=1000&last=b": (["c"], ""),
+    }
+
+    def page(request: Request) -> Response | None:
+        names, following = pages[request.url.partition("registry.site")[2]]
+        return answer(200, json.dumps({"tags": names}).encode(), {"link": following} if following else {})
+
+    client = RegistryClient(Session(MemoryRegistry(trouble=page)))
+    assert client.tags(Reference.parse("registry.site/driver")) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[1]", b'{"tags": 5}'])
+def test_what_is_no_list_of_tags_is_refused(body: bytes) -> None:
+    client = RegistryClient(Session(MemoryRegistry(trouble=lambda _: answer(200, body))))
+    with pytest.raises(Unavailable, match="gives no list of the tags"):
+        client.tags(Reference.parse("registry.site/driver"))

@@ -70,10 +70,12 @@ def guests(shells: Mapping[str, str]) -> Guests:
     return QemuGuests({arch: Path(file) for arch, file in shells.items()})
 
 
-def registry_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClient:
+def registry_client(
+    *, as_json: bool = False, attempts: int = 5, plain_http: Sequence[str] = ()
+) -> RegistryClient:
     """A client with the proxies and credentials of this environment, its pauses told on standard error.
 
-    A request that gets no answer is made `attempts` times.
+    A request that gets no answer is made `attempts` times. `plain_http`: hosts without TLS.
     """
     from driverforge_build.commands.progress import Lines
     from driverforge_build.fetch.web import registry_transport
@@ -81,7 +83,8 @@ def registry_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClie
     from driverforge_oci.session import Session
 
     transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
-    return RegistryClient(Session(replace(transport, attempts=attempts), _logins()))
+    session = Session(replace(transport, attempts=attempts), _logins(), plain_http=plain_http)
+    return RegistryClient(session)
 
 
 def publisher(

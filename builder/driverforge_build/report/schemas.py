@@ -21,6 +21,8 @@ DOCUMENTS: dict[str, type] = {
     "verify": documents.VerifyDocument,
     "watch": documents.WatchDocument,
     "times": documents.TimesDocument,
+    "mirror-lock": documents.MirrorLockDocument,
+    "mirror-inventory": documents.MirrorInventoryDocument,
 }
 """Name of a schema file to the document that it describes."""
 

@@ -131,4 +131,6 @@ def verified_cell(cell: str, *, reason: str = "", revision: str = "r1") -> Verif
             }
         ],
         "error": None,
+        "attached": None,
+        "not_attached": None,
     }

@@ -1,0 +1,202 @@
+"""Which driver images a cluster wants: who wishes for them, and their tags for its systems and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from driverforge_build.lock.pins import Lock
+from driverforge_build.mirror.nodes import Node
+from driverforge_build.mirror.slots import BY_PATH, Slot
+from driverforge_build.mirror.values import Values, is_true, table_at, text_at
+from driverforge_core.errors import InputError
+from driverforge_core.kernel import KernelRelease
+from driverforge_core.osid import OsId
+from driverforge_core.tags import ImageTag, kernel_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverWish:
+    """One source of driver pods: a chart's values, a ClusterPolicy, or an NVIDIADriver.
+
+    `object_name` is '' for a chart's values, else the object that says it. `values` has `driver`,
+    `driver.manager`, `gds` and `gdrcopy` as the chart has them. It is for the nodes that `selector` selects;
+    one without is for those that no other's selects.
+    """
+
+    source: str
+    object_name: str = ""
+    values: Values
+    precompiled: bool
+    selector: Mapping[str, str]
+
+    def selects(self, node: Node) -> bool:
+        return all(node.labels.get(key) == value for key, value in self.selector.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """Nodes that take the same driver image.
+
+    `kernel` is None where the node compiles; `next_boot`: nobody runs it yet.
+    """
+
+    os: OsId
+    kernel: KernelRelease | None
+    archs: frozenset[str]
+    nodes: tuple[str, ...]
+    next_boot: str = ""
+
+
+def plain_wish(values: Values, object_name: str) -> DriverWish:
+    """The wish of a chart's values, or of a ClusterPolicy."""
+    return DriverWish(
+        source=object_name or "the chart's values",
+        object_name=object_name,
+        values=values,
+        precompiled=is_true(text_at(values, "driver.usePrecompiled")),
+        selector={},
+    )
+
+
+def default_driver(values: Values) -> DriverWish:
+    """The wish of the NVIDIADriver that the chart makes of its values."""
+    selector = table_at(values, "driver.nvidiaDriverCRD.nodeSelector")
+    return DriverWish(
+        source="the chart's NVIDIADriver",
+        values=values,
+        precompiled=is_true(text_at(values, "driver.usePrecompiled")),
+        selector={key: str(value) for key, value in selector.items()},
+    )
+
+
+def nvidia_driver(document: Values) -> DriverWish:
+    """The wish of an NVIDIADriver (nvidia.com/v1alpha1)."""
+    spec = table_at(document, "spec")
+    name = f"NVIDIADriver {text_at(document, 'metadata.name')}"
+    return DriverWish(
+        source=name,
+        object_name=name,
+        values={
+            "driver": {"enabled": "true", **spec},
+            "gds": table_at(spec, "gds"),
+            "gdrcopy": table_at(spec, "gdrcopy"),
+        },
+        precompiled=is_true(text_at(spec, "usePrecompiled")),
+        selector={key: str(value) for key, value in table_at(spec, "nodeSelector").items()},
+    )
+
+
+def share(wishes: Sequence[DriverWish], nodes: Sequence[Node]) -> list[tuple[DriverWish, list[Node]]]:
+    """The nodes of each wish. InputError where two with a selector want the same node, as upstream has it."""
+    found: list[tuple[DriverWish, list[Node]]] = [(wish, []) for wish in wishes]
+    for node in nodes:
+        chosen = [place for place in found if place[0].selector and place[0].selects(node)]
+        if len(chosen) > 1:
+            names = " and ".join(wish.source for wish, _ in chosen)
+            raise InputError(
+                f"node {node.name} is selected by {names}",
+                resolution="NVIDIA's operator refuses this for the whole cluster: mend a nodeSelector",
+            )
+        for place in chosen or [place for place in found if not place[0].selector][:1]:
+            place[1].append(node)
+    return found
+
+
+def pools(
+    wish: DriverWish, nodes: Sequence[Node], kernels: Sequence[KernelRelease], lock: Lock
+) -> list[Pool]:
+    """The nodes of a wish, by what their driver image depends on; those of the next boot come last."""
+    running: dict[tuple[str, str], list[Node]] = {}
+    for node in nodes:
+        if node.os is not None:
+            kernel = node.kernel.text if wish.precompiled else ""
+            running.setdefault((node.os.tag, kernel), []).append(node)
+    found = [_pool(group, precompiled=wish.precompiled) for _, group in sorted(running.items())]
+    if not wish.precompiled:
+        return found
+    known = {(pool.os.tag, pool.kernel.text) for pool in found if pool.kernel}
+    for pool in tuple(found):
+        for release, why in _next_kernels(pool, kernels, lock):
+            if (pool.os.tag, release.text) not in known:
+                known.add((pool.os.tag, release.text))
+                found.append(replace(pool, kernel=release, next_boot=why))
+    return found
+
+
+def _pool(nodes: Sequence[Node], *, precompiled: bool) -> Pool:
+    os = nodes[0].os
+    assert os is not None
+    return Pool(
+        os=os,
+        kernel=nodes[0].kernel if precompiled else None,
+        archs=frozenset(node.arch for node in nodes),
+        nodes=tuple(node.name for node in nodes),
+    )
+
+
+def _next_kernels(
+    pool: Pool, named: Sequence[KernelRelease], lock: Lock
+) -> Iterator[tuple[KernelRelease, str]]:
+    """Newer kernels of the same line: those that the user names, and the newest that the lock has."""
+    for kernel in named:
+        if pool.kernel and _same_line(pool.kernel, kernel) and kernel.sort_key > pool.kernel.sort_key:
+            yield kernel, "named with --kernel"
+    for arch in sorted(pool.archs):
+        target = lock.target(pool.os.tag, arch) or lock.target(pool.os.key, arch)
+        releases = [KernelRelease.parse(text) for text in target.kernels] if target else []
+        line = [one for one in releases if pool.kernel and _same_line(pool.kernel, one)]
+        newest = max(line, key=lambda one: one.sort_key, default=None)
+        if newest and pool.kernel and newest.sort_key > pool.kernel.sort_key:
+            yield newest, "the newest of its line in the lock"
+
+
+def _same_line(one: KernelRelease, other: KernelRelease) -> bool:
+    """Whether a node of one kernel may boot the other after an update: same series, same flavour."""
+    return (one.version[:2], one.flavour, one.variant, one.machine) == (
+        other.version[:2],
+        other.flavour,
+        other.variant,
+        other.machine,
+    )
+
+
+def driver_image(slot: Slot, wish: DriverWish, pool: Pool) -> str:
+    """The image that the operator composes for a pool; '' where the slot names none.
+
+    InputError for a digest where modules are precompiled: the operator refuses it.
+    """
+    base = slot.image(wish.values, "")
+    if "@" in base:
+        if pool.kernel is not None:
+            raise InputError(
+                f"{wish.source}: {slot.path}.version is a digest, and precompiled drivers go by tags",
+                resolution=f"write the branch, e.g. {slot.path}.version: 580",
+            )
+        return base
+    if not base:
+        return ""
+    kernel = f"-{kernel_text(pool.kernel)}" if pool.kernel and slot.path == "driver" else ""
+    return f"{base}{kernel}-{pool.os.tag}"
+
+
+def kernel_in_version(wish: DriverWish, os: OsId) -> KernelRelease | None:
+    """The kernel that a version names itself: '550-5.15.0-131-generic', without usePrecompiled."""
+    version = text_at(wish.values, "driver.version")
+    try:
+        return None if wish.precompiled else ImageTag.parse(f"{version}-{os.tag}").kernel
+    except InputError:
+        return None
+
+
+def in_driver_pod(wish: DriverWish) -> list[Slot]:
+    """The slots of the driver's pod that are in use."""
+    paths = ("driver", "driver.manager", "gds", "gdrcopy")
+    slots = [BY_PATH[path] for path in paths if not BY_PATH[path].closed(wish.values)]
+    extra = [slot.path for slot in slots if slot.path in ("gds", "gdrcopy")]
+    if wish.precompiled and extra:
+        raise InputError(
+            f"{wish.source}: precompiled drivers go without {' and '.join(extra)}",
+            resolution="NVIDIA's operator refuses this: switch one of them off",
+        )
+    return slots

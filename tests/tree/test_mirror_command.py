@@ -1,0 +1,325 @@
+"""`driverforge mirror` against a real registry that plays the vendor's."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from driverforge_build.cli import run
+from driverforge_build.mirror.ask import in_registry
+from driverforge_oci.reference import Reference
+from support.jsonschemas import check_document
+from support.machines import registry
+from support.process import missing
+from support.samples.clusternodes import node, write_nodes
+from support.samples.vendorregistry import client, copy_image, put_image
+
+DRIVER = "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04"
+IMAGES = (
+    DRIVER,
+    "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
+    "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
+    "nvcr.io/nvidia/gpu-operator:v26.7.0",
+    "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+    "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
+    "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
+    "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    folder: Path
+    address: str
+
+    @property
+    def registries(self) -> dict[str, str]:
+        return {host: f"{self.address}/{host}" for host in ("nvcr.io", "registry.k8s.io", "site.test")}
+
+    def place(self, image: str) -> Reference:
+        return in_registry(Reference.parse(image), self.registries)
+
+    @property
+    def lock_file(self) -> Path:
+        return self.folder / "mirror.lock.json"
+
+    def lock(self, *words: str, chart: str = "v26.7.0") -> int:
+        given = ["--chart", chart, "--nodes", str(self.folder / "nodes.json")]
+        given += [word for pair in self.registries.items() for word in ("--registry", "=".join(pair))]
+        return run(["mirror", "lock", *given, "--mirror-lock", str(self.lock_file), *words])
+
+    def document(self) -> Any:
+        return json.loads(self.lock_file.read_text())
+
+    @property
+    def to(self) -> list[str]:
+        """The words that name the mirror, another path of the same registry."""
+        return ["--to", f"http://{self.address}/mirror", "--mirror-lock", str(self.lock_file)]
+
+    def fill_mirror(self) -> list[str]:
+        """Copy what `rewrite` says, from the vendor's side; returns the places."""
+        out = self.folder / "out"
+        assert run(["mirror", "rewrite", *self.to, "--out", str(out)]) == 0
+        lines = [line.split() for line in (out / "images.txt").read_text().splitlines()]
+        for source, place in lines:
+            copy_image(self.place(source), Reference.parse(place))
+        return [place for _, place in lines]
+
+    def repository(self, name: str) -> Path:
+        """The registry's own folder of a repository."""
+        return self.folder / "registry/data/docker/registry/v2/repositories" / name
+
+    def values(self, text: str) -> list[str]:
+        path = self.folder / "values.yaml"
+        path.write_text(text)
+        return ["--values", str(path)]
+
+
+@pytest.fixture
+def vendor(tmp_path: Path) -> Iterator[Vendor]:
+    if gone := missing("docker-registry", "setpriv"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    write_nodes(tmp_path, node("gpu-0"))
+    with registry.serve(tmp_path / "registry") as server:
+        one = Vendor(tmp_path, server.address)
+        for image in IMAGES:
+            put_image(one.place(image))
+        yield one
+
+
+def test_every_image_is_locked_by_digest_with_its_reasons(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock("--json") == 0
+    document = json.loads(capsys.readouterr().out)
+    check_document("mirror-lock", document)
+    assert vendor.document() == document
+    found = {one["image"]: one for one in document["images"]}
+    assert set(found) == set(IMAGES)
+    driver = found[DRIVER]
+    assert driver["digest"] == client().head_manifest(vendor.place(DRIVER)).digest
+    assert [one["platform"] for one in driver["platforms"]] == ["linux/amd64", "linux/arm64"]
+    (reason,) = driver["reasons"]
+    assert (reason["slot"], reason["os"], reason["nodes"]) == ("driver", "ubuntu22.04", ["gpu-0"])
+    assert len(document["inputs"][str(vendor.folder / "nodes.json")]) == 64
+    # each part once: the shared layer counts once for both architectures
+    parts: dict[str, int] = {}
+    for platform in driver["platforms"]:
+        parts |= {platform["digest"]: platform["size"], **platform["blobs"]}
+    index = client().get_manifest(vendor.place(DRIVER))
+    assert driver["size"] == sum(parts.values()) + len(index.data)
+
+
+def test_the_same_inputs_give_the_same_bytes(vendor: Vendor) -> None:
+    assert vendor.lock() == 0
+    first = vendor.lock_file.read_bytes()
+    assert vendor.lock() == 0
+    assert vendor.lock_file.read_bytes() == first
+
+
+def test_an_image_without_an_index_is_locked_too(vendor: Vendor) -> None:
+    put_image(vendor.place(DRIVER), archs=["amd64"], index=False)
+    assert vendor.lock() == 0
+    (driver,) = [one for one in vendor.document()["images"] if one["image"] == DRIVER]
+    assert [one["platform"] for one in driver["platforms"]] == ["linux/amd64"]
+    assert driver["platforms"][0]["digest"] == driver["digest"]
+
+
+def test_an_architecture_that_an_image_lacks_is_told(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_nodes(vendor.folder, node("gpu-0"), node("gpu-1", arch="arm64"))
+    put_image(vendor.place(DRIVER), archs=["amd64"])
+    assert vendor.lock() == 0
+    told = f"{DRIVER} has no image for linux/arm64, which nodes need"
+    assert told in capsys.readouterr().err
+    assert told in vendor.document()["warnings"]
+
+
+def test_a_tag_that_does_not_exist_is_an_error_that_names_its_neighbours(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock(*vendor.values("driver: {version: 595.91.17}")) == 65
+    said = capsys.readouterr().err
+    assert "1 of 8 images do not exist; nothing is locked" in said
+    assert "nvcr.io/nvidia/driver:595.91.17-ubuntu22.04: driver, the driver: 1 node" in said
+    assert "it has: 595.91.07-ubuntu22.04" in said
+    assert not vendor.lock_file.exists()
+
+
+def test_a_missing_image_of_ours_names_the_command_that_builds_it(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "driver: {repository: site.test/gpu, version: 580, usePrecompiled: true}"
+    assert vendor.lock(*vendor.values(text)) == 65
+    said = capsys.readouterr().err
+    assert "driverforge build --push --registry site.test/gpu --select 'ubuntu22.04-amd64-580*-" in said
+
+
+def test_a_registry_that_is_away_is_an_error_and_never_a_shorter_list(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    before = vendor.lock_file.read_bytes()
+    assert vendor.lock("--registry", "registry.k8s.io=127.0.0.1:9") == 75
+    said = capsys.readouterr().err
+    assert "registries do not say whether they have 1 of the images; nothing is locked" in said
+    assert "registry.k8s.io/nfd/node-feature-discovery:v0.19.0: " in said
+    assert vendor.lock_file.read_bytes() == before
+
+
+def test_an_image_is_explained_from_the_lock_alone(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    capsys.readouterr()
+    words = ["--mirror-lock", str(vendor.lock_file)]
+    assert run(["mirror", "explain", "k8s-device-plugin", *words]) == 0
+    said = capsys.readouterr().out
+    assert "k8s-device-plugin:v0.20.0: needed, sha256:" in said
+    assert "    gfd: labels nodes with what their GPUs are: gfd.enabled is true" in said
+    assert run(["mirror", "explain", "nvcr.io/nvidia/cloud-native/k8s-cc-manager:v0.4.3", *words]) == 0
+    assert "left out\n    ccManager: confidential computing: sandboxWorkloads.enabled is false" in (
+        capsys.readouterr().out
+    )
+    assert run(["mirror", "explain", "nvcr.io/nvidia/driver:5.15.0-131-generic-ubuntu22.04", *words]) == 1
+    said = capsys.readouterr().err
+    assert "neither needed nor left out: chart v26.7.0 does not name it" in said
+    assert f"needed of it: {DRIVER}" in said
+
+
+def test_a_plan_asks_nobody(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vendor.lock("--plan", "--registry", "nvcr.io=127.0.0.1:9") == 0
+    assert f"{DRIVER}\n    driver: the driver: 1 node with ubuntu22.04" in capsys.readouterr().out
+    assert not vendor.lock_file.exists()
+
+
+@pytest.mark.parametrize("words", [[], ["--values", "/dev/null"], ["--chart", "v26.7.0", "--plan", "--json"]])
+def test_words_that_do_not_go_together(words: list[str]) -> None:
+    assert run(["mirror", "lock", *words]) == 64
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": 2}', "[]"])
+def test_a_damaged_lock_is_refused(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "mirror.lock.json"
+    file.write_text(text)
+    assert run(["mirror", "explain", "x", "--mirror-lock", str(file)]) == 65
+    assert "is no list of a mirror" in capsys.readouterr().err
+
+
+def test_a_filled_mirror_holds_the_whole_list(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vendor.lock() == 0
+    places = vendor.fill_mirror()
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to, "--deep"]) == 0
+    assert capsys.readouterr().out.splitlines() == [f"{place}  held" for place in places]
+    assert run(["mirror", "inventory", *vendor.to]) == 0
+    document = json.loads(capsys.readouterr().out)
+    check_document("mirror-inventory", document)
+    wanted: dict[str, int] = {}
+    for image in vendor.document()["images"]:
+        wanted[image["digest"]] = len(client().get_manifest(vendor.place(image["image"])).data)
+        for platform in image["platforms"]:
+            wanted |= {platform["digest"]: platform["size"], **platform["blobs"]}
+    assert document["held"] == wanted
+    assert document["mirror"] == f"{vendor.address}/mirror"
+
+
+def test_an_empty_mirror_lacks_everything(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:
+    assert vendor.lock() == 0
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to]) == 1
+    assert capsys.readouterr().out.count("  absent") == len(IMAGES)
+    assert run(["mirror", "inventory", *vendor.to]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["held"] == {}
+    assert all(image["digest"] in image["missing"] for image in document["images"])
+
+
+def test_a_tag_that_stands_for_another_image_is_found(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    vendor.fill_mirror()
+    other = put_image(Reference.parse(f"{vendor.address}/mirror/nvidia/driver:595.91.07-ubuntu22.04"))
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to]) == 1
+    assert f"moved  the tag 595.91.07-ubuntu22.04 stands for {other}" in capsys.readouterr().out
+
+
+def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    vendor.fill_mirror()
+    found = {one["image"]: one["platforms"][1] for one in vendor.document()["images"]}
+    layer = list(found[DRIVER]["blobs"])[1].removeprefix("sha256:")
+    shutil.rmtree(vendor.repository("mirror/nvidia/driver") / "_layers/sha256" / layer)
+    operator = found["nvcr.io/nvidia/gpu-operator:v26.7.0"]["digest"].removeprefix("sha256:")
+    shutil.rmtree(vendor.repository("mirror/nvidia/gpu-operator") / "_manifests/revisions/sha256" / operator)
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to]) == 0
+    capsys.readouterr()
+    assert run(["mirror", "verify", *vendor.to, "--deep", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    lacking = {one["image"]: one["missing"] for one in document["images"] if one["state"] == "incomplete"}
+    assert lacking == {
+        DRIVER: [f"sha256:{layer}"],
+        "nvcr.io/nvidia/gpu-operator:v26.7.0": [f"sha256:{operator}"],
+    }
+    assert f"sha256:{operator}" not in document["held"]
+
+
+def test_a_mirror_that_is_away_is_not_said_to_lack_anything(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert vendor.lock() == 0
+    capsys.readouterr()
+    words = ["--to", "http://127.0.0.1:9", "--mirror-lock", str(vendor.lock_file)]
+    assert run(["mirror", "verify", *words]) == 75
+    assert capsys.readouterr().out.count("  unknown  ") == len(IMAGES)
+
+
+def test_rewrite_refuses_what_would_mix_two_repositories(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_image(vendor.place("site.test/a/driver:595.91.07-ubuntu22.04"))
+    put_image(vendor.place("site.test/b/driver:v1"))
+    text = "driver: {repository: site.test/a, manager: {repository: site.test/b, image: driver, version: v1}}"
+    assert vendor.lock(*vendor.values(text)) == 0
+    out = vendor.folder / "out"
+    assert run(["mirror", "rewrite", *vendor.to, "--paths", "flatten", "--out", str(out)]) == 65
+    assert not out.exists()
+    assert run(["mirror", "rewrite", *vendor.to, "--out", str(out)]) == 0
+    assert "certs.d/site.test/hosts.toml" in capsys.readouterr().out
+
+
+def test_a_driver_for_the_next_boot_that_is_not_there_yet(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_image(vendor.place("nvcr.io/nvidia/driver:580-5.15.0-131-generic-ubuntu22.04"))
+    values = vendor.values("driver: {version: 580, usePrecompiled: true}")
+    assert vendor.lock(*values, "--kernel", "5.15.0-139-generic") == 65
+    said = capsys.readouterr().err
+    assert (
+        "driver:580-5.15.0-139-generic-ubuntu22.04: driver, the driver: for the next boot of 1 node" in said
+    )
+    assert "it has: 580-5.15.0-131-generic-ubuntu22.04" in said
+    assert "or leave out --lock and --kernel" in said
+    assert vendor.lock(*values) == 0
+
+
+@pytest.mark.parametrize("old", ["nvcr.io/nvidia/gpu-operator:v26.7.0", "sha256:"])
+def test_a_lock_whose_names_are_none_is_refused(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str], old: str
+) -> None:
+    assert vendor.lock() == 0
+    vendor.lock_file.write_text(vendor.lock_file.read_text().replace(old, "../../x/", 1))
+    assert run(["mirror", "verify", *vendor.to]) == 65
+    assert "is no list of a mirror" in capsys.readouterr().err

@@ -1,0 +1,191 @@
+"""Charts as archives and folders, all of them hostile input; the merge is helm's."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import tarfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from driverforge_build import resources
+from driverforge_build.mirror.chart import find_chart
+from driverforge_build.mirror.needs import Settings, needs_of, slots_of
+from driverforge_build.mirror.nodes import read_nodes
+from driverforge_build.mirror.slots import SLOTS
+from driverforge_build.mirror.values import Values, merged, tables, text_at
+from driverforge_build.mirror.yamltext import parse_documents
+from driverforge_core.errors import InputError
+from support.samples.clusternodes import node, write_nodes
+
+REAL = Path(__file__).resolve().parents[1] / "cases/charts/gpu-operator-v1.11.1"
+NFD = "node-feature-discovery"
+
+
+def archive(path: Path, files: dict[str, bytes], *extra: tarfile.TarInfo) -> Path:
+    with tarfile.open(path, "w:gz") as made:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            made.addfile(info, io.BytesIO(data))
+        for info in extra:
+            made.addfile(info)
+    return path
+
+
+def real_files(top: str) -> dict[str, bytes]:
+    return {f"{top}/{file.relative_to(REAL)}": file.read_bytes() for file in REAL.rglob("*.yaml")}
+
+
+def test_a_folder_and_its_archive_say_the_same(tmp_path: Path) -> None:
+    folder = find_chart(str(REAL), resources.charts())
+    packed = find_chart(str(archive(tmp_path / "c.tgz", real_files("gpu-operator"))), resources.charts())
+    assert (folder.version, folder.app_version, folder.prefix) == ("v1.11.1", "v1.11.1", "")
+    assert folder.values == packed.values
+    assert len(packed.sha256) == 64
+    assert text_at(folder.values, f"{NFD}.image.repository") == "k8s.gcr.io/nfd/node-feature-discovery"
+    # its own chart has no tag: it is that chart's appVersion
+    assert text_at(folder.values, f"{NFD}.image.tag") == "v0.10.1"
+
+
+def test_the_slots_of_a_real_chart() -> None:
+    chart = find_chart(str(REAL), resources.charts())
+    later = {"gdrcopy", "kataManager", "ccManager", "kataSandboxDevicePlugin", "draDriver"}
+    assert {slot.path for slot in SLOTS} - {slot.path for slot in slots_of(Settings(chart=chart))} == later
+
+
+def test_a_chart_inside_an_archive_inside_a_chart(tmp_path: Path) -> None:
+    inner = archive(tmp_path / "inner.tgz", real_files("gpu-operator")).read_bytes()
+    files = {
+        "site/Chart.yaml": b"name: site\nversion: 1.2.3\n",
+        "site/values.yaml": b"gpu-operator: {dcgm: {enabled: true}}\nother: {enabled: true}\n",
+        "site/charts/gpu-operator-v1.11.1.tgz": inner,
+    }
+    chart = find_chart(str(archive(tmp_path / "site.tgz", files)), resources.charts())
+    assert (chart.prefix, chart.version) == ("gpu-operator", "v1.11.1")
+    assert text_at(chart.values, "dcgm.enabled") == "true"
+    given = {"gpu-operator": {"gfd": {"enabled": "false"}}, "dcgm": {"enabled": "false"}}
+    values = chart.effective(given)
+    assert (text_at(values, "gfd.enabled"), text_at(values, "dcgm.enabled")) == ("false", "true")
+
+
+def test_a_chart_without_the_chart_inside_it_is_refused(tmp_path: Path) -> None:
+    files = {name: data for name, data in real_files("gpu-operator").items() if "/charts/" not in name}
+    with pytest.raises(InputError, match="lacks the chart node-feature-discovery"):
+        find_chart(str(archive(tmp_path / "c.tgz", files)), resources.charts())
+
+
+def test_an_unknown_version_names_the_known_ones() -> None:
+    with pytest.raises(InputError, match="no chart") as caught:
+        find_chart("v99.1.0", resources.charts())
+    assert "v26.7.0" in caught.value.details[0]
+    assert "helm pull nvidia/gpu-operator --version v99.1.0" in caught.value.resolution
+
+
+def test_every_known_version_is_read() -> None:
+    for file in resources.charts().iterdir():
+        version = file.stem.removeprefix("gpu-operator-")
+        assert find_chart(version.removeprefix("v"), resources.charts()).version == version
+
+
+def link(name: str, target: str) -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, target
+    return info
+
+
+def test_links_and_paths_out_of_an_archive_count_as_nothing(tmp_path: Path) -> None:
+    files = real_files("gpu-operator") | {"../Chart.yaml": b"name: evil\n", "/values.yaml": b"a: 1\n"}
+    path = archive(tmp_path / "c.tgz", files, link("gpu-operator/charts/x/Chart.yaml", "/etc/passwd"))
+    assert find_chart(str(path), resources.charts()).version == "v1.11.1"
+
+
+def test_what_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "c.tgz"
+    path.write_bytes(gzip.compress(bytes(65 << 20)))
+    with pytest.raises(InputError, match="unpacks to more than 64 MiB"):
+        find_chart(str(path), resources.charts())
+
+
+def test_a_file_that_is_too_large_and_files_that_are_too_many_are_refused(tmp_path: Path) -> None:
+    large = real_files("gpu-operator") | {"gpu-operator/values.yaml": b"a" * (9 << 20)}
+    with pytest.raises(InputError, match=r"values\.yaml has more than 8 MiB"):
+        find_chart(str(archive(tmp_path / "large.tgz", large)), resources.charts())
+    many = real_files("gpu-operator") | {f"gpu-operator/{number}": b"" for number in range(10_000)}
+    with pytest.raises(InputError, match="more than 10000 files"):
+        find_chart(str(archive(tmp_path / "many.tgz", many)), resources.charts())
+    (tmp_path / "noise.tgz").write_bytes(bytes(9 << 20))
+    with pytest.raises(InputError, match="more than 8 MiB; it is no chart"):
+        find_chart(str(tmp_path / "noise.tgz"), resources.charts())
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"no gzip", gzip.compress(b"no tar" * 200), gzip.compress(b"")[:9]],
+    ids=["empty", "text", "no tar", "cut off"],
+)
+def test_what_is_no_archive_is_refused(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "c.tgz"
+    path.write_bytes(data)
+    with pytest.raises(InputError, match="no chart's archive"):
+        find_chart(str(path), resources.charts())
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "a: " + "{b: " * 100 + "1" + "}" * 100,
+        "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+        + "".join(f"{new}: &{new} [{','.join(['*' + old] * 10)}]\n" for old, new in pairwise("abcdefgh")),
+        "a: &a {b: *a}",
+        "a: 1\n  b: 2",
+        "a: \xff",
+        '{"a": ',
+    ],
+)
+def test_text_that_is_no_settings_is_refused_at_once(text: str) -> None:
+    with pytest.raises(InputError):
+        parse_documents(text.encode("latin-1"), "x.yaml")
+
+
+def test_scalars_are_texts_and_nothing_is_none() -> None:
+    (found,) = parse_documents(b"a: 550.90\nb: no\nc:\nd: ~\ne: null\nf: 0777\ng: {<<: {h: 1}}", "x")
+    assert found == {"a": "550.90", "b": "no", "c": "", "d": "", "e": "", "f": "0777", "g": {"h": "1"}}
+    assert parse_documents(b'{"a": true, "b": 1.50}', "x") == [{"a": True, "b": "1.50"}]
+
+
+def test_the_merge_is_helms() -> None:
+    below = {"a": {"b": "1", "c": "2"}, "l": ["1", "2"], "t": "x"}
+    above = {"a": {"c": "3"}, "l": ["4"], "t": {"u": "y"}}
+    assert merged(below, above) == {"a": {"b": "1", "c": "3"}, "l": ["4"], "t": {"u": "y"}}
+
+
+def named_images(values: Values) -> set[str]:
+    """Every mapping of a chart's own values that names repository and image, as NAME:VERSION of its end."""
+    found = set()
+    for _, table in tables(values):
+        if table.get("repository") and table.get("image"):
+            found.add(f"{table['image']}:{table.get('version') or 'v0'}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "file", ["values-v24.6.1.yaml", "values-v25.10-main.yaml", f"{REAL.name}/values.yaml"]
+)
+@pytest.mark.parametrize("text", ["{}", "sandboxWorkloads: {enabled: true}", "platform: {openshift: true}"])
+def test_no_image_of_a_real_chart_is_passed_over(tmp_path: Path, file: str, text: str) -> None:
+    files = real_files("gpu-operator")
+    files["gpu-operator/Chart.yaml"] = b"name: gpu-operator\nversion: v0\n"
+    files["gpu-operator/values.yaml"] = (REAL.parent / file).read_bytes()
+    chart = find_chart(str(archive(tmp_path / "c.tgz", files)), resources.charts())
+    given = parse_documents(text.encode(), "x")
+    nodes = read_nodes(write_nodes(tmp_path, node("gpu-0")))
+    needs = needs_of(Settings(chart=chart, values=given, nodes=nodes))
+    told = {*needs.images, *(one.image for one in needs.left_out)}
+    ends = {image.rpartition("/")[2].removesuffix("-ubuntu22.04") for image in told}
+    wanted = {image.removesuffix("-ubuntu22.04") for image in named_images(chart.values)}
+    assert wanted <= ends
+    assert len(wanted) > 12
