@@ -115,5 +115,4 @@ def _hash(text: str) -> str:
 
 
 def _branches(groups: Iterable[Group]) -> list[str]:
-    found = {driver.partition(".")[0] for group in groups for driver in group.drivers}
-    return sorted(found, key=lambda branch: (len(branch), branch))
+    return sorted({driver.partition(".")[0] for group in groups for driver in group.drivers})
