@@ -10,8 +10,8 @@ from urllib.parse import parse_qs
 import pytest
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.report.coverage import coverage
-from driverforge_build.report.page import page_text
+from driverforge_build.report.coverage import Documents, coverage
+from driverforge_build.report.page import COLUMNS, page_text
 from support.machines.browser import Browser, Tab, browser
 from support.samples.coverages import (
     NODE,
@@ -261,7 +261,7 @@ def test_a_damaged_address_shows_everything_that_it_can(chromium: Browser, page:
 # -- people -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [320, 360, 768, 1024, 1280])
+@pytest.mark.parametrize("width", [320, 360, 768, 1024, 1025, 1280])
 @pytest.mark.parametrize("script", [True, False])
 def test_nothing_is_wider_than_the_screen(chromium: Browser, page: str, width: int, script: bool) -> None:
     tab = chromium.open(page, width=width, script=script)
@@ -273,6 +273,27 @@ def test_nothing_is_wider_than_the_screen(chromium: Browser, page: str, width: i
             search(tab, NODE)
         needed, there = tab.run(widths)
         assert needed <= there
+
+
+@pytest.mark.parametrize("drivers", [COLUMNS, COLUMNS + 1, 30])
+@pytest.mark.parametrize("width", [360, 1025])
+def test_many_drivers_fit_the_screen(chromium: Browser, tmp_path: Path, drivers: int, width: int) -> None:
+    """Images of drivers that were replaced stay in covered.json, and each has a column."""
+    plan = shipped_plan()
+    plan["cells"] = [cell for cell in plan["cells"] if cell["os"] == "debian12" and cell["arch"] == "amd64"]
+    more = drivers - len({cell["driver"] for cell in plan["cells"]})
+    cells = (f"debian12-amd64-535.{number}.01-{NODE}" for number in range(100, 100 + more))
+    older = [covered_image(cell, tested=True) for cell in cells]
+    file = tmp_path / "index.html"
+    file.write_text(page_text(coverage(Documents(plan=plan, covered={NODE: older}))))
+    tab = chromium.open(file.as_uri(), width=width)
+    needed, there = tab.run("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert needed <= there
+    columns = tab.run(
+        "document.querySelector('thead').checkVisibility() && !!document.querySelector('.grid')"
+    )
+    assert columns is (drivers <= COLUMNS)
+    assert tab.run("document.querySelectorAll('td > details.older i').length") == more
 
 
 CONTRAST = """(() => {
@@ -334,8 +355,11 @@ def test_a_card_closes_when_another_one_opens(chromium: Browser, page: str) -> N
         assert tab.run("document.querySelectorAll('td > details[open]').length") == 1
 
 
-def test_a_screen_reader_finds_tables_heads_and_the_question(chromium: Browser, page: str) -> None:
-    tab = chromium.open(f"{page}#q={NODE}&arch=amd64")
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_screen_reader_finds_tables_heads_and_the_question(
+    chromium: Browser, page: str, width: int
+) -> None:
+    tab = chromium.open(f"{page}#q={NODE}&arch=amd64", width=width)
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     names = {
         (node["role"]["value"], node["name"]["value"])
