@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -101,6 +104,27 @@ def test_it_opens_without_a_word_of_complaint_and_asks_nobody(chromium: Browser,
             tab = chromium.open(page, width=width, script=script)
             assert tab.requested() == [page]
             assert tab.complaints() == []
+
+
+def test_a_web_server_is_asked_for_the_page_alone(chromium: Browser, page: str) -> None:
+    asked: list[str] = []
+
+    class Server(SimpleHTTPRequestHandler):
+        def log_request(self, code: object = "-", size: object = "-") -> None:
+            asked.append(self.path)
+
+    folder, name = page.removeprefix("file://").rsplit("/", 1)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            tab = chromium.open(f"http://127.0.0.1:{server.server_port}/{name}")
+            search(tab, NODE)
+            assert "Yes" in answer(tab)
+            tab.go(f"http://127.0.0.1:{server.server_port}/{name}?again")
+        finally:
+            server.shutdown()
+    assert asked == [f"/{name}", f"/{name}?again"]
+    assert tab.complaints() == []
 
 
 def test_all_is_shown_before_anything_is_asked(chromium: Browser, page: str) -> None:
