@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs
 
 import pytest
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.report.coverage import coverage
-from driverforge_build.report.page import page_text
+from driverforge_build.report.coverage import Documents, coverage
+from driverforge_build.report.page import COLUMNS, page_text
 from support.machines.browser import Browser, Tab, browser
 from support.samples.coverages import (
     NODE,
@@ -101,6 +104,27 @@ def test_it_opens_without_a_word_of_complaint_and_asks_nobody(chromium: Browser,
             tab = chromium.open(page, width=width, script=script)
             assert tab.requested() == [page]
             assert tab.complaints() == []
+
+
+def test_a_web_server_is_asked_for_the_page_alone(chromium: Browser, page: str) -> None:
+    asked: list[str] = []
+
+    class Server(SimpleHTTPRequestHandler):
+        def log_request(self, code: object = "-", size: object = "-") -> None:
+            asked.append(self.path)
+
+    folder, name = page.removeprefix("file://").rsplit("/", 1)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Server, directory=folder)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            tab = chromium.open(f"http://127.0.0.1:{server.server_port}/{name}")
+            search(tab, NODE)
+            assert "Yes" in answer(tab)
+            tab.go(f"http://127.0.0.1:{server.server_port}/{name}?again")
+        finally:
+            server.shutdown()
+    assert asked == [f"/{name}", f"/{name}?again"]
+    assert tab.complaints() == []
 
 
 def test_all_is_shown_before_anything_is_asked(chromium: Browser, page: str) -> None:
@@ -261,7 +285,7 @@ def test_a_damaged_address_shows_everything_that_it_can(chromium: Browser, page:
 # -- people -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("width", [320, 360, 768, 1024, 1280])
+@pytest.mark.parametrize("width", [320, 360, 768, 1024, 1025, 1280])
 @pytest.mark.parametrize("script", [True, False])
 def test_nothing_is_wider_than_the_screen(chromium: Browser, page: str, width: int, script: bool) -> None:
     tab = chromium.open(page, width=width, script=script)
@@ -273,6 +297,27 @@ def test_nothing_is_wider_than_the_screen(chromium: Browser, page: str, width: i
             search(tab, NODE)
         needed, there = tab.run(widths)
         assert needed <= there
+
+
+@pytest.mark.parametrize("drivers", [COLUMNS, COLUMNS + 1, 30])
+@pytest.mark.parametrize("width", [360, 1025])
+def test_many_drivers_fit_the_screen(chromium: Browser, tmp_path: Path, drivers: int, width: int) -> None:
+    """Images of drivers that were replaced stay in covered.json, and each has a column."""
+    plan = shipped_plan()
+    plan["cells"] = [cell for cell in plan["cells"] if cell["os"] == "debian12" and cell["arch"] == "amd64"]
+    more = drivers - len({cell["driver"] for cell in plan["cells"]})
+    cells = (f"debian12-amd64-535.{number}.01-{NODE}" for number in range(100, 100 + more))
+    older = [covered_image(cell, tested=True) for cell in cells]
+    file = tmp_path / "index.html"
+    file.write_text(page_text(coverage(Documents(plan=plan, covered={NODE: older}))))
+    tab = chromium.open(file.as_uri(), width=width)
+    needed, there = tab.run("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert needed <= there
+    columns = tab.run(
+        "document.querySelector('thead').checkVisibility() && !!document.querySelector('.grid')"
+    )
+    assert columns is (drivers <= COLUMNS)
+    assert tab.run("document.querySelectorAll('td > details.older i').length") == more
 
 
 CONTRAST = """(() => {
@@ -334,8 +379,11 @@ def test_a_card_closes_when_another_one_opens(chromium: Browser, page: str) -> N
         assert tab.run("document.querySelectorAll('td > details[open]').length") == 1
 
 
-def test_a_screen_reader_finds_tables_heads_and_the_question(chromium: Browser, page: str) -> None:
-    tab = chromium.open(f"{page}#q={NODE}&arch=amd64")
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_screen_reader_finds_tables_heads_and_the_question(
+    chromium: Browser, page: str, width: int
+) -> None:
+    tab = chromium.open(f"{page}#q={NODE}&arch=amd64", width=width)
     nodes = tab.call("Accessibility.getFullAXTree")["nodes"]
     names = {
         (node["role"]["value"], node["name"]["value"])

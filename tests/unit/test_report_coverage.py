@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from driverforge_build.documents import PlanDocument
+from driverforge_build.documents import BuildCell, PlanDocument
 from driverforge_build.report.coverage import Documents, Entry, Group, Image, Proof, Status, coverage
 from driverforge_build.report.reading import read_documents
 from driverforge_core.errors import InputError, UsageError
@@ -52,6 +51,8 @@ def test_every_cell_of_a_plan_is_there_once() -> None:
 def test_a_group_has_what_the_lock_has() -> None:
     found = group(PLAN)
     assert found.name == "Debian 12 (bookworm)"
+    assert found.read == "2026-01-01T00:00:00Z"
+    assert replace(found, suites=()).read == ""
     assert [one["suite"] for one in found.suites] == ["bookworm"]
     (row,) = [row for row in found.rows if row.kernel == NODE]
     assert [package["name"] for package in row.packages] == [f"linux-headers-{NODE}", f"linux-image-{NODE}"]
@@ -59,12 +60,12 @@ def test_a_group_has_what_the_lock_has() -> None:
 
 def test_the_newest_kernel_comes_first_below_what_compiles_on_the_node() -> None:
     known = PLAN
-    for kernel in ("6.1.0-9-cloud-amd64", "6.1.0-100-cloud-amd64"):
+    for kernel in ("6.1.0-08-cloud-amd64", "6.1.0-9-cloud-amd64", "6.1.0-100-cloud-amd64"):
         more = covered(PLAN, f"debian12-amd64-535.261.03-{kernel}").covered
         known = replace(known, covered={**known.covered, **more})
     kernels = [row.kernel for row in group(known).rows]
     assert kernels[0] == ""
-    assert kernels[2:] == ["6.1.0-100-cloud-amd64", NODE, "6.1.0-9-cloud-amd64"]
+    assert kernels[2:] == ["6.1.0-100-cloud-amd64", NODE, "6.1.0-9-cloud-amd64", "6.1.0-08-cloud-amd64"]
 
 
 def test_drivers_come_by_version() -> None:
@@ -115,22 +116,43 @@ def test_a_failed_build_is_told_and_an_older_image_with_it() -> None:
     assert entry.reason == "there is no newer one: the build failed: docker buildx exited with 1"
 
 
-def test_a_build_that_pushed_needs_no_second_plan() -> None:
-    pushed = {
+def pushed_build(revision: str = "r1", waiting: str = "") -> dict[str, BuildCell]:
+    built = failed_build(READY)
+    built.update(result="built", error=None)
+    built["pushed"] = {
         "cell": READY,
-        "reference": image_of(READY),
+        "reference": image_of(READY, revision),
         "digest": "sha256:5",
         "sent": True,
         "alias": "registry.site/nvidia/driver:535",
         "alias_digest": "sha256:6",
         "moved": True,
-        "waiting": "",
+        "waiting": waiting,
     }
+    return {READY: built}
+
+
+def test_a_build_that_pushed_needs_no_second_plan() -> None:
     for known in (PLAN, UNASKED):
-        built: Any = {READY: {**failed_build(READY), "result": "built", "error": None, "pushed": pushed}}
-        entry = entries(replace(known, built=built))[READY]
+        entry = entries(replace(known, built=pushed_build()))[READY]
         assert entry.status is Status.READY
-        assert entry.image == Image(reference=image_of(READY), digest="sha256:5", tag=pushed["alias"])  # type: ignore[arg-type]
+        assert entry.image == Image(
+            reference=image_of(READY), digest="sha256:5", tag="registry.site/nvidia/driver:535"
+        )
+
+
+def test_an_alias_that_stands_for_another_image_is_not_the_one_to_pull() -> None:
+    image = entries(replace(PLAN, built=pushed_build(waiting="two drivers")))[READY].image
+    assert image
+    assert image.tag == ""
+
+
+def test_what_the_plan_found_counts_more_than_what_was_there_before() -> None:
+    before = (covered(THERE, revision="r0"), replace(THERE, built=pushed_build("r0")))
+    for known in before:
+        entry = entries(known)[READY]
+        assert entry.status is Status.READY
+        assert entry.image == Image(reference=image_of(READY), digest=digest_of(READY))
 
 
 def test_a_boot_proof_counts_for_the_very_image() -> None:
@@ -218,6 +240,7 @@ def test_a_job_that_ended_with_a_failure_takes_no_page_away(content: bytes) -> N
         b"\xff",
         b"[" * 100_000,
         b"{}",
+        text({"schema": 1, "kernels": {NODE: [{**covered_image(READY), "tested": "yes"}]}}),
         b'{"cells": [{}]}',
         b'{"schema": 2, "made": "", "inputs": {}, "cells": [], "targets": {}, "summary": {}}',
     ],

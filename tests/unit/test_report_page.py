@@ -13,7 +13,7 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.report.coverage import Coverage, Documents, coverage
-from driverforge_build.report.page import CELLS, page_text
+from driverforge_build.report.page import CELLS, OPEN, page_text
 from driverforge_core.errors import UsageError
 from support.samples.coverages import (
     NODE,
@@ -86,6 +86,17 @@ def test_tables_are_tables_to_a_screen_reader() -> None:
     assert any(label.get("for") == search["id"] for label in page.all("label"))
 
 
+def test_only_what_there_is_can_be_asked_for() -> None:
+    boxes = {one["value"] for one in Elements(PAGE).all("input") if one["type"] == "checkbox"}
+    assert boxes == {status.name.lower() for status in coverage(KNOWN).count}
+
+
+def test_a_small_page_is_open() -> None:
+    few = replace(coverage(KNOWN), groups=coverage(KNOWN).groups[:1])
+    assert "<details open>" in page_text(few)
+    assert "<details open>" not in page_text(coverage(Documents(plan=shipped_plan(kernels=OPEN))))
+
+
 def test_ids_are_there_once() -> None:
     ids = [attributes["id"] for _, attributes in Elements(PAGE).found if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -107,7 +118,8 @@ def test_the_policy_allows_the_one_script_and_style_that_there_are(kind: str) ->
     (content,) = re.findall(rf"<{kind}>(.*?)</{kind}>", PAGE, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
     assert policy(PAGE)[f"{kind}-src"] == f"'sha256-{digest}'"
-    assert policy(PAGE)["default-src"] == "'none'"
+    assert {policy(PAGE)[name] for name in ("default-src", "base-uri", "form-action")} == {"'none'"}
+    assert policy(PAGE)["require-trusted-types-for"] == "'script'"
     assert content == (resources.page() / {"style": "page.css", "script": "page.js"}[kind]).read_text()
 
 

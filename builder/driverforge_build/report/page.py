@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 CELLS = 20_000
 """What a browser on a phone still opens and filters at once; measured in docs/page.md."""
+COLUMNS = 9
+"""Drivers that fit beside each other on a wide screen; more stand one after another, as on a phone."""
 OPEN = 300
 """Up to so many images every system is shown open."""
 
@@ -90,6 +92,7 @@ def _environment() -> Environment:
         words={status: status.name.lower() for status in Status},
         meanings=_MEANINGS,
         sources=_SOURCES,
+        columns=COLUMNS,
     )
     return environment
 
@@ -115,5 +118,4 @@ def _hash(text: str) -> str:
 
 
 def _branches(groups: Iterable[Group]) -> list[str]:
-    found = {driver.partition(".")[0] for group in groups for driver in group.drivers}
-    return sorted(found, key=lambda branch: (len(branch), branch))
+    return sorted({driver.partition(".")[0] for group in groups for driver in group.drivers})

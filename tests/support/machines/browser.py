@@ -1,7 +1,7 @@
 """Debian's Chromium without a window, driven by the DevTools protocol over a pipe (--remote-debugging-pipe).
 
 https://chromedevtools.github.io/devtools-protocol/. No library and no port: a message is JSON and a zero
-byte. The browser looks up no name: what asks for anything but the file that was opened, fails and is seen.
+byte. The browser looks up no name: what asks for anything but a file or the loopback, fails and is seen.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def browser(folder: Path) -> Iterator[Browser]:
         "--no-sandbox",
         "--disable-gpu",
         "--disable-dev-shm-usage",
-        "--host-resolver-rules=MAP * ~NOTFOUND",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
         f"--user-data-dir={folder / 'profile'}",
         "--remote-debugging-pipe",
     ]
