@@ -55,10 +55,7 @@ def test_a_locked_down_kernel_takes_what_we_signed_with_a_key_that_it_has(
         assert "[integrity]" in state
         keys = guest.run("cat /proc/keys").ok()
         assert f": {boot.key.certificate.key_id}: X509.rsa" in keys, "as the label and module-set.json say it"
-        said = {
-            name: guest.run(f"insmod /m/{name} 2>&1 && rmmod nvidia").output
-            for name in files
-        }
+        said = {name: guest.run(f"insmod /m/{name} 2>&1 && rmmod nvidia").output for name in files}
     assert said["ours.ko"] == ""
     assert "Key was rejected by service" in said["other.ko"]
     assert "rejected" in said["changed.ko"]
