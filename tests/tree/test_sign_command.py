@@ -104,6 +104,16 @@ def test_a_key_that_does_not_fit_its_certificate_is_refused_before_anything_is_b
     assert not (site / "cache").exists()
 
 
+def test_a_jit_image_has_nothing_to_sign(
+    site: Path, key: SigningKey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--matrix", site / "site.yaml", "--lock", site / "site.lock.json", "--engine", "nop"]
+    words = ["build", *given, "--select", "*-jit", "--cache-dir", site / "cache"]
+    words += ["--sign-certificate", key.file, "--unsigned-to", site / "away"]
+    assert cli.run([*map(str, words)]) == 64
+    assert "none of these images has modules that are signed here" in capsys.readouterr().err
+
+
 def test_all_commands_know_an_image_by_its_certificate(
     site: Path,
     key: SigningKey,
