@@ -142,7 +142,8 @@ def test_an_image_that_is_not_built_names_the_command() -> None:
     with pytest.raises(UsageError, match="has not been built") as caught:
         push(built())
     same, library = caught.value.details
-    assert same == "push takes the same --matrix, --lock, --base and --toolkit-artifacts as build"
+    options = "--matrix, --lock, --base, --sign-certificate and --toolkit-artifacts"
+    assert same == f"push takes the same {options} as build"
     assert f"PyYAML {metadata.version('PyYAML')}" in library
     assert caught.value.resolution.endswith(
         "driverforge build --matrix site.yaml --base debian12=registry.site/debian:12 --select "

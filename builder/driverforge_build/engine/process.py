@@ -72,8 +72,7 @@ def converse(
 ) -> Said:
     """Run a short program that reads `given`.
 
-    It has no terminal to ask for a password. Raises OSError where it cannot be started, TimeoutError where it
-    does not end in `patience` seconds.
+    Raises OSError where it cannot be started, TimeoutError where it does not end in `patience` seconds.
     """
     try:
         done = subprocess.run(
@@ -83,7 +82,6 @@ def converse(
             capture_output=True,
             check=False,
             timeout=patience,
-            start_new_session=True,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError from error

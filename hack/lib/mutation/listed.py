@@ -88,6 +88,12 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/unit/test_verdict_scale.py",
     ),
     "builder/driverforge_build/verify/judge.py": ("tests/unit/test_verify_judge.py",),
+    "entrypoints/driverforge_core/modsign.py": ("tests/tree/test_sign_messages.py",),
+    "entrypoints/driverforge_core/certificate.py": ("tests/tree/test_sign_messages.py",),
+    "builder/driverforge_build/app/signing.py": (
+        "tests/tree/test_sign_flow.py",
+        "tests/tree/test_sign_command.py",
+    ),
 }
 
 # the names are cosmic-ray's; `ours/…` are those of operators.py beside this file
