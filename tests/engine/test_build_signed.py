@@ -155,6 +155,8 @@ def test_the_key_and_its_passphrase_are_nowhere(bench: Bench, built: dict[str, A
     places |= {str(path): path.read_bytes() for path in kept if path.stat().st_size < 64 << 20}
     found = [(place, what) for place, data in places.items() for what, word in secret.items() if word in data]
     assert not found
+    public = bench.key.certificate.key_id.encode()
+    assert [place for place, data in places.items() if public in data], "what is there would be seen"
 
 
 def blobs(saved: Path) -> Iterator[tuple[str, bytes]]:

@@ -281,6 +281,34 @@ def test_a_signed_set_is_taken_and_its_key_judged_by_the_kernel(node: FakeNode) 
         init.run(arguments(), node.host)
 
 
+# of a real kernel: its own key, and one of the firmware's
+KEYS = b"""02b10f52 I------     1 perm 1f030000     0     0 keyring   .builtin_trusted_keys: 2
+165c1b7a I------     1 perm 1f010000     0     0 asymmetri Debian Secure Boot CA: 6ccece7e: X509.rsa 419ea1 []
+1eb4e4b2 I------     1 perm 1f010000     0     0 asymmetri Site: modules: 0a1b2c3d: X509.rsa 1b2c3d []
+"""
+
+
+def test_a_key_that_is_not_enrolled_is_named_before_a_working_driver_is_unloaded(node: FakeNode) -> None:
+    ready(node)
+    node.environ["DRIVER_CONFIG_DIGEST"] = "another"
+    trailer = append_signature(b"", signer=b"Site", key_id=b"k", signature=b"s")
+    write_modules(node.files, f"{paths.MODULE_SETS}/{RELEASE}/open", trailer=trailer, signer_key="ee")
+    node.files.make_dirs("/sys/module/module/parameters")
+    node.files.write_atomic("/sys/module/module/parameters/sig_enforce", b"Y\n")
+    node.files.write_atomic("/proc/keys", KEYS)
+    calls = list(node.kernel.calls)
+    with pytest.raises(NotPermitted, match="does not have the key") as caught:
+        init.run(arguments(), node.host)
+    assert caught.value.details[1].endswith(f"{RELEASE}/open is signed by Site ee")
+    assert node.kernel.calls == calls
+    write_modules(node.files, f"{paths.MODULE_SETS}/{RELEASE}/open", trailer=trailer, signer_key="0a1b2c3d")
+    node.kernel.refuses["nvidia"] = [
+        "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"
+    ]
+    with pytest.raises(NotPermitted, match="does not accept its signature"):
+        init.run(arguments(), node.host)
+
+
 def test_a_damaged_module_is_not_inserted(node: FakeNode) -> None:
     node.files.write_atomic(f"{paths.MODULE_SETS}/{RELEASE}/open/nvidia-uvm.ko", b"not what was built")
     with pytest.raises(DriverforgeError, match="is damaged"):

@@ -12,6 +12,7 @@ import pytest
 from driverforge_build import cli
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import HeaderFact, Lock
+from support.process import run
 from support.samples.locks import kernel, package, sample_driver, target
 from support.samples.sampledebian import OLD, write_matrix
 from support.samples.signingkeys import SigningKey, signing_key
@@ -102,6 +103,28 @@ def test_a_key_that_does_not_fit_its_certificate_is_refused_before_anything_is_b
     assert driverforge(site, "build", "--sign-certificate", key.file, "--sign-key", other.key) == 65
     assert "the signature was not made by the certificate's key" in capsys.readouterr().err
     assert not (site / "cache").exists()
+
+
+def test_an_expired_certificate_is_refused_before_anything_is_built(
+    site: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = tmp_path / "old.pem"
+    request = tmp_path / "request"
+    run("openssl", "req", "-new", "-key", key.key, "-subj", "/CN=Old modules", "-out", request)
+    run("openssl", "x509", "-req", "-in", request, "-signkey", key.key, "-days", "-1", "-out", old)
+    assert driverforge(site, "build", "--sign-certificate", old, "--sign-key", key.key) == 65
+    assert "the certificate Old modules" in capsys.readouterr().err
+    assert not (site / "cache").exists()
+
+
+def test_a_jit_image_has_nothing_to_sign(
+    site: Path, key: SigningKey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--matrix", site / "site.yaml", "--lock", site / "site.lock.json", "--engine", "nop"]
+    words = ["build", *given, "--select", "*-jit", "--cache-dir", site / "cache"]
+    words += ["--sign-certificate", key.file, "--unsigned-to", site / "away"]
+    assert cli.run([*map(str, words)]) == 64
+    assert "none of these images has modules that are signed here" in capsys.readouterr().err
 
 
 def test_all_commands_know_an_image_by_its_certificate(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from driverforge_core.certificate import parse_certificate
+from driverforge_core.certificate import digest_info, parse_certificate
+from driverforge_core.cms import signed_by
 from driverforge_core.errors import DriverforgeError, InputError, Unsupported
 from driverforge_core.modinfo import read_signature, with_signature, without_signature
 from driverforge_core.modsign import check_module, message_of
@@ -187,3 +189,30 @@ def test_a_damaged_certificate_is_our_error(key: SigningKey, data: st.DataObject
     damaged = whole[:place] + bytes([data.draw(st.integers(min_value=0, max_value=255))]) + whole[place + 1 :]
     with suppress(DriverforgeError):
         parse_certificate(damaged).recover(bytes(256))
+
+
+def test_a_message_that_names_another_digest_than_was_signed_is_refused(
+    module: Path, key: SigningKey
+) -> None:
+    found = key.certificate
+    lying = signed_by(issuer=found.issuer, serial=found.serial, digest="sha512", signature=bare(module, key))
+    with pytest.raises(InputError, match="the message says sha512, and the signature is over sha256"):
+        message_of(lying, KO, found, ALL)
+
+
+def test_a_signature_is_its_whole_padding_in_its_whole_length(key: SigningKey) -> None:
+    """With the exponent 1 a signature is what it recovers to, so that forgers' tricks can be written down."""
+    easy = replace(key.certificate, modulus=(1 << 2047) + 1, exponent=1)
+    info = digest_info("sha256", bytes(32))
+    good = b"\x00\x01" + b"\xff" * (256 - 3 - len(info)) + b"\x00" + info
+    assert easy.recover(good) == ("sha256", bytes(32))
+    short = b"\x00\x01" + b"\xff" * 8 + b"\x00"
+    for forged in (
+        short + info + bytes(256 - len(short) - len(info)),  # behind it what an attacker may choose
+        short + bytes(256 - len(short) - len(info)) + info,
+        b"\x00\x02" + good[2:],
+        b"\x00" + good,
+        good[1:],
+        (int.from_bytes(good, "big") + easy.modulus).to_bytes(256, "big"),
+    ):
+        assert easy.recover(forged) is None

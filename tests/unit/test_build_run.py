@@ -253,6 +253,40 @@ def test_buildahs_command_line_is_made_from_the_bake_files_target() -> None:
     ]
 
 
+def test_modules_leave_a_build_by_a_stage_and_come_back_as_a_folder() -> None:
+    away = replace(JOB, stage="unsigned", output=Path("/away/a"))
+    back = replace(JOB, contexts={"unsigned": Path("/away/a")})
+    assert bake_command(away, environment={})[7:] == [
+        *("--set", "a.target=unsigned", "--set", "a.output=type=local,dest=/away/a"),
+        *("--allow=fs.write=/away/a", "a"),
+    ]
+    assert bake_command(back, environment={})[7:] == [
+        *("--load", "--set", "a.contexts.unsigned=/away/a", "--allow=fs.read=/away/a", "a"),
+    ]
+    target = {
+        "context": "a",
+        "platforms": ["linux/amd64"],
+        "labels": {},
+        "args": {"SOURCE_DATE_EPOCH": "946684800"},
+    }
+    words = build_command("buildah", away, target, environment={})
+    assert words[:7] == [
+        "buildah",
+        "build",
+        "--layers",
+        "--target",
+        "unsigned",
+        "--output",
+        "type=local,dest=/away/a",
+    ]
+    assert "--tag" not in words
+    assert build_command("buildah", back, target, environment={})[-3:] == [
+        "--build-context",
+        "unsigned=/away/a",
+        "a",
+    ]
+
+
 def test_proxies_are_named_and_their_values_are_not_on_the_command_line() -> None:
     words = bake_command(
         JOB, environment={"HTTPS_PROXY": "http://user:pass-word@proxy.site:3128", "no_proxy": ""}

@@ -113,6 +113,34 @@ def test_unsigned_modules_are_named_where_signed_ones_are_enforced() -> None:
     assert signature_problem(found, wanted()) is None
 
 
+def test_modules_whose_key_the_kernel_does_not_have_are_refused_before_it_sees_them() -> None:
+    ours = source(signer="Site modules", signer_key="0a1b")
+    error = signature_problem(
+        facts(enforced=ENFORCED, sources=(ours,), kernel_keys=frozenset({"ff"})), wanted()
+    )
+    assert error is not None
+    assert error.brief.endswith("and it does not have the key of the modules for it")
+    assert error.details == (ENFORCED, f"{ours.path} is signed by Site modules 0a1b")
+    assert "mokutil" in error.resolution
+
+
+@pytest.mark.parametrize(
+    ("enforced", "keys", "key"),
+    [
+        (ENFORCED, {"0a1b", "ff"}, "0a1b"),
+        (ENFORCED, set(), "0a1b"),  # nothing can be seen
+        (ENFORCED, {"ff"}, ""),  # a distribution's signature: its set does not say
+        ("", {"ff"}, "0a1b"),
+    ],
+)
+def test_a_key_that_the_kernel_may_have_is_left_to_the_kernel(
+    enforced: str, keys: set[str], key: str
+) -> None:
+    sources = (source(signer="Site modules", signer_key=key),)
+    found = facts(enforced=enforced, sources=sources, kernel_keys=frozenset(keys))
+    assert signature_problem(found, wanted()) is None
+
+
 def test_a_module_set_needs_its_size_and_16_mib() -> None:
     made = source(size=20 * MIB)
     assert space_problem(facts(free=36 * MIB), made) is None

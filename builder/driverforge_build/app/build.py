@@ -136,7 +136,7 @@ def run(
         reports = confirm_all(prepared.existing(), publisher, retries=request.retries)
     contexts = prepared.contexts()
     if request.unsigned_to:
-        contexts = tuple(context for context in contexts if context.signed)
+        contexts = _with_modules_to_sign(contexts)
     elif not request.signing and engines[0].makes_images:
         _check_unsigned(contexts)
     if not contexts:
@@ -154,6 +154,18 @@ def run(
     if request.unsigned_to:
         write_sums(request.unsigned_to)
     return Built(contexts=contexts, reports=reports, engine=named)
+
+
+def _with_modules_to_sign(contexts: tuple[BuildContext, ...]) -> tuple[BuildContext, ...]:
+    found = tuple(context for context in contexts if context.signed)
+    if contexts and not found:
+        raise UsageError(
+            "none of these images has modules that are signed here",
+            details=[f"{context.image.id} would be built" for context in contexts[:5]],
+            resolution="select cells with a kernel; a JIT image has no modules, and a distribution's "
+            "finished ones have its own signature",
+        )
+    return found
 
 
 def _check_unsigned(contexts: Sequence[BuildContext]) -> None:

@@ -119,7 +119,7 @@ def try_signer(signer: ModuleSigner, certificate: Certificate) -> None:
 
 
 def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleSet]]:
-    """Each module below a cell's folder, with its set. Raises InputError where there are none."""
+    """Each module below a cell's folder, with its set. Raises InputError where one is missing, or all are."""
     descriptions = sorted(folder.glob(f"*/{MODULE_SET_NAME}"))
     if not descriptions:
         raise InputError(
@@ -137,9 +137,12 @@ def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleSet]]:
 
 
 def write_sums(folder: Path) -> tuple[Path, ...]:
-    """Lists of all modules below a folder by the digest that is to be signed, as sha256sum(1) reads them."""
+    """Lists of all modules below a folder by the digest that is to be signed, as sha256sum(1) reads them.
+
+    A cell whose build failed has none.
+    """
     lines: dict[str, list[str]] = {}
-    for cell in sorted(path for path in folder.iterdir() if path.is_dir()):
+    for cell in sorted({path.parents[1] for path in folder.glob(f"*/*/{MODULE_SET_NAME}")}):
         for module, described in modules_in(cell):
             algorithm = (described.signature_digests or DIGESTS)[0]
             digest = to_sign(module, module.read_bytes(), algorithm).digest.hex()

@@ -229,6 +229,8 @@ def command(
         _print_plan(prepared)
     else:
         _print_reports(prepared, done.reports)
+        if signing.unsigned_to:
+            say(f"to sign: what the lists in {signing.unsigned_to} name; then --signatures with that folder")
     return exit_status(prepared.plan, done.reports, unwanted)
 
 

@@ -69,13 +69,11 @@ def converse(
     *,
     environment: Mapping[str, str] | None = None,
     patience: float = PATIENCE_S,
-    terminal: bool = False,
 ) -> Said:
     """Run a short program that reads `given`.
 
-    Where it may ask for a password at the `terminal` it stays in our process group: in another it would be
-    stopped. Raises OSError where it cannot be started, TimeoutError where it does not end in `patience`
-    seconds.
+    It stays in our process group: one that asks for a PIN at the terminal would be stopped in another. Raises
+    OSError where it cannot be started, TimeoutError where it does not end in `patience` seconds.
     """
     try:
         done = subprocess.run(
@@ -85,7 +83,6 @@ def converse(
             capture_output=True,
             check=False,
             timeout=patience,
-            start_new_session=not terminal,
         )
     except subprocess.TimeoutExpired as error:
         raise TimeoutError from error
@@ -99,7 +96,7 @@ def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -
 
     Raises as `converse` does.
     """
-    said = converse(argv, given, patience=patience, terminal=True)
+    said = converse(argv, given, patience=patience)
     return said.status, said.output
 
 

@@ -79,7 +79,7 @@ def _talk(
     option: str, argv: Sequence[str], content: bytes, environment: Mapping[str, str], patience: float
 ) -> Said:
     try:
-        return converse(argv, content, environment=environment, patience=patience, terminal=True)
+        return converse(argv, content, environment=environment, patience=patience)
     except OSError as error:
         if isinstance(error, TimeoutError):
             raise CommandFailed(

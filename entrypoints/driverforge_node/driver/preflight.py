@@ -94,19 +94,34 @@ def owner_resolution(owners: list[str]) -> str:
 
 
 def signature_problem(facts: DriverFacts, wanted: WantedDriver) -> NotPermitted | None:
-    """The error where all modules are unsigned and the kernel takes signed ones only; None else.
+    """The error where the kernel takes signed modules only and none of ours can be one; None else.
 
-    It is known before anything is unloaded, and does not matter to a driver that stays loaded. Whether the
-    key of a signature is trusted, only the kernel can tell.
+    It is known before anything is unloaded, and does not matter to a driver that stays loaded. A key that the
+    kernel has may still not be one for modules: that only the kernel can tell.
     """
     fitting = [s for s in facts.sources if wanted.module_type.accepts(s.modules.module_type)]
-    if not facts.enforced or not fitting or any(source.signer for source in fitting):
+    if not facts.enforced or not fitting:
         return None
-    return signed_only_error(
-        facts,
-        "the modules for it are unsigned",
-        [f"{source.path}/nvidia.ko has no signature" for source in fitting],
-    )
+    signed = [source for source in fitting if source.signer]
+    if not signed:
+        return signed_only_error(
+            facts,
+            "the modules for it are unsigned",
+            [f"{source.path}/nvidia.ko has no signature" for source in fitting],
+        )
+    if all(_lacks_key(facts, source) for source in signed):
+        return signed_only_error(
+            facts,
+            "it does not have the key of the modules for it",
+            [f"{source.path} is signed by {source.signer} {source.modules.signer_key}" for source in signed],
+        )
+    return None
+
+
+def _lacks_key(facts: DriverFacts, source: ModuleSource) -> bool:
+    """Whether the kernel surely lacks it: the set has to say whose it is, and the kernel which it has."""
+    key = source.modules.signer_key
+    return bool(key and facts.kernel_keys and key not in facts.kernel_keys)
 
 
 def signed_only_error(facts: DriverFacts, problem: str, evidence: Sequence[str]) -> NotPermitted:

@@ -36,6 +36,7 @@ def write_modules(
     module_type: str = "open",
     parm: Sequence[str] = (),
     trailer: bytes = b"",
+    signer_key: str = "",
     names: Sequence[str] = tuple(KO_DEPENDS),
 ) -> None:
     """A module set as a build leaves it."""
@@ -59,6 +60,7 @@ def write_modules(
         compiler="gcc 12",
         modules=digests,
         signer="",
+        signer_key=signer_key,
     )
     files.write_atomic(f"{folder}/{MODULE_SET_NAME}", described.to_json().encode())
 

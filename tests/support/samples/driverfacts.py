@@ -42,6 +42,7 @@ def source(
     *,
     place: SourcePlace = SourcePlace.IMAGE,
     signer: str = "",
+    signer_key: str = "",
     parameters: Sequence[str] = (),
     names: Sequence[str] = ("nvidia.ko", "nvidia-uvm.ko", "nvidia-modeset.ko"),
     size: int = 20 << 20,
@@ -54,6 +55,7 @@ def source(
         compiler="gcc",
         modules=dict.fromkeys(names, "sha256:" + "0" * 64),
         signer=signer,
+        signer_key=signer_key,
     )
     path = f"{paths.MODULE_SETS}/{RELEASE}/{module_type}"
     return ModuleSource(

@@ -109,6 +109,8 @@ class DriverFacts:
     driven: tuple[str, ...] = ()
     # why the kernel takes only signed modules, '' when it takes any
     enforced: str = ""
+    # identifiers of the keys that such a kernel has; none where they cannot be seen
+    kernel_keys: frozenset[str] = frozenset()
     # whether files of ours are left in /run/nvidia
     state_left: bool = False
     # bytes that we may still write to the load tree's file system

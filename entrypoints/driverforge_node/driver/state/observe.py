@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 from driverforge_core.image import ImageFacts
@@ -87,9 +88,13 @@ def observe(host: Host, wanted: WantedDriver) -> DriverFacts:
         daemons_down=programs_down(host, daemons) if wanted.goal is Goal.SERVE else (),
         driven=files.list_dir(DRIVEN),
         enforced=signature_enforcement(host),
+        kernel_keys=kernel_keys(files),
         state_left=files.exists(paths.STATE) or files.exists(paths.DAEMONS_STATUS),
         free=files.free_bytes(tree_folder(base, release)),
     )
+
+
+_CERTIFICATE = re.compile(r" asymmetri .*: ([0-9a-f]+): X509\.")
 
 
 def parameter_file_names() -> tuple[str, ...]:
@@ -252,3 +257,11 @@ def signature_enforcement(host: Host) -> str:
     words = (text_of(host.node, LOCKDOWN) or text_of(host.files, LOCKDOWN)).split()
     mode = next((word.strip("[]") for word in words if word.startswith("[")), "none")
     return "" if mode == "none" else f"kernel lockdown is in mode {mode!r}"
+
+
+def kernel_keys(files: Files) -> frozenset[str]:
+    """Identifiers of the certificates in the kernel's keyrings, in hexadecimal (keyrings(7), /proc/keys).
+
+    Root sees them all: built-in ones, the firmware's, and those of the MOK list.
+    """
+    return frozenset(_CERTIFICATE.findall(text_of(files, "/proc/keys")))
