@@ -95,6 +95,14 @@ class Repository(Row):
         default="",
         description="Keys that sign it where the OS's do not: a file of the machine that runs `lock`.",
     )
+    key: PlainPathOrNone = Field(
+        default="",
+        description="dnf and zypper: file with its public key below its address, for a vendor whose keys no "
+        "distribution has; `lock` takes it where its sum is `key_sha256`.",
+    )
+    key_sha256: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(
+        default="", description="sha256 of that file's text without its `Version:` line."
+    )
     entitled: Flag = Field(
         default=False, description="true: it answers to a subscription only, which the host or a secret has."
     )
