@@ -306,8 +306,7 @@ class Judge:
         target = self._target(cell)
         if target is None or target.kernels or "precompiled" not in cell.driver.variants:
             return ""
-        ids = (name for series in cell.os.kernels for name in series.repositories)
-        closed = _closed(cell, target, ids)
+        closed = _closed(cell, target, [one for series in cell.os.kernels for one in series.repositories])
         return NO_KERNELS.format(target.key, " and ".join(closed)) if closed else ""
 
     def _subscribed(self, cell: Cell) -> str:
@@ -344,14 +343,10 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
     )
 
 
-def _closed(cell: Cell, target: TargetLock, concerned: Iterable[str]) -> list[str]:
-    """Repositories of a subscription that the lock was made without, of those that are `concerned`."""
-    wanted = set(concerned)
-    return [
-        one.id
-        for one in cell.os.repositories
-        if one.entitled and one.id in wanted and not target.suite(one.id)
-    ]
+def _closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> list[str]:
+    """Repositories of a subscription that the lock was made without, of all or of those `concerned`."""
+    closed = cell.os.closed([one.suite for one in target.repositories])
+    return [name for name in closed if not concerned or name in concerned]
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

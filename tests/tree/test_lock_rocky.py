@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -214,6 +215,31 @@ def test_a_run_that_may_ask_no_more_says_so_and_the_next_one_goes_on(
             run()
         assert len(server.requests) == 8
         assert list(run().targets) == ["rocky9-amd64"]
+
+
+def test_what_only_a_subscriptions_repository_may_have_is_left_out_with_it(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    """kmod is in BaseOS, and the row of the driver names no repository."""
+    row = "      - id: baseos\n        entitled: true\n"
+    matrix = rocky_matrix(MATRIX.replace("      - id: baseos\n", row, 1))
+    mirrors = {"rocky9/appstream": (mirror / "AppStream/x86_64/os").as_uri()}
+
+    def run(earlier: Lock) -> Survey:
+        settings = Settings(
+            now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", key.keyring)], accept_shrink=True
+        )
+        return survey(matrix, [(matrix.rows[0], "amd64")], earlier, fetcher(tmp_path), settings)
+
+    found = run(Lock())
+    assert not found.problems
+    told = found.closed["rocky9-amd64"]
+    assert told.brief == "rocky9-amd64: a subscription is needed for baseos"
+    assert told.details[0].startswith(f"left out: driver {DRIVER}: the repositories that were read have no ")
+    # what was pinned once and is gone is a problem, also beside a closed repository
+    (target,) = found.targets.values()
+    again = run(Lock(targets={target.key: replace(target, drivers={DRIVER: {}})}))
+    assert list(again.problems) == [f"rocky9-amd64 {DRIVER}"]
 
 
 def unsigned(folder: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import shutil
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -9,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.signature import Untrusted
 from driverforge_build.discover.survey import Survey, survey
 from driverforge_build.lock.file import dump_lock, parse_lock
 from driverforge_build.lock.pins import Lock
@@ -16,7 +19,7 @@ from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import suserepo
 from support.samples.aptrepo import SigningKey, signing_key
-from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, NEW, OLD, suse_matrix
+from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, MATRIX, NEW, OLD, suse_matrix
 
 PROGRAMS = ("createrepo_c", "rpmbuild", "gpg", "gpgv")
 pytestmark = pytest.mark.skipif(
@@ -88,3 +91,29 @@ def test_a_kmp_serves_the_kernels_of_its_service_pack(mirror: Path, key: Signing
     assert [one.name for one in target.drivers[DRIVER]["firmware"]] == [KMP]
     (compute,) = target.drivers[DRIVER]["userspace"]
     assert (compute.name, compute.version) == ("nvidia-compute-G07", f"3:{DRIVER}-1")
+
+
+def with_own_key(mirror: Path, key: SigningKey, folder: Path, sha256: str = "") -> Survey:
+    """SLE_BCI, read by somebody who has no keyring, with the key that it publishes itself."""
+    shutil.copytree(mirror / "bci", folder / "bci")
+    armored = key.armored.read_text()
+    (folder / "bci/repo.pub").write_text(armored.replace("BLOCK-----\n", "BLOCK-----\nVersion: GnuPG 1\n", 1))
+    known = sha256 or hashlib.sha256(armored.encode()).hexdigest()
+    row = f"- id: SLE_BCI\n        key: repo.pub\n        key_sha256: {known}\n"
+    matrix = suse_matrix(MATRIX.replace("- id: SLE_BCI\n", row))
+    settings = Settings(
+        now=datetime.now(timezone.utc), mirrors={"sles15.7/SLE_BCI": (folder / "bci").as_uri()}
+    )
+    return survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(folder / "cache"), settings)
+
+
+def test_a_vendors_own_key_counts_where_its_sum_is_the_known_one(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    (repository,) = with_own_key(mirror, key, tmp_path).targets[TARGET].repositories
+    assert repository.signed_by == (key.fingerprint,)
+
+
+def test_another_key_than_the_known_one_is_refused(mirror: Path, key: SigningKey, tmp_path: Path) -> None:
+    with pytest.raises(Untrusted, match=r"repo\.pub is not the key that signs this repository"):
+        with_own_key(mirror, key, tmp_path, sha256="0" * 64)

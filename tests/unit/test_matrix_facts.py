@@ -40,7 +40,6 @@ ELSEWHERE = {
     # facts that are no row's: what has them, or why nothing does
     "checksum_source": "the lock's",
     "published_sha256": "the lock's",
-    "keyring_sha256": "keys of NVIDIA's repositories: the lock's",
     "package_epoch": "the lock's",
     "firmware_files": "dockerfiles/scripts/place-firmware",
     "build_refuses": "exclusion no-realtime, and the node's check of a kernel's configuration",
@@ -113,6 +112,7 @@ class Subject:
         if _is_nvidias(repository):
             folders = [url.rstrip("/").rsplit("/", 2)[1] for url in repository.urls]
             yield from self._words("nvidia_repository", folders)
+            yield from self._words("keyring_sha256", [repository.key_sha256], repository="nvidia")
             return
         yield from self._words("repository_components", repository.components)
         addresses = (*repository.urls, *filter(None, [repository.older]))

@@ -149,6 +149,10 @@ ONE_PROBLEM = [
         "3: systems debian12: bookworm: an address with {releasever} needs `releasever:` of the OS",
     ),
     (
+        "systems: [{id: rocky9, repositories: [{id: baseos, key: a.pub}]}]",
+        "3: systems rocky9: baseos: `key:` needs `key_sha256:`, and is for dnf and zypper",
+    ),
+    (
         "systems: [{id: rocky9, repositories: [{id: baseos, urls: ['ftp://a/']}]}]",
         "3: urls: 'ftp://a/' is not an address; write https://HOST/PATH",
     ),

@@ -153,3 +153,14 @@ def test_what_is_extra_and_closed_is_left_out() -> None:
     assert "sle-module-basesystem" not in located("sles15.7")
     exact = {"sles15.7/sle-module-basesystem": "https://scc.site/basesystem"}
     assert located("sles15.7", mirrors=exact)["sle-module-basesystem"].uri == "https://scc.site/basesystem"
+
+
+def test_a_repository_may_have_keys_of_its_own(tmp_path: Path) -> None:
+    (keyring := tmp_path / "vendor.gpg").touch()
+    extra = f"repositories: [{{id: vendor, urls: ['https://v.site/'], keyring: '{keyring}', role: extra}}]"
+    site = f"extends: builtin\nsystems: [{{id: rocky9, {extra}}}]\n"
+    row = next(row for row in parse_matrix(site.encode(), name="site.yaml").rows if row.id == "rocky9")
+    settings = Settings(now=datetime(2026, 11, 20, tzinfo=timezone.utc))
+    found = {place.id: place.keyrings for place in locate(row.on("amd64"), "amd64", settings)}
+    assert found["vendor"] == (keyring,)
+    assert found["baseos"] == ()

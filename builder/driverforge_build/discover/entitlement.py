@@ -6,14 +6,14 @@ Docker of such a host mount it into containers, and so do images that are built 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from driverforge_build.discover.settings import Nowhere
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_build.ports import ClientCertificate
-from driverforge_core.errors import InputError
+from driverforge_core.errors import DriverforgeError, InputError
 
 # of the host itself; of a container on one (/usr/share/rhel/secrets is mounted there)
 _FOLDERS = ("etc/pki/entitlement", "run/secrets/etc-pki-entitlement", "etc/pki/entitlement-host")
@@ -48,20 +48,16 @@ def _in(folder: Path, root: Path) -> ClientCertificate | None:
     return None
 
 
-def closed_repositories(row: OsRow, read: Iterable[str]) -> tuple[str, ...]:
-    """The repositories of a row, as an architecture sees it, that want a subscription and were not `read`.
-
-    Not those that are optional, which a subscription need not have.
-    """
-    known = set(read)
-    wanted = (one.id for one in row.repositories if one.entitled and not one.optional)
-    return tuple(name for name in wanted if name not in known)
-
-
-def left_out(row: OsRow, arch: Arch, closed: Sequence[str], why: Mapping[str, Nowhere]) -> Nowhere:
+def left_out(
+    row: OsRow,
+    arch: Arch,
+    closed: Sequence[str],
+    why: Mapping[str, Nowhere],
+    drivers: Mapping[str, DriverforgeError],
+) -> Nowhere:
     """What is missing where repositories are closed, and how they are opened.
 
-    `why` has those that were asked and refused.
+    `why` has those that were asked and refused, `drivers` what the others do not have, by driver version.
     """
     open_to_all = {one.id for one in row.repositories if not one.entitled}
     held = [
@@ -70,10 +66,18 @@ def left_out(row: OsRow, arch: Arch, closed: Sequence[str], why: Mapping[str, No
         if series.flavours.get(arch) and open_to_all.isdisjoint(series.repositories)
     ]
     held += [f"driver {driver.id}" for driver in row.drivers if set(driver.repositories) & set(closed)]
-    refused = [line for error in why.values() for line in (error.brief, *error.details)]
+    told = [line for error in why.values() for line in (error.brief, *error.details)]
+    told += [f"left out: {', '.join(held)}"] if held else []
+    # a package of a driver that names no repository may be in any of them
+    unnamed = {driver.version for driver in row.drivers if not driver.repositories}
+    told += [
+        f"left out: driver {version}: {error.brief}"
+        for version, error in drivers.items()
+        if version in unnamed
+    ]
     return Nowhere(
         f"{row.id}-{arch}: a subscription is needed for {' and '.join(closed)}",
-        details=[*refused, f"left out: {', '.join(held)}"] if held else refused,
+        details=told,
         resolution=next((error.resolution for error in why.values()), _how_to_open(row, closed[0])),
     )
 
@@ -92,5 +96,5 @@ def _how_to_open(row: OsRow, name: str) -> str:
 
 
 def needs(driver: DriverRow, closed: Collection[str]) -> bool:
-    """Whether a driver's own packages may be in a closed repository."""
-    return bool(set(driver.repositories) & set(closed))
+    """Whether a driver's packages may be in a closed repository: in any where its row names none."""
+    return bool(set(driver.repositories or closed) & set(closed))

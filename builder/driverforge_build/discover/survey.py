@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from driverforge_build.discover.answers import header_facts, probes_for
-from driverforge_build.discover.entitlement import closed_repositories, left_out, needs
+from driverforge_build.discover.entitlement import left_out, needs
 from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
 from driverforge_build.discover.pin import Pinned, pin_target
 from driverforge_build.discover.settings import Nowhere, Settings
@@ -64,11 +64,9 @@ def survey(
         known = earlier.target(row.id, arch)
         try:
             repositories, refused = _read_all(row, places, read, downloads, settings)
-            if shut := closed_repositories(row, (one.id for one in repositories)):
-                lacking = left_out(row, arch, shut, refused)
-                if not repositories or (known and any(map(known.suite, shut))):
-                    raise lacking
-                closed[key] = lacking
+            shut = row.closed([one.id for one in repositories])
+            if shut and (not repositories or (known and any(map(known.suite, shut)))):
+                raise left_out(row, arch, shut, refused, {})
             pinned = _pinned(matrix, row, arch, repositories, downloads)
             if not settings.accept_shrink:
                 check_losses(known, pinned.target)
@@ -81,7 +79,14 @@ def survey(
         except TemporaryFailure as error:
             failed[key] = error
             continue
-        explained = {driver.version for driver in row.drivers if needs(driver, shut)}
+        pinned_before = known.drivers if known else {}
+        explained = {
+            driver.version: pinned.problems[driver.version]
+            for driver in row.drivers
+            if driver.version in pinned.problems.keys() - pinned_before.keys() and needs(driver, shut)
+        }
+        if shut:
+            closed[key] = left_out(row, arch, shut, refused, explained)
         problems |= {
             f"{key} {version}": error
             for version, error in pinned.problems.items()
@@ -105,10 +110,10 @@ def survey(
 def closed_targets(targets: Sequence[Target], settings: Settings) -> dict[str, Nowhere]:
     """Targets that lack a subscription's repositories, as far as that is known before anything is asked."""
     lacking = [
-        (row, arch, closed_repositories(row, (place.id for place in places)))
+        (row, arch, row.closed([place.id for place in places]))
         for row, arch, places in _located(targets, settings)[0]
     ]
-    return {f"{row.id}-{arch}": left_out(row, arch, shut, {}) for row, arch, shut in lacking if shut}
+    return {f"{row.id}-{arch}": left_out(row, arch, shut, {}, {}) for row, arch, shut in lacking if shut}
 
 
 def _located(

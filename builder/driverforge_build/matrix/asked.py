@@ -63,6 +63,7 @@ def _repository(repository: Repository, row: OsRow) -> Iterator[tuple[str, Itera
     yield "older releases", (repository.older or "",)
     yield "signed", (f"its {repository.signed}",)
     yield "keyring", (repository.keyring,)
+    yield "its own key", (repository.key, repository.key_sha256)
     yield "subscription", ("needed" if repository.entitled else "",)
     yield "role", (repository.role,)
     yield "enabled", ("not in the base image" if repository.optional else "",)

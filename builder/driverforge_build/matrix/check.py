@@ -250,6 +250,10 @@ def _repository(repository: Repository, row: OsRow, say: _Say) -> None:
     if repository.older is not None and "{releasever}" not in repository.older:
         text = f"{repository.id}: `older:` needs {{releasever}}, which the minor release replaces"
         say("repositories", text)
+    if bool(repository.key) != bool(repository.key_sha256) or (
+        repository.key and row.package_manager == "apt"
+    ):
+        say("repositories", f"{repository.id}: `key:` needs `key_sha256:`, and is for dnf and zypper")
     for arch in row.archs:
         if len(on_arch(repository.urls, arch)) > 1:
             say("repositories", f"{repository.id}: two addresses for {arch}; keep one")

@@ -8,7 +8,7 @@ these rows; nothing here reads anything.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import Enum
 from typing import Annotated, Literal, TypeVar
 
@@ -94,6 +94,14 @@ class Repository(Row):
     keyring: str = Field(
         default="",
         description="Keys that sign it where the OS's do not: a file of the machine that runs `lock`.",
+    )
+    key: PlainPathOrNone = Field(
+        default="",
+        description="dnf and zypper: file with its public key below its address, for a vendor whose keys no "
+        "distribution has; `lock` takes it where its sum is `key_sha256`.",
+    )
+    key_sha256: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(
+        default="", description="sha256 of that file's text without its `Version:` line."
     )
     entitled: Flag = Field(
         default=False, description="true: it answers to a subscription only, which the host or a secret has."
@@ -297,6 +305,14 @@ class OsRow(Row):
 
     def driver(self, driver_id: str) -> DriverRow | None:
         return next((row for row in self.drivers if row.id == driver_id), None)
+
+    def closed(self, read: Collection[str]) -> tuple[str, ...]:
+        """The ids of the repositories that want a subscription, but for those `read`.
+
+        Not of those that are optional, which a subscription need not have.
+        """
+        wanted = (one.id for one in self.repositories if one.entitled and not one.optional)
+        return tuple(name for name in wanted if name not in read)
 
     def on(self, arch: Arch) -> OsRow:
         """The row as one architecture sees it: its packages alone, and its repositories' ids filled in."""

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST
 from driverforge_build.discover.repofiles import RepoFile
-from driverforge_build.discover.rpm.repomd import RpmRepository, read_repository
+from driverforge_build.discover.rpm.repomd import PublishedKey, RpmRepository, read_repository
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow, Repository
@@ -28,8 +28,8 @@ from driverforge_oci.transport import is_web_address, without_secrets
 class RpmPlace:
     """Where a repository is: its address with no / at the end, or the address of a list of mirrors.
 
-    `keyrings` may have signed it, where its index `must_be_signed`; `certificate` lets us in. `preference` is
-    AUTOMATIC or ON_REQUEST.
+    `keyrings`, and its own `key`, may have signed it, where its index `must_be_signed`; `certificate` lets us
+    in. `preference` is AUTOMATIC or ON_REQUEST.
     """
 
     id: str
@@ -39,6 +39,7 @@ class RpmPlace:
     must_be_signed: bool = True
     certificate: ClientCertificate | None = None
     preference: int = AUTOMATIC
+    key: PublishedKey | None = None
 
     def address(self, downloads: Downloads) -> str:
         if self.certificate is not None:
@@ -49,7 +50,12 @@ class RpmPlace:
         try:
             uri = self.address(downloads)
             found = read_repository(
-                downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
+                downloads,
+                self.id,
+                uri,
+                keyrings=self.keyrings,
+                must_be_signed=self.must_be_signed,
+                key=self.key,
             )
             return replace(found, preference=self.preference)
         except Refused as error:
@@ -88,13 +94,15 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         if repository.optional or repository.role == "extra" or repository.entitled:
             return None
         raise _nowhere(row, arch, repository)
-    keyring = Path(row.keyring)
-    keys = (own.keys if own else ()) or ((keyring,) if row.keyring and keyring.is_file() else ())
+    keyring = repository.keyring or row.keyring
+    keys = (own.keys if own else ()) or ((Path(keyring),) if keyring and Path(keyring).is_file() else ())
+    key = PublishedKey(path=repository.key, sha256=repository.key_sha256) if repository.key_sha256 else None
     return RpmPlace(
         id=repository.id,
         uri=uri.rstrip("/"),
         mirrorlist="" if uri else mirrorlist,
         keyrings=settings.keys_of(row.id) or keys,
+        key=key,
         must_be_signed=repository.signed == "index",
         certificate=certificate,
         # no base image has these enabled: they are for kernels, and what a driver asks of them

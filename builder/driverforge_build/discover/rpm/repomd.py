@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 from xml.etree import ElementTree as ET
 
@@ -52,6 +54,17 @@ class Part:
     def suffix(self) -> str:
         name = self.path.rpartition("/")[2]
         return next((end for end in (".gz", ".xz", ".zst", ".bz2") if name.endswith(end)), "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublishedKey:
+    """A public key that a repository publishes itself, at a path below its address.
+
+    `sha256` is that of its text without the line `Version:`, which names the program that wrote it.
+    """
+
+    path: str
+    sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +116,13 @@ def below(uri: str, path: str) -> str:
 
 
 def read_repository(
-    downloads: Downloads, name: str, uri: str, *, keyrings: tuple[Path, ...], must_be_signed: bool
+    downloads: Downloads,
+    name: str,
+    uri: str,
+    *,
+    keyrings: tuple[Path, ...],
+    must_be_signed: bool,
+    key: PublishedKey | None = None,
 ) -> RpmRepository:
     """Fetch and trust a repository's repomd.xml.
 
@@ -112,7 +131,7 @@ def read_repository(
     """
     document = downloads.document(below(uri, "repodata/repomd.xml"))
     what = f"repomd.xml of {name}"
-    apart = _signature(downloads, uri)
+    apart = _optional(downloads, below(uri, "repodata/repomd.xml.asc"))
     if must_be_signed and apart is None:
         raise Untrusted(
             f"{what} is not signed, and its distribution signs it",
@@ -121,14 +140,15 @@ def read_repository(
             "`signed: packages` in the repository's row",
         )
     fingerprints: tuple[str, ...] = ()
-    if apart is not None and keyrings:
-        fingerprints = signature.verify_detached(document, apart, keyrings, name=what)
-    elif must_be_signed:
+    with _with_published(downloads, uri, keyrings, key) as keys:
+        if apart is not None and keys:
+            fingerprints = signature.verify_detached(document, apart, keys, name=what)
+    if must_be_signed and not fingerprints:
         raise Nowhere(
             f"nothing says who may sign {what}",
             resolution="give the distribution's public keys: --keyring FILE",
         )
-    else:
+    if not fingerprints:
         _came_safely(uri, what)
     date, parts = parse_repomd(document, name=what)
     return RpmRepository(
@@ -141,9 +161,33 @@ def read_repository(
     )
 
 
-def _signature(downloads: Downloads, uri: str) -> bytes | None:
+@contextmanager
+def _with_published(
+    downloads: Downloads, uri: str, keyrings: tuple[Path, ...], key: PublishedKey | None
+) -> Iterator[tuple[Path, ...]]:
+    """The keyrings, and the key that the repository publishes, where it is the one that is known.
+
+    Raises Untrusted where it is another one.
+    """
+    text = _optional(downloads, below(uri, key.path)) if key else None
+    if key is None or text is None:
+        yield keyrings
+        return
+    plain = b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"Version"))
+    if (found := hashlib.sha256(plain).hexdigest()) != key.sha256:
+        raise Untrusted(
+            f"{key.path} is not the key that signs this repository",
+            details=[without_secrets(below(uri, key.path)), f"sha256 {found}, known is {key.sha256}"],
+            resolution="use another mirror; if its owner has a new key: `key_sha256:` of its row",
+        )
+    with TemporaryDirectory(prefix="driverforge-key-") as folder:
+        (file := Path(folder, "key.asc")).write_bytes(text)
+        yield (*keyrings, file)
+
+
+def _optional(downloads: Downloads, url: str) -> bytes | None:
     try:
-        return downloads.document(below(uri, "repodata/repomd.xml.asc"))
+        return downloads.document(url)
     except NotThere:
         return None
 
