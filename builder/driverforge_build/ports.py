@@ -233,6 +233,13 @@ class Signer(Protocol):
         """
 
 
+class ImageSigner(Protocol):
+    """Signs images, and keeps the signature where its verifiers look for it."""
+
+    def sign_image(self, image: str) -> None:
+        """Sign REPOSITORY@DIGEST. Raises as Signer."""
+
+
 class Verifier(Protocol):
     """Knows whose signatures are to be trusted."""
 

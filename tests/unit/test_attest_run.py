@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,7 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.app.runner import CellReport, HowToRun, Pushing, Result, build_all, confirm_all
 from driverforge_build.attest.attach import Attaching
-from driverforge_build.attest.attached import SLOTS, Kind, is_ours
+from driverforge_build.attest.attached import KIND_KEY, SLOTS, Kind, is_ours
 from driverforge_build.attest.read import Trust, read_image
 from driverforge_build.attest.statement import opened, to_be_signed
 from driverforge_build.matrix import load_matrix
@@ -23,7 +23,7 @@ from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
-from driverforge_oci.referrers import content_of, referrers
+from driverforge_oci.referrers import Artifact, attach, content_of, referrers
 from driverforge_oci.session import Session
 from driverforge_oci.transport import Request, Response
 from support.fakes.fakeengine import FakeEngine
@@ -65,8 +65,8 @@ def publisher(engine: FakeEngine, signer: Scripted | None = None) -> Publisher:
     return Publisher(registry=HOST, engine=engine, client=client(engine), given=Given(), attaching=attaching)
 
 
-def build(engine: FakeEngine, signer: Scripted | None = None) -> CellReport:
-    job = BuildJob(
+def job() -> BuildJob:
+    return BuildJob(
         cell=JIT.image.id,
         group="g",
         target="t",
@@ -74,9 +74,12 @@ def build(engine: FakeEngine, signer: Scripted | None = None) -> CellReport:
         reference=local_reference(JIT),
         log=Path("a.log"),
     )
+
+
+def build(engine: FakeEngine, signer: Scripted | None = None) -> CellReport:
     pushing = Pushing(publisher=publisher(engine, signer), contexts={JIT.image.id: JIT})
     how = HowToRun(workers=1, keep_going=False, pushing=pushing, retries=2, wait=lambda _: None)
-    (report,) = build_all([engine], [job], how, lambda *_: None)
+    (report,) = build_all([engine], [job()], how, lambda *_: None)
     return report
 
 
@@ -157,6 +160,26 @@ def test_what_is_signed_is_what_is_verified() -> None:
     envelope = opened(signed.content)
     assert envelope
     assert envelope.signatures == (to_be_signed(envelope.payload)[::-1],)
+
+
+def test_an_sbom_that_somebody_else_put_there_is_not_vouched_for() -> None:
+    engine = FakeEngine(labels=LABELS)
+    bare = replace(publisher(engine), attaching=None)
+    engine.build(job(), lambda _: None)
+    place = bare.push(JIT, lambda _: None).place
+    theirs = Artifact(
+        media_type="application/vnd.cyclonedx+json",
+        content=b"{}",
+        slot="theirs",
+        annotations=((KIND_KEY, "sbom"),),
+    )
+    forged = attach(client(engine), place, theirs, ("theirs",)).digest
+    report = build(engine, Scripted())
+    assert report.pushed
+    assert report.pushed.attached[0].digest != forged
+    trust = {one.referrer.digest: one.trust for one in read_image(client(engine), place, Backwards())}
+    assert trust.pop(forged) is Trust.REFUSED
+    assert set(trust.values()) == {Trust.ACCEPTED}
 
 
 def test_a_busy_registry_has_not_said_that_a_document_is_bad() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from driverforge_build.engine.process import conversation
-from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
+from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure, Unavailable
 
 PATIENCE_S = 120.0
 """A key may lie in a service that is far away, or wait for somebody's finger."""
@@ -36,12 +36,7 @@ class CommandSigner:
         told = {"DRIVERFORGE_IMAGE": image, "DRIVERFORGE_PREDICATE_TYPE": predicate}
         status, said, errors = _talk("--signer", self.argv, content, told, self.patience)
         if status:
-            kind = TemporaryFailure if status == os.EX_TEMPFAIL else CommandFailed
-            raise kind(
-                f"the signer {self.argv[0]} exited {status}",
-                details=[f"it was to sign {predicate} of {image}", *_last(errors)],
-                resolution=_STAYS,
-            )
+            raise _failed(self.argv[0], status, [f"it was to sign {predicate} of {image}", *_last(errors)])
         signature = _signature(said)
         if signature is None:
             raise CommandFailed(
@@ -51,6 +46,22 @@ class CommandSigner:
                 f"else to standard error; {_STAYS}",
             )
         return signature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandImageSigner:
+    """`argv` gets REPOSITORY@DIGEST as its last argument and does the rest, as `cosign sign` does.
+
+    Exit status 75 says that the same may work later.
+    """
+
+    argv: Sequence[str]
+    patience: float = PATIENCE_S
+
+    def sign_image(self, image: str) -> None:
+        status, said, errors = _talk("--image-signer", [*self.argv, image], b"", {}, self.patience)
+        if status:
+            raise _failed(self.argv[0], status, [f"it was to sign {image}", *_last(errors or said)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +80,11 @@ class CommandVerifier:
         if not status:
             return ""
         return " ".join([f"{self.argv[0]} exited {status}:", *(_last(errors) or _last(said))[-1:]])
+
+
+def _failed(program: str, status: int, details: Sequence[str]) -> DriverforgeError:
+    kind = TemporaryFailure if status == os.EX_TEMPFAIL else CommandFailed
+    return kind(f"the signer {program} exited {status}", details=details, resolution=_STAYS)
 
 
 def _talk(
