@@ -145,7 +145,8 @@ class Attempt(TypedDict):
 class AttachedArtifact(TypedDict):
     """Something that refers to an image, by its own digest.
 
-    `kind` is sbom, provenance or test-result; `sent` is false where it was there already.
+    `kind` is sbom, provenance, test-result or signature; `sent` is false where it was there already. `digest`
+    is '' for a signature that the registry does not show.
     """
 
     kind: str

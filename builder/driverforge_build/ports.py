@@ -254,6 +254,13 @@ class StatementSigner(Protocol):
         """
 
 
+class ImageSigner(Protocol):
+    """Signs images, and keeps the signature where its verifiers look for it."""
+
+    def sign_image(self, image: str) -> None:
+        """Sign REPOSITORY@DIGEST. Raises as StatementSigner."""
+
+
 class StatementVerifier(Protocol):
     """Knows whose signatures are to be trusted."""
 

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from driverforge_core.errors import TemporaryFailure, Unsupported
+from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
 from driverforge_oci.client import (
     OCI_INDEX,
     OCI_MANIFEST,
@@ -59,10 +59,24 @@ def attach(client: RegistryClient, image: Reference, artifact: Artifact, slots: 
     for blob in (EMPTY, artifact.content):
         client.put_blob(image, blob, digest=digest_of(blob), size=len(blob))
     place = image.with_digest(digest_of(data))
-    if not client.put_referrer(place, data):
+    if not _stored_and_listed(client, place, data):
         client.put_manifest(image.with_tag(_slot_tag(image, artifact.slot)), data, OCI_MANIFEST)
         keep_index(client, image, slots)
     return descriptor(_entry(Manifest(media_type=OCI_MANIFEST, digest=place.digest, data=data)))
+
+
+def _stored_and_listed(client: RegistryClient, place: Reference, data: bytes) -> bool:
+    """Store an artifact's manifest; whether the registry lists it by itself."""
+    try:
+        return client.put_referrer(place, data)
+    except Unavailable as error:
+        if isinstance(error, TemporaryFailure | NotFound):
+            raise
+        raise Unsupported(
+            f"{place.host} does not take artifacts that refer to an image",
+            details=[error.brief, *error.details],
+            resolution="it has to know OCI's image specification 1.1; older ones know images alone",
+        ) from error
 
 
 def referrers(client: RegistryClient, image: Reference, slots: Sequence[str] = ()) -> tuple[Descriptor, ...]:

@@ -240,10 +240,63 @@ def test_a_signer_is_told_what_it_signs_and_may_print_base64(
     assert read(str(place), capsys, "--require", "sbom", "--verifier", ours.verifier)[0] == 0
 
 
+# They stand in for cosign 2 and for notation, which cannot be had here: a signature of the same kind in the
+# same place, over nothing.
+STANDS_IN = """
+import sys
+from driverforge_build.fetch.web import registry_transport
+from driverforge_oci.client import OCI_MANIFEST, RegistryClient, digest_of
+from driverforge_oci.reference import Reference
+from driverforge_oci.referrers import EMPTY, Artifact, artifact_manifest, attach, referrers_tag
+from driverforge_oci.session import Session
+client = RegistryClient(Session(registry_transport({}, lambda *_: None)))
+image = Reference.parse(sys.argv[2])
+signature = Artifact(media_type="application/vnd.cncf.notary.signature", content=b"{}", slot="notation")
+if sys.argv[1] == "notation":
+    attach(client, image, signature, ("notation",))
+if sys.argv[1] == "cosign":
+    client.put_blob(image, EMPTY, digest=digest_of(EMPTY), size=len(EMPTY))
+    data = artifact_manifest(client.get_manifest(image), signature)
+    client.put_manifest(image.with_tag(referrers_tag(image.digest) + ".sig"), data, OCI_MANIFEST)
+print("called", file=open(sys.argv[0] + ".calls", "a"))
+"""
+
+
+@pytest.mark.parametrize(("kind", "calls"), [("notation", 1), ("cosign", 1), ("elsewhere", 2)])
+def test_an_image_is_signed_once_where_its_signature_can_be_seen(
+    site: RegistrySite,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    calls: int,
+) -> None:
+    site.store(AMD64)
+    program = tmp_path / "stands_in.py"
+    program.write_text(STANDS_IN)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    words = ("--image-signer", f"{sys.executable} {program} {kind}")
+    first, second = (attached(push(site, capsys, *words))["signature"] for _ in range(2))
+    assert (first["sent"], bool(first["digest"])) == (True, kind != "elsewhere")
+    assert (second["sent"], second["digest"]) == (kind == "elsewhere", first["digest"])
+    assert len(Path(f"{program}.calls").read_text().splitlines()) == calls
+
+
+def test_an_image_signer_that_fails_comes_after_what_was_attached(
+    site: RegistrySite, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    site.store(AMD64)
+    document = push(site, capsys, "--image-signer", script(tmp_path, 'echo "no key for $1" >&2; exit 1'))
+    assert document["status"] == 70
+    assert set(attached(document)) == {"sbom", "provenance"}
+    assert f"no key for {site.registry}/driver@sha256:" in document["failed"][AMD64]["details"][-1]
+
+
 @pytest.mark.parametrize(
     "words",
     [
         ["push", "--registry", "registry.site/nvidia", "--signer", "true"],
+        ["build", "--image-signer", "true"],
         ["build", "--attest"],
         ["verify", "--attest"],
         ["push", "--registry", "registry.site/nvidia", "--attest", "--signer", "'"],

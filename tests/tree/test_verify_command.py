@@ -17,19 +17,31 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from driverforge_build.advice import Given
 from driverforge_build.cli import run
 from driverforge_build.fetch.unpack import unpack_package
-from driverforge_build.lock.file import dump_lock
+from driverforge_build.fetch.web import registry_transport
+from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_build.lock.pins import HeaderFact, Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.probes import header_probe, question
+from driverforge_build.plan.rows import all_cells
+from driverforge_build.render.bake import immutable_tag_of
+from driverforge_build.render.context import driver_contexts
 from driverforge_core.errors import InputError
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.reference import Reference
+from driverforge_oci.referrers import content_of, referrers
+from driverforge_oci.session import Session
 from support.fakes.engineapi import engine_api
 from support.fakes.mockpath import MockPath
+from support.jsonschemas import check_document
+from support.machines.registry import serve
 from support.process import missing
 from support.process import run as run_program
 from support.samples.aptrepo import Deb, build_deb
 from support.samples.modulesets import module_set
+from support.samples.registrysite import store
 from support.samples.synthetic import synthetic_lock
 from support.samples.tinyko import tiny_ko
 
@@ -68,6 +80,8 @@ KERNEL = Deb(
 class Bench:
     folder: Path
     mock: MockPath
+    # what the engine calls its image
+    ids: list[str]
 
     def verify(self, *words: str) -> int:
         given = ["--lock", str(self.folder / "lock.json"), "--mirror", f"debian12={self.folder.as_uri()}"]
@@ -100,9 +114,10 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     )
     monkeypatch.setenv("PATH", f"{mock.folder}:{os.environ['PATH']}")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    with engine_api(lambda path: _engine(path, _modules())) as host:
+    ids = [f"sha256:{'ab' * 32}"]
+    with engine_api(lambda path: _engine(path, _modules(), ids[0])) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
-        yield Bench(folder=tmp_path, mock=mock)
+        yield Bench(folder=tmp_path, mock=mock, ids=ids)
 
 
 def _modules() -> dict[str, bytes]:
@@ -113,7 +128,7 @@ def _modules() -> dict[str, bytes]:
     }
 
 
-def _engine(path: str, modules: Mapping[str, bytes]) -> tuple[int, object]:
+def _engine(path: str, modules: Mapping[str, bytes], image: str) -> tuple[int, object]:
     """An engine that has the image of CELL, and no other."""
     if "/containers/create" in path:
         return 201, {"Id": "c1"}
@@ -125,7 +140,7 @@ def _engine(path: str, modules: Mapping[str, bytes]) -> tuple[int, object]:
         return 200, []
     if f"535.261.03-{RELEASE}-debian12-r" not in path:
         return 404, {"message": "no such image"}
-    return 200, {"Id": f"sha256:{'ab' * 32}", "Size": 1, "RootFS": {}, "Config": {"Labels": {}}}
+    return 200, {"Id": image, "Size": 1, "RootFS": {}, "Config": {"Labels": {}}}
 
 
 def _tar(modules: Mapping[str, bytes]) -> bytes:
@@ -157,6 +172,64 @@ def test_an_image_passes_and_all_reports_say_so(bench: Bench, capsys: pytest.Cap
     made = json.loads((statements / f"{CELL}.intoto.json").read_text())
     assert made["subject"][0]["digest"] == {"sha256": "ab" * 32}
     assert made["predicate"]["result"] == "PASSED"
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[str]:
+    if gone := missing("docker-registry", "setpriv"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    with serve(tmp_path / "registry") as server:
+        yield f"{server.address}/site"
+
+
+def pushed(bench: Bench, registry: str) -> tuple[RegistryClient, Reference, str]:
+    """Put CELL's image into the registry; its digest, and that of its configuration."""
+    matrix, lock = load_matrix(), load_lock(bench.folder / "lock.json")
+    (made,) = driver_contexts(
+        [cell for cell in all_cells(matrix, lock) if cell.key == CELL], lock, given=Given()
+    )
+    client = RegistryClient(Session(registry_transport({}, lambda *_: None)))
+    place = Reference.parse(f"{registry}/driver:{immutable_tag_of(made)}")
+    digest, config = store(client, place, made)
+    return client, place.with_digest(digest), config
+
+
+@pytest.mark.parametrize(("word", "result", "status"), [("19", "PASSED", 0), ("8", "FAILED", 1)])
+def test_the_outcome_is_attached_to_the_image_in_the_registry(
+    bench: Bench, registry: str, capsys: pytest.CaptureFixture[str], word: str, result: str, status: int
+) -> None:
+    guest(bench, NO_GPU.replace("end open/nvidia.ko 19", f"end open/nvidia.ko {word}"))
+    client, place, bench.ids[0] = pushed(bench, registry)
+    words = (CELL, "--attest", "--registry", registry, "--json")
+    for sent in (True, False):
+        assert bench.verify(*words) == status
+        document = json.loads(capsys.readouterr().out)
+        check_document("verify", document)
+        [cell] = document["cells"]
+        assert (cell["attached"]["kind"], cell["attached"]["sent"]) == ("test-result", sent)
+    (one,) = referrers(client, place)
+    made = json.loads(content_of(client, place, one, limit=1 << 20))
+    assert made["subject"][0]["digest"] == {"sha256": place.digest.partition(":")[2]}
+    assert made["predicate"]["result"] == result
+
+
+def test_nothing_is_attached_to_an_image_that_was_not_tried(
+    bench: Bench, registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    guest(bench, NO_GPU)
+    words = (CELL, "--attest", "--registry", registry, "--json")
+    assert bench.verify(*words) == 1
+    [cell] = json.loads(capsys.readouterr().out)["cells"]
+    assert (cell["result"], cell["attached"]) == ("passed", None)
+    assert "does not have" in cell["not_attached"]["brief"]
+    assert f"driverforge push --lock {bench.folder}/lock.json" in cell["not_attached"]["resolution"]
+    # the engine's image is another build than the registry's
+    client, place, _ = pushed(bench, registry)
+    assert bench.verify(*words) == 1
+    [cell] = json.loads(capsys.readouterr().out)["cells"]
+    assert f"is another build of {CELL}" in cell["not_attached"]["brief"]
+    assert cell["not_attached"]["resolution"].startswith("docker pull ")
+    assert referrers(client, place) == ()
 
 
 def test_a_module_that_fails_is_the_commands_failure(

@@ -20,7 +20,11 @@ from driverforge_build.attest.sbom import sbom
 from driverforge_build.attest.statement import about, enveloped, opened, statement, to_be_signed
 from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import BuildContext, context_of
+from driverforge_build.render.files import ContextFile
+from driverforge_build.render.needs import BaseImage
 from driverforge_build.render.spec import image_specs
+from driverforge_build.render.templates import AnyImage
+from driverforge_build.render.toolkit import ToolkitSpec
 from driverforge_oci.client import Descriptor
 from driverforge_oci.reference import Reference
 from support.samples.synthetic import all_cells, synthetic_lock, synthetic_package
@@ -51,11 +55,26 @@ KEYS = (
     "ol9-amd64-535.309.01-jit",
     "sles15.7-amd64-580.178.04-jit",
     "amzn2023-amd64-580.178.04-jit",
+    "toolkit-1.20.1-amd64",
+)
+TOOLKIT = ToolkitSpec(
+    id=KEYS[-1],
+    os="debian12",
+    arch="amd64",
+    family="debian",
+    base=BaseImage(name="registry.site/debian:12", digest=""),
+    python="/usr/bin/python3",
+    version="1.20.1",
+    pins={"userspace": (synthetic_package("python3", "3.11.2-1", "amd64", "bookworm"),)},
+    artifacts={"deb/usr/bin/nvidia-ctk": ContextFile(content=b"nvidia-ctk")},
+    epoch=0,
 )
 
 
 def context(key: str, given: Given | None = None) -> BuildContext:
-    (image,) = image_specs([CELLS[key]], LOCK, given=given)
+    image: AnyImage = TOOLKIT
+    if key != TOOLKIT.id:
+        (image,) = image_specs([CELLS[key]], LOCK, given=given)
     return context_of(image, resources.templates())
 
 

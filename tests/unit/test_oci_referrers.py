@@ -136,6 +136,17 @@ def test_a_registry_that_refuses_or_is_busy_has_not_said_that_there_are_none(sta
         referrers(client(registry), DRIVER.with_digest("sha256:" + "0" * 64))
 
 
+def test_a_registry_that_takes_images_alone_is_named_as_that() -> None:
+    def images_alone(request: Request) -> Response | None:
+        artifact = isinstance(request.body, bytes) and b"artifactType" in request.body
+        return answer(400, b'{"errors": [{"code": "MANIFEST_INVALID"}]}') if artifact else None
+
+    registry = MemoryRegistry(trouble=images_alone)
+    with pytest.raises(Unsupported, match="does not take artifacts") as told:
+        attach(client(registry), image(registry), artifact("one"), SLOTS)
+    assert "MANIFEST_INVALID" in told.value.details[-1]
+
+
 class Killed(Exception):
     pass
 

@@ -13,9 +13,9 @@ from enum import Enum
 from functools import partial
 from itertools import pairwise, repeat
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from driverforge_build.app.retry import Attempts, FailedAttempt
-from driverforge_build.attest.provenance import BuildSpan
 from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
@@ -24,6 +24,9 @@ from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.toolkit import PREFIX
 from driverforge_core.errors import DriverforgeError
+
+if TYPE_CHECKING:
+    from driverforge_build.attest.provenance import BuildSpan
 
 CellListener = Callable[[str, str], None]
 """Is told a cell and what happens to it now."""
@@ -230,6 +233,8 @@ def _build_and_push(
     engine: Engine, job: BuildJob, how: HowToRun, attempts: Attempts, outcome: _Outcome
 ) -> None:
     """An image into the registry, and all that belongs to it there."""
+    from driverforge_build.attest.provenance import BuildSpan
+
     assert how.pushing
     publisher, context = how.pushing.publisher, how.pushing.contexts[job.cell]
     started = datetime.now(timezone.utc)

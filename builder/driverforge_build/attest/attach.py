@@ -7,7 +7,7 @@ architectures moves whenever one of them joins, so what is said of it would be a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 
 from driverforge_build.attest import attached, sbom
@@ -22,11 +22,19 @@ from driverforge_build.attest.statement import (
     opened,
     to_be_signed,
 )
-from driverforge_build.ports import StatementSigner
+from driverforge_build.ports import ImageSigner, StatementSigner
 from driverforge_build.render.context import BuildContext
 from driverforge_oci.client import Descriptor, RegistryClient
 from driverforge_oci.reference import Reference
-from driverforge_oci.referrers import Artifact, attach, content_of, settled_referrers
+from driverforge_oci.referrers import (
+    Artifact,
+    attach,
+    content_of,
+    referrers,
+    referrers_tag,
+    settled_referrers,
+)
+from driverforge_oci.session import NotFound
 
 NOBODY = Origin()
 """For who attaches what it has not built."""
@@ -50,6 +58,7 @@ class Attaching:
     client: RegistryClient
     origin: Origin = NOBODY
     signer: StatementSigner | None = None
+    image_signer: ImageSigner | None = None
     now: Callable[[], datetime] = _utc_now
 
     def attach_origin(
@@ -57,15 +66,19 @@ class Attaching:
     ) -> Iterator[Attached]:
         """SBOM and provenance of an image, unless it has them; each as soon as it is there."""
         there = settled_referrers(self.client, place, attached.SLOTS)
-        listed = self._found(there, Kind.SBOM) or self._attach(
-            place, Kind.SBOM, sbom.MEDIA_TYPE, sbom.sbom(context, place)
-        )
+        found = self._found(there, Kind.PROVENANCE)
+        # a provenance of ours vouches for the SBOM that it names: only for one that was made here and now
+        listed = self._found(there, Kind.SBOM) if found else None
+        if listed is None:
+            made = self._attach(place, Kind.SBOM, sbom.MEDIA_TYPE, sbom.sbom(context, place))
+            listed = replace(made, sent=made.digest not in {one.digest for one in there})
         yield listed
-        if found := self._found(there, Kind.PROVENANCE):
-            yield found
-            return
-        payload = provenance(context, place, self.origin, name=name, sbom=listed.digest, built=built)
-        yield self._attach_statement(place, Kind.PROVENANCE, payload)
+        if found is None:
+            payload = provenance(context, place, self.origin, name=name, sbom=listed.digest, built=built)
+            found = self._attach_statement(place, Kind.PROVENANCE, payload)
+        yield found
+        if self.image_signer:
+            yield self._signed(place, self.image_signer)
 
     def attach_result(self, place: Reference, payload: bytes) -> Attached:
         """A test's statement, unless the newest one that was attached says the same."""
@@ -76,6 +89,17 @@ class Attaching:
             if before and before.payload == payload:
                 return _was_there(newest, Kind.TEST_RESULT)
         return self._attach_statement(place, Kind.TEST_RESULT, payload)
+
+    def _signed(self, place: Reference, signer: ImageSigner) -> Attached:
+        """The image's own signature: one that is there, else of the signer.
+
+        One that keeps it where a registry does not show it is asked each time.
+        """
+        before = signature_of(self.client, place)
+        if not before:
+            signer.sign_image(str(place))
+        digest = before or signature_of(self.client, place)
+        return Attached(kind=Kind.SIGNATURE, digest=digest, signed=True, sent=not before)
 
     def _found(self, there: Iterable[Descriptor], kind: Kind) -> Attached | None:
         ours = (one for one in there if attached.is_ours(one, kind))
@@ -108,6 +132,17 @@ class Attaching:
         )
         made = attach(self.client, place, artifact, attached.SLOTS)
         return Attached(kind=kind, digest=made.digest, signed=attached.is_enveloped(made), sent=True)
+
+
+def signature_of(client: RegistryClient, place: Reference) -> str:
+    """The digest of an image's signature: one that refers to it, or cosign's under a tag; '' without any."""
+    listed = (one.digest for one in referrers(client, place) if attached.kind_of(one) is Kind.SIGNATURE)
+    if found := next(listed, ""):
+        return found
+    try:
+        return client.head_manifest(place.with_tag(f"{referrers_tag(place.digest)}.sig")).digest
+    except NotFound:
+        return ""
 
 
 def newest_of(there: Iterable[Descriptor], kind: Kind) -> Descriptor | None:

@@ -82,7 +82,10 @@ def is_statement(referrer: Descriptor) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attached:
-    """One artifact that an image has; `sent` is False where it was there already."""
+    """One artifact that an image has; `sent` is False where it was there already.
+
+    `digest` is '' for a signature that the registry does not show.
+    """
 
     kind: Kind
     digest: str
@@ -92,7 +95,8 @@ class Attached:
     def line(self) -> str:
         """For people."""
         facts = [*(["signed"] if self.signed else []), *([] if self.sent else ["was there"])]
-        return f"{self.kind.value} {self.digest}" + (f" ({', '.join(facts)})" if facts else "")
+        where = self.digest or "kept elsewhere"
+        return f"{self.kind.value} {where}" + (f" ({', '.join(facts)})" if facts else "")
 
     def document(self) -> AttachedArtifact:
         return {

@@ -16,7 +16,7 @@ from driverforge_build.attest.attach import LIMIT
 from driverforge_build.attest.attached import Kind
 from driverforge_build.attest.statement import Opened, about, opened, to_be_signed
 from driverforge_build.ports import StatementVerifier
-from driverforge_core.errors import Unavailable, Unsupported
+from driverforge_core.errors import TemporaryFailure, Unavailable, Unsupported
 from driverforge_oci import jsontext
 from driverforge_oci.client import Descriptor, RegistryClient
 from driverforge_oci.reference import Reference
@@ -137,6 +137,9 @@ def _read(
         return plain
     try:
         content = content_of(client, place, referrer, limit=LIMIT)
+    except TemporaryFailure:
+        # a busy registry says nothing of what it holds
+        raise
     except (Unsupported, Unavailable) as error:
         return replace(plain, trust=Trust.REFUSED, reason=error.brief)
     plain = replace(plain, content=content)

@@ -109,6 +109,7 @@ class Attest:
     """What the user said with --attest. `builder` and `revision` are '' where the environment may say it."""
 
     signer: Sequence[str] = ()
+    image_signer: Sequence[str] = ()
     builder: str = ""
     revision: str = ""
 
@@ -117,7 +118,7 @@ def attaching(client: RegistryClient, attest: Attest, given: Given) -> Attaching
     """What attaches SBOM, provenance and test results. Raises InputError where matrix or lock is gone."""
     from driverforge_build.attest.attach import Attaching
     from driverforge_build.attest.pipelines import digests_of, pipeline
-    from driverforge_build.engine.statements import CommandSigner
+    from driverforge_build.engine.statements import CommandImageSigner, CommandSigner
 
     said = pipeline(os.environ)
     origin = replace(
@@ -126,8 +127,12 @@ def attaching(client: RegistryClient, attest: Attest, given: Given) -> Attaching
         revision=attest.revision or said.revision,
         files=digests_of(given),
     )
-    signer = CommandSigner(argv=attest.signer) if attest.signer else None
-    return Attaching(client=client, origin=origin, signer=signer)
+    return Attaching(
+        client=client,
+        origin=origin,
+        signer=CommandSigner(argv=attest.signer) if attest.signer else None,
+        image_signer=CommandImageSigner(argv=attest.image_signer) if attest.image_signer else None,
+    )
 
 
 def verifier(argv: Sequence[str]) -> StatementVerifier | None:

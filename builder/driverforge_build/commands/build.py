@@ -111,7 +111,7 @@ if TYPE_CHECKING:
     "builders send it, and no engine keeps it.",
 )
 @options.attest_options
-@options.builder_id_option
+@options.origin_options
 @click.option(
     "--retries",
     type=click.IntRange(0, 20),

@@ -347,12 +347,20 @@ def attest_options(function: F) -> F:
     """--attest and --signer; the command gets `attest`, None without --attest."""
 
     @wraps(function)
-    def merged(*, attesting: bool, signer: tuple[str, ...], builder_id: str = "", **rest: Any) -> Any:
-        source = click.get_current_context().get_parameter_source("signer")
-        if signer and not attesting and source is ParameterSource.COMMANDLINE:
-            raise click.UsageError("--signer needs --attest: there is nothing else to sign")
-        attest = adapters.Attest(signer=signer, builder=builder_id) if attesting else None
-        return function(attest=attest, **rest)
+    def merged(
+        *,
+        attesting: bool,
+        signer: tuple[str, ...],
+        image_signer: tuple[str, ...] = (),
+        builder_id: str = "",
+        **rest: Any,
+    ) -> Any:
+        for name in ("signer", "image_signer"):
+            source = click.get_current_context().get_parameter_source(name)
+            if source is ParameterSource.COMMANDLINE and not attesting:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --attest")
+        attest = adapters.Attest(signer=signer, image_signer=image_signer, builder=builder_id)
+        return function(attest=attest if attesting else None, **rest)
 
     decorated = click.option(
         "--signer",
@@ -370,8 +378,16 @@ def attest_options(function: F) -> F:
     )(decorated)  # type: ignore[return-value]
 
 
-def builder_id_option(function: F) -> F:
-    """--builder-id, for commands with --attest that attach a provenance."""
+def origin_options(function: F) -> F:
+    """--builder-id and --image-signer, for commands with --attest that bring images to a registry."""
+    function = click.option(
+        "--image-signer",
+        metavar="COMMAND",
+        callback=program,
+        envvar="DRIVERFORGE_IMAGE_SIGNER",
+        help="With --attest, sign each image that has no signature by this program: it gets "
+        "REPOSITORY@DIGEST as its last argument, as `cosign sign` does. Run without a shell.",
+    )(function)
     return click.option(
         "--builder-id",
         default="",

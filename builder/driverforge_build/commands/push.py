@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     help="Where to: images are HOST[:PORT]/PATH/driver:TAG.",
 )
 @options.attest_options
-@options.builder_id_option
+@options.origin_options
 @click.option("--plan", "plan_only", is_flag=True, help="Push nothing; show the tags.")
 @click.option("--keep-going", is_flag=True, help="Go on with other images after one failed.")
 @options.fail_on_option

@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from driverforge_build.engine.process import Said, converse
-from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
+from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure, Unavailable
 
 PATIENCE_S = 120.0
 """A key may lie in a service that is far away, or wait for somebody's finger."""
@@ -36,12 +36,7 @@ class CommandSigner:
         told = {"DRIVERFORGE_IMAGE": image, "DRIVERFORGE_PREDICATE_TYPE": predicate}
         said = _talk("--signer", self.argv, content, told, self.patience)
         if said.status:
-            kind = TemporaryFailure if said.status == os.EX_TEMPFAIL else CommandFailed
-            raise kind(
-                f"the signer {self.argv[0]} exited {said.status}",
-                details=[f"it was to sign {predicate} of {image}", *_last(said.errors)],
-                resolution=_STAYS,
-            )
+            raise _failed(self.argv[0], said, [f"it was to sign {predicate} of {image}"])
         signature = _signature(said.output)
         if signature is None:
             raise CommandFailed(
@@ -54,6 +49,22 @@ class CommandSigner:
                 f"else to standard error; {_STAYS}",
             )
         return signature
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandImageSigner:
+    """`argv` gets REPOSITORY@DIGEST as its last argument and does the rest, as `cosign sign` does.
+
+    Exit status 75 says that the same may work later.
+    """
+
+    argv: Sequence[str]
+    patience: float = PATIENCE_S
+
+    def sign_image(self, image: str) -> None:
+        said = _talk("--image-signer", [*self.argv, image], b"", {}, self.patience)
+        if said.status:
+            raise _failed(self.argv[0], said, [f"it was to sign {image}"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +82,20 @@ class CommandVerifier:
             said = _talk("--verifier", argv, content, {}, self.patience)
         if not said.status:
             return ""
-        told = said.errors or said.output.decode(errors="replace")
-        return " ".join([f"{self.argv[0]} exited {said.status}:", *_last(told)[-1:]])
+        return " ".join([f"{self.argv[0]} exited {said.status}:", *_last(_told(said))[-1:]])
+
+
+def _failed(program: str, said: Said, details: Sequence[str]) -> DriverforgeError:
+    kind = TemporaryFailure if said.status == os.EX_TEMPFAIL else CommandFailed
+    return kind(
+        f"the signer {program} exited {said.status}",
+        details=[*details, *_last(_told(said))],
+        resolution=_STAYS,
+    )
+
+
+def _told(said: Said) -> str:
+    return said.errors or said.output.decode(errors="replace")
 
 
 def _talk(

@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from driverforge_build.advice import Given
-from driverforge_build.attest.attach import Attaching
-from driverforge_build.attest.attached import Attached
-from driverforge_build.attest.provenance import BuildSpan
 from driverforge_build.ports import BuiltImage, Engine, Layer, StepListener
 from driverforge_build.publish.index import (
     Joined,
@@ -29,6 +26,9 @@ from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
+    from driverforge_build.attest.attach import Attaching
+    from driverforge_build.attest.attached import Attached
+    from driverforge_build.attest.provenance import BuildSpan
     from driverforge_build.documents import PushedImage
 
 SAME_AS_BUILD = (

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from driverforge_build.attest.attached import Attached
 from driverforge_build.documents import failure
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.verify.judge import Check, Outcome
@@ -14,6 +13,7 @@ from driverforge_build.verify.modules import ImageModule
 from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
+    from driverforge_build.attest.attached import Attached
     from driverforge_build.documents import TriedModule, VerifiedCell, VerifyDocument
 
 

@@ -34,12 +34,14 @@ class Registry:
 
 
 @contextmanager
-def serve(folder: Path, *, users: Mapping[str, str] | None = None) -> Iterator[Registry]:
+def serve(
+    folder: Path, *, users: Mapping[str, str] | None = None, program: str | Path = "docker-registry"
+) -> Iterator[Registry]:
     """Serve what is in `folder`/data.
 
-    `users` (name → password) closes it to everybody else (HTTP basic).
+    `users` (name → password) closes it to everybody else (HTTP basic). `program` may be a newer distribution.
     """
-    require("docker-registry", "setpriv")
+    require(str(program), "setpriv")
     folder.mkdir(parents=True, exist_ok=True)
     config, log = folder / "config.yml", folder / "registry.log"
     config.write_text(_CONFIG.format(data=folder / "data"))
@@ -53,7 +55,7 @@ def serve(folder: Path, *, users: Mapping[str, str] | None = None) -> Iterator[R
             "REGISTRY_AUTH_HTPASSWD_PATH": str(folder / "htpasswd"),
         }
     log.unlink(missing_ok=True)
-    child = start(["docker-registry", "serve", config], log=log, env=env)
+    child = start([program, "serve", config], log=log, env=env)
     try:
         until(
             lambda: _LISTENING.search(log.read_text()) is not None,

@@ -56,15 +56,23 @@ class RegistrySite:
         """Put a cell's image into the registry, as a push leaves it; returns its digest."""
         made = self.context(key)
         cell = key.replace("535.261.03", driver) if driver else key
-        labels = {"io.driverforge.inputs": made.inputs, "io.driverforge.cell": cell}
         place = Reference.parse(f"{self.registry}/driver:{tag or immutable_tag_of(made)}")
-        arch = made.image.arch
-        config = json.dumps({"architecture": arch, "os": "linux", "config": {"Labels": labels}}).encode()
-        digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
-        self.client.put_blob(place, config, digest=digest, size=len(config))
-        described = {"mediaType": "application/json", "digest": digest, "size": len(config)}
-        manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described, "layers": []}
-        return self.client.put_manifest(place, json.dumps(manifest).encode(), OCI_MANIFEST)
+        return store(self.client, place, made, cell=cell)[0]
+
+
+def store(client: RegistryClient, place: Reference, made: BuildContext, *, cell: str = "") -> tuple[str, str]:
+    """Put an image without layers into a registry, labelled as made from a context.
+
+    Returns its digest and that of its configuration.
+    """
+    labels = {"io.driverforge.inputs": made.inputs, "io.driverforge.cell": cell or made.image.id}
+    document = {"architecture": made.image.arch, "os": "linux", "config": {"Labels": labels}}
+    config = json.dumps(document).encode()
+    digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
+    client.put_blob(place, config, digest=digest, size=len(config))
+    described = {"mediaType": "application/json", "digest": digest, "size": len(config)}
+    manifest = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": described, "layers": []}
+    return client.put_manifest(place, json.dumps(manifest).encode(), OCI_MANIFEST), digest
 
 
 def two_archs_lock() -> Lock:
@@ -73,10 +81,15 @@ def two_archs_lock() -> Lock:
     return Lock(targets={f"debian12-{arch}": one for arch, one in made.items()})
 
 
+def site_at(folder: Path, address: str) -> RegistrySite:
+    """A site whose registry answers at an address."""
+    write_matrix(folder, TWO_ARCHS)
+    (folder / "site.lock.json").write_text(dump_lock(two_archs_lock()))
+    return RegistrySite(folder, f"{address}/site")
+
+
 @contextmanager
 def registry_site(folder: Path) -> Iterator[RegistrySite]:
     """A site whose registry is Debian's docker-registry. Raises Unavailable without it."""
-    write_matrix(folder, TWO_ARCHS)
-    (folder / "site.lock.json").write_text(dump_lock(two_archs_lock()))
     with registry.serve(folder / "registry") as server:
-        yield RegistrySite(folder, f"{server.address}/site")
+        yield site_at(folder, server.address)
