@@ -47,7 +47,16 @@ TIERS: Mapping[str, Mapping[str, str]] = {
     "unit": {},
     "tree": {**_ARCHIVE, **_RPM, **_INDEX, **_SERVERS, **_TOKEN, **_BROWSER, "dnf": "dnf"},
     "ns": {"unshare": "util-linux"},
-    "engine": {**_SERVERS, **_RPM, **_MANAGERS, **_BOOTSTRAP, "skopeo": "skopeo"},
+    "engine": {
+        **_SERVERS,
+        **_ARCHIVE,
+        **_RPM,
+        **_INDEX,
+        **_MANAGERS,
+        **_BOOTSTRAP,
+        **_COMPILE,
+        "skopeo": "skopeo",
+    },
     "vm": {
         **_GUEST,
         **_BOOTSTRAP,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from io import BytesIO
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from support.process import run
 
@@ -78,7 +78,7 @@ def vendors(folders: Mapping[str, Path], work: Path) -> Iterator[Vendors]:
             host = asked.hostname or self.host
             made.requests.append(f"{host}{asked.path}")
             folder = made.folders.get(host, Path("/nonexistent"))
-            named = f"{asked.path}?{asked.query}" if asked.query else asked.path
+            named = unquote(asked.path) + (f"?{asked.query}" if asked.query else "")
             return str(folder / named.lstrip("/"))
 
         def log_message(self, *_: object) -> None: ...
