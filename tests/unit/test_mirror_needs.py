@@ -369,3 +369,79 @@ def test_the_charts_own_nvidia_driver(tmp_path: Path) -> None:
 def test_what_is_no_policy_is_refused(text: str) -> None:
     with pytest.raises(DriverforgeError):
         policies(parse_documents(text.encode(), "policy.yaml"))
+
+
+@pytest.mark.parametrize("word", ["true", "yes", "on", "True"])
+def test_a_switch_is_on_in_all_of_yamls_words(tmp_path: Path, word: str) -> None:
+    assert "nvcr.io/nvidia/cloud-native/dcgm:4.6.0-1-ubuntu24.04" in (
+        of_values(tmp_path, f"dcgm: {{enabled: {word}}}").images
+    )
+
+
+@pytest.mark.parametrize("label", ["nvidia.com/gpu.deploy.operands", "nvidia.com/gpu.deploy.driver"])
+def test_labels_that_keep_the_driver_off_a_node(tmp_path: Path, label: str) -> None:
+    off = node("gpu-1", os=("debian", "12"), labels={label: "false"})
+    needs = of_values(tmp_path, "", node("gpu-0"), off)
+    assert drivers(needs) == ["595.91.07-ubuntu22.04"]
+    assert f"node gpu-1 has no driver of the operator's: {label} is false" in needs.warnings
+
+
+def test_nodes_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    assert [one.name for one in nodes(tmp_path, node("b"), node("a"))] == ["a", "b"]
+
+
+@pytest.mark.parametrize("target_key", ["rhel9-amd64", "rhel9.4-amd64"])
+def test_an_older_kernel_is_none_for_the_next_boot(tmp_path: Path, target_key: str) -> None:
+    releases = [f"5.14.0-427.{number}.1.el9_4.x86_64" for number in (13, 20, 37)]
+    lock = Lock(targets={target_key: target(*map(kernel, releases[:2]), os=target_key.partition("-")[0])})
+
+    def listed(running: str, named: str) -> list[str]:
+        settings = Settings(
+            chart=known("v26.7.0"),
+            values=[values_of("driver: {usePrecompiled: true, version: 580}")],
+            nodes=nodes(tmp_path, node("gpu-0", os=("rhel", "9.4"), kernel=running)),
+            kernels=[KernelRelease.parse(named)],
+            lock=lock,
+        )
+        return drivers(needs_of(settings))
+
+    assert listed(releases[2], releases[0]) == [f"580-{releases[2]}-rhel9"]
+    assert listed(releases[0], releases[0]) == [f"580-{release}-rhel9" for release in releases[:2]]
+
+
+def test_openshifts_nodes_need_what_openshift_alone_needs(tmp_path: Path) -> None:
+    needs = of_values(tmp_path, "", node("gpu-0", os=("rhcos", "4.17")), version="v23.9.2")
+    assert "nvcr.io/nvidia/cuda:12.3.2-base-ubi8" in needs.images
+    assert "driver toolkit image" in needs.warnings[0]
+
+
+def test_an_image_without_a_tag_is_an_error(tmp_path: Path) -> None:
+    text = POLICY.replace("DRIVER", "true").replace("r.site/plugin:v1", "r.site/plugin")
+    with pytest.raises(InputError, match=r"devicePlugin: r\.site/plugin has neither tag nor digest"):
+        policy_needs(tmp_path, text)
+
+
+def test_a_chart_that_makes_no_nvidia_driver_leaves_it_to_yours(tmp_path: Path) -> None:
+    text = "driver: {nvidiaDriverCRD: {enabled: true, deployDefaultCR: false}}"
+    with pytest.raises(InputError, match="left to NVIDIADriver objects"):
+        of_values(tmp_path, text)
+    (_, found) = policies(parse_documents(DRIVERS.encode(), "x"))
+    settings = Settings(
+        chart=known("v26.7.0"),
+        values=[values_of(text)],
+        drivers=found[1:],
+        nodes=nodes(tmp_path, node("gpu-0")),
+    )
+    assert "r.site/driver:595.91.07-ubuntu22.04" in needs_of(settings).images
+
+
+def test_two_drivers_for_all_nodes_are_refused(tmp_path: Path) -> None:
+    text = POLICY.replace("enabled: DRIVER", "useNvidiaDriverCRD: true") + DRIVERS
+    with pytest.raises(InputError, match="NVIDIADriver jammy and NVIDIADriver rest are for all nodes"):
+        policy_needs(tmp_path, text.replace("nodeSelector: {pool: a},", ""))
+
+
+def test_a_global_registry_beside_an_umbrellas_values_is_told(tmp_path: Path) -> None:
+    text = "global: {imageRegistry: mirror.site}\ngpu-operator: {dcgm: {enabled: true}}"
+    (told,) = of_values(tmp_path, text).warnings
+    assert told.startswith("global.imageRegistry has no effect")

@@ -88,8 +88,14 @@ def nvidia_driver(document: Values) -> DriverWish:
 
 
 def share(wishes: Sequence[DriverWish], nodes: Sequence[Node]) -> list[tuple[DriverWish, list[Node]]]:
-    """The nodes of each wish. InputError where two with a selector want the same node, as upstream has it."""
+    """The nodes of each wish. InputError where two want the same node, as upstream has it."""
     found: list[tuple[DriverWish, list[Node]]] = [(wish, []) for wish in wishes]
+    rest = [place for place in found if not place[0].selector]
+    if len(rest) > 1:
+        raise InputError(
+            f"{' and '.join(wish.source for wish, _ in rest)} are for all nodes, both without a nodeSelector",
+            resolution="NVIDIA's operator takes one such driver: give the others a nodeSelector",
+        )
     for node in nodes:
         chosen = [place for place in found if place[0].selector and place[0].selects(node)]
         if len(chosen) > 1:
@@ -98,7 +104,7 @@ def share(wishes: Sequence[DriverWish], nodes: Sequence[Node]) -> list[tuple[Dri
                 f"node {node.name} is selected by {names}",
                 resolution="NVIDIA's operator refuses this for the whole cluster: mend a nodeSelector",
             )
-        for place in chosen or [place for place in found if not place[0].selector][:1]:
+        for place in chosen or rest:
             place[1].append(node)
     return found
 
@@ -176,7 +182,7 @@ def driver_image(slot: Slot, wish: DriverWish, pool: Pool) -> str:
         return base
     if not base:
         return ""
-    kernel = f"-{kernel_text(pool.kernel)}" if pool.kernel and slot.path == "driver" else ""
+    kernel = f"-{kernel_text(pool.kernel)}" if pool.kernel else ""
     return f"{base}{kernel}-{pool.os.tag}"
 
 
@@ -184,7 +190,7 @@ def kernel_in_version(wish: DriverWish, os: OsId) -> KernelRelease | None:
     """The kernel that a version names itself: '550-5.15.0-131-generic', without usePrecompiled."""
     version = text_at(wish.values, "driver.version")
     try:
-        return None if wish.precompiled else ImageTag.parse(f"{version}-{os.tag}").kernel
+        return ImageTag.parse(f"{version}-{os.tag}").kernel
     except InputError:
         return None
 
