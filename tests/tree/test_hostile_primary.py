@@ -69,6 +69,15 @@ def test_an_index_that_unpacks_to_more_than_any(tmp_path: Path) -> None:
         names(tmp_path, PRIMARY, limit=len(PRIMARY) - 1)
 
 
+def test_more_entries_than_any_are_left(tmp_path: Path) -> None:
+    """They are small where they are packed, and a hundred bytes each where they are kept."""
+    (path := tmp_path / "primary.xml").write_text(PRIMARY)
+    archs = frozenset({"x86_64"})
+    assert [one.name for one in read_primary(path, "", archs=archs, entries=2)] == ["a"]
+    with pytest.raises(InputError, match="need and provide more than"):
+        list(read_primary(path, "", archs=archs, entries=1))
+
+
 def test_another_document_is_no_index(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="ends in the middle"):
         names(tmp_path, "<html></html>")
