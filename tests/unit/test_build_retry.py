@@ -22,14 +22,16 @@ from driverforge_build.app.runner import (
 )
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuildJob, StepListener
+from driverforge_build.publish.index import standing_for
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
+from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
-from support.fakes.fakeengine import FakeEngine
+from support.fakes.fakeengine import FakeEngine, store_image
 from support.fakes.memoryregistry import HOST
 from support.samples.synthetic import all_cells, synthetic_lock
 
@@ -190,6 +192,27 @@ def test_an_alias_that_a_killed_run_did_not_move_is_moved() -> None:
     assert report.pushed
     assert report.pushed.moved
     assert alias in moody.registry.manifests
+
+
+@pytest.mark.parametrize("kind", ["another image", "a plain image"])
+def test_an_alias_that_stands_for_something_else_is_moved(kind: str) -> None:
+    moody = engine()
+    pushed = run(moody).report.pushed
+    assert pushed
+    alias = Reference.parse(f"{HOST}/driver:{JIT.image.alias_tag}")
+    mine = moody.registry.manifests["driver", pushed.reference.rpartition(":")[2]]
+    if kind == "a plain image":
+        moody.registry.manifests["driver", JIT.image.alias_tag] = mine
+    else:
+        media_type, data = moody.registry.manifests["driver", JIT.image.alias_tag]
+        other = store_image(moody.registry, alias.with_tag("other"), {"io.driverforge.cell": ""})
+        changed = data.replace(pushed.digest.encode(), other.encode())
+        moody.registry.manifests["driver", JIT.image.alias_tag] = (media_type, changed)
+    (report,) = confirm_all([(JIT, pushed.digest)], publisher(moody), retries=0)
+    assert report.pushed
+    assert (report.pushed.moved, report.pushed.sent) == (True, False)
+    entries = standing_for(RegistryClient(Session(moody.registry)), alias).entries
+    assert [entry.digest for entry in entries.values()] == [pushed.digest]
 
 
 def test_an_alias_that_stands_costs_one_request_a_run() -> None:
