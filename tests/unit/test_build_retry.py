@@ -10,7 +10,7 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.app.retry import PAUSES_S
+from driverforge_build.app.retry import PAUSES_S, Attempts
 from driverforge_build.app.runner import (
     CellReport,
     HowToRun,
@@ -230,3 +230,19 @@ def test_only_what_was_built_without_trouble_counts_as_measured() -> None:
     built = run(moody).report
     assert build_times([built])[JIT.image.id].seconds == built.seconds
     assert build_times([run(moody).report, run(engine([BUSY])).report]) == {}
+
+
+def test_pauses_get_longer_and_the_last_one_is_for_all_further_attempts() -> None:
+    pauses: list[float] = []
+    attempts = Attempts(left=6, told=lambda _: None, wait=pauses.append)
+
+    def fail() -> None:
+        raise BUSY
+
+    with pytest.raises(TemporaryFailure):
+        attempts.at(fail)
+    assert pauses == [*PAUSES_S, PAUSES_S[-1], PAUSES_S[-1]]
+    assert attempts.left == 0
+    assert [one.reason for one in attempts.failed] == [BUSY.brief] * 6
+    # the clock counts from when the machine was started
+    assert all(one.seconds < 60 for one in attempts.failed)

@@ -222,6 +222,18 @@ def test_an_index_of_two_drivers_is_refused_and_both_are_named() -> None:
     assert registry.resolve(ALIAS, "linux/arm64").digest == both.images["linux/arm64"]
 
 
+def test_an_image_whose_alias_would_stand_for_two_drivers_is_there_and_the_alias_waits() -> None:
+    newer = context("ubuntu24.04-amd64-580.173.02-6.8.0-106-generic")
+    engine = built(newer)
+    before = join(client(engine), ALIAS, [member(engine, "arm64", "580.159.04")])
+    report = push(engine, newer)
+    assert (report.sent, report.moved, report.alias_digest) == (True, False, "")
+    assert "580.173.02 on linux/amd64, 580.159.04 on linux/arm64" in report.waiting
+    assert report.lines()[1] == f"{ALIAS} (not moved: {report.waiting})"
+    assert client(engine).head_manifest(ALIAS).digest == before.digest
+    assert client(engine).resolve(Reference.parse(report.reference), "linux/amd64").digest == report.digest
+
+
 class Turns:
     """Two writers in threads, whose requests to the registry come in the order that a test chose."""
 
