@@ -15,6 +15,11 @@ from driverforge_core.errors import InputError
 LIMIT = 2_000_000
 """Packages of one OS and architecture. Debian has 70,000, all minor releases of RHEL a few times that."""
 
+AUTOMATIC, ON_REQUEST = 500, 100
+"""What repositories are preferred by, as in apt_preferences(5): what all packages may come from, and what is
+for those who ask for it by name.
+"""
+
 
 class VersionOrder(Protocol):
     """A package manager's order of versions."""
@@ -64,7 +69,7 @@ class Condition:
 class Package:
     """A version of a package in a repository.
 
-    `preference` orders suites: apt's 500 for a normal one, 100 where it is NotAutomatic.
+    `preference` orders repositories: AUTOMATIC or ON_REQUEST.
     """
 
     name: str

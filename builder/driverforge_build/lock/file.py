@@ -136,14 +136,16 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
 
 def _kernel(release: str, entry: Mapping[str, Any], packages: Mapping[str, LockedPackage]) -> LockedKernel:
     headers = _pinned(entry["headers"], packages)
-    if not headers and not entry["image"]:
-        raise ValueError(f"{release}: it has neither headers nor an image")
+    if not headers:
+        raise ValueError(f"{release}: it has no headers")
     return LockedKernel(
         release=release,
         flavour=_text(entry["flavour"]),
         compiler=word(release, "compiler", entry["compiler"]),
         headers=headers,
         image=packages[entry["image"]] if entry["image"] else None,
+        # a former version pinned the image alone
+        modules=_pinned(entry.get("modules", []), packages),
         vendor={driver: _pinned(pins, packages) for driver, pins in entry["vendor"].items()},
     )
 
@@ -235,6 +237,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
         named += [
             *kernel.headers,
             *([kernel.image] if kernel.image else []),
+            *kernel.modules,
             *(package for packages in kernel.vendor.values() for package in packages),
         ]
     return {
@@ -259,6 +262,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
                 "compiler": kernel.compiler,
                 "headers": sorted(package.key for package in kernel.headers),
                 "image": kernel.image.key if kernel.image else "",
+                **({"modules": sorted(one.key for one in kernel.modules)} if kernel.modules else {}),
                 "vendor": {
                     driver: sorted(package.key for package in packages)
                     for driver, packages in kernel.vendor.items()
