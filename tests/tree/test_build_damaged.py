@@ -100,7 +100,7 @@ def test_a_folder_or_a_circle_in_the_cache_is_one_error(tmp_path: Path) -> None:
         assert "--cache-dir" in told.value.resolution
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://[::1/InRelease"])
+@pytest.mark.parametrize("url", ["http://[::1", "http://[::1/InRelease", "http://a\udcffb/InRelease"])
 def test_an_address_that_is_none_is_wrong_input(tmp_path: Path, url: str) -> None:
     with pytest.raises(InputError) as told:
         fetcher(tmp_path).document(url)

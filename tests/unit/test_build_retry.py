@@ -10,7 +10,7 @@ import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.app.retry import PAUSES_S
+from driverforge_build.app.retry import PAUSES_S, Attempts
 from driverforge_build.app.runner import (
     CellReport,
     HowToRun,
@@ -22,14 +22,16 @@ from driverforge_build.app.runner import (
 )
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuildJob, StepListener
+from driverforge_build.publish.index import standing_for
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
+from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
-from support.fakes.fakeengine import FakeEngine
+from support.fakes.fakeengine import FakeEngine, store_image
 from support.fakes.memoryregistry import HOST
 from support.samples.synthetic import all_cells, synthetic_lock
 
@@ -192,6 +194,27 @@ def test_an_alias_that_a_killed_run_did_not_move_is_moved() -> None:
     assert alias in moody.registry.manifests
 
 
+@pytest.mark.parametrize("kind", ["another image", "a plain image"])
+def test_an_alias_that_stands_for_something_else_is_moved(kind: str) -> None:
+    moody = engine()
+    pushed = run(moody).report.pushed
+    assert pushed
+    alias = Reference.parse(f"{HOST}/driver:{JIT.image.alias_tag}")
+    mine = moody.registry.manifests["driver", pushed.reference.rpartition(":")[2]]
+    if kind == "a plain image":
+        moody.registry.manifests["driver", JIT.image.alias_tag] = mine
+    else:
+        media_type, data = moody.registry.manifests["driver", JIT.image.alias_tag]
+        other = store_image(moody.registry, alias.with_tag("other"), {"io.driverforge.cell": ""})
+        changed = data.replace(pushed.digest.encode(), other.encode())
+        moody.registry.manifests["driver", JIT.image.alias_tag] = (media_type, changed)
+    (report,) = confirm_all([(JIT, pushed.digest)], publisher(moody), retries=0)
+    assert report.pushed
+    assert (report.pushed.moved, report.pushed.sent) == (True, False)
+    entries = standing_for(RegistryClient(Session(moody.registry)), alias).entries
+    assert [entry.digest for entry in entries.values()] == [pushed.digest]
+
+
 def test_an_alias_that_stands_costs_one_request_a_run() -> None:
     moody = engine()
     pushed = run(moody).report.pushed
@@ -207,3 +230,19 @@ def test_only_what_was_built_without_trouble_counts_as_measured() -> None:
     built = run(moody).report
     assert build_times([built])[JIT.image.id].seconds == built.seconds
     assert build_times([run(moody).report, run(engine([BUSY])).report]) == {}
+
+
+def test_pauses_get_longer_and_the_last_one_is_for_all_further_attempts() -> None:
+    pauses: list[float] = []
+    attempts = Attempts(left=6, told=lambda _: None, wait=pauses.append)
+
+    def fail() -> None:
+        raise BUSY
+
+    with pytest.raises(TemporaryFailure):
+        attempts.at(fail)
+    assert pauses == [*PAUSES_S, PAUSES_S[-1], PAUSES_S[-1]]
+    assert attempts.left == 0
+    assert [one.reason for one in attempts.failed] == [BUSY.brief] * 6
+    # the clock counts from when the machine was started
+    assert all(one.seconds < 60 for one in attempts.failed)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from driverforge_build.discover.apt import release_file
-from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
+from driverforge_build.discover.apt.stanzas import DebianOrder, add_stanzas, new_index
+from driverforge_build.discover.packages import PackageIndex
 from driverforge_build.discover.pin import locked
 from driverforge_build.discover.rpm.repomd import parse_repomd
 from driverforge_build.nvidia.checksums import redistributable_of
@@ -116,6 +117,13 @@ def test_what_no_lock_can_hold_is_not_pinned(old: str, new: str) -> None:
 def test_a_stanza_of_nonsense(stanza: bytes) -> None:
     with pytest.raises(InputError):
         pinned(stanza)
+
+
+def test_more_packages_than_any_system_has_are_left() -> None:
+    index = PackageIndex(DebianOrder(), limit=2)
+    add_stanzas(index, [STANZA.encode()] * 2, suite="s")
+    with pytest.raises(InputError, match="more than 2 packages"):
+        add_stanzas(index, [STANZA.encode()], suite="s")
 
 
 def manifest(size: str, sha256: str = SHA) -> bytes:

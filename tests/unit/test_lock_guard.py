@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_build.lock.compare import changes, check_losses, losses
+from driverforge_build.lock.compare import changes, check_losses, losses, suite_of
 from driverforge_build.lock.pins import LockedKernel, LockedPackage, TargetLock
 from driverforge_core.errors import TemporaryFailure
 from support.samples.locks import kernel, package, target
@@ -48,6 +48,21 @@ def test_an_older_index_is_told() -> None:
     assert losses(earlier, found) == [
         "debian12-amd64: bookworm is of 2026-10-01T00:00:00Z, the lock is of 2026-11-20T12:00:00Z"
     ]
+
+
+def test_a_signature_that_is_gone_is_told() -> None:
+    earlier = target(*kernels(1))
+    found = replace(earlier, repositories=(replace(earlier.repositories[0], signed_by=()),))
+    assert losses(earlier, found) == ["debian12-amd64: bookworm is not signed any more"]
+    assert losses(found, earlier) == []
+    assert losses(replace(earlier, repositories=()), found) == []
+
+
+def test_a_kernels_suite_is_that_of_its_own_headers() -> None:
+    """Not of those that it shares with others, nor of its image."""
+    common, own = package("linux-kbuild-6.1", suite="other"), package("linux-headers-6.1.0-50", suite="own")
+    assert suite_of(kernel("6.1.0-50", common, own)) == "own"
+    assert suite_of(replace(kernel("6.1.0-50", common), image=package("i", suite="images"))) == "other"
 
 
 def test_the_error_names_the_way_round() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,25 @@ def test_a_redistributable_archive_has_one_folder(tmp_path: Path, machine: str, 
     assert inside(head) == Inside(version="595.91.07", arch=arch, runfile=False)
     # the first piece of a large one
     assert inside(head[: len(head) - 40]) == Inside(version="595.91.07", arch=arch, runfile=False)
+
+
+def test_a_small_archive_that_unpacks_to_much_is_not_unpacked() -> None:
+    bomb = lzma.compress(bytes(64 << 20), preset=0)
+    assert len(bomb) < HEAD
+    tracemalloc.start()
+    try:
+        assert inside(bomb) is None
+        assert tracemalloc.get_traced_memory()[1] < 32 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_an_archive_that_wants_gigabytes_to_be_unpacked_is_none(tmp_path: Path) -> None:
+    write_redistributable(tmp_path / "a", "595.91.07", "x86_64")
+    alone = lzma.compress(lzma.decompress((tmp_path / "a").read_bytes()), lzma.FORMAT_ALONE, preset=0)
+    assert inside(alone) == Inside(version="595.91.07", arch="amd64", runfile=False)
+    # its head: properties, then the size of the dictionary
+    assert inside(alone[:1] + (1 << 30).to_bytes(4, "little") + alone[5:]) is None
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,14 @@ from driverforge_build.app.push import push_all
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuiltImage
 from driverforge_build.publish.index import Member, VersionsDiffer, join
+from driverforge_build.publish.lookup import made_from
 from driverforge_build.publish.upload import Publisher, PushReport
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable, UsageError
 from driverforge_oci.client import OCI_INDEX, RegistryClient
+from driverforge_oci.presence import Unknown
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound, Session
 from driverforge_oci.transport import Request, Response
@@ -194,6 +196,37 @@ def test_an_index_keeps_other_architectures() -> None:
     assert (again.moved, again.digest, again.images) == (False, before.digest, before.images)
 
 
+def test_an_index_keeps_no_attestations_and_nothing_that_names_no_platform() -> None:
+    """They belong to the index that named them; `docker buildx` writes them."""
+    engine = FakeEngine()
+    registry = client(engine)
+    join(registry, ALIAS, [member(engine, "arm64")])
+    media_type, data = engine.registry.manifests["driver", ALIAS.tag]
+    document = json.loads(data)
+    (image,) = document["manifests"]
+    unknown = {"os": "unknown", "architecture": "unknown"}
+    document["manifests"] += [{**image, "platform": unknown}, {**image, "platform": {}}]
+    engine.registry.manifests["driver", ALIAS.tag] = (media_type, json.dumps(document).encode())
+    joined = join(registry, ALIAS, [member(engine, "amd64")])
+    assert sorted(joined.images) == ["linux/amd64", "linux/arm64"]
+    assert len(registry.get_manifest(ALIAS).children) == 2
+
+
+def test_a_member_that_the_registry_does_not_speak_of_leaves_the_index_as_it_is() -> None:
+    """It may be there: an index without it would be a loss."""
+    silent = threading.Event()
+
+    def trouble(request: Request) -> Response | None:
+        return answer(403) if silent.is_set() and request.url.endswith("-amd64") else None
+
+    engine = FakeEngine(registry=MemoryRegistry(trouble=trouble))
+    members = [member(engine, arch) for arch in ("amd64", "arm64")]
+    silent.set()
+    with pytest.raises(Unavailable, match="does not say whether it has"):
+        join(client(engine), ALIAS, members)
+    assert ("driver", ALIAS.tag) not in engine.registry.manifests
+
+
 def test_an_alias_that_is_a_plain_image_becomes_an_index_with_both() -> None:
     engine = FakeEngine()
     registry = client(engine)
@@ -209,6 +242,29 @@ def test_what_the_registry_lacks_is_not_in_the_index_and_nothing_makes_none() ->
     assert list(join(client(engine), ALIAS, [amd64, arm64]).images) == ["linux/amd64"]
 
 
+def test_what_an_alias_stands_for_from_an_earlier_time_is_not_found() -> None:
+    """`index` says of it that it is missing, and covered.json does not have it."""
+    engine = FakeEngine()
+    join(client(engine), ALIAS, [member(engine, "arm64")])
+    late = replace(member(engine, "arm64", stored=False), reference=ALIAS.with_tag("other"))
+    joined = join(client(engine), ALIAS, [member(engine, "amd64"), late])
+    assert sorted(joined.images) == ["linux/amd64", "linux/arm64"]
+    assert joined.found == {"linux/amd64"}
+
+
+@pytest.mark.parametrize(("status", "passing"), [(403, False), (503, True)])
+def test_labels_that_cannot_be_read_are_asked_for_again_where_that_may_help(
+    status: int, passing: bool
+) -> None:
+    engine = FakeEngine(
+        registry=MemoryRegistry(trouble=lambda request: answer(status) if "/blobs/" in request.url else None)
+    )
+    there = member(engine, "amd64")
+    told = made_from(client(engine), there.reference, there.inputs, there.platform)
+    assert isinstance(told, Unknown)
+    assert told.passing is passing
+
+
 def test_an_index_of_two_drivers_is_refused_and_both_are_named() -> None:
     engine = FakeEngine()
     registry = client(engine)
@@ -221,6 +277,18 @@ def test_an_index_of_two_drivers_is_refused_and_both_are_named() -> None:
     both = join(registry, ALIAS, [newer, member(engine, "arm64")])
     assert both.moved
     assert registry.resolve(ALIAS, "linux/arm64").digest == both.images["linux/arm64"]
+
+
+def test_an_image_whose_alias_would_stand_for_two_drivers_is_there_and_the_alias_waits() -> None:
+    newer = context("ubuntu24.04-amd64-580.173.02-6.8.0-106-generic")
+    engine = built(newer)
+    before = join(client(engine), ALIAS, [member(engine, "arm64", "580.159.04")])
+    report = push(engine, newer)
+    assert (report.sent, report.moved, report.alias_digest) == (True, False, "")
+    assert "580.173.02 on linux/amd64, 580.159.04 on linux/arm64" in report.waiting
+    assert report.lines()[1] == f"{ALIAS} (not moved: {report.waiting})"
+    assert client(engine).head_manifest(ALIAS).digest == before.digest
+    assert client(engine).resolve(Reference.parse(report.reference), "linux/amd64").digest == report.digest
 
 
 # one of them does some requests, then the other one: single requests by turns seldom hurt

@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from driverforge_core.errors import InputError
+
+LIMIT = 2_000_000
+"""Packages of one OS and architecture. Debian has 70,000, all minor releases of RHEL a few times that."""
+
 AUTOMATIC, ON_REQUEST = 500, 100
 """What repositories are preferred by, as in apt_preferences(5): what all packages may come from, and what is
 for those who ask for it by name.
@@ -91,14 +96,24 @@ class Package:
 class PackageIndex:
     """The indexes of one OS and architecture, merged. `order` is that of the package manager's versions."""
 
-    def __init__(self, order: VersionOrder) -> None:
+    def __init__(self, order: VersionOrder, *, limit: int = LIMIT) -> None:
         self._order = order
+        self._limit, self._size = limit, 0
         self._entries: dict[str, list[Callable[[], Package]]] = defaultdict(list)
         self._providers: dict[str, set[str]] = defaultdict(set)
         self._made: dict[str, tuple[Package, ...]] = {}
 
     def add(self, name: str, make: Callable[[], Package], provides: Iterable[str] = ()) -> None:
-        """Take in a package. `make` gives it, `provides` are the names that it has beside its own."""
+        """Take in a package. `make` gives it, `provides` are the names that it has beside its own.
+
+        Raises InputError for more packages than any OS has: a few megabytes unpack to more than fits here.
+        """
+        self._size += 1
+        if self._size > self._limit:
+            raise InputError(
+                f"the repositories have more than {self._limit} packages",
+                resolution="use another mirror: this one's index is not what the package manager would read",
+            )
         self._made.pop(name, None)
         self._entries[name].append(make)
         for offer in provides:

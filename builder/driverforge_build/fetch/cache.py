@@ -112,4 +112,4 @@ class Cache:
             ) from error
 
     def _document_path(self, url: str) -> Path:
-        return self.folder / "documents" / hashlib.sha256(url.encode()).hexdigest()
+        return self.folder / "documents" / hashlib.sha256(url.encode(errors="surrogateescape")).hexdigest()

@@ -136,8 +136,8 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
 
 def _kernel(release: str, entry: Mapping[str, Any], packages: Mapping[str, LockedPackage]) -> LockedKernel:
     headers = _pinned(entry["headers"], packages)
-    if not headers and not entry["image"]:
-        raise ValueError(f"{release}: it has neither headers nor an image")
+    if not headers:
+        raise ValueError(f"{release}: it has no headers")
     return LockedKernel(
         release=release,
         flavour=_text(entry["flavour"]),

@@ -23,6 +23,8 @@ PRIMARY_LIMIT = 4 << 30
 """Bytes, unpacked."""
 FIELD_LIMIT = 1 << 20
 """Characters of one text. A description may be long, and is not read."""
+ENTRIES_LIMIT = 20_000_000
+"""Requires, Provides and files of all packages, without what is left out."""
 _CHUNK = 1 << 18
 _RELATIONS = {"EQ": "=", "LT": "<<", "LE": "<=", "GE": ">=", "GT": ">>"}
 # symbols and hardware that kernels and their modules provide, and what only rpm itself can say
@@ -63,13 +65,19 @@ class Record:
 
 
 def read_primary(
-    path: Path, suffix: str, *, archs: frozenset[str], limit: int = PRIMARY_LIMIT
+    path: Path,
+    suffix: str,
+    *,
+    archs: frozenset[str],
+    limit: int = PRIMARY_LIMIT,
+    entries: int = ENTRIES_LIMIT,
 ) -> Iterator[Record]:
     """The packages for some machines ('x86_64', 'noarch').
 
-    Raises InputError for a document that is damaged, declares entities, or unpacks to more than `limit`.
+    Raises InputError for a document that is damaged, declares entities, or unpacks to more than `limit`
+    bytes, or has more than so many `entries`.
     """
-    reader = _Reader()
+    reader = _Reader(entries)
     try:
         with path.open("rb") as file:
             for record in _fed(reader, unpacked(file, suffix), limit):
@@ -118,8 +126,9 @@ def safe_parser() -> expat.XMLParserType:
 class _Reader:
     """The state between two elements of a primary.xml."""
 
-    def __init__(self) -> None:
+    def __init__(self, entries: int) -> None:
         self.ended = False
+        self._entries_left = entries
         self._done: list[Record] = []
         self._record = Record()
         self._list: list[Requirement] | None = None
@@ -175,6 +184,7 @@ class _Reader:
         elif tag == "rpm:sourcerpm":
             self._record.source = text
         elif tag == "file":
+            self._count_entry()
             self._record.files.append(text)
         elif self._sums == "sha256":
             self._record.sha256 = text.strip().lower()
@@ -183,6 +193,7 @@ class _Reader:
         name = attributes["name"]
         if self._list is None or name.startswith(_LEFT_OUT):
             return
+        self._count_entry()
         if name.startswith("("):
             self._record.rich.append(name)
             return
@@ -192,6 +203,11 @@ class _Reader:
                 name=sys.intern(name), relation=relation, version=_evr(attributes) if relation else ""
             )
         )
+
+    def _count_entry(self) -> None:
+        self._entries_left -= 1
+        if self._entries_left < 0:
+            raise ValueError("its packages need and provide more than those of any repository")
 
     def _finish(self) -> None:
         record = self._record

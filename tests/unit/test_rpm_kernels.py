@@ -1,0 +1,65 @@
+"""Kernels among the versions of packages that all have one name: which are found, which are bare."""
+
+from __future__ import annotations
+
+from driverforge_build.discover.kernels import Kernels
+from driverforge_build.discover.rpm.entries import add_records, new_index
+from driverforge_build.discover.rpm.kernel_rpms import find_kernels
+from driverforge_build.discover.rpm.primary import Record
+from support.samples.rockyrepo import NEW, OLD, rocky_matrix
+from support.samples.suserepo import suse_matrix
+
+DEVEL, HEADERS, IMAGE = "kernel-devel", "kernel-headers", "kernel-core"
+
+
+def kernels(*packages: tuple[str, str, str]) -> Kernels:
+    """What a row finds where repositories have these: name, version, repository."""
+    (row,) = rocky_matrix().rows
+    index = new_index()
+    for name, version, repository in packages:
+        path, sha256 = f"{name}-{version}.rpm", "ab" * 32
+        record = Record(name=name, version=version, arch="x86_64", path=path, sha256=sha256, size=1)
+        add_records(index, [record], repository=repository)
+    return find_kernels(index, row.on("amd64"), "amd64")
+
+
+def whole(version: str, repository: str = "baseos") -> list[tuple[str, str, str]]:
+    return [(name, version, repository) for name in (DEVEL, HEADERS, IMAGE)]
+
+
+def told(found: Kernels) -> tuple[list[str], list[str]]:
+    return [one.release.text for one in found.found], [one.text for one in found.without_headers]
+
+
+def test_a_kernel_is_its_headers_and_its_image() -> None:
+    assert told(kernels(*whole(OLD), *whole(NEW))) == ([f"{OLD}.x86_64", f"{NEW}.x86_64"], [])
+
+
+def test_headers_without_an_image_are_no_kernel_where_others_have_one() -> None:
+    there = [package for package in whole(NEW) if package[0] != IMAGE]
+    assert told(kernels(*whole(OLD), *there)) == ([f"{OLD}.x86_64"], [])
+    assert told(kernels(*there)) == ([f"{NEW}.x86_64"], [])
+
+
+def test_a_kernel_that_lacks_one_of_its_headers_is_bare() -> None:
+    there = [package for package in whole(NEW) if package[0] != HEADERS]
+    assert told(kernels(*whole(OLD), *there)) == ([f"{OLD}.x86_64"], [f"{NEW}.x86_64"])
+
+
+def test_of_rebuilds_of_one_release_the_newest_counts() -> None:
+    """The last number of SUSE's packages is none of `uname -r`."""
+    (row,) = suse_matrix().rows
+    index = new_index()
+    for number in (2, 11, 9):
+        for name in ("kernel-default-devel", "kernel-devel", "kernel-macros"):
+            record = Record(name=name, version=f"6.4.0-150700.51.{number}", arch="x86_64", path="a", size=1)
+            add_records(index, [record], repository="SLE_BCI")
+    (kernel,) = find_kernels(index, row.on("amd64"), "amd64").found
+    assert kernel.release.text == "6.4.0-150700.51-default"
+    assert {one.version for one in kernel.headers} == {"6.4.0-150700.51.11"}
+
+
+def test_another_repositorys_packages_are_not_its_own() -> None:
+    assert told(kernels(*whole(NEW, "extras"))) == ([], [])
+    there = [(name, NEW, "extras" if name == HEADERS else "baseos") for name in (DEVEL, HEADERS, IMAGE)]
+    assert told(kernels(*there)) == ([], [f"{NEW}.x86_64"])
