@@ -22,6 +22,7 @@ import pytest
 from driverforge_build.attest.attach import Attaching
 from driverforge_build.cli import run
 from driverforge_build.render.bake import immutable_tag_of
+from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers, referrers_tag
 from support.jsonschemas import check_document
@@ -156,6 +157,27 @@ def test_each_architecture_has_its_own_and_the_alias_shows_both(
     assert "linux/amd64" not in said
 
 
+def test_what_buildkit_attests_beside_an_image_is_no_image(
+    site: RegistrySite, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = at(site, site.store(AMD64))
+    size = len(site.client.get_manifest(place).data)
+    entries = [
+        {
+            "mediaType": OCI_MANIFEST,
+            "digest": place.digest,
+            "size": size,
+            "platform": {"os": system, "architecture": arch},
+        }
+        for system, arch in (("linux", "amd64"), ("unknown", "unknown"))
+    ]
+    index = json.dumps({"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}).encode()
+    site.client.put_manifest(place.with_tag("built"), index, OCI_INDEX)
+    assert run(["attestations", str(place.with_tag("built")), "--json"]) == 0
+    images = json.loads(capsys.readouterr().out)["images"]
+    assert [image["platform"] for image in images] == ["linux/amd64"]
+
+
 def test_a_signed_provenance_is_accepted_and_vouches_for_the_sbom(
     site: RegistrySite, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -175,6 +197,8 @@ def test_what_was_attached_without_a_signer_is_attached_signed_later(
 ) -> None:
     place, ours = at(site, site.store(AMD64)), keys(tmp_path)
     push(site, capsys)
+    trust = read(str(place), capsys, "--verifier", ours.verifier)[1]
+    assert trust == {"sbom": "refused", "provenance": "refused"}
     assert attached(push(site, capsys, "--signer", ours.signer))["provenance"]["sent"]
     assert len(referrers(site.client, place)) == 3
     # and the other way round nothing is

@@ -91,12 +91,12 @@ def _base(image: AnyImage) -> Iterator[Component]:
 def shipped(image: AnyImage) -> Iterator[tuple[str, LockedPackage]]:
     """The packages whose files an image has, each once, with the list that names it.
 
-    Tool chain and sources are a JIT image's; headers are nobody's.
+    Tool chain and sources are a JIT image's, which has all that is pinned for it; headers are nobody's.
     """
     seen = set()
     builds = isinstance(image, ImageSpec) and not image.kernel
     for name, packages in sorted(image.pins.items()):
-        if name in ("userspace", "firmware") or name.startswith("modules-") or (builds and name != "headers"):
+        if name in ("userspace", "firmware") or name.startswith("modules-") or builds:
             for package in packages:
                 if package.key not in seen:
                     seen.add(package.key)
