@@ -32,7 +32,7 @@ $(obj)/conftest/patches.h:
 	@mkdir -p $(obj)/conftest; echo '// none' > $@
 $(obj)/conftest/headers.h:
 	@mkdir -p $(obj)/conftest; for name in $(NV_HEADER_PRESENCE_TESTS); do \\
-	  $(NV_CONFTEST_CMD) test_kernel_header '$(NV_CONFTEST_CFLAGS)' $$name; done > $@
+	$(NV_CONFTEST_CMD) test_kernel_header '$(NV_CONFTEST_CFLAGS)' $$name; done > $@
 $(obj)/conftest/functions.h: $(obj)/conftest/headers.h
 	@$(NV_CONFTEST_CMD) compile_tests '$(NV_CONFTEST_CFLAGS)' $(NV_CONFTEST_FUNCTION_COMPILE_TESTS) > $@
 obj-m := nvidia.o nvidia-uvm.o
