@@ -27,16 +27,19 @@ class Given:
     bases: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def options(self) -> list[str]:
+        """The inputs that every command of these takes."""
+        words = ["--matrix", str(self.matrix)] if self.matrix is not None else []
+        if self.lock != LOCK_FILE:
+            words += ["--lock", str(self.lock)]
+        return words + [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
+
     def command(
         self, name: Literal["lock", "build", "push"], *, select: Sequence[str] = (), skip: Sequence[str] = ()
     ) -> str:
         """The command line of another command with the same inputs, as far as that command has them."""
-        words = ["driverforge", name]
-        if self.matrix is not None:
-            words += ["--matrix", str(self.matrix)]
-        if self.lock != LOCK_FILE:
-            words += ["--lock", str(self.lock)]
-        words += [word for key, value in self.bases.items() for word in ("--base", f"{key}={value}")]
+        words = ["driverforge", name, *self.options]
         if name != "lock":
             words += [
                 word

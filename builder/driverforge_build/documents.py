@@ -46,7 +46,8 @@ class PlanCell(TypedDict):
 
     `kernel` is null for a JIT image, `run` the command that an unknown one needs. `source` is where its
     modules come from: compiled in the image or on the node, or the distribution's. `left_out` maps module
-    types that the image does without to the reason.
+    types that the image does without to the reason. `image` is the immutable tag that the registry was asked
+    for, '' where it was not.
     """
 
     cell: str
@@ -62,16 +63,67 @@ class PlanCell(TypedDict):
     reason: str
     evidence: list[str]
     run: str
+    image: str
     digest: str
     packages: list[str]
     warnings: list[str]
 
 
+class PinnedPackage(TypedDict):
+    """A package of the lock. `suite` is the repository that has it."""
+
+    name: str
+    version: str
+    suite: str
+    sha256: str
+
+
+class PinnedSuite(TypedDict):
+    """A repository as the lock has it: the date of its index, and the sha256 of InRelease or repomd.xml."""
+
+    suite: str
+    date: str
+    sha256: str
+
+
+class PinnedBase(TypedDict):
+    """What a base image's tag stood for. `index` is the digest of the index over architectures."""
+
+    reference: str
+    digest: str
+    index: str
+
+
+class PlanTarget(TypedDict):
+    """An OS and architecture, and what the lock has for the kernels of its cells.
+
+    `name` is the OS for people. `kernels` maps a release to its packages, headers first.
+    """
+
+    os: str
+    arch: str
+    name: str
+    suites: list[PinnedSuite]
+    base: PinnedBase | None
+    kernels: dict[str, list[PinnedPackage]]
+
+
+class PlanInputs(TypedDict):
+    """What --matrix (null: the shipped one), --lock and --base said; `bases` maps an OS to an image."""
+
+    matrix: str | None
+    lock: str
+    bases: dict[str, str]
+
+
 class PlanDocument(TypedDict):
-    """`driverforge plan --json`."""
+    """`driverforge plan --json`; `made` is when, UTC, ISO 8601. `targets` are those of its cells."""
 
     schema: Literal[1]
+    made: str
+    inputs: PlanInputs
     cells: list[PlanCell]
+    targets: dict[str, PlanTarget]
     summary: dict[Verdict, int]
 
 
@@ -181,8 +233,8 @@ class LockDocument(TypedDict):
     """`driverforge lock --json`.
 
     `nowhere` maps targets that were left out to what is missing, for want of an address, `degraded` those
-    whose repositories cannot be read now, `problems` drivers and archives to what kept them from being
-    pinned.
+    whose repositories cannot be read now, `closed` those that were read without the repositories of a
+    subscription, `problems` drivers and archives to what kept them from being pinned.
     """
 
     schema: Literal[1]
@@ -191,6 +243,7 @@ class LockDocument(TypedDict):
     targets: dict[str, LockedTarget]
     nowhere: dict[str, Failure]
     degraded: dict[str, Failure]
+    closed: dict[str, Failure]
     archives: dict[str, FoundArchive]
     problems: dict[str, Failure]
 

@@ -14,7 +14,7 @@ warning too, never a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from enum import Enum
@@ -38,6 +38,9 @@ from driverforge_core.headerprobe import ProbeRule
 from driverforge_oci.presence import Absent, Presence, Present
 
 UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
+
+
+NO_KERNELS = "the lock has no kernels of {}: a subscription is needed for {}"
 
 
 class State(Enum):
@@ -75,7 +78,8 @@ class Verdict:
     """What is to be done about a cell.
 
     `reason` is one sentence. `evidence` are lines, each with where it is from. `run` is a command for
-    `unknown`, '' where none helps. `digest` is that of an existing image, `packages` are the vendor's.
+    `unknown`, '' where none helps. `image` is the tag that a registry was asked for, `digest` what it stands
+    for there; `packages` are the vendor's.
     `left_out` are module types that the image goes without, each with why. `unanswered`: the registry could
     not be asked, so that the same run may end differently later.
     """
@@ -84,6 +88,7 @@ class Verdict:
     reason: str
     evidence: tuple[str, ...] = ()
     run: str = ""
+    image: str = ""
     digest: str = ""
     packages: tuple[str, ...] = ()
     left_out: Mapping[ModuleType, str] = field(default_factory=dict)
@@ -122,7 +127,7 @@ class Judge:
         found = self._refused(cell) or self._not_pinned(cell) or self._pinned(cell)
         told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
         if found.state is State.BUILD:
-            told.append(self._unpinned_base(cell))
+            told += [self._unpinned_base(cell), self._no_kernels(cell)]
         warnings = tuple(filter(None, told))
         return replace(found, warnings=warnings) if warnings else found
 
@@ -141,6 +146,13 @@ class Judge:
 
     def _to_lock(self, cell: Cell, reason: str) -> Verdict:
         return Verdict(state=State.UNKNOWN, reason=reason, run=self._lock_again(cell))
+
+    def _subscription(self, cell: Cell, closed: Sequence[str]) -> Verdict:
+        return Verdict(
+            state=State.UNKNOWN,
+            reason=f"a subscription is needed for {' and '.join(closed)}, where this driver's packages are",
+            run=f"{self._lock_again(cell)}   (says how a subscription is shown to it)",
+        )
 
     def _refused(self, cell: Cell) -> Verdict | None:
         if cell.excluded is not None:
@@ -161,9 +173,10 @@ class Judge:
         """`unknown` where a pin is missing that a build needs."""
         target = self._target(cell)
         if target is None:
-            told = self._to_lock(cell, f"the lock holds nothing for {cell.os.id}-{cell.arch}")
-            return replace(told, evidence=_subscription(cell))
+            return self._to_lock(cell, f"the lock holds nothing for {cell.os.id}-{cell.arch}")
         if cell.driver.version not in target.drivers:
+            if closed := _closed(cell, target, cell.driver.repositories):
+                return self._subscription(cell, closed)
             return self._to_lock(cell, f"the lock does not pin driver {cell.driver.version}")
         if cell.kernel is not None and cell.kernel.text not in target.kernels:
             if cell.kernel.text in target.without_headers:
@@ -282,9 +295,19 @@ class Judge:
             self._bases[key] = "" if base.digest else UNPINNED_BASE.format(base.name)
         return self._bases[key]
 
+    def _no_kernels(self, cell: Cell) -> str:
+        """Where the plan has JIT images alone because nobody let `lock` see a kernel."""
+        target = self._target(cell)
+        if target is None or target.kernels or "precompiled" not in cell.driver.variants:
+            return ""
+        ids = (name for series in cell.os.kernels for name in series.repositories)
+        closed = _closed(cell, target, ids)
+        return NO_KERNELS.format(target.key, " and ".join(closed)) if closed else ""
+
 
 def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict:
     """A verdict `build`, after the registry was asked for the image made from the same inputs."""
+    verdict = replace(verdict, image=reference)
     if isinstance(answer, Present):
         return replace(
             verdict,
@@ -304,14 +327,14 @@ def with_presence(verdict: Verdict, answer: Presence, reference: str) -> Verdict
     )
 
 
-def _subscription(cell: Cell) -> tuple[str, ...]:
-    """What `lock` needs to read the repositories of an OS that are open to subscribers alone."""
-    closed = [one.id for one in cell.os.repositories if one.entitled and one.role != "extra"]
-    needed = (
-        f"a subscription is needed for {' and '.join(closed)}: run `lock` on a registered host, or with "
-        "--entitlement DIR, the /etc/pki/entitlement of one"
-    )
-    return (needed,) if closed else ()
+def _closed(cell: Cell, target: TargetLock, concerned: Iterable[str]) -> list[str]:
+    """Repositories of a subscription that the lock was made without, of those that are `concerned`."""
+    wanted = set(concerned)
+    return [
+        one.id
+        for one in cell.os.repositories
+        if one.entitled and one.id in wanted and not target.suite(one.id)
+    ]
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

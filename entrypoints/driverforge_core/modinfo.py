@@ -90,36 +90,69 @@ def exported_symbols(ko: bytes) -> frozenset[str]:
 
 def read_signature(ko: bytes) -> ModuleSignature | None:
     """The appended signature, or None for an unsigned module. It is described here, not verified."""
+    trailer = _trailer(decompress(ko))
+    if trailer is None:
+        return None
+    pkcs7 = first_signer(trailer.message) if trailer.is_pkcs7 else SignerInfo()
+    return ModuleSignature(
+        signer=trailer.signer or (_common_name(trailer.message) if trailer.is_pkcs7 else ""),
+        key_id=trailer.key_id or pkcs7.key_id,
+        digest=pkcs7.digest,
+        size=len(trailer.message),
+    )
+
+
+def signature_message(ko: bytes) -> bytes | None:
+    """The CMS message of a signed module, None for an unsigned one.
+
+    Raises InputError for the old kind of signature, which kernels from 4.3 on do not take.
+    """
+    trailer = _trailer(decompress(ko))
+    if trailer and not trailer.is_pkcs7:
+        raise InputError("the module's signature is no CMS message")
+    return trailer.message if trailer else None
+
+
+def without_signature(ko: bytes) -> bytes:
+    """An unsigned copy of a module: its bytes, unpacked, without the trailer."""
     data = decompress(ko)
+    trailer = _trailer(data)
+    return data[: trailer.begin] if trailer else data
+
+
+def with_signature(ko: bytes, message: bytes) -> bytes:
+    """A signed copy of an unsigned module, as scripts/sign-file makes it of a CMS message."""
+    return ko + message + _SIGNATURE.pack(0, 0, _PKCS7, 0, 0, len(message)) + _SIGNATURE_MAGIC
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trailer:
+    """What is appended to a signed module, from the byte `begin` on."""
+
+    begin: int
+    signer: str
+    key_id: bytes
+    is_pkcs7: bool
+    message: bytes
+
+
+def _trailer(data: bytes) -> _Trailer | None:
     if not data.endswith(_SIGNATURE_MAGIC):
         return None
     end = len(data) - len(_SIGNATURE_MAGIC) - _SIGNATURE.size
     if end < 0:
         raise InputError("the module's signature trailer is longer than the file")
     _, _, id_type, signer_size, key_id_size, size = _SIGNATURE.unpack_from(data, end)
-    start = end - size - key_id_size - signer_size
-    if start < 0:
+    begin = end - size - key_id_size - signer_size
+    if begin < 0:
         raise InputError("the module's signature trailer is longer than the file")
-    signer = data[start : start + signer_size].decode("utf-8", "replace")
-    message = data[end - size : end]
-    pkcs7 = first_signer(message) if id_type == _PKCS7 else SignerInfo()
-    return ModuleSignature(
-        signer=signer or (_common_name(message) if id_type == _PKCS7 else ""),
-        key_id=data[start + signer_size : end - size] or pkcs7.key_id,
-        digest=pkcs7.digest,
-        size=size,
+    return _Trailer(
+        begin=begin,
+        signer=data[begin : begin + signer_size].decode("utf-8", "replace"),
+        key_id=data[begin + signer_size : end - size],
+        is_pkcs7=id_type == _PKCS7,
+        message=data[end - size : end],
     )
-
-
-def without_signature(ko: bytes) -> bytes:
-    """An unsigned copy of a module: its bytes, unpacked, without the trailer."""
-    data = decompress(ko)
-    signature = read_signature(data)
-    if signature is None:
-        return data
-    end = len(data) - len(_SIGNATURE_MAGIC) - _SIGNATURE.size
-    _, _, _, signer_size, key_id_size, size = _SIGNATURE.unpack_from(data, end)
-    return data[: end - size - key_id_size - signer_size]
 
 
 def _section(data: bytes, wanted: bytes) -> bytes | None:

@@ -126,7 +126,7 @@ def test_the_certificate_of_a_registered_host_opens_its_repositories(
 
 def test_without_one_nothing_is_asked(repositories: Path, own: Path, host: Path, tmp_path: Path) -> None:
     with cdn(repositories, own, host) as server:
-        with pytest.raises(Nowhere, match="a subscription is needed for its repository baseos"):
+        with pytest.raises(Nowhere, match="a subscription is needed for baseos and appstream"):
             surveyed(server, tmp_path, None, own)
         assert server.requests == []
 
@@ -136,8 +136,9 @@ def test_a_subscription_that_does_not_cover_it_is_told_as_such(
 ) -> None:
     with cdn(repositories, own, host) as server:
         server.status = 403
-        with pytest.raises(Nowhere, match="a subscription is needed for the repository baseos") as told:
+        with pytest.raises(Nowhere, match="a subscription is needed for baseos and appstream") as told:
             surveyed(server, tmp_path, find_entitlement(None, root=host), own)
+    assert [line for line in told.value.details if line.endswith("HTTP 403 Forbidden")]
     assert "has not ended" in told.value.resolution
 
 

@@ -94,6 +94,10 @@ def test_headers_and_image_of_a_kernel(found: dict[str, TargetLock]) -> None:
     ]
     assert kernel.image is not None
     assert (kernel.image.name, kernel.image.suite) == ("kernel-core", "baseos")
+    assert [(one.name, one.version) for one in kernel.modules] == [
+        ("kernel-modules-core", NEW),
+        ("kernel-modules", NEW),
+    ]
     assert kernel.headers[0].path == f"Packages/kernel-devel-{NEW}.x86_64.rpm"
     wide = found["rocky9-arm64"].kernels[f"{NEW}.aarch64+64k"]
     assert [one.name for one in wide.headers] == ["kernel-64k-devel"]

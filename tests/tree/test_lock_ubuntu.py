@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -12,8 +12,11 @@ import pytest
 from driverforge_build import cli
 from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import Survey, survey
-from driverforge_build.lock.file import load_lock
+from driverforge_build.lock.file import dump_lock, load_lock, parse_lock
 from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
+from driverforge_build.plan.rows import all_cells
+from driverforge_build.verdict import Judge, State
+from driverforge_build.verify.packages import kernel_packages
 from driverforge_core.errors import TemporaryFailure, UsageError
 from support.fakes.mirror import fetcher
 from support.process import missing
@@ -131,7 +134,27 @@ def test_modules_objects_and_signatures_are_of_one_version_and_one_driver(amd64:
     }
 
 
-@pytest.mark.parametrize("release", [BOUND, AWS, HWE], ids=["another driver", "no signatures", "none"])
+def test_of_a_kernel_with_open_modules_alone_those_are_pinned_and_the_others_left_out(
+    amd64: TargetLock,
+) -> None:
+    assert sorted(modules(amd64, HWE)) == ["linux-objects-nvidia-580-server-open", "linux-signatures-nvidia"]
+    matrix, lock = ubuntu_matrix(), Lock(targets={amd64.key: amd64})
+    judge = Judge(matrix, lock, today=date(2026, 11, 22))
+    (cell,) = [cell for cell in all_cells(matrix, lock) if cell.key.endswith(HWE)]
+    told = judge.verdict(cell)
+    assert (told.state, told.narrowed(cell).module_types) == (State.BUILD, ("open",))
+    assert told.warnings[0].startswith("built without proprietary modules: Ubuntu 24.04 has no modules of")
+
+
+def test_the_kernels_own_modules_are_pinned_beside_its_image(amd64: TargetLock) -> None:
+    wanted = [f"linux-image-{GENERIC}", f"linux-modules-{GENERIC}", f"linux-modules-extra-{GENERIC}"]
+    assert [package.name for package in kernel_packages(amd64.kernels[GENERIC])] == wanted
+    assert [package.name for package in amd64.kernels[OLD].modules] == [f"linux-modules-{OLD}"]
+    again = parse_lock(dump_lock(Lock(targets={amd64.key: amd64}))).targets[amd64.key]
+    assert sorted(one.name for one in kernel_packages(again.kernels[GENERIC])) == wanted
+
+
+@pytest.mark.parametrize("release", [BOUND, AWS], ids=["another driver", "no signatures"])
 def test_modules_that_would_not_do_are_not_pinned(amd64: TargetLock, release: str) -> None:
     assert modules(amd64, release) == {}
 

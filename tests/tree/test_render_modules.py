@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import hashlib
 import lzma
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.render.spec import FILE_TIME
 from driverforge_core.image import ModuleSet
 from support.samples.tinyko import append_signature, tiny_ko
 
@@ -25,7 +27,8 @@ def place(tree: Path, output: Path) -> subprocess.CompletedProcess[str]:
     """Run the script with our library in the place of the image's."""
     text = SCRIPT.read_text().replace("/opt/driverforge/lib", str(LIBRARY))
     words = [sys.executable, "-I", "-c", text, tree, output, DRIVER, KERNEL, "open", "amd64"]
-    return subprocess.run(words, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": str(FILE_TIME)}
+    return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
 
 
 def module(version: str = DRIVER) -> bytes:
@@ -55,6 +58,14 @@ def test_modules_are_placed_as_they_are_with_a_description(tmp_path: Path) -> No
         for name in described.modules
     }
     assert not (tmp_path / "tree").exists()
+
+
+def test_no_file_or_folder_has_todays_time(tmp_path: Path) -> None:
+    write(tmp_path / "tree/lib/modules" / KERNEL / "nvidia.ko", module())
+    assert place(tmp_path / "tree", tmp_path / "out").returncode == 0
+    placed = [tmp_path / "out", *(tmp_path / "out").rglob("*")]
+    assert f"opt/lib/modules/{KERNEL}/open" in {str(path.relative_to(tmp_path / "out")) for path in placed}
+    assert {path.stat().st_mtime for path in placed} == {FILE_TIME}
 
 
 def test_objects_are_linked_by_the_packages_own_script(tmp_path: Path) -> None:

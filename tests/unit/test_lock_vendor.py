@@ -1,4 +1,4 @@
-"""Which finished modules of a distribution are pinned for a kernel: all of them in one version, or none."""
+"""Which finished modules of a distribution are pinned for a kernel: of each type all, in one version."""
 
 from __future__ import annotations
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import date
+from datetime import date, datetime, timezone
+from pathlib import Path
 
 import pytest
 
+from driverforge_build.advice import Given
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedBase
 from driverforge_build.matrix import Cell
 from driverforge_build.plan.evidence import document, find_cell, paragraphs
@@ -48,6 +50,11 @@ def plan(published: ImageLookup | None = None) -> Plan:
     return make_plan(all_cells(NO_PROBES, LOCK), judge(), published)
 
 
+def json_text(made: Plan, lock: Lock) -> str:
+    given = Given(matrix=Path("site.yaml"))
+    return "\n".join(json_lines(made, lock, given=given, made=datetime(2026, 1, 2, 3, tzinfo=timezone.utc)))
+
+
 def test_cells_come_jit_first_and_kernels_oldest_first() -> None:
     assert [cell.key for cell in all_cells(NO_PROBES, LOCK)] == KEYS
 
@@ -75,11 +82,35 @@ def test_one_cell_is_one_cell() -> None:
 
 
 def test_json_is_one_document() -> None:
-    told = json.loads("\n".join(json_lines(plan())))
+    told = json.loads(json_text(plan(), LOCK))
     assert [row["cell"] for row in told["cells"]] == KEYS
     assert told["cells"][0]["verdict"] == "build"
     assert told["cells"][0]["kernel"] is None
     assert told["summary"] == {"build": 1, "exists": 0, "blocked": 0, "unknown": 4}
+    assert told["made"] == "2026-01-02T03:00:00Z"
+    assert told["inputs"] == {"matrix": "site.yaml", "lock": "driverforge.lock.json", "bases": {}}
+
+
+def test_json_has_what_the_lock_has_for_the_cells() -> None:
+    told = json.loads(json_text(plan(), LOCK))["targets"]
+    assert list(told) == ["debian12-amd64", "ubuntu24.04-amd64"]
+    debian, ubuntu = told.values()
+    assert debian["suites"] == [{"suite": "bookworm", "date": "2026-11-20T12:00:00Z", "sha256": "cd" * 32}]
+    assert [package["name"] for package in debian["kernels"][OLD]] == [
+        f"linux-headers-{OLD}",
+        f"linux-image-{OLD}",
+    ]
+    assert BARE not in debian["kernels"]
+    assert (ubuntu["name"], ubuntu["suites"], ubuntu["kernels"]) == ("Ubuntu 24.04", [], {})
+
+
+def test_json_names_the_image_that_the_registry_was_asked_for() -> None:
+    asked = plan(lambda cell: (f"registry.site/driver:{cell.key}-r1", Absent()))
+    told = json.loads(json_text(asked, LOCK))["cells"]
+    assert [row["image"] for row in told if row["verdict"] == "build"] == [
+        f"registry.site/driver:{KEYS[0]}-r1"
+    ]
+    assert {row["image"] for row in told if row["verdict"] != "build"} == {""}
 
 
 def test_a_cell_with_a_type_that_breaks_is_planned_without_it() -> None:
@@ -102,7 +133,7 @@ def test_a_cell_with_a_type_that_breaks_is_planned_without_it() -> None:
     (cell,) = [cell for cell in all_cells(NO_PROBES, lock) if cell.key == key]
     made = make_plan([cell], Judge(NO_PROBES, lock, today=date(2026, 1, 1)), published)
     assert [one.module_types for one in (*asked, *made.to_build())] == [("proprietary",)] * 2
-    (row,) = json.loads("\n".join(json_lines(made)))["cells"]
+    (row,) = json.loads(json_text(made, lock))["cells"]
     assert (row["module_types"], row["source"]) == (["proprietary"], "compile")
     assert row["left_out"] == {"open": "pci_resize_resource() has four arguments"}
     assert summary(made)[-1] == (
@@ -117,7 +148,7 @@ def test_an_empty_plan() -> None:
     empty = make_plan([], judge())
     assert list(table(empty)) == []
     assert summary(empty) == ["0 cells: none"]
-    assert json.loads("\n".join(json_lines(empty)))["cells"] == []
+    assert json.loads(json_text(empty, LOCK))["cells"] == []
 
 
 @pytest.mark.parametrize(

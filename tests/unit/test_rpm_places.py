@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.discover.machine import Machine
+from driverforge_build.discover.packages import ON_REQUEST
 from driverforge_build.discover.repofiles import RepoFile
 from driverforge_build.discover.rpm.places import RpmPlace, locate
-from driverforge_build.discover.settings import Nowhere, Settings
+from driverforge_build.discover.settings import Settings
+from driverforge_build.discover.survey import closed_targets
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.ports import ClientCertificate
@@ -73,10 +75,24 @@ def test_the_rows_own_addresses_come_last() -> None:
     assert located("rocky8", machine=machine)["baseos"].uri.startswith("https://dl.rockylinux.org/")
 
 
-def test_a_subscription_is_asked_for_before_anything_is() -> None:
-    with pytest.raises(Nowhere, match="rhel9-amd64: a subscription is needed for its repository") as told:
-        located("rhel9")
-    assert "--entitlement DIR" in told.value.resolution
+def test_without_a_subscription_its_repositories_are_left_out_and_told_before_anything_is_asked() -> None:
+    assert list(located("rhel9")) == ["ubi-9-baseos-rpms", "ubi-9-appstream-rpms"]
+    row = next(row for row in load_matrix().rows if row.id == "rhel9")
+    now = datetime(2026, 11, 20, tzinfo=timezone.utc)
+    (told,) = closed_targets([(row, "amd64")], Settings(now=now)).values()
+    assert told.brief == (
+        "rhel9-amd64: a subscription is needed for rhel-9-for-x86_64-baseos-rpms and "
+        "rhel-9-for-x86_64-appstream-rpms"
+    )
+    assert "--entitlement DIR" in told.resolution
+    assert closed_targets([(row, "amd64")], Settings(now=now, entitlement=CERTIFICATE)) == {}
+
+
+def test_what_a_subscription_opens_is_for_what_asks_for_it_by_name() -> None:
+    """An image is built from repositories that its base is configured with."""
+    wanted = {place.id: place.preference for place in located("rhel9", entitlement=CERTIFICATE).values()}
+    on_request = {name for name, preference in wanted.items() if preference == ON_REQUEST}
+    assert on_request == {name for name in wanted if name.startswith("rhel-9-for-")}
 
 
 def test_an_entitlement_opens_the_addresses_of_the_rows() -> None:

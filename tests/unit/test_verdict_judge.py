@@ -18,7 +18,7 @@ from driverforge_build.lock.pins import (
     Origin,
     TargetLock,
 )
-from driverforge_build.matrix import Cell, Matrix, jit_cells, load_matrix
+from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.plan.rows import all_cells
 from driverforge_build.verdict import Judge, Source, State, Verdict, source_of, with_presence
 from driverforge_oci.presence import Absent, Present, Unknown
@@ -216,15 +216,20 @@ def test_an_os_that_is_not_in_the_lock_is_unknown_and_says_how_to_lock_it() -> N
     assert told.run.endswith("--select 'ubuntu24.04-amd64-*'")
 
 
-def test_a_system_of_subscribers_says_what_lock_needs() -> None:
+def test_a_driver_in_a_repository_of_subscribers_says_what_lock_needs() -> None:
     matrix = load_matrix()
-    cells = {cell.os.id: cell for cell in jit_cells(matrix)}
-    judge = Judge(matrix, Lock(), today=date(2026, 1, 1))
-    (needed,) = judge.verdict(cells["rhel9"]).evidence
-    assert needed.startswith("a subscription is needed for rhel-9-for-")
-    assert "--entitlement DIR" in needed
-    assert judge.verdict(cells["rocky9"]).evidence == ()
-    assert judge.verdict(cells["sles15.7"]).evidence == ()
+    release = "6.4.0-150700.53.19-default"
+    locked = target(kernel(release), os="sles15.7", drivers={}, repositories=())
+    lock = Lock(targets={"sles15.7-amd64": locked})
+    cell = cells(matrix, lock)[f"sles15.7-amd64-595.71.05-{release}"]
+    told = Judge(matrix, lock, today=TODAY).verdict(cell)
+    assert told.state is State.UNKNOWN
+    assert told.reason.startswith("a subscription is needed for sle-module-basesystem, ")
+    assert told.run.startswith("driverforge lock --select 'sles15.7-amd64-*'   (")
+    read = replace(target().repositories[0], suite="sle-module-basesystem")
+    with_it = Lock(targets={"sles15.7-amd64": replace(locked, repositories=(read,))})
+    told = Judge(matrix, with_it, today=TODAY).verdict(cell)
+    assert told.reason == "the lock does not pin driver 595.71.05"
 
 
 @pytest.mark.parametrize(

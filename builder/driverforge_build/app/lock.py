@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_build.app.knowledge import Selection
 from driverforge_build.discover.settings import Settings
-from driverforge_build.discover.survey import survey
+from driverforge_build.discover.survey import closed_targets, survey
 from driverforge_build.discover.targets import wanted_archives, wanted_targets
 from driverforge_build.lock.file import load_lock, merge_lock
 from driverforge_build.lock.pins import Lock, TargetLock
@@ -27,11 +27,12 @@ class Locked:
     """What a run did.
 
     `targets` are those that were looked at, by key, `before` what the lock held of them.
-    `nowhere` are those that were not, for want of an address, and `degraded` those whose repositories cannot
-    be read now. `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`:
-    whether the lock file differs from what was found. `problems` are drivers and archives that could not be
-    pinned, `whole` is False where they keep the file from being written. `bases` is what was found of the
-    targets' base images, but for those that name their own digest.
+    `nowhere` are those that were not, for want of an address, `degraded` those whose repositories cannot be
+    read now, `closed` those that were read without the repositories of a subscription. `archives` is what
+    came of each archive of NVIDIA's that the selected cells need. `changed`: whether the lock file differs
+    from what was found. `problems` are drivers and archives that could not be pinned, `whole` is False where
+    they keep the file from being written. `bases` is what was found of the targets' base images, but for
+    those that name their own digest.
     """
 
     targets: Mapping[str, TargetLock]
@@ -42,6 +43,7 @@ class Locked:
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, DriverforgeError]
     degraded: Mapping[str, DriverforgeError]
+    closed: Mapping[str, DriverforgeError]
     bases: Mapping[str, FoundBase]
 
     @property
@@ -57,12 +59,14 @@ def lock_targets(
     downloads: Downloads,
     client: RegistryClient | None,
     *,
+    tell_closed: Callable[[Mapping[str, DriverforgeError]], object],
     keep_going: bool,
     check: bool,
 ) -> Locked:
     """Pin the targets of the selected cells; with `check` the file is left alone.
 
-    `client` is asked what base images stand for; None asks nothing.
+    `client` is asked what base images stand for; None asks nothing. `tell_closed` hears, before anything
+    is asked, which targets lack a subscription.
     Raises UsageError, InputError, StorageFailed, and what `survey` raises.
     """
     path = selection.given.lock
@@ -75,6 +79,7 @@ def lock_targets(
     wanted = wanted_targets(matrix, select=selection.select, skip=selection.skip)
     needed = wanted_archives(matrix, wanted, select=selection.select, skip=selection.skip)
     earlier = load_lock(path, matrix=selection.given.matrix) if path.exists() else Lock()
+    tell_closed(closed_targets(wanted, settings))
     # what a person decided is checked before repositories are read
     archives = pin_archives(needed, earlier, Site(downloads=downloads, mirrors=settings.mirrors), decisions)
     found = survey(matrix, wanted, earlier, downloads, settings)
@@ -99,6 +104,7 @@ def lock_targets(
         problems=problems,
         nowhere={} if selection.select else found.nowhere,
         degraded=found.degraded,
+        closed=found.closed,
         bases=bases,
     )
 

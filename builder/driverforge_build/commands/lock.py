@@ -16,10 +16,13 @@ from driverforge_build.commands.output import say
 from driverforge_build.lock.compare import changes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from driverforge_build.app.lock import Locked
     from driverforge_build.documents import BaseState, FoundArchive, LockDocument
     from driverforge_build.nvidia.archives import Pinning
     from driverforge_build.publish.bases import FoundBase
+    from driverforge_core.errors import DriverforgeError
 
 
 @click.command("lock")
@@ -108,14 +111,29 @@ def command(
     decisions = Decisions(
         today=settings.now.date(), files=archives, trust_first_use=trust_first_use, accepted=accepted
     )
+    told_closed: dict[str, DriverforgeError] = {}
+
+    def print_closed(closed: Mapping[str, DriverforgeError]) -> None:
+        if not as_json:
+            _print_closed({key: error for key, error in closed.items() if key not in told_closed})
+        told_closed.update(closed)
+
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         client = None if offline else adapters.registry_client(as_json=as_json, attempts=2)
         done = lock_targets(
-            selection, settings, decisions, downloads, client, keep_going=keep_going, check=check
+            selection,
+            settings,
+            decisions,
+            downloads,
+            client,
+            tell_closed=print_closed,
+            keep_going=keep_going,
+            check=check,
         )
     if as_json:
         say(json.dumps(_document(lock_path, done), indent=1))
     else:
+        print_closed(done.closed)
         _print(done)
         say(_outcome(lock_path, done, check=check))
     if done.degraded:
@@ -157,6 +175,13 @@ def _print(done: Locked) -> None:
     _print_archives(done)
     for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
+
+
+def _print_closed(closed: Mapping[str, DriverforgeError]) -> None:
+    for error in closed.values():
+        say("; ".join((error.brief, *error.details)), err=True)
+    for error in [*closed.values()][:1]:
+        say(f"  e.g. {error.resolution}", err=True)
 
 
 def _base_told(found: FoundBase) -> str:
@@ -210,6 +235,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
         },
         "nowhere": {key: failure(error) for key, error in done.nowhere.items()},
         "degraded": {key: failure(error) for key, error in done.degraded.items()},
+        "closed": {key: failure(error) for key, error in done.closed.items()},
         "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
         "problems": {what: failure(error) for what, error in done.problems.items()},
     }

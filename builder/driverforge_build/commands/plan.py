@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,7 +105,7 @@ def command(
         _print_shards(shards, shards_dir, github=github, gitlab=gitlab)
         return 75 if plan.degraded else 0
     if as_json:
-        write_lines(text.json_lines(plan))
+        write_lines(text.json_lines(plan, known.lock, given=given, made=datetime.now(timezone.utc)))
         return 75 if plan.degraded else 0
     write_lines(
         text.table(

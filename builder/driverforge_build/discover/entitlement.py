@@ -1,12 +1,17 @@
-"""The client certificate of a Red Hat subscription, as `subscription-manager` leaves it on a registered host.
+"""Repositories that are open to subscribers alone, and what opens them.
 
-Podman and Docker of a registered host mount it into containers, and so do images that are built there.
+Of Red Hat's it is a client certificate, as `subscription-manager` leaves it on a registered host. Podman and
+Docker of such a host mount it into containers, and so do images that are built there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from driverforge_build.discover.settings import Nowhere
+from driverforge_build.matrix.fields import Arch
+from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_build.ports import ClientCertificate
 from driverforge_core.errors import InputError
 
@@ -41,3 +46,51 @@ def _in(folder: Path, root: Path) -> ClientCertificate | None:
             authorities = next((place for place in places if place.is_file()), None)
             return ClientCertificate(certificate=certificate, key=key, authorities=authorities)
     return None
+
+
+def closed_repositories(row: OsRow, read: Iterable[str]) -> tuple[str, ...]:
+    """The repositories of a row, as an architecture sees it, that want a subscription and were not `read`.
+
+    Not those that are optional, which a subscription need not have.
+    """
+    known = set(read)
+    wanted = (one.id for one in row.repositories if one.entitled and not one.optional)
+    return tuple(name for name in wanted if name not in known)
+
+
+def left_out(row: OsRow, arch: Arch, closed: Sequence[str], why: Mapping[str, Nowhere]) -> Nowhere:
+    """What is missing where repositories are closed, and how they are opened.
+
+    `why` has those that were asked and refused.
+    """
+    open_to_all = {one.id for one in row.repositories if not one.entitled}
+    held = [
+        f"kernels {series.id}"
+        for series in row.kernels
+        if series.flavours.get(arch) and open_to_all.isdisjoint(series.repositories)
+    ]
+    held += [f"driver {driver.id}" for driver in row.drivers if set(driver.repositories) & set(closed)]
+    refused = [line for error in why.values() for line in (error.brief, *error.details)]
+    return Nowhere(
+        f"{row.id}-{arch}: a subscription is needed for {' and '.join(closed)}",
+        details=[*refused, f"left out: {', '.join(held)}"] if held else refused,
+        resolution=next((error.resolution for error in why.values()), _how_to_open(row, closed[0])),
+    )
+
+
+def _how_to_open(row: OsRow, name: str) -> str:
+    addressed = any(one.urls or one.mirrorlist for one in row.repositories if one.id == name)
+    if addressed:
+        return (
+            "run it on a registered host, or give the certificate of one (--entitlement DIR, its "
+            f"/etc/pki/entitlement), or a copy of your own: --mirror {row.id}/{name}=https://MIRROR/ADDRESS"
+        )
+    return (
+        "run it on a registered host that has a repository of that id, or give its address with the login of "
+        f"the subscription: --mirror {row.id}/{name}=https://USER:PASSWORD@MIRROR/ADDRESS"
+    )
+
+
+def needs(driver: DriverRow, closed: Collection[str]) -> bool:
+    """Whether a driver's own packages may be in a closed repository."""
+    return bool(set(driver.repositories) & set(closed))

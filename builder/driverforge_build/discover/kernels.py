@@ -15,7 +15,8 @@ class Kernel:
     """One kernel of a repository, and the packages that a build of its modules needs.
 
     `headers` are extracted for a build; `compiler` is what they name ('gcc-12'); `links` what their programs
-    need. `image` is None where the repositories have headers alone.
+    need. `image` is None where the repositories have headers alone. `modules` are the packages beside the
+    image with further modules of the kernel that are there.
     """
 
     release: KernelRelease
@@ -24,6 +25,7 @@ class Kernel:
     headers: tuple[Package, ...]
     image: Package | None
     links: tuple[Requirement, ...]
+    modules: tuple[Package, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -66,7 +66,7 @@ class Metadata(Protocol):
         """The kernels of every series and flavour that a row names for an architecture."""
 
     def finished_modules(self, index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[Package, ...]:
-        """The distribution's own modules of a driver for a kernel: all of them, or none."""
+        """The distribution's own modules of a driver for a kernel: of every type that it has whole."""
 
     def with_headers(self, packages: Sequence[LockedPackage]) -> Sequence[LockedPackage]:
         """Those of a kernel's header packages that have include/linux."""

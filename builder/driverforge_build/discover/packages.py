@@ -10,6 +10,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+AUTOMATIC, ON_REQUEST = 500, 100
+"""What repositories are preferred by, as in apt_preferences(5): what all packages may come from, and what is
+for those who ask for it by name.
+"""
+
 
 class VersionOrder(Protocol):
     """A package manager's order of versions."""
@@ -59,7 +64,7 @@ class Condition:
 class Package:
     """A version of a package in a repository.
 
-    `preference` orders suites: apt's 500 for a normal one, 100 where it is NotAutomatic.
+    `preference` orders repositories: AUTOMATIC or ON_REQUEST.
     """
 
     name: str

@@ -17,7 +17,7 @@ from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_core.errors import DriverforgeError, InputError
 
 FinishedModules = Callable[[PackageIndex, Kernel, DriverRow], Iterable[Package]]
-"""Finds a distribution's finished modules of a driver for a kernel, all that there are or none."""
+"""Finds a distribution's finished modules of a driver for a kernel: of every type that it has whole."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,5 +169,6 @@ def _locked_kernel(
         compiler=kernel.compiler,
         headers=tuple(locked(package) for package in kernel.headers),
         image=locked(kernel.image) if kernel.image else None,
+        modules=tuple(locked(package) for package in kernel.modules),
         vendor={version: packages for version, packages in vendor.items() if packages},
     )

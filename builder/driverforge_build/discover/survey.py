@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from driverforge_build.discover.answers import header_facts, probes_for
+from driverforge_build.discover.entitlement import closed_repositories, left_out, needs
 from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
 from driverforge_build.discover.pin import Pinned, pin_target
 from driverforge_build.discover.settings import Nowhere, Settings
@@ -32,13 +33,15 @@ class Survey:
 
     `problems` maps what could not be pinned, a driver ('debian12-amd64 535.261.03') or a whole target, to the
     reason. `nowhere` does that for targets ('rhel9-amd64') whose repositories nobody named or opened,
-    `degraded` for those whose repositories cannot be read now.
+    `degraded` for those whose repositories cannot be read now. `closed` are targets that were read without
+    the repositories of a subscription, with what they lack.
     """
 
     targets: Mapping[str, TargetLock]
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, Unavailable]
     degraded: Mapping[str, TemporaryFailure]
+    closed: Mapping[str, Nowhere]
 
 
 def survey(
@@ -55,13 +58,20 @@ def survey(
     read: dict[Place, VerifiedRepository] = {}
     located, nowhere = _located(targets, settings)
     failed: dict[str, TemporaryFailure] = {}
+    closed: dict[str, Nowhere] = {}
     for row, arch, places in located:
         key = f"{row.id}-{arch}"
+        known = earlier.target(row.id, arch)
         try:
-            repositories = _read_all(places, read, downloads, settings)
+            repositories, refused = _read_all(row, places, read, downloads, settings)
+            if shut := closed_repositories(row, (one.id for one in repositories)):
+                lacking = left_out(row, arch, shut, refused)
+                if not repositories or (known and any(map(known.suite, shut))):
+                    raise lacking
+                closed[key] = lacking
             pinned = _pinned(matrix, row, arch, repositories, downloads)
             if not settings.accept_shrink:
-                check_losses(earlier.target(row.id, arch), pinned.target)
+                check_losses(known, pinned.target)
         except Nowhere as error:
             nowhere[key] = error
             continue
@@ -71,7 +81,12 @@ def survey(
         except TemporaryFailure as error:
             failed[key] = error
             continue
-        problems |= {f"{key} {version}": error for version, error in pinned.problems.items()}
+        explained = {driver.version for driver in row.drivers if needs(driver, shut)}
+        problems |= {
+            f"{key} {version}": error
+            for version, error in pinned.problems.items()
+            if version not in explained
+        }
         found.append(pinned.target)
         log.info(
             "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
@@ -83,7 +98,17 @@ def survey(
         problems=problems,
         nowhere=nowhere,
         degraded=failed,
+        closed=closed,
     )
+
+
+def closed_targets(targets: Sequence[Target], settings: Settings) -> dict[str, Nowhere]:
+    """Targets that lack a subscription's repositories, as far as that is known before anything is asked."""
+    lacking = [
+        (row, arch, closed_repositories(row, (place.id for place in places)))
+        for row, arch, places in _located(targets, settings)[0]
+    ]
+    return {f"{row.id}-{arch}": left_out(row, arch, shut, {}) for row, arch, shut in lacking if shut}
 
 
 def _located(
@@ -129,24 +154,42 @@ def _pinned(
 
 
 def _read_all(
-    places: Sequence[Place], read: dict[Place, VerifiedRepository], downloads: Downloads, settings: Settings
-) -> list[VerifiedRepository]:
-    """The repositories at some places. `read` holds those that another architecture of the run needed."""
+    row: OsRow,
+    places: Sequence[Place],
+    read: dict[Place, VerifiedRepository],
+    downloads: Downloads,
+    settings: Settings,
+) -> tuple[list[VerifiedRepository], dict[str, Nowhere]]:
+    """The repositories at some places, and those of a subscription that do not let us in.
 
-    def attempt(place: Place) -> VerifiedRepository | TemporaryFailure:
+    `read` holds those that another architecture of the run needed.
+    """
+    entitled = {one.id for one in row.repositories if one.entitled}
+
+    def attempt(place: Place) -> VerifiedRepository | TemporaryFailure | Nowhere:
         try:
             return place.read(downloads, settings)
         except TemporaryFailure as error:
             return error
+        except Nowhere as error:
+            if place.id not in entitled:
+                raise
+            return error
 
     new = [place for place in places if place not in read]
+    failures: dict[str, TemporaryFailure] = {}
+    refused: dict[str, Nowhere] = {}
     with ThreadPoolExecutor(WORKERS) as pool:
-        results = dict(zip(new, pool.map(attempt, new), strict=True))
-    failures = {place.id: result for place, result in results.items() if isinstance(result, TemporaryFailure)}
+        for place, answer in zip(new, pool.map(attempt, new), strict=True):
+            if isinstance(answer, TemporaryFailure):
+                failures[place.id] = answer
+            elif isinstance(answer, Nowhere):
+                refused[place.id] = answer
+            else:
+                read[place] = answer
     if failures:
         raise degraded(failures)
-    read |= {place: result for place, result in results.items() if not isinstance(result, TemporaryFailure)}
-    return [read[place] for place in places]
+    return [read[place] for place in places if place in read], refused
 
 
 def degraded(failures: Mapping[str, TemporaryFailure]) -> TemporaryFailure:

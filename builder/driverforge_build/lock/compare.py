@@ -49,9 +49,12 @@ def check_losses(earlier: TargetLock | None, found: TargetLock) -> None:
 
 
 def suite_of(kernel: LockedKernel) -> str:
-    """The suite that a kernel's headers come from."""
+    """The suite that a kernel's headers come from.
+
+    Not that of its image: a subscription may have brought it since.
+    """
     named = (package for package in kernel.headers if kernel.release in package.name)
-    return next(named, kernel.image or kernel.headers[0]).suite
+    return next(named, kernel.headers[0]).suite
 
 
 def _counts(target: TargetLock) -> Counter[tuple[str, str]]:

@@ -130,6 +130,8 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
                 compiler=_word(release, "compiler", entry["compiler"]),
                 headers=tuple(packages[pin] for pin in entry["headers"]),
                 image=packages[entry["image"]] if entry["image"] else None,
+                # a former version pinned the image alone
+                modules=tuple(packages[pin] for pin in entry.get("modules", ())),
                 vendor={
                     driver: tuple(packages[pin] for pin in pins) for driver, pins in entry["vendor"].items()
                 },
@@ -234,6 +236,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
         named += [
             *kernel.headers,
             *([kernel.image] if kernel.image else []),
+            *kernel.modules,
             *(package for packages in kernel.vendor.values() for package in packages),
         ]
     return {
@@ -258,6 +261,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
                 "compiler": kernel.compiler,
                 "headers": sorted(package.key for package in kernel.headers),
                 "image": kernel.image.key if kernel.image else "",
+                **({"modules": sorted(one.key for one in kernel.modules)} if kernel.modules else {}),
                 "vendor": {
                     driver: sorted(package.key for package in packages)
                     for driver, packages in kernel.vendor.items()

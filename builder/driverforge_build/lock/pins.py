@@ -11,7 +11,7 @@ else.
     targets.<os>-<arch>.repositories   suites: date and signers of the InRelease, sha256 of each index
     targets.<os>-<arch>.packages       "name=version" -> pool path, sha256, size, suite; named below
     targets.<os>-<arch>.drivers        driver version -> role -> package names (roles: Role)
-    targets.<os>-<arch>.kernels        kernel release -> headers, image, compiler
+    targets.<os>-<arch>.kernels        kernel release -> headers, image, its modules, compiler
     targets.<os>-<arch>.header_facts   header package -> question of a probe -> answer, with its line
     targets.<os>-<arch>.without_headers   releases whose image is still published and whose headers are not
     targets.<os>-<arch>.base           what the base image's tag stood for; absent where no registry said
@@ -99,11 +99,11 @@ class HeaderFact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedKernel:
-    """What a module build for one kernel release downloads.
+    """What a module build for one kernel release downloads, and what `verify` boots.
 
     `compiler` is the command (gcc-12) that the headers ask for. `image` is None where the repositories have
-    headers alone. `vendor` maps a driver version to the
-    packages with finished modules, where the distribution makes them.
+    headers alone; `modules` are packages beside it with further modules of the kernel. `vendor` maps a driver
+    version to the packages with finished modules of NVIDIA's, where the distribution makes them.
     """
 
     release: str
@@ -112,6 +112,7 @@ class LockedKernel:
     headers: tuple[LockedPackage, ...]
     image: LockedPackage | None
     vendor: Mapping[str, tuple[LockedPackage, ...]] = field(default_factory=dict)
+    modules: tuple[LockedPackage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,7 @@ class KernelSeries(Row):
     modules: PackageNames = Field(
         default=(),
         description="Packages with modules that NVIDIA's need (drm, ipmi), where that of the image has not "
-        "all; as in `headers`.",
+        "all; as in `headers`. Those that a kernel has are locked, and `verify` boots with them.",
     )
 
     def header_packages(self, release: str) -> tuple[str, ...]:

@@ -148,7 +148,7 @@ def _kernel_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
         )
         return
     yield f"flavour {kernel.flavour or 'default'}, compiler {kernel.compiler}"
-    for package in (*kernel.headers, *filter(None, [kernel.image])):
+    for package in (*kernel.headers, *filter(None, [kernel.image]), *kernel.modules):
         yield from _package_lines(package)
 
 

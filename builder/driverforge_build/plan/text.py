@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
+from driverforge_build.advice import Given
+from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
+from driverforge_build.matrix.expand import Cell
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.verdict import State, source_of
 from driverforge_core.printable import printable
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import PlanCell
+    from driverforge_build.documents import PinnedPackage, PlanCell, PlanInputs, PlanTarget
 
 
 def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: text) -> Iterator[str]:
@@ -53,20 +57,62 @@ def documents(plan: Plan) -> Iterator[PlanCell]:
             "reason": verdict.reason,
             "evidence": list(verdict.evidence),
             "run": verdict.run,
+            "image": verdict.image,
             "digest": verdict.digest,
             "packages": list(verdict.packages),
             "warnings": list(verdict.warnings),
         }
 
 
-def json_lines(plan: Plan) -> Iterator[str]:
+def json_lines(plan: Plan, lock: Lock, *, given: Given, made: datetime) -> Iterator[str]:
     """The plan as one JSON document, a row a line, so that it can be written while it is made."""
-    yield '{"schema": 1, "cells": ['
+    matrix = str(given.matrix) if given.matrix else None
+    inputs: PlanInputs = {"matrix": matrix, "lock": str(given.lock), "bases": dict(given.bases)}
+    yield f'{{"schema": 1, "made": "{made:%Y-%m-%dT%H:%M:%SZ}", "inputs": {json.dumps(inputs)}, "cells": ['
     rows: Sequence[Planned] = plan.rows
     for number, document in enumerate(documents(plan), start=1):
         yield json.dumps(document) + ("," if number < len(rows) else "")
     counts = plan.count()
-    yield f'], "summary": {json.dumps({state.value: counts[state] for state in State})}}}'
+    yield f'], "targets": {json.dumps(targets(plan, lock))},'
+    yield f'"summary": {json.dumps({state.value: counts[state] for state in State})}}}'
+
+
+def targets(plan: Plan, lock: Lock) -> dict[str, PlanTarget]:
+    """What the lock has for a plan's cells, by OS and architecture."""
+    found: dict[str, PlanTarget] = {}
+    for row in plan.rows:
+        cell = row.cell
+        target = lock.target(cell.os.id, cell.arch) or TargetLock(os=cell.os.id, arch=cell.arch)
+        if target.key not in found:
+            found[target.key] = _target(cell, target)
+        kernel = target.kernels.get(cell.kernel.text) if cell.kernel else None
+        if kernel and kernel.release not in (kernels := found[target.key]["kernels"]):
+            kernels[kernel.release] = list(_packages(kernel))
+    return found
+
+
+def _target(cell: Cell, target: TargetLock) -> PlanTarget:
+    base = target.base
+    return {
+        "os": cell.os.id,
+        "arch": cell.arch,
+        "name": cell.os.name,
+        "suites": [
+            {"suite": one.suite, "date": one.date, "sha256": one.inrelease} for one in target.repositories
+        ],
+        "base": {"reference": base.reference, "digest": base.digest, "index": base.index} if base else None,
+        "kernels": {},
+    }
+
+
+def _packages(kernel: LockedKernel) -> Iterator[PinnedPackage]:
+    for package in (*kernel.headers, *filter(None, [kernel.image])):
+        yield {
+            "name": package.name,
+            "version": package.version,
+            "suite": package.suite,
+            "sha256": package.sha256,
+        }
 
 
 def _cells(count: int) -> str:

@@ -21,7 +21,7 @@ def kernel_packages(kernel: LockedKernel) -> tuple[LockedPackage, ...]:
             details=["its repositories had headers alone"],
             resolution="leave its cells out with --skip, or lock from a repository that has it",
         )
-    return (kernel.image,)
+    return (kernel.image, *kernel.modules)
 
 
 def blobs_of(

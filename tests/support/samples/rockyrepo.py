@@ -59,6 +59,7 @@ systems:
         compilers: [gcc]
         headers: ["kernel-devel-{release}", "kernel-headers-{release}"]
         image: ["kernel-core-{release}"]
+        modules: ["kernel-modules-core-{release}", "kernel-modules-{release}"]
       - id: "5.14-64k"
         releases: "5.14.0-*.el9*.aarch64+64k"
         flavours: {arm64: ["64k"]}
@@ -229,6 +230,12 @@ def _devel(kernel: str, machine: str, variant: str = "", pci: str = THREE) -> Rp
     )
 
 
+def _modules(kernel: str, machine: str) -> list[Rpm]:
+    version, _, release = kernel.partition("-")
+    names = ("kernel-modules-core", "kernel-modules")
+    return [Rpm(name=name, version=version, release=release, arch=machine) for name in names]
+
+
 def _headers(kernel: str, machine: str) -> Rpm:
     version, _, release = kernel.partition("-")
     return Rpm(name="kernel-headers", version=version, release=release, arch=machine)
@@ -237,6 +244,7 @@ def _headers(kernel: str, machine: str) -> Rpm:
 def packages(machine: str) -> dict[str, list[Rpm]]:
     """What the two repositories have for a machine."""
     base = [*_base(machine), *(_core(kernel, machine) for kernel in (OLD, BARE, NEW))]
+    base += [one for kernel in (OLD, NEW) for one in _modules(kernel, machine)]
     app = [*_app(machine), *(_headers(kernel, machine) for kernel in (OLD, NEW))]
     app += [_devel(OLD, machine), _devel(NEW, machine, pci=FOUR)]
     if machine == "aarch64":

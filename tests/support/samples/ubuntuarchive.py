@@ -53,6 +53,7 @@ systems:
         compilers: [gcc-13]
         headers: ["linux-headers-{release}"]
         image: ["linux-image-{release}", "linux-image-unsigned-{release}"]
+        modules: ["linux-modules-{release}", "linux-modules-extra-{release}"]
     tools: {runtime: [kmod], jit: [make]}
     drivers:
       - id: 580-server
@@ -102,11 +103,16 @@ def _kernel(
     ]
 
 
-def _modules(release: str, version: str, *, driver: str = DRIVER, arch: str = "amd64") -> list[Deb]:
+KINDS = ("580-server", "580-server-open")
+
+
+def _modules(
+    release: str, version: str, *, driver: str = DRIVER, arch: str = "amd64", kinds: Sequence[str] = KINDS
+) -> list[Deb]:
     """The packages of linux-restricted-modules for one kernel."""
     bound = f"nvidia-kernel-common-580-server (>= {driver}), nvidia-kernel-common-580-server (<= {driver}-1)"
     found = []
-    for kind in ("580-server", "580-server-open"):
+    for kind in kinds:
         objects = f"linux-objects-nvidia-{kind}-{release}"
         empty = f"linux-modules-nvidia-{kind}-{release}"
         needs = f"linux-image-{release} | linux-image-unsigned-{release}, {objects} (= {version}), {bound}"
@@ -139,6 +145,7 @@ AMD64: Pockets = {
     "noble-updates": {
         "main": [
             *_kernel(GENERIC, "linux-headers-6.8.0-136", "6.8.0-136.136"),
+            Deb(name=f"linux-modules-extra-{GENERIC}", version="6.8.0-136.136"),
             *_kernel(BOUND, "linux-headers-6.8.0-138", "6.8.0-138.138"),
             *_kernel(HWE, "linux-hwe-6.17-headers-6.17.0-40", "6.17.0-40.40~24.04.1"),
         ],
@@ -147,6 +154,8 @@ AMD64: Pockets = {
             *_modules(GENERIC, "6.8.0-136.136+1"),
             *_modules(GENERIC, "6.8.0-136.136+2", driver=NEXT_DRIVER),
             *_modules(BOUND, "6.8.0-138.138", driver=NEXT_DRIVER),
+            # as of 615, which has no proprietary ones
+            *_modules(HWE, "6.17.0-40.40~24.04.1", kinds=KINDS[1:]),
         ],
         "universe": [],
     },

@@ -100,8 +100,8 @@ def _kernel(
                         return None
                     whole[part.name] = part
                     waiting.append(part)
-            elif found := _COMPILER.fullmatch(first.name):
-                compiler = compiler or found[1]
+            elif matched := _COMPILER.fullmatch(first.name):
+                compiler = compiler or matched[1]
             # what the headers' programs are linked with; linux-base and the image are for a running system
             elif not first.name.startswith("linux-"):
                 links.add(Requirement(name=first.name))
@@ -112,6 +112,11 @@ def _kernel(
         headers=tuple(whole[name] for name in sorted(whole)),
         image=_matching(index, image, headers[0].version),
         links=tuple(sorted(links, key=str)),
+        modules=tuple(
+            _matching(index, found, headers[0].version)
+            for found in (_newest(index, [name], series) for name in series.module_packages(release.text))
+            if found is not None
+        ),
     )
 
 

@@ -10,6 +10,8 @@ All of a kernel are made together, in one version, and some kernels' signatures 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from driverforge_build.discover.kernels import Kernel
 from driverforge_build.discover.offers import module_sources, offered
 from driverforge_build.discover.packages import Package, PackageIndex
@@ -19,22 +21,30 @@ _EMPTY, _COMMON = "linux-modules-nvidia-", "nvidia-kernel-common-"
 
 
 def finished_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[Package, ...]:
-    """Every package of every module type, in the newest version that has them all and is of the row's driver.
+    """The packages of the module types that are there, in one version that is of the row's driver.
 
-    Empty where there is none.
+    That is the one with the most types, and of those the newest. Of newer branches there are open ones alone.
     """
-    names = [
-        name
+    offers = [
+        [offered(index, driver, name) for name in driver.filled(source.packages, release=kernel.release.text)]
         for source in module_sources(driver)
-        for name in driver.filled(source.packages, release=kernel.release.text)
     ]
-    offers = [offered(index, driver, name) for name in names]
-    for version in (package.version for package in (offers[0] if offers else ())):
-        same = [[package for package in packages if package.version == version] for packages in offers]
-        # several repositories may have that version: the row's first one counts
-        if all(same) and not _of_another_driver(index, driver, chosen := tuple(first for first, *_ in same)):
-            return chosen
-    return ()
+    versions = dict.fromkeys(
+        package.version for names in offers for packages in names for package in packages
+    )
+    whole = [[_whole(index, driver, names, version) for names in offers] for version in versions]
+    best = max(whole, key=lambda kinds: sum(map(bool, kinds)), default=[])
+    return tuple({package.name: package for packages in best for package in packages}.values())
+
+
+def _whole(
+    index: PackageIndex, driver: DriverRow, offers: Sequence[Sequence[Package]], version: str
+) -> tuple[Package, ...]:
+    """The packages of one module type in a version; empty where one is missing or of another driver."""
+    same = [[package for package in packages if package.version == version] for packages in offers]
+    # several repositories may have that version: the row's first one counts
+    chosen = tuple(packages[0] for packages in same if packages)
+    return () if len(chosen) < len(same) or _of_another_driver(index, driver, chosen) else chosen
 
 
 def _of_another_driver(index: PackageIndex, driver: DriverRow, chosen: tuple[Package, ...]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 
-from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
+from driverforge_build.discover.packages import AUTOMATIC, Clause, Package, PackageIndex, Requirement
 from driverforge_build.packed import DAMAGED, unpacked
 from driverforge_core import deb822, debversion
 from driverforge_core.errors import InputError
@@ -41,7 +41,9 @@ def new_index() -> PackageIndex:
     return PackageIndex(DebianOrder())
 
 
-def add_stanzas(index: PackageIndex, stanzas: Iterable[bytes], *, suite: str, preference: int = 500) -> None:
+def add_stanzas(
+    index: PackageIndex, stanzas: Iterable[bytes], *, suite: str, preference: int = AUTOMATIC
+) -> None:
     """Take in one Packages file. `stanzas` as `read_stanzas` yields them.
 
     Splitting an index of 63,000 stanzas and looking for names and Provides takes 0.2 s; parsing all of it

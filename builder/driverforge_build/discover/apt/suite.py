@@ -19,7 +19,7 @@ from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.release_file import ReleaseFile
 from driverforge_build.discover.apt.stanzas import add_stanzas, read_stanzas
 from driverforge_build.discover.machine import Machine
-from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST, PackageIndex
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
@@ -32,11 +32,6 @@ from driverforge_oci.transport import without_secrets
 
 PORTS = {"ubuntu": "ubuntu-ports"}
 """Ubuntu's archive has amd64; its other architectures, with all pockets, are in an archive of their own."""
-# apt_preferences(5): what a suite is preferred by, without and with NotAutomatic
-AUTOMATIC, ON_REQUEST = (
-    500,
-    100,
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 from typing import Any
 
-from driverforge_build.discover.packages import Package, PackageIndex, Requirement
+from driverforge_build.discover.packages import AUTOMATIC, Package, PackageIndex, Requirement
 from driverforge_build.discover.rpm.primary import Record
 from driverforge_build.discover.rpm.rich import parse_rich
 from driverforge_core import rpmversion
@@ -33,17 +33,22 @@ def new_index() -> PackageIndex:
 
 
 def add_records(
-    index: PackageIndex, records: Iterable[Record], *, repository: str, hidden: frozenset[str] = frozenset()
+    index: PackageIndex,
+    records: Iterable[Record],
+    *,
+    repository: str,
+    hidden: frozenset[str] = frozenset(),
+    preference: int = AUTOMATIC,
 ) -> None:
     """Take in a repository's packages but the `hidden` ones, 'name-[epoch:]version-release.arch'."""
     for record in records:
         if f"{record.name}-{record.version}.{record.arch}" in hidden:
             continue
         names = {offer.name for offer in record.provides} - {record.name}
-        index.add(record.name, partial(_package, record, repository), (*names, *record.files))
+        index.add(record.name, partial(_package, record, repository, preference), (*names, *record.files))
 
 
-def _package(record: Record, repository: str) -> Package:
+def _package(record: Record, repository: str, preference: int) -> Package:
     rich = [parse_rich(text) for text in record.rich]
     # a package may need what it provides itself, and its own configuration files
     own = {offer.name for offer in record.provides}
@@ -61,6 +66,6 @@ def _package(record: Record, repository: str) -> Package:
         sha256=record.sha256,
         size=record.size,
         suite=repository,
-        preference=500,
+        preference=preference,
         conditions=tuple(one for _, conditions in rich for one in conditions),
     )

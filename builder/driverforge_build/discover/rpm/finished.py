@@ -15,19 +15,25 @@ from driverforge_core.kernel import KernelRelease
 
 
 def finished_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> tuple[Package, ...]:
-    """Every package of every module type, the newest of the driver's version; empty where one is missing."""
+    """The packages of the module types that are there, the newest of the driver's version."""
     found: list[Package] = []
     for source in module_sources(driver):
-        for name in driver.filled(source.packages, release=kernel.release.text):
-            fitting = (
-                package
-                for package in offered(index, driver, name)
-                if is_version(package, driver.version) and _serves(package, kernel.release)
-            )
-            if (package := next(fitting, None)) is None:
-                return ()
-            found.append(package)
+        names = driver.filled(source.packages, release=kernel.release.text)
+        offers = (_newest(index, kernel.release, driver, name) for name in names)
+        whole = [package for package in offers if package is not None]
+        found += whole if len(whole) == len(names) else []
     return tuple(found)
+
+
+def _newest(index: PackageIndex, release: KernelRelease, driver: DriverRow, name: str) -> Package | None:
+    return next(
+        (
+            package
+            for package in offered(index, driver, name)
+            if is_version(package, driver.version) and _serves(package, release)
+        ),
+        None,
+    )
 
 
 def _serves(package: Package, release: KernelRelease) -> bool:

@@ -41,7 +41,9 @@ def find_kernels(index: PackageIndex, row: OsRow, arch: Arch) -> Kernels:
             whole = [part for part in parts if part is not None]
             image = next((one[text][1] for one in images if text in one), None)
             if len(whole) == len(parts) and (image is not None or not have_images):
-                found[text] = _kernel(release, series, whole, image)
+                beside = (_beside(index, name, anchor, series) for name in _names(series.modules))
+                modules = tuple(package for package in beside if package is not None)
+                found[text] = _kernel(release, series, whole, image, modules)
             elif image is not None:
                 bare[text] = release
         for one in images:
@@ -103,7 +105,11 @@ def _beside(index: PackageIndex, name: str, anchor: Package, series: KernelSerie
 
 
 def _kernel(
-    release: KernelRelease, series: KernelSeries, headers: list[Package], image: Package | None
+    release: KernelRelease,
+    series: KernelSeries,
+    headers: list[Package],
+    image: Package | None,
+    modules: tuple[Package, ...],
 ) -> Kernel:
     links = {one for package in headers for (one, *_) in package.depends if _LIBRARY.fullmatch(one.name)}
     return Kernel(
@@ -113,4 +119,5 @@ def _kernel(
         headers=tuple(sorted(headers, key=lambda package: package.name)),
         image=image,
         links=tuple(sorted(links, key=str)),
+        modules=modules,
     )

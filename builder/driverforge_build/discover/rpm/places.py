@@ -6,11 +6,12 @@ repository's row, in this order. One for a whole OS stands for the folder that t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST
 from driverforge_build.discover.repofiles import RepoFile
 from driverforge_build.discover.rpm.repomd import RpmRepository, read_repository
 from driverforge_build.discover.settings import Nowhere, Settings
@@ -27,7 +28,8 @@ from driverforge_oci.transport import is_web_address, without_secrets
 class RpmPlace:
     """Where a repository is: its address with no / at the end, or the address of a list of mirrors.
 
-    `keyrings` may have signed it, where its index `must_be_signed`; `certificate` lets us in.
+    `keyrings` may have signed it, where its index `must_be_signed`; `certificate` lets us in. `preference` is
+    AUTOMATIC or ON_REQUEST.
     """
 
     id: str
@@ -36,6 +38,7 @@ class RpmPlace:
     keyrings: tuple[Path, ...] = ()
     must_be_signed: bool = True
     certificate: ClientCertificate | None = None
+    preference: int = AUTOMATIC
 
     def address(self, downloads: Downloads) -> str:
         if self.certificate is not None:
@@ -45,9 +48,10 @@ class RpmPlace:
     def read(self, downloads: Downloads, settings: Settings) -> RpmRepository:
         try:
             uri = self.address(downloads)
-            return read_repository(
+            found = read_repository(
                 downloads, self.id, uri, keyrings=self.keyrings, must_be_signed=self.must_be_signed
             )
+            return replace(found, preference=self.preference)
         except Refused as error:
             raise Nowhere(
                 f"a subscription is needed for the repository {self.id}: {error.brief}",
@@ -59,9 +63,9 @@ class RpmPlace:
 
 
 def locate(row: OsRow, arch: Arch, settings: Settings) -> list[RpmPlace]:
-    """Where the repositories of an OS are. Raises Nowhere where nothing says where one is, or lets us in.
+    """Where the repositories of an OS are. Raises Nowhere where nothing says where one is.
 
-    Further ones of which that is so are left out.
+    Further ones of which that is so are left out, and those that nothing lets us into.
     """
     return [
         place
@@ -81,7 +85,7 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         uri = next(iter(repository.addresses(row.releasever or "", ())), "")
         mirrorlist = (repository.mirrorlist or "").replace("{releasever}", row.releasever or "")
     if not (uri or mirrorlist):
-        if repository.optional or repository.role == "extra":
+        if repository.optional or repository.role == "extra" or repository.entitled:
             return None
         raise _nowhere(row, arch, repository)
     keyring = Path(row.keyring)
@@ -93,6 +97,8 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         keyrings=settings.keys_of(row.id) or keys,
         must_be_signed=repository.signed == "index",
         certificate=certificate,
+        # no base image has these enabled: they are for kernels, and what a driver asks of them
+        preference=ON_REQUEST if repository.entitled or repository.role == "extra" else AUTOMATIC,
     )
 
 
@@ -139,14 +145,6 @@ def _own(row: OsRow, repository: Repository, settings: Settings) -> RepoFile | N
 
 
 def _nowhere(row: OsRow, arch: Arch, repository: Repository) -> Nowhere:
-    if repository.entitled:
-        return Nowhere(
-            f"{row.id}-{arch}: a subscription is needed for its repository {repository.id}",
-            details=["neither this machine's own repositories nor --entitlement have a client certificate"],
-            resolution="run it on a registered host, or give the certificate of one (--entitlement DIR, "
-            f"its /etc/pki/entitlement), or a copy of your own: "
-            f"--mirror {row.id}/{repository.id}=https://MIRROR/ADDRESS",
-        )
     return Nowhere(
         f"{row.id}-{arch}: nothing says where its repository {repository.id} is",
         details=["this machine's own repositories have none of that id"],

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 from xml.etree import ElementTree as ET
 
 from driverforge_build.discover import signature
-from driverforge_build.discover.packages import PackageIndex
+from driverforge_build.discover.packages import AUTOMATIC, PackageIndex
 from driverforge_build.discover.rpm.entries import add_records
 from driverforge_build.discover.rpm.primary import PATH, UNREADABLE, read_primary, safe_parser
 from driverforge_build.discover.rpm.streams import hidden_packages
@@ -49,7 +49,9 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpmRepository:
-    """A repository whose repomd.xml is trusted. `document` is its sha256."""
+    """A repository whose repomd.xml is trusted. `document` is its sha256, `preference` AUTOMATIC or
+    ON_REQUEST.
+    """
 
     id: str
     uri: str
@@ -57,6 +59,7 @@ class RpmRepository:
     date: datetime | None
     fingerprints: tuple[str, ...]
     parts: dict[str, Part]
+    preference: int = AUTOMATIC
 
     def address(self, path: str) -> str:
         return below(self.uri, path)
@@ -80,7 +83,7 @@ class RpmRepository:
         records = read_primary(
             self._file(primary, downloads), primary.suffix, archs=frozenset((to_machine(arch), "noarch"))
         )
-        add_records(index, records, repository=self.id, hidden=hidden)
+        add_records(index, records, repository=self.id, hidden=hidden, preference=self.preference)
 
     def _file(self, part: Part, downloads: Downloads) -> Path:
         return downloads.blob(Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size))
