@@ -30,6 +30,7 @@ BENCHMARKS = {
     "runtime": "`driverctl runtime plan` and `apply` against nvidia-ctk's",
     "layer": "one more kernel's layer against the whole image",
     "init": "`driverctl init` without compiling, in a kernel guest, against bare modprobe",
+    "compile": "our compilation and its cache against plain make, without an engine",
     "build": "our compilation against plain make and against DKMS",
 }
 

@@ -44,12 +44,13 @@ class CacheKey:
         return f"{paths.CACHE}/{self.driver}/{self.kernel}/{self.module_type}"
 
 
-def reachable(host: Host) -> bool:
+def reachable(host: Host, folder: str = paths.CACHE) -> bool:
     """Whether there is a node to keep things for.
 
-    In an image build our own root is the only one, and a cache in it would end up in a layer.
+    In an image build our own root is the only one, and a cache in it would end up in a layer; unless the
+    folder is there, because it is a mount.
     """
-    return host.node.root != "/" or host.node.is_dir(paths.CACHE)
+    return host.node.root != "/" or host.node.is_dir(folder)
 
 
 def restore(host: Host, key: CacheKey, stage: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from driverforge_core.errors import (
     CommandFailed,
@@ -13,9 +14,10 @@ from driverforge_core.errors import (
 )
 from driverforge_core.kernel import KernelRelease
 from driverforge_node import log
+from driverforge_node.driver.build import shortcuts
 from driverforge_node.driver.build.headers import KernelHeaders
 from driverforge_node.family.model import Compiler
-from driverforge_node.ports import Commands, Host
+from driverforge_node.ports import Commands, Host, Result
 
 # make prints the compiler's flags, in which words like "error" stand as well
 ERROR_LINE = re.compile(
@@ -26,6 +28,16 @@ SHOWN_ERRORS = 5
 TIMEOUT = 2 * 3600.0
 # The host module of vGPU: where its sources are there, the same make builds it. No image of ours carries it.
 LEFT_OUT = "nvidia-vgpu-vfio"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How to compile."""
+
+    # with NVIDIA's own conftest, and every object from its source
+    plain: bool = False
+    # folder of what earlier builds found out and compiled, '' for none
+    kept: str = ""
 
 
 def check_compiler(commands: Commands, compiler: Compiler, kernel: KernelRelease) -> str:
@@ -59,9 +71,12 @@ def make_arguments(headers: KernelHeaders, *, work: str, jobs: int) -> tuple[str
         f"SYSSRC={tree.source}",
         f"SYSOUT={tree.output}",
         f"CC={headers.compiler.program}",
-        # __FILE__ and debug information name the same places in every build: the result must not depend on
-        # the work folder.
-        f"KCFLAGS=-ffile-prefix-map={work}=/usr/src/nvidia -ffile-prefix-map={tree.root}=",
+        # __FILE__ names the same places in every build: the result must not depend on the work folder, and
+        # of two kernels with the same headers objects are the same. Debug information would be stripped.
+        (
+            f"KCFLAGS=-ffile-prefix-map={work}=/usr/src/nvidia -ffile-prefix-map={tree.root}= "
+            f"-ffile-prefix-map={tree.source}=/usr/src/linux-headers -g0"
+        ),
         # The headers of 6.12 carry a vmlinux that holds BTF alone, and Kbuild calls pahole for every module
         # then. The result must be the same with pahole and without.
         "CONFIG_DEBUG_INFO_BTF_MODULES=",
@@ -73,7 +88,15 @@ def make_arguments(headers: KernelHeaders, *, work: str, jobs: int) -> tuple[str
 
 
 def compile_modules(
-    host: Host, headers: KernelHeaders, *, source: str, work: str, jobs: int, log_path: str, epoch: int | None
+    host: Host,
+    headers: KernelHeaders,
+    *,
+    source: str,
+    work: str,
+    jobs: int,
+    log_path: str,
+    epoch: int | None,
+    ways: Ways,
 ) -> str:
     """Compile the sources of the folder `source` in the folder `work`.
 
@@ -83,25 +106,41 @@ def compile_modules(
     present one, in seconds since 1970. Raises CommandFailed with the compiler's first errors, StorageFailed,
     TemporaryFailure.
     """
+    _fill_work_folder(host, source, work)
+    make = make_arguments(headers, work=work, jobs=jobs)
+    prepared = None
+    if not ways.plain:
+        prepared = shortcuts.prepare(host, headers, make, source=source, work=work, jobs=jobs, kept=ways.kept)
+        if prepared is None:
+            _fill_work_folder(host, source, work)
+    result = _make(host, (*make, *prepared.arguments) if prepared else make, work, epoch)
+    if prepared and not shortcuts.holds(host, prepared, work):
+        log.warning("make probed again: everything is compiled once more, the plain way")
+        _fill_work_folder(host, source, work)
+        prepared, result = None, _make(host, make, work, epoch)
+    output = result.stdout + result.stderr
+    written = _keep_log(host, log_path, output)
+    if not result.ok:
+        raise compile_error(output, result.status, written)
+    if prepared:
+        shortcuts.finish(prepared, headers, work)
+    return work
+
+
+def _fill_work_folder(host: Host, source: str, work: str) -> None:
+    """An empty folder with the sources."""
+    host.files.remove_tree(work)
     host.files.make_dirs(work)
     # Links, since the prebuilt objects alone have 190 MB. Kbuild only ever adds files.
     host.commands.run(["cp", "--recursive", "--symbolic-link", f"{host.files.resolve(source)}/.", work])
+    shortcuts.drop_debug_information(host, work)
+
+
+def _make(host: Host, make: tuple[str, ...], work: str, epoch: int | None) -> Result:
     stamp = (
         {"KBUILD_BUILD_TIMESTAMP": f"@{epoch}", "SOURCE_DATE_EPOCH": str(epoch)} if epoch is not None else {}
     )
-    result = host.commands.run(
-        make_arguments(headers, work=work, jobs=jobs),
-        check=False,
-        cwd=work,
-        env=stamp,
-        timeout=TIMEOUT,
-        stream=True,
-    )
-    output = result.stdout + result.stderr
-    kept = _keep_log(host, log_path, output)
-    if not result.ok:
-        raise compile_error(output, result.status, kept)
-    return work
+    return host.commands.run(make, check=False, cwd=work, env=stamp, timeout=TIMEOUT, stream=True)
 
 
 def _keep_log(host: Host, path: str, output: str) -> str:

@@ -25,7 +25,7 @@ from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease, parse_os_release
 from driverforge_node import log
 from driverforge_node.driver.build import cache, publish
-from driverforge_node.driver.build.compiler import check_compiler, compile_modules
+from driverforge_node.driver.build.compiler import Ways, check_compiler, compile_modules
 from driverforge_node.driver.build.headers import (
     KernelHeaders,
     check_header_probes,
@@ -33,7 +33,7 @@ from driverforge_node.driver.build.headers import (
     unpack_headers,
 )
 from driverforge_node.driver.build.processors import processors
-from driverforge_node.driver.state import network
+from driverforge_node.driver.state import network, paths, variables
 from driverforge_node.driver.state.network import NetworkBuildFiles
 from driverforge_node.ports import Host
 
@@ -68,6 +68,8 @@ class BuildRequest:
     logs: str = LOGS
     # SOURCE_DATE_EPOCH: the time stamp of published files, in seconds since 1970; None: the present time
     epoch: int | None = None
+    # with NVIDIA's own conftest, and every object from its source
+    plain: bool = False
 
     @property
     def built_against(self) -> str:
@@ -121,6 +123,7 @@ def request_for(
         work=work or WORK,
         logs=logs or LOGS,
         epoch=epoch,
+        plain=variables.parse(host.environ).plain_compile,
     )
 
 
@@ -251,6 +254,10 @@ def _compile(
             jobs=request.jobs,
             log_path=log_path,
             epoch=request.epoch,
+            ways=Ways(
+                plain=request.plain,
+                kept=paths.COMPILE_CACHE if cache.reachable(host, paths.COMPILE_CACHE) else "",
+            ),
         )
     publish.stage_modules(
         host,

@@ -26,6 +26,8 @@ DAEMONS = f"{STATE}/daemons.json"
 
 # ours, on the node: what outlives a reboot
 CACHE = "/var/lib/driverforge/modules"
+# answers of conftest.sh and compiled objects
+COMPILE_CACHE = "/var/lib/driverforge/compile"
 # what the modules of an entry were compiled from and with
 BUILT_WITH = "built-with.json"
 

@@ -157,6 +157,16 @@ VARIABLES: tuple[Variable, ...] = (
         set_by="manifest",
     ),
     Variable(
+        name="PLAIN_COMPILE",
+        meaning=(
+            "Compile with NVIDIA's own conftest, and every object from its source: nothing that earlier "
+            "compilations found out is used or kept ([fast-compile](fast-compile.md))."
+        ),
+        default="false",
+        allowed=BOOLEAN,
+        set_by="builder or manifest",
+    ),
+    Variable(
         name="SOURCE_DATE_EPOCH",
         meaning=(
             "Time stamp of what `driverctl build` makes, in seconds since 1970, for reproducible "
@@ -179,6 +189,7 @@ class DriverSettings:
     gpu_direct_rdma: bool
     mofed_on_host: bool
     take_over: bool
+    plain_compile: bool
 
 
 def parse(environ: Mapping[str, str]) -> DriverSettings:
@@ -205,6 +216,7 @@ def parse(environ: Mapping[str, str]) -> DriverSettings:
         gpu_direct_rdma=values["GPU_DIRECT_RDMA_ENABLED"] == "true",
         mofed_on_host=values["USE_HOST_MOFED"] == "true",
         take_over=values["TAKE_OVER_HOST_DRIVER"] == "true",
+        plain_compile=values["PLAIN_COMPILE"] == "true",
     )
 
 

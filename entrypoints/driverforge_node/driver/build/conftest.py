@@ -1,0 +1,275 @@
+"""NVIDIA's conftest without its waste: the same script, the same compiler, the same answers.
+
+NVIDIA's Kbuild starts make's shell, conftest.sh and, to find the flags once more, three compilers for each
+of about 400 probes: nearly half of the CPU of a build. Here conftest.sh itself runs a few times over all of
+them, with a stand-in for the compiler that looks answers up and writes down what it was asked. What nobody
+knows yet is asked of the real compiler, all at once. When nothing is open any more, what the script wrote are
+the headers of the build; make is told that there is nothing left to probe.
+
+Nothing here knows what a probe is about. What is known of the script are the words that Kbuild calls it by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from driverforge_core.errors import Unsupported
+from driverforge_node.driver.build.memory import Memory, Place
+from driverforge_node.driver.build.probes import (
+    PREFIX,
+    Flags,
+    Probe,
+    Question,
+    grouped,
+    headers_read,
+    makefile,
+    response_file,
+    verdict,
+)
+from driverforge_node.ports import Host
+
+# conftest/NAME.h and the variable of Kbuild that lists its tests
+CATEGORIES = {
+    "functions": "NV_CONFTEST_FUNCTION_COMPILE_TESTS",
+    "generic": "NV_CONFTEST_GENERIC_COMPILE_TESTS",
+    "macros": "NV_CONFTEST_MACRO_COMPILE_TESTS",
+    "symbols": "NV_CONFTEST_SYMBOL_COMPILE_TESTS",
+    "types": "NV_CONFTEST_TYPE_COMPILE_TESTS",
+}
+PRESENCE = "NV_HEADER_PRESENCE_TESTS"
+NOTHING_LEFT = tuple(f"{name}=" for name in (*CATEGORIES.values(), PRESENCE))
+_FACTS = f"{PREFIX}facts"
+_THEIRS = f"{PREFIX}Kbuild"
+# Their Kbuild, which makes nothing but what does not depend on probes.
+_ASKING = f"""include $(src)/{_THEIRS}
+$(file >$(src)/{_FACTS},flags $(NV_CONFTEST_CFLAGS))
+$(file >>$(src)/{_FACTS},command $(NV_CONFTEST_CMD))
+{{lists}}
+obj-m :=
+always := {{made}}
+always-y := {{made}}
+"""
+# Stands in for the compiler. `$*` less its last two words are the flags of a probe that is like all others;
+# any other call is the real compiler's.
+_SCRIPT = r"""
+df_look_up() {
+    df_key=$(sha256sum <"$df_place.new"); df_key=${df_key%% *}
+    if [ -e "$df_place$df_key.yes" ]; then return 0; fi
+    if [ -e "$df_place$df_key.no" ]; then return 1; fi
+    mv "$df_place.new" "$df_place$df_key.$1"; return 1
+}
+df_compiler() {
+    case "$*" in
+    "$df_flags -c conftest$$.c")
+        { echo c; cat "conftest$$.c"; } >"$df_place.new"
+        df_look_up c || return 1
+        : >"conftest$$.o" ;;
+    "-E -M $df_flags -") { echo present; cat; } >"$df_place.new"; df_look_up present ;;
+    "-E -M $df_flags -MG -") { echo absent; cat; } >"$df_place.new"; df_look_up absent ;;
+    *) "$df_real" "$@" ;;
+    esac
+}
+df_script=$1 df_real=$2 df_arch=$3 df_source=$4 df_output=$5 df_place=$6 df_verb=$7 df_flags=$8
+shift 8
+df_ask() {
+    set -- df_compiler "$df_arch" "$df_source" "$df_output" "$df_verb" "$df_flags" "$@"
+    . "$df_script"
+}
+if [ "$df_verb" = test_kernel_header ]; then
+    for df_name in "$@"; do (df_ask "$df_name") || exit 1; done
+else
+    df_ask "$@"
+fi
+"""
+_DEFINED = re.compile(r"^#define (\w+)", re.MULTILINE)
+_WORDS = {True: "yes", False: "no"}
+# Deeper than any test's questions depend on each other's answers.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Script:
+    """conftest.sh as this build calls it: what its Kbuild says."""
+
+    path: str
+    compiler: str
+    arch: str
+    source: str
+    output: str
+    flags: Flags
+    # what conftest/headers.h looks for, and what the others test: {'functions': ('get_user_pages', …)}
+    headers: tuple[str, ...]
+    tests: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What conftest.sh wrote, {name of the header: text}, and where the answers came from."""
+
+    headers: Mapping[str, str]
+    compiled: int
+    remembered: int
+
+
+def read_script(host: Host, work: str, make: tuple[str, ...]) -> Script:
+    """Ask Kbuild, with the command line `make`, how it would call conftest.sh in the folder `work`.
+
+    Raises Unsupported where it does not have what we know.
+    """
+    kbuild = f"{work}/Kbuild"
+    if not host.files.exists(kbuild):
+        raise Unsupported("the sources have no Kbuild")
+    text = host.files.read_text(kbuild)
+    made = " ".join(name for name in ("conftest/patches.h", "conftest/uts_release") if name in text)
+    lists = "\n".join(
+        f"$(file >>$(src)/{_FACTS},{name} $({name}))" for name in (PRESENCE, *CATEGORIES.values())
+    )
+    host.commands.run(["mv", kbuild, f"{work}/{_THEIRS}"])
+    host.files.write_atomic(kbuild, _ASKING.format(lists=lists, made=made).encode())
+    asked = host.commands.run(make, check=False, cwd=work, timeout=600)
+    host.commands.run(["mv", f"{work}/{_THEIRS}", kbuild])
+    if not asked.ok or not host.files.exists(f"{work}/{_FACTS}"):
+        raise Unsupported("the sources' Kbuild does not say how it probes", details=[asked.stderr[-2000:]])
+    facts = dict(
+        line.split(" ", 1) for line in host.files.read_text(f"{work}/{_FACTS}").splitlines() if " " in line
+    )
+    command = facts.get("command", "").replace('"', "").split()
+    tests = {name: tuple(dict.fromkeys(facts.get(key, "").split())) for name, key in CATEGORIES.items()}
+    if len(command) != 6 or not facts.get("flags", "").strip() or not any(tests.values()):
+        raise Unsupported("the sources' Kbuild probes in a way that is not known")
+    return Script(
+        path=command[1],
+        compiler=command[2],
+        arch=command[3],
+        source=command[4],
+        output=command[5],
+        # the shell's process id, in the value of a macro
+        flags=Flags(words=tuple(re.sub(r"#conftest\d+", "#conftest", facts["flags"]).split())),
+        headers=tuple(dict.fromkeys(facts.get(PRESENCE, "").split())),
+        tests=tests,
+    )
+
+
+def answer(host: Host, script: Script, memory: Memory, place: Place, *, work: str, jobs: int) -> Outcome:
+    """Run conftest.sh over all tests, with `memory` for what is known; it learns the others.
+
+    The headers of the build appear below `work`. Raises Unsupported where the script does not come to an end,
+    or the compiler to no answer.
+    """
+    host.files.make_dirs(f"{work}/conftest")
+    said_with = hashlib.sha256(place.portable(" ".join(script.flags.words)).encode()).hexdigest()[:16]
+    version = f"{work}/conftest/uts_release"
+    # Kbuild puts it below each of the headers.
+    ending = host.files.read_text(version) if host.files.exists(version) else ""
+    written: dict[str, str] = {}
+    compiled = remembered = 0
+    # headers.h first: each other test includes it
+    for name, verb, tests in (
+        ("headers", "test_kernel_header", script.headers),
+        *((name, "compile_tests", tests) for name, tests in script.tests.items()),
+    ):
+        kinds = (Question.PRESENT, Question.ABSENT) if name == "headers" else (Question.COMPILE,)
+        if name in ("headers", "functions"):
+            known = _remembered(memory, said_with, kinds)
+            remembered += len(known)
+            _tell(host, work, known)
+        for _ in range(_ROUNDS):
+            text = _run_script(host, script, verb, tests, work) if tests else ""
+            asked = _take_questions(host, work)
+            if not asked:
+                break
+            found = _compile(host, script, asked, work=work, jobs=jobs)
+            for probe, (said, read) in found.items():
+                memory.learn(
+                    f"probe {said_with} {probe.question.value} {probe.key}", _WORDS[said], reads=read
+                )
+            _tell(host, work, {probe.key: _WORDS[said] for probe, (said, _) in found.items()})
+            compiled += len(asked)
+        else:
+            raise Unsupported(f"conftest.sh asks new questions after each answer: {name}")
+        written[name] = text + ending
+        host.files.write_atomic(f"{work}/conftest/{name}.h", written[name].encode())
+    return Outcome(headers=written, compiled=compiled, remembered=remembered)
+
+
+def _remembered(memory: Memory, said_with: str, kinds: tuple[Question, ...]) -> Mapping[str, str]:
+    """What is known of earlier builds, by the probes' keys."""
+    found = {}
+    for kind in kinds:
+        prefix = f"probe {said_with} {kind.value} "
+        for name in memory.questions(prefix):
+            said = memory.recall(name)
+            if said is not None:
+                found[name.removeprefix(prefix)] = said
+    return found
+
+
+def _tell(host: Host, work: str, answers: Mapping[str, str]) -> None:
+    """Put answers, by the probes' keys, where the script looks for them."""
+    if answers:
+        names = (f"{PREFIX}{key}.{answer}" for key, answer in answers.items())
+        host.commands.run(["touch", *names], cwd=work)
+
+
+def _run_script(host: Host, script: Script, verb: str, tests: tuple[str, ...], work: str) -> str:
+    words = (script.path, script.compiler, script.arch, script.source, script.output, f"{work}/{PREFIX}")
+    flags = " ".join(script.flags.words)
+    ran = host.commands.run(
+        ["sh", "-c", _SCRIPT, script.path, *words, verb, flags, *tests], check=False, cwd=work, timeout=600
+    )
+    if not ran.ok:
+        raise Unsupported(f"conftest.sh ended with status {ran.status}", details=[ran.stderr[-2000:]])
+    return ran.stdout
+
+
+def _take_questions(host: Host, work: str) -> tuple[Probe, ...]:
+    """The texts that the last run of the script had no answer for."""
+    names = frozenset(name for name in host.files.list_dir(work) if name.startswith(PREFIX))
+    found = []
+    for question in Question:
+        for name in names:
+            stem, _, suffix = name.rpartition(".")
+            if suffix == question.value and not {f"{stem}.yes", f"{stem}.no"} & names:
+                text = host.files.read_text(f"{work}/{name}").partition("\n")[2]
+                found.append(Probe(question=question, text=text))
+    return tuple(sorted(found, key=lambda probe: probe.key))
+
+
+def _compile(
+    host: Host, script: Script, probes: Sequence[Probe], *, work: str, jobs: int
+) -> Mapping[Probe, tuple[bool, frozenset[str]]]:
+    """Ask the compiler. Returns for each probe what it said, and which files it read."""
+    if not probes:
+        return {}
+    looked_for = f"{work}/conftest/headers.h"
+    present = _DEFINED.findall(host.files.read_text(looked_for)) if host.files.exists(looked_for) else []
+    groups = grouped(probes, frozenset(present))
+    for name, text in (
+        ("includes", "".join(f'#include "{path}"\n' for path in script.flags.included)),
+        ("all.flags", response_file(script.flags.words)),
+        ("rest.flags", response_file(script.flags.rest)),
+        ("probes.mk", makefile(script.compiler, groups)),
+    ):
+        host.files.write_atomic(f"{work}/{PREFIX}{name}", text.encode())
+    host.commands.run(
+        ["make", f"-j{jobs}", "-s", "-f", f"{PREFIX}probes.mk"], cwd=work, timeout=3600, stream=True
+    )
+    answers = {}
+    for number, group in enumerate(groups):
+        shared = f"{work}/{PREFIX}{number}.h.err"
+        before = headers_read(host.files.read_text(shared)) if group.shared else frozenset()
+        for probe in group.probes:
+            stem = f"{work}/{PREFIX}{probe.key}"
+            said = host.files.read_text(f"{stem}.err")
+            found = verdict(int(host.files.read_text(f"{stem}.status")), said)
+            if found is None:
+                raise Unsupported("the compiler came to no answer", details=said.splitlines()[-5:])
+            read = before | headers_read(said)
+            answers[probe] = (
+                found,
+                frozenset(path if path.startswith("/") else f"{work}/{path}" for path in read),
+            )
+    return answers

@@ -1,0 +1,131 @@
+"""compile: driverctl's compilation of NVIDIA's open modules against plain make, and what the cache saves.
+
+Sources and header packages are Debian's, compiler and make this machine's; no engine is needed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench.cpu import cpu_of
+from bench.result import Measure, Series
+from bench.workshop import Workshop
+from driverforge_core.errors import Unavailable
+from support.machines import kernels
+from support.machines.kernels import Kernel
+from support.upstream import nvidia_modules
+
+_BRANCH = "535"
+_SERIES = "6.1"
+# `driverctl build` without an image: the description that it would read there, and a node in a folder
+_OURS = """\
+import sys
+from dataclasses import replace
+from driverforge_core.driver import DriverVersion
+from driverforge_core.image import ImageFacts
+from driverforge_core.osid import OsId
+from driverforge_node.driver.build import job
+from driverforge_node.host.files import RootedFiles
+from driverforge_node.host.real import real_host
+version, source, kernel, debs, folder, node = sys.argv[1:]
+host = replace(real_host(), node=RootedFiles(node))
+image = ImageFacts(
+    os=OsId.parse("debian12"), arch="amd64", driver=DriverVersion(version), payload="packages",
+    module_types=("open",), variant="jit", kernels=(), sources={"open": source}, firmware="",
+)
+request = job.request_for(
+    host, image=image, kernel=kernel, module_types=("open",), headers=debs, output=folder,
+    work=f"{folder}/work", logs=f"{folder}/logs", epoch=1,
+)
+job.build(host, request)
+"""
+
+
+def run(workshop: Workshop) -> tuple[Measure, ...]:
+    found = [
+        kernel
+        for package in reversed(kernels.candidates(_SERIES))
+        for kernel in [kernels.headers(package)]
+        if kernel.resize_arguments == 3 and shutil.which(kernel.compiler)
+    ]
+    if len(found) < 2:
+        raise Unavailable(f"needs two kernels of {_SERIES} that {_BRANCH} compiles for, and their compiler")
+    first, second = found[-2:]
+    samples: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in ("make", "make next", "first", "again", "next")
+    }
+    runs = workshop.runs or 1
+    for number in range(runs):
+        with tempfile.TemporaryDirectory(prefix="driverforge-bench-", dir="/var/tmp") as name:
+            folder = Path(name)
+            for what, kernel in (
+                ("make", first),
+                ("first", first),
+                ("again", first),
+                ("make next", second),
+                ("next", second),
+            ):
+                workshop.say(f"{what}: {_BRANCH} for {kernel.release}, {number + 1} of {runs}")
+                measured = _make if what.startswith("make") else _ours
+                samples[what].append(measured(folder, kernel))
+    workshop.note(
+        f"open modules of {nvidia_modules.version(_BRANCH)}, {first.release}, then {second.release}; ours "
+        "unpacks the headers, strips and checks the modules as well; "
+        f"load at the end {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors"
+    )
+    told = []
+    for what, ours, reference in (
+        ("empty cache", "first", "make"),
+        ("same headers", "again", "make"),
+        ("next kernel of the series", "next", "make next"),
+    ):
+        for index, unit in ((0, "s CPU"), (1, "s")):
+            told.append(
+                Measure(
+                    what=what,
+                    unit=unit,
+                    ours=_series("driverctl build", samples[ours], index),
+                    reference=_series("make -j modules", samples[reference], index),
+                )
+            )
+    return tuple(told)
+
+
+def _series(of: str, samples: list[tuple[float, float]], index: int) -> Series:
+    return Series(of=of, samples=tuple(sample[index] for sample in samples))
+
+
+def _timed(argv: list[str]) -> tuple[float, float]:
+    """CPU and wall time, in seconds."""
+    start = time.monotonic()
+    cpu = cpu_of(argv)
+    return cpu, time.monotonic() - start
+
+
+def _make(folder: Path, kernel: Kernel) -> tuple[float, float]:
+    work = folder / "make"
+    shutil.copytree(nvidia_modules.source(_BRANCH), work, symlinks=True)
+    words = [f"-j{os.cpu_count()}", "modules", f"SYSSRC={kernel.source}", f"SYSOUT={kernel.build}"]
+    took = _timed(["make", "-C", str(work), *words, f"CC={kernel.compiler}", "IGNORE_CC_MISMATCH=1"])
+    shutil.rmtree(work)
+    return took
+
+
+def _ours(folder: Path, kernel: Kernel) -> tuple[float, float]:
+    debs, node, out = folder / f"debs-{kernel.release}", folder / "node", folder / "out"
+    if not debs.exists():
+        debs.mkdir()
+        for deb in kernels.header_debs(kernel):
+            shutil.copy(deb, debs)
+    # what was compiled once would be found whole
+    shutil.rmtree(node / "var/lib/driverforge/modules", ignore_errors=True)
+    for place in (node, out):
+        place.mkdir(exist_ok=True)
+    version, source = nvidia_modules.version(_BRANCH), nvidia_modules.source(_BRANCH)
+    words = (version, source, kernel.release, debs, out, node)
+    return _timed([sys.executable, "-c", _OURS, *map(str, words)])

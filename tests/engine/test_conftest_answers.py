@@ -1,0 +1,123 @@
+"""The answers to NVIDIA's probes are the ones of a plain build, for drivers and kernels that Debian has.
+
+The oracle is NVIDIA's own Kbuild: what it writes into conftest/ is compared byte by byte with what we write,
+first with the compiler asked and then from the cache.
+"""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import Unavailable
+from driverforge_node.driver.build import conftest
+from driverforge_node.driver.build.memory import Digests, Memory, Place
+from driverforge_node.host.real import real_host
+from support import aptfetch
+from support.machines import kernels
+from support.machines.kernels import Kernel
+from support.process import missing, run
+
+pytestmark = [
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the kernels here are x86-64 ones"),
+    pytest.mark.skipif(
+        bool(missing("apt-get", "dpkg-deb", "make", "gcc")), reason="needs Debian's packages, make and gcc"
+    ),
+]
+
+# (package, suite) of every kind of sources that Debian has: four branches, open and proprietary
+DRIVERS = (
+    ("nvidia-open-kernel-dkms", "bookworm"),
+    ("nvidia-open-kernel-dkms", "trixie"),
+    ("nvidia-kernel-dkms", "bookworm"),
+    ("nvidia-kernel-dkms", "trixie"),
+    ("nvidia-tesla-kernel-dkms", "bookworm"),
+    ("nvidia-tesla-470-kernel-dkms", "bookworm"),
+)
+FLAVOURS = ("cloud-amd64", "amd64", "rt-amd64")
+HEADERS = ("headers", *conftest.CATEGORIES)
+
+
+def sources(name: str, suite: str) -> Path:
+    archive = aptfetch.archive()
+    try:
+        package = archive.newest(name, suite=suite)
+    except Unavailable as error:
+        pytest.skip(error.brief)
+    return next((archive.unpacked([package]) / "usr/src").iterdir())
+
+
+def candidates(series: str, flavour: str) -> list[Kernel]:
+    """Kernels whose compiler is here."""
+    found = [kernels.headers(package) for package in kernels.candidates(series, flavour=flavour)]
+    return [kernel for kernel in found if shutil.which(kernel.compiler)]
+
+
+def work_folder(tree: Path, folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    run("cp", "-rs", f"{tree}/.", folder)
+    return folder
+
+
+def make(kernel: Kernel, modules: str) -> tuple[str, ...]:
+    words = ("make", "-j2", "modules", f"SYSSRC={kernel.source}", f"SYSOUT={kernel.build}")
+    chosen = (f"NV_KERNEL_MODULES={modules}",) if modules else ()
+    return (*words, f"CC={kernel.compiler}", "IGNORE_CC_MISMATCH=1", "KCFLAGS=-g0", *chosen)
+
+
+def plain(tree: Path, kernel: Kernel, folder: Path, modules: str) -> dict[str, str]:
+    """What NVIDIA's Kbuild writes, told to make these headers and no module."""
+    work = work_folder(tree, folder)
+    (work / "Kbuild").rename(work / "Kbuild.nvidia")
+    wanted = " ".join(f"conftest/{name}.h" for name in HEADERS)
+    text = f"include $(src)/Kbuild.nvidia\nobj-m :=\nalways := {wanted}\nalways-y := {wanted}\n"
+    (work / "Kbuild").write_text(text)
+    run(*make(kernel, modules), cwd=work)
+    return {name: (work / f"conftest/{name}.h").read_text() for name in HEADERS}
+
+
+def ours(tree: Path, kernel: Kernel, folder: Path, modules: str, kept: Path) -> conftest.Outcome:
+    host = real_host()
+    work = str(work_folder(tree, folder))
+    script = conftest.read_script(host, work, make(kernel, modules))
+    folders = {str(kernel.build): "@OUTPUT@", str(kernel.source): "@SOURCE@", work: "@WORK@"}
+    place = Place(folders=folders, context="0" * 64)
+    memory = Memory(host.files, str(kept), place, Digests(files=host.files))
+    outcome = conftest.answer(host, script, memory, place, work=work, jobs=2)
+    memory.keep()
+    return outcome
+
+
+def compare(tree: Path, kernel: Kernel, tmp_path: Path, modules: str = "") -> None:
+    wanted = plain(tree, kernel, tmp_path / "plain", modules)
+    first = ours(tree, kernel, tmp_path / "first", modules, tmp_path / "kept")
+    assert first.headers == wanted
+    assert first.compiled > 50
+    again = ours(tree, kernel, tmp_path / "again/elsewhere", modules, tmp_path / "kept")
+    assert again.headers == wanted
+    assert again.compiled == 0
+
+
+def test_answers_of_two_small_modules_are_the_plain_builds(tmp_path: Path) -> None:
+    kernel = next(iter(candidates("6.1", "cloud-amd64")), None)
+    if kernel is None:
+        pytest.skip("no kernel whose compiler is here")
+    compare(sources(*DRIVERS[1]), kernel, tmp_path, "nvidia-modeset nvidia-peermem")
+
+
+@pytest.mark.full(reason="asks the compiler twice about 400 probes for each driver and kernel")
+@pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize("series", ["6.1", "6.12"])
+@pytest.mark.parametrize("driver", DRIVERS, ids=["-".join(driver) for driver in DRIVERS])
+def test_answers_are_the_plain_builds(
+    tmp_path: Path, driver: tuple[str, str], series: str, flavour: str
+) -> None:
+    found = candidates(series, flavour)
+    if not found:
+        pytest.skip(f"no {series} kernel of flavour {flavour} whose compiler is here")
+    tree = sources(*driver)
+    for kernel in found:
+        compare(tree, kernel, tmp_path / kernel.release)

@@ -1,0 +1,140 @@
+"""What the compile cache recalls, and what it must never recall."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from driverforge_node.driver.build.memory import MAX_FILES, Digests, Memory, Place
+from driverforge_node.host.files import RootedFiles
+
+AUTOCONF = '/* Linux/x86 {version} */\n#define CONFIG_BUILD_SALT "{release}"\n#define CONFIG_SMP 1\n'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bench:
+    """A cache, and kernels' headers in folders whose names carry the release."""
+
+    folder: Path
+
+    def headers(self, release: str) -> Path:
+        folder = self.folder / f"headers-{release}"
+        if not folder.exists():
+            (folder / "include/generated").mkdir(parents=True)
+            (folder / "include/mm.h").write_text("int mm(void);\n")
+            (folder / "include/salt.h").write_text("CONFIG_BUILD_SALT\n")
+            (folder / "include/generated/autoconf.h").write_text(
+                AUTOCONF.format(version=release, release=release)
+            )
+        return folder
+
+    def memory(self, release: str = "one", *, context: str = "c" * 64) -> Memory:
+        place = Place(folders={str(self.headers(release)): "@OUTPUT@"}, context=context)
+        files = RootedFiles("/")
+        return Memory(files, str(self.folder / "kept"), place, Digests(files=files))
+
+    def read(self, *names: str, release: str = "one") -> list[str]:
+        return [str(self.headers(release) / "include" / name) for name in names]
+
+    def files(self) -> list[Path]:
+        return sorted((self.folder / "kept/answers").iterdir())
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    """A cache that knows one answer, which depended on mm.h and the configuration."""
+    made = Bench(folder=tmp_path)
+    memory = made.memory()
+    memory.learn("question", "yes", reads=made.read("mm.h", "generated/autoconf.h"))
+    memory.keep()
+    return made
+
+
+def test_the_same_headers_give_the_answer(bench: Bench) -> None:
+    assert bench.memory().recall("question") == "yes"
+    assert bench.memory().recall("another") is None
+
+
+def test_a_kernel_that_differs_in_its_name_alone_shares_it(bench: Bench) -> None:
+    assert bench.memory("two").recall("question") == "yes"
+
+
+def test_a_changed_header_is_asked_again(bench: Bench) -> None:
+    (bench.headers("two") / "include/mm.h").write_text("int mm(int);\n")
+    assert bench.memory("two").recall("question") is None
+    assert bench.memory("one").recall("question") == "yes"
+
+
+def test_a_header_that_is_gone_is_asked_again(bench: Bench) -> None:
+    (bench.headers("one") / "include/mm.h").unlink()
+    assert bench.memory().recall("question") is None
+
+
+def test_other_configuration_is_asked_again(bench: Bench) -> None:
+    path = bench.headers("two") / "include/generated/autoconf.h"
+    path.write_text(path.read_text().replace("CONFIG_SMP", "CONFIG_UP"))
+    assert bench.memory("two").recall("question") is None
+
+
+def test_another_compiler_or_other_names_of_headers_are_asked_again(bench: Bench) -> None:
+    assert bench.memory(context="d" * 64).recall("question") is None
+
+
+def test_what_reads_the_kernels_name_is_not_kept(bench: Bench) -> None:
+    memory = bench.memory()
+    memory.learn("salted", "yes", reads=bench.read("salt.h"))
+    assert memory.recall("salted") == "yes"
+    memory.keep()
+    assert bench.memory().recall("salted") is None
+
+
+@pytest.mark.parametrize("damage", ["half", "changed", "empty", "foreign"])
+def test_a_damaged_file_is_no_answer(bench: Bench, damage: str) -> None:
+    (path,) = bench.files()
+    data = path.read_bytes()
+    path.write_bytes(
+        {"half": data[: len(data) // 2], "changed": data[:-1] + b"x", "empty": b"", "foreign": b"{}"}[damage]
+    )
+    assert bench.memory().recall("question") is None
+
+
+def test_what_a_kill_leaves_beside_the_files_is_not_read(bench: Bench) -> None:
+    (path,) = bench.files()
+    path.rename(path.with_name(f"{path.name}.driverforge-new"))
+    assert bench.memory().recall("question") is None
+
+
+def test_the_oldest_files_give_way(bench: Bench) -> None:
+    (first,) = bench.files()
+    os.utime(first, (1, 1))
+    for number in range(MAX_FILES):
+        memory = bench.memory()
+        memory.learn(f"more {number}", "no", reads=bench.read("mm.h"))
+        memory.keep()
+    assert len(bench.files()) == MAX_FILES
+    assert first not in bench.files()
+
+
+def test_two_builds_at_once_keep_both(bench: Bench) -> None:
+    first, second = bench.memory(), bench.memory()
+    first.learn("of the first", "yes", reads=bench.read("mm.h"))
+    second.learn("of the second", "no", reads=bench.read("mm.h"))
+    first.keep()
+    second.keep()
+    assert bench.memory().recall("of the first") == "yes"
+    assert bench.memory().recall("of the second") == "no"
+
+
+def test_a_cache_that_cannot_be_written_costs_nothing_but_time(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept = bench.folder / "kept"
+    kept.rename(bench.folder / "elsewhere")
+    kept.write_text("a file in its place")
+    memory = bench.memory()
+    memory.learn("question", "yes", reads=bench.read("mm.h"))
+    memory.keep()
+    assert "the compile cache is not written" in caplog.text
