@@ -66,6 +66,7 @@ TOOLKIT = ToolkitSpec(
     python="/usr/bin/python3",
     version="1.20.1",
     pins={"userspace": (synthetic_package("python3", "3.11.2-1", "amd64", "bookworm"),)},
+    packages_only=(),
     artifacts={"deb/usr/bin/nvidia-ctk": ContextFile(content=b"nvidia-ctk")},
     epoch=0,
 )
