@@ -4,14 +4,17 @@ exit status.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.app.build import BuildRequest, build
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.lock.file import dump_lock, load_lock
 from driverforge_build.lock.pins import Lock
@@ -19,7 +22,8 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.render.context import context_of, write_context
 from driverforge_build.render.spec import image_specs
 from driverforge_build.sharedfile import replace_text
-from driverforge_core.errors import DriverforgeError, InputError, StorageFailed
+from driverforge_core.errors import DriverforgeError, InputError, StorageFailed, TemporaryFailure
+from support.fakes.fakeengine import FakeEngine
 from support.fakes.mirror import fetcher
 from support.samples.locks import kernel, target
 from support.samples.synthetic import all_cells, synthetic_lock
@@ -125,6 +129,20 @@ def test_the_lock_is_written_beside_nobody_elses_half(tmp_path: Path) -> None:
     assert (tmp_path / "site.json").is_symlink()
     assert theirs.read_text() == "half"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".site.json.new", "real.json", "site.json"]
+
+
+def test_a_second_build_in_one_folder_is_refused(tmp_path: Path) -> None:
+    def again() -> object:
+        request = BuildRequest(folder=tmp_path)
+        return build(request, (), {}, [FakeEngine()], lambda _: nullcontext(lambda *_: None))
+
+    (output := tmp_path / "generated").mkdir()
+    with (output / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(TemporaryFailure, match="another `driverforge build` is working") as told:
+            again()
+    assert "--cache-dir" in told.value.resolution
+    assert again() == ()
 
 
 PROGRAM = (

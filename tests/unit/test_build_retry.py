@@ -27,6 +27,7 @@ from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
+from driverforge_build.render.toolkit import PREFIX
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
@@ -230,6 +231,18 @@ def test_only_what_was_built_without_trouble_counts_as_measured() -> None:
     built = run(moody).report
     assert build_times([built])[JIT.image.id].seconds == built.seconds
     assert build_times([run(moody).report, run(engine([BUSY])).report]) == {}
+
+
+def test_a_toolkit_image_is_no_measure_for_those_of_drivers() -> None:
+    built = run(engine()).report
+    assert build_times([replace(built, cell=f"{PREFIX}1.18.0"), built]).keys() == {built.cell}
+
+
+def test_the_first_of_a_group_is_marked_for_it_made_what_the_others_found() -> None:
+    one = BuildJob(cell="a", group="g", target="t", bake_file=Path("b"), reference="r:1", log=Path("a.log"))
+    jobs = [one, replace(one, cell="b"), replace(one, cell="c", group="h")]
+    reports = build_all([engine()], jobs, HowToRun(workers=2, keep_going=True), lambda *_: None)
+    assert {report.cell: report.first for report in reports} == {"a": True, "b": False, "c": True}
 
 
 def test_pauses_get_longer_and_the_last_one_is_for_all_further_attempts() -> None:
