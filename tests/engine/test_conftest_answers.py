@@ -95,7 +95,7 @@ def compare(tree: Path, kernel: Kernel, tmp_path: Path, modules: str = "") -> No
     wanted = plain(tree, kernel, tmp_path / "plain", modules)
     first = ours(tree, kernel, tmp_path / "first", modules, tmp_path / "kept")
     assert first.headers == wanted
-    assert first.compiled > 50
+    assert first.compiled > 0
     again = ours(tree, kernel, tmp_path / "again/elsewhere", modules, tmp_path / "kept")
     assert again.headers == wanted
     assert again.compiled == 0

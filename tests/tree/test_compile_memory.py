@@ -62,6 +62,18 @@ def test_a_kernel_that_differs_in_its_name_alone_shares_it(bench: Bench) -> None
     assert bench.memory("two").recall("question") == "yes"
 
 
+def test_the_release_below_the_answers_of_conftest_is_no_difference(bench: Bench) -> None:
+    for release, define in (("one", "A"), ("two", "A"), ("three", "B")):
+        folder = bench.headers(release) / "include/conftest"
+        folder.mkdir()
+        (folder / "functions.h").write_text(f'#define {define}\n// Kernel version: "{release}"\n')
+    memory = bench.memory()
+    memory.learn("of an answer", "yes", reads=bench.read("conftest/functions.h"))
+    memory.keep()
+    assert bench.memory("two").recall("of an answer") == "yes"
+    assert bench.memory("three").recall("of an answer") is None
+
+
 def test_a_changed_header_is_asked_again(bench: Bench) -> None:
     (bench.headers("two") / "include/mm.h").write_text("int mm(int);\n")
     assert bench.memory("two").recall("question") is None

@@ -75,6 +75,8 @@ class Digests:
             return "", False
         if path.endswith(AUTOCONF):
             return hashlib.sha256(without_names(data)).hexdigest(), False
+        if path.rpartition("/")[0].endswith("/conftest"):
+            return hashlib.sha256(without_version(data)).hexdigest(), False
         return hashlib.sha256(data).hexdigest(), any(name in data for name in NAMES_OF_A_KERNEL)
 
 
@@ -85,6 +87,12 @@ def without_names(autoconf: bytes) -> bytes:
         for line in autoconf.splitlines()
         if line.startswith(b"#define") and not any(name in line for name in NAMES_OF_A_KERNEL)
     )
+
+
+def without_version(conftest: bytes) -> bytes:
+    """A header of conftest/ less the comment with the kernel's release that Kbuild puts below it."""
+    lines = conftest.split(b"\n")
+    return b"\n".join(line for line in lines if not line.startswith(b"// Kernel version:"))
 
 
 @dataclass(slots=True, kw_only=True)
