@@ -261,7 +261,7 @@ def test_modules_leave_a_build_by_a_stage_and_come_back_as_a_folder() -> None:
         *("--allow=fs.write=/away/a", "a"),
     ]
     assert bake_command(back, environment={})[7:] == [
-        *("--load", "--set", "a.contexts.unsigned=/away/a", "--allow=fs.read=/away/a", "a"),
+        *("--load", "--set", "*.contexts.unsigned=/away/a", "--allow=fs.read=/away/a", "a"),
     ]
     target = {
         "context": "a",
