@@ -37,7 +37,8 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 def wrong_input(words: tuple[str, ...]) -> tuple[str, ...]:
     """What makes a command's input wrong; that of `attestations` is wrong already: it names no tag."""
-    return () if words[0] == "attestations" else ("--matrix", "nowhere.yaml")
+    inputs = {("mirror", "lock"): "--chart", ("mirror", "verify"): "--mirror-lock"}
+    return () if words[0] == "attestations" else (inputs.get(words[:2], "--matrix"), "nowhere.yaml")
 
 
 def needed(command: click.Command) -> Iterator[str]:
