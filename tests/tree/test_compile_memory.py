@@ -85,6 +85,26 @@ def test_a_header_that_is_gone_is_asked_again(bench: Bench) -> None:
     assert bench.memory().recall("question") is None
 
 
+def test_what_depended_on_a_file_that_was_not_there_is_asked_again(bench: Bench) -> None:
+    """A path that was misread is no file either, and two missing files are no sameness."""
+    memory = bench.memory()
+    memory.learn("of a missing file", "yes", reads=bench.read("mm.h", "missing.h"))
+    memory.keep()
+    assert bench.memory().recall("of a missing file") is None
+    assert bench.memory().recall("question") == "yes"
+
+
+def test_a_file_that_make_wrote_later_counts_as_it_is_now(bench: Bench) -> None:
+    memory = bench.memory()
+    memory.learn("of a later file", "yes", reads=bench.read("later.h"))
+    (bench.headers("one") / "include/later.h").write_text("1\n")
+    memory.learn("of a later file", "yes", reads=bench.read("later.h"))
+    memory.keep()
+    assert bench.memory().recall("of a later file") == "yes"
+    (bench.headers("one") / "include/later.h").write_text("2\n")
+    assert bench.memory().recall("of a later file") is None
+
+
 def test_other_configuration_is_asked_again(bench: Bench) -> None:
     path = bench.headers("two") / "include/generated/autoconf.h"
     path.write_text(path.read_text().replace("CONFIG_SMP", "CONFIG_UP"))

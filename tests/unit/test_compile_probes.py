@@ -58,7 +58,7 @@ def test_each_probe_of_a_group_keeps_its_own_text() -> None:
     assert group.shared
     made = makefile("gcc", [group])
     for number, probe in enumerate(probes):
-        assert f"@tail -n +{number + 3} driverforge-{probe.key}.c |" in made
+        assert f"@tail -n +{number + 3} driverforge-{probe.key}.c >" in made
 
 
 def test_few_probes_do_not_pay_for_a_precompiled_header() -> None:

@@ -53,27 +53,33 @@ always := {{made}}
 always-y := {{made}}
 """
 # Stands in for the compiler. `$*` less its last two words are the flags of a probe that is like all others;
-# any other call is the real compiler's.
+# any other call is the real compiler's. conftest.sh takes any failure for "no", a shell that cannot fork as
+# well: the file of calls tells it apart.
 _SCRIPT = r"""
 df_look_up() {
-    df_key=$(sha256sum <"$df_place.new"); df_key=${df_key%% *}
-    if [ -e "$df_place$df_key.yes" ]; then return 0; fi
-    if [ -e "$df_place$df_key.no" ]; then return 1; fi
-    mv "$df_place.new" "$df_place$df_key.$1"; return 1
+    echo asked >>"$df_calls" || kill $$
+    { echo "$1" && cat "$2"; } >"$df_place.new" && df_key=$(sha256sum <"$df_place.new") || return 1
+    df_key=${df_key%% *} df_said=1
+    if [ -e "$df_place$df_key.yes" ]; then
+        df_said=0
+    elif ! [ -e "$df_place$df_key.no" ]; then
+        mv "$df_place.new" "$df_place$df_key.$1" || return 1
+    fi
+    echo answered >>"$df_calls"
+    return $df_said
 }
 df_compiler() {
     case "$*" in
-    "$df_flags -c conftest$$.c")
-        { echo c; cat "conftest$$.c"; } >"$df_place.new"
-        df_look_up c || return 1
-        : >"conftest$$.o" ;;
-    "-E -M $df_flags -") { echo present; cat; } >"$df_place.new"; df_look_up present ;;
-    "-E -M $df_flags -MG -") { echo absent; cat; } >"$df_place.new"; df_look_up absent ;;
+    "$df_flags -c conftest$$.c") df_look_up c "conftest$$.c" && : >"conftest$$.o" ;;
+    "-E -M $df_flags -") df_look_up present - ;;
+    "-E -M $df_flags -MG -") df_look_up absent - ;;
     *) "$df_real" "$@" ;;
     esac
 }
 df_script=$1 df_real=$2 df_arch=$3 df_source=$4 df_output=$5 df_place=$6 df_verb=$7 df_flags=$8
 shift 8
+df_calls=${df_place}calls
+: >"$df_calls"
 df_ask() {
     set -- df_compiler "$df_arch" "$df_source" "$df_output" "$df_verb" "$df_flags" "$@"
     . "$df_script"
@@ -222,6 +228,12 @@ def _run_script(host: Host, script: Script, verb: str, tests: tuple[str, ...], w
     )
     if not ran.ok:
         raise Unsupported(f"conftest.sh ended with status {ran.status}", details=[ran.stderr[-2000:]])
+    calls = host.files.read_text(f"{work}/{PREFIX}calls").split()
+    if calls.count("asked") != calls.count("answered"):
+        raise Unsupported(
+            "conftest.sh asked, and nobody could answer: no memory, processes or space?",
+            details=[ran.stderr[-2000:]],
+        )
     return ran.stdout
 
 

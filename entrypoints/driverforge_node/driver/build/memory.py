@@ -51,7 +51,7 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class Digests:
-    """Digests of files, each read once; '' for one that is not there."""
+    """Digests of files, each read once; '' for one that is not there yet."""
 
     files: Files
     _known: dict[str, tuple[str, bool]] = field(default_factory=dict)
@@ -65,14 +65,14 @@ class Digests:
 
     def _of(self, path: str) -> tuple[str, bool]:
         if path not in self._known:
-            self._known[path] = self._read(path)
+            try:
+                self._known[path] = self._read(path)
+            except FileNotFoundError:
+                return "", False
         return self._known[path]
 
     def _read(self, path: str) -> tuple[str, bool]:
-        try:
-            data = self.files.read_bytes(path)
-        except FileNotFoundError:
-            return "", False
+        data = self.files.read_bytes(path)
         if path.endswith(AUTOCONF):
             return hashlib.sha256(without_names(data)).hexdigest(), False
         if path.rpartition("/")[0].endswith("/conftest"):
@@ -112,7 +112,8 @@ class _Table:
     def _is_same(self, number: int, place: Place, digests: Digests) -> bool:
         if number not in self._same:
             path, digest = self.files[number]
-            self._same[number] = digests.of(place.real(path)) == digest
+            # Nothing is known of a file that is not there, nor of one that was not.
+            self._same[number] = digest != "" and digests.of(place.real(path)) == digest
         return self._same[number]
 
 

@@ -29,19 +29,21 @@ _KIND = "object "
 _ARCHIVE = "driverforge-objects.tar"
 
 
-def files_read(command_file: str, output: str) -> tuple[str, ...] | None:
+def files_read(command_file: str, *, output: str, work: str) -> tuple[str, ...] | None:
     """What an object was made from, by its `.NAME.o.cmd`; None for what was linked or copied.
 
-    `output` is the folder that Kbuild ran in. The configuration counts as a whole: fixdep names single
-    options instead of autoconf.h.
+    Kbuild ran in the kernel's folder `output`, and from Linux 6.13 on in the module's, `work`: its names of
+    targets are relative there. The configuration counts as a whole: fixdep names single options instead of
+    autoconf.h.
     """
-    source = re.search(r"^source_\S+ := (\S+)$", command_file, re.MULTILINE)
+    source = re.search(r"^source_(\S+) := (\S+)$", command_file, re.MULTILINE)
     depends = re.search(r"^deps_\S+ := \\\n((?:.*\\\n)*)", command_file, re.MULTILINE)
     if source is None or depends is None:
         return None
     words = re.sub(r"\$\(wildcard [^)]*\)", "", depends[1]).replace("\\\n", " ").split()
-    paths = (source[1], *words, AUTOCONF)
-    return tuple(path if path.startswith("/") else f"{output}/{path}" for path in paths)
+    folder = output if source[1].startswith("/") else work
+    paths = (source[2], *words, f"{output}/{AUTOCONF}")
+    return tuple(path if path.startswith("/") else f"{folder}/{path}" for path in paths)
 
 
 class Objects:
@@ -80,7 +82,7 @@ class Objects:
             folder, _, file = path.rpartition("/")
             name = f"{folder}/{file[1 : -len('.cmd')]}".lstrip("/")
             text = self._host.files.read_text(f"{work}/{path}")
-            read = files_read(text, output)
+            read = files_read(text, output=output, work=work)
             # modpost writes the sources of .mod.o anew for each kernel
             if read is not None and not name.endswith(".mod.o"):
                 reads[name] = read

@@ -151,7 +151,7 @@ def makefile(compiler: str, groups: Sequence[Group]) -> str:
             # Without the precompiled one the compiler reads the header itself: dearer, and the same answer.
             rules.append(
                 f"{header}.gch:\n"
-                f"\t@{{ cat {PREFIX}includes; sed -n '2,{end}p' {first}; }} >{header}\n"
+                f"\t@{{ cat {PREFIX}includes && sed -n '2,{end}p' {first}; }} >{header}\n"
                 f"\t@{make_it} || rm -f $@\n"
             )
         for probe in group.probes:
@@ -167,8 +167,9 @@ def makefile(compiler: str, groups: Sequence[Group]) -> str:
                 run = f"{_QUESTION_FLAGS[probe.question]} @{PREFIX}all.flags -H - >/dev/null"
             rules.append(
                 f"{stem}.status:{needs}\n"
-                f"\t@tail -n +{line} {stem}.{probe.question.value} | "
-                f"{compiler} {run} 2>{stem}.err; echo $$? >$@\n"
+                # not through a pipe: where tail fails, the compiler would accept half of a text
+                f"\t@tail -n +{line} {stem}.{probe.question.value} >{stem}.text\n"
+                f"\t@{compiler} {run} <{stem}.text 2>{stem}.err; echo $$? >$@\n"
             )
         if group.shared:
             # 20 MB each

@@ -1,0 +1,91 @@
+"""Probes on a machine that is failing: no answer, and never a wrong one. Real make, shell and compiler."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import DriverforgeError
+from driverforge_node.driver.build import conftest
+from driverforge_node.driver.build.conftest import Script
+from driverforge_node.driver.build.memory import Digests, Memory, Place
+from driverforge_node.driver.build.probes import Flags, Group, Probe, Question, makefile
+from driverforge_node.host.real import real_host
+from support.process import missing
+
+pytestmark = pytest.mark.skipif(bool(missing("make", "gcc")), reason="needs make and gcc")
+
+# As NVIDIA's: a program on standard input, or in a file, and silence about all that goes wrong.
+CONFTEST = """CC="$1"
+verb=$5
+CFLAGS=$6
+shift 6
+for name in "$@"; do
+    if [ "$verb" = test_kernel_header ]; then
+        if echo "#include <$name>" | $CC -E -M $CFLAGS - >/dev/null 2>&1; then echo "#define $name"; fi
+        continue
+    fi
+    echo "int $name(void) { return 0; }" >conftest$$.c
+    $CC $CFLAGS -c conftest$$.c >/dev/null 2>&1
+    if [ -f conftest$$.o ]; then echo "#define $name"; else echo "#undef $name"; fi
+    rm -f conftest$$.c conftest$$.o
+done
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of programs that come before the system's."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder
+
+
+def answer(folder: Path) -> conftest.Outcome:
+    work = folder / "work"
+    work.mkdir()
+    (work / "conftest.sh").write_text(CONFTEST)
+    script = Script(
+        path=str(work / "conftest.sh"),
+        compiler="gcc",
+        arch="x86_64",
+        source="/s",
+        output="/o",
+        flags=Flags(words=("-O2",)),
+        headers=("stddef.h",),
+        tests={"functions": ("one", "two")},
+    )
+    host = real_host()
+    place = Place(folders={str(work): "@WORK@"}, context="c" * 64)
+    memory = Memory(host.files, "", place, Digests(files=host.files))
+    return conftest.answer(host, script, memory, place, work=str(work), jobs=1)
+
+
+def test_a_machine_that_works_answers(tmp_path: Path) -> None:
+    assert answer(tmp_path).headers == {
+        "headers": "#define stddef.h\n",
+        "functions": "#define one\n#define two\n",
+    }
+
+
+@pytest.mark.parametrize("program", ["sha256sum", "cat", "mv", "tail"])
+def test_a_program_that_is_killed_is_no_answer(tmp_path: Path, programs: Path, program: str) -> None:
+    """The memory of a pod, or its number of processes, may be at an end for a moment."""
+    (programs / program).write_text("#!/bin/sh\nkill -9 $$\n")
+    (programs / program).chmod(0o755)
+    with pytest.raises(DriverforgeError):
+        answer(tmp_path)
+
+
+def test_a_text_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
+    probe = Probe(question=Question.COMPILE, text="int x;\n")
+    (tmp_path / "probes.mk").write_text(makefile("gcc", [Group(probes=(probe,))]))
+    (tmp_path / "driverforge-all.flags").write_text("-O2\n")
+    ran = subprocess.run(
+        ["make", "-f", "probes.mk"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode != 0, "an empty text compiles"
