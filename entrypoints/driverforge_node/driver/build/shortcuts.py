@@ -7,21 +7,22 @@ plain way, with NVIDIA's own conftest and every object from its source, and neve
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from driverforge_core.errors import DriverforgeError, TemporaryFailure
+from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unsupported
 from driverforge_node import log
 from driverforge_node.driver.build import conftest
 from driverforge_node.driver.build.headers import KernelHeaders
 from driverforge_node.driver.build.memory import Digests, Memory, Place
 from driverforge_node.driver.build.objects import Objects
+from driverforge_node.driver.state.network import OFED
 from driverforge_node.ports import Host
 
 # A change of what is written to the cache
-_FORMAT = "1"
-# What works on an object besides the compiler, below the kernel's build files
-_TOOLS = ("tools/objtool/objtool", "scripts/genksyms/genksyms", "scripts/recordmcount")
+_FORMAT = "2"
+# What works on an object besides the compiler, and says how: in scripts/ and tools/ of the kernel's files
+_KBUILD = ("Makefile*", "Kbuild.include", "*.so", "objtool", "genksyms", "recordmcount*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,13 +45,13 @@ def prepare(
     `make` is the command line of the compilation, `kept` the folder of the cache, '' for none.
     """
     try:
-        if kept and not _ours(host, kept):
+        if kept and not ours(host, kept):
             kept = ""
-        place = _place(host, headers, source=source, work=work)
-        memory = Memory(host.node, kept, place, Digests(files=host.files))
+        where = place(host, headers, source=source, work=work)
+        memory = Memory(host.node, kept, where, Digests(files=host.files))
         script = conftest.read_script(host, work, make)
-        outcome = conftest.answer(host, script, memory, place, work=work, jobs=jobs)
-        objects = Objects(host, kept, place, memory) if kept else None
+        outcome = conftest.answer(host, script, memory, where, work=work, jobs=jobs)
+        objects = Objects(host, kept, where, memory) if kept else None
         restored = objects.restore(work) if objects else 0
     except TemporaryFailure:
         # a stop signal
@@ -94,37 +95,65 @@ def drop_debug_information(host: Host, work: str) -> None:
         host.commands.run(["mv", f"{path}.new", path])
 
 
-def _ours(host: Host, kept: str) -> bool:
-    """What lies in the cache becomes part of the kernel: nobody else may write there."""
-    host.node.make_dirs(kept, mode=0o700)
+def ours(host: Host, kept: str) -> bool:
+    """What lies in the cache becomes part of the kernel: nobody else may write there, nor could before."""
     about = host.node.metadata(kept)
-    if about is not None and not about.mode & 0o022:
-        return True
-    log.warning("the compile cache is not used: others may write there", folder=kept)
+    try:
+        if about is None or not about.mode & 0o022:
+            host.node.make_private_dir(kept)
+            return True
+        reason = "others may write there"
+    except DriverforgeError as error:
+        reason = error.brief
+    log.warning("the compile cache is not used", folder=kept, reason=reason)
     return False
 
 
-def _place(host: Host, headers: KernelHeaders, *, source: str, work: str) -> Place:
+def place(host: Host, headers: KernelHeaders, *, source: str, work: str) -> Place:
+    """The folders of a build of the sources in `source`. Raises Unsupported where the tools are not known."""
     tree = headers.tree
     folders = {tree.output: "@OUTPUT@"}
     folders.setdefault(tree.source, "@SOURCE@")
     folders |= {tree.root: "@HEADERS@", work: "@WORK@"}
+    trees = sorted({tree.source, tree.output})
     program = headers.compiler.program
-    back_end = host.commands.run([program, "-print-prog-name=cc1"]).stdout.strip()
-    digests = Digests(files=host.files)
     parts = [
         _FORMAT,
         host.commands.run([program, "--version"]).stdout,
-        digests.of(back_end),
-        host.commands.run(["as", "--version"]).stdout,
-        host.commands.run(["ld", "--version"]).stdout,
-        *(digests.of(f"{tree.output}/{tool}") for tool in _TOOLS),
-        *(_names(host, folder) for folder in sorted({tree.source, tree.output, source})),
+        *_tools(host, program, trees),
+        # a network driver's headers come before the kernel's
+        *(_names(host, folder) for folder in (*trees, source, OFED) if host.files.is_dir(folder)),
     ]
     return Place(folders=folders, context=hashlib.sha256("\0".join(parts).encode()).hexdigest())
 
 
+def _tools(host: Host, program: str, trees: Sequence[str]) -> Iterator[str]:
+    """Digests of what works on an object: compiler, assembler, linker, Kbuild's own programs and rules."""
+    digests = Digests(files=host.files)
+    for name in ("cc1", "as"):
+        said = host.commands.run([program, f"-print-prog-name={name}"]).stdout.strip()
+        yield _digest(host, digests, said)
+    for name in (program, "ld"):
+        yield _digest(host, digests, name)
+    wanted = [word for name in _KBUILD for word in ("-o", "-name", name)][1:]
+    # Where a tree has no such folder, and where links lead in a circle, find says so and goes on.
+    listed = host.commands.run(
+        ["find", "-L", *(f"{tree}/{name}" for tree in trees for name in ("scripts", "tools")), *wanted],
+        check=False,
+    )
+    for path in sorted(listed.stdout.splitlines()):
+        if not host.files.is_dir(path):
+            yield f"{path.rpartition('/')[2]} {digests.of(path)}"
+
+
+def _digest(host: Host, digests: Digests, program: str) -> str:
+    path = host.commands.find(program)
+    if path is None:
+        raise Unsupported("the compiler does not say what it consists of", details=[f"not found: {program}"])
+    return digests.of(path)
+
+
 def _names(host: Host, folder: str) -> str:
-    """Digest of the names below a folder."""
-    listed = host.commands.run(["find", f"{folder}/.", "-printf", "%P %y\\n"]).stdout
+    """Digest of the names below a folder, also behind links: Ubuntu's headers are a folder of these."""
+    listed = host.commands.run(["find", "-L", f"{folder}/.", "-printf", "%P %y\n"], check=False).stdout
     return hashlib.sha256("\n".join(sorted(listed.splitlines())).encode()).hexdigest()
