@@ -13,6 +13,7 @@ from driverforge_node.driver.build import conftest
 from driverforge_node.driver.build.conftest import Script
 from driverforge_node.driver.build.memory import Digests, Memory, Place
 from driverforge_node.driver.build.probes import Flags, Group, Probe, Question, makefile
+from driverforge_node.driver.build.shortcuts import Prepared, written_anew
 from driverforge_node.host.real import real_host
 from support.process import missing
 
@@ -79,6 +80,35 @@ def test_a_program_that_is_killed_is_no_answer(tmp_path: Path, programs: Path, p
     (programs / program).chmod(0o755)
     with pytest.raises(DriverforgeError):
         answer(tmp_path)
+
+
+def test_a_compiler_without_an_answer_is_quoted(tmp_path: Path, programs: Path) -> None:
+    """`-H` ends with a list of all headers that have no guard."""
+    said = "gcc: fatal error: Killed signal terminated program cc1"
+    guards = "Multiple include guards may be useful for:\n" + "/k/include/a.h\n" * 20
+    (programs / "said").write_text(f"{said}\n{guards}")
+    (programs / "gcc").write_text(f"#!/bin/sh\ncat {programs}/said >&2\nexit 1\n")
+    (programs / "gcc").chmod(0o755)
+    with pytest.raises(DriverforgeError, match="no answer") as caught:
+        answer(tmp_path)
+    assert caught.value.details == ("status 1", said)
+
+
+def test_what_make_wrote_anew_is_named(tmp_path: Path) -> None:
+    (tmp_path / "conftest").mkdir()
+    given = {"functions": "#define A\n// 6.1\n", "types": "#undef B\n", "headers": "#define C\n"}
+    (tmp_path / "conftest/functions.h").write_text("// 6.1\n")
+    (tmp_path / "conftest/headers.h").write_text("#define C\n")
+    host = real_host()
+    place = Place(folders={}, context="c" * 64)
+    memory = Memory(host.files, "", place, Digests(files=host.files))
+    prepared = Prepared(arguments=(), headers=given, memory=memory, objects=None)
+    assert written_anew(host, prepared, str(tmp_path)) == (
+        "functions.h has '// 6.1' for '#define A'; types.h has None for '#undef B'"
+    )
+    for name, text in given.items():
+        (tmp_path / f"conftest/{name}.h").write_text(text)
+    assert written_anew(host, prepared, str(tmp_path)) == ""
 
 
 def test_a_text_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:

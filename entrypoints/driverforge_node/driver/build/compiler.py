@@ -114,8 +114,8 @@ def compile_modules(
         if prepared is None:
             _fill_work_folder(host, source, work)
     result = _make(host, (*make, *prepared.arguments) if prepared else make, work, epoch)
-    if prepared and not shortcuts.holds(host, prepared, work):
-        log.warning("make probed again: everything is compiled once more, the plain way")
+    if prepared and (changed := shortcuts.written_anew(host, prepared, work)):
+        log.warning("make probed again: everything is compiled once more, the plain way", changed=changed)
         _fill_work_folder(host, source, work)
         prepared, result = None, _make(host, make, work, epoch)
     output = result.stdout + result.stderr

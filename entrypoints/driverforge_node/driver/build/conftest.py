@@ -276,9 +276,12 @@ def _compile(
         for probe in group.probes:
             stem = f"{work}/{PREFIX}{probe.key}"
             said = host.files.read_text(f"{stem}.err")
-            found = verdict(int(host.files.read_text(f"{stem}.status")), said)
+            status = int(host.files.read_text(f"{stem}.status"))
+            found = verdict(status, said)
             if found is None:
-                raise Unsupported("the compiler came to no answer", details=said.splitlines()[-5:])
+                # -H lists headers above and below what counts
+                errors = [line for line in said.splitlines() if "error:" in line][-3:]
+                raise Unsupported("the compiler came to no answer", details=[f"status {status}", *errors])
             read = before | headers_read(said)
             answers[probe] = (
                 found,

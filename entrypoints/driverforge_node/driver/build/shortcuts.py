@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unsupported
 from driverforge_node import log
@@ -57,7 +58,7 @@ def prepare(
         # a stop signal
         raise
     except DriverforgeError as error:
-        log.warning("probing the plain way", reason=error.brief, details="; ".join(error.details)[:500])
+        log.warning("probing the plain way", reason=error.brief, details="; ".join(error.details)[-500:])
         return None
     log.info(
         "answered the probes of conftest.sh",
@@ -68,20 +69,33 @@ def prepare(
     return Prepared(arguments=conftest.NOTHING_LEFT, headers=outcome.headers, memory=memory, objects=objects)
 
 
-def holds(host: Host, prepared: Prepared, work: str) -> bool:
-    """Whether make compiled with the answers that it was given: it must not have written others."""
-    return all(
-        host.files.exists(f"{work}/conftest/{name}.h")
-        and host.files.read_text(f"{work}/conftest/{name}.h") == text
-        for name, text in prepared.headers.items()
-    )
+def written_anew(host: Host, prepared: Prepared, work: str) -> str:
+    """Which answers make did not take as they were given, and the first line of each that differs; else ''.
+
+    Make writes one anew where conftest/uts_release is newer: where the release that it found is another, or
+    where the clock went back in between.
+    """
+    found = []
+    for name, given in prepared.headers.items():
+        path = f"{work}/conftest/{name}.h"
+        text = host.files.read_text(path) if host.files.exists(path) else ""
+        if text != given:
+            pairs = zip_longest(text.splitlines(), given.splitlines())
+            theirs, our = next((pair for pair in pairs if pair[0] != pair[1]), ("other ends of lines", ""))
+            found.append(f"{name}.h has {theirs!r} for {our!r}")
+    return "; ".join(found)
 
 
 def finish(prepared: Prepared, headers: KernelHeaders, work: str) -> None:
     """Keep what was compiled in `work` for the next build."""
-    if prepared.objects:
-        prepared.objects.keep(work, headers.tree.output)
-    prepared.memory.keep()
+    try:
+        if prepared.objects:
+            prepared.objects.keep(work, headers.tree.output)
+        prepared.memory.keep()
+    except TemporaryFailure:
+        raise
+    except (DriverforgeError, FileNotFoundError) as error:
+        log.warning("nothing is kept for the next compilation", reason=error)
 
 
 def drop_debug_information(host: Host, work: str) -> None:
