@@ -321,6 +321,7 @@ def test_an_image_signer_that_fails_comes_after_what_was_attached(
     [
         ["push", "--registry", "registry.site/nvidia", "--signer", "true"],
         ["build", "--image-signer", "true"],
+        ["push", "--registry", "r/x", "--builder-id", "https://ci.site"],
         ["build", "--attest"],
         ["verify", "--attest"],
         ["push", "--registry", "registry.site/nvidia", "--attest", "--signer", "'"],
