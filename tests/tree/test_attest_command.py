@@ -155,6 +155,11 @@ def test_each_architecture_has_its_own_and_the_alias_shows_both(
     said = capsys.readouterr().out
     assert "linux/arm64" in said
     assert "linux/amd64" not in said
+    alone = str(at(site, images[0]["digest"]))
+    assert run(["attestations", alone, "--platform", "linux/amd64", "--require", "sbom"]) == 0
+    capsys.readouterr()
+    assert run(["attestations", alone, "--platform", "linux/arm64", "--require", "sbom"]) == 78
+    assert "is an image for linux/amd64, not for linux/arm64" in capsys.readouterr().err
 
 
 def test_what_buildkit_attests_beside_an_image_is_no_image(
@@ -321,6 +326,7 @@ def test_an_image_signer_that_fails_comes_after_what_was_attached(
     [
         ["push", "--registry", "registry.site/nvidia", "--signer", "true"],
         ["build", "--image-signer", "true"],
+        ["push", "--registry", "r/x", "--builder-id", "https://ci.site"],
         ["build", "--attest"],
         ["verify", "--attest"],
         ["push", "--registry", "registry.site/nvidia", "--attest", "--signer", "'"],

@@ -66,6 +66,8 @@ def test_a_certificate_and_nothing_that_signs_makes_no_image(
             ("--sign-certificate", "{certificate}", "--sign-key", "{key}", "--sign-command", "kms"),
             "--sign-key and --sign-command: choose one",
         ),
+        (("--sign-certificate", "{certificate}", "--sign-command", "kms '"), "No closing quotation"),
+        (("--sign-certificate", "{certificate}", "--sign-command", " "), "it names no program"),
         (
             (
                 "--sign-certificate",
@@ -115,6 +117,21 @@ def test_an_expired_certificate_is_refused_before_anything_is_built(
     assert driverforge(site, "build", "--sign-certificate", old, "--sign-key", key.key) == 65
     assert "the certificate Old modules" in capsys.readouterr().err
     assert not (site / "cache").exists()
+
+
+def test_what_the_command_line_says_counts_before_the_environment(
+    site: Path, key: SigningKey, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRIVERFORGE_SIGN_KEY", str(site / "none"))
+    monkeypatch.setenv("DRIVERFORGE_SIGN_CERTIFICATE", str(key.file))
+    assert driverforge(site, "build", "--unsigned-to", site / "away") == 0
+    assert driverforge(site, "build", "--sign-command", "kms") == 0
+    monkeypatch.setenv("DRIVERFORGE_SIGN_COMMAND", "kms")
+    assert driverforge(site, "build", "--sign-key", key.key) == 0
+    assert driverforge(site, "build") == 64
+    assert "--sign-key and --sign-command: choose one" in capsys.readouterr().err
+    monkeypatch.delenv("DRIVERFORGE_SIGN_KEY")
+    assert driverforge(site, "build") == 0
 
 
 def test_a_jit_image_has_nothing_to_sign(

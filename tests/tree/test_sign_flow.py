@@ -148,8 +148,13 @@ def test_what_comes_back_wrong_makes_no_image(
         assert report.error is not None
         return report.error.render()
 
-    assert "there are no modules in" in said()
+    assert f"there are no modules in {away / CELL.key}" in said()
     build(beside, unsigned_to=away)
+    described = away / CELL.key / "open/module-set.json"
+    text = described.read_bytes()
+    described.write_bytes(b"\xff" + text)
+    assert "module-set.json" in said()
+    described.write_bytes(text)
     assert "no signature for open/nvidia-uvm.ko" in said()
     for path in away.rglob("*.ko"):
         path.with_name(f"{path.name}.sig").write_bytes(bare(path, key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,9 +12,9 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.app.runner import CellReport, HowToRun, Pushing, Result, build_all, confirm_all
 from driverforge_build.attest.attach import Attaching
-from driverforge_build.attest.attached import KIND_KEY, SLOTS, Kind, is_ours
+from driverforge_build.attest.attached import KIND_KEY, PREDICATE_KEY, SLOTS, Kind, is_ours
 from driverforge_build.attest.read import Trust, read_image
-from driverforge_build.attest.statement import opened, to_be_signed
+from driverforge_build.attest.statement import ENVELOPE_TYPE, PROVENANCE, TEST_RESULT, opened, to_be_signed
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuildJob
 from driverforge_build.publish.upload import Publisher
@@ -180,6 +181,42 @@ def test_an_sbom_that_somebody_else_put_there_is_not_vouched_for() -> None:
     trust = {one.referrer.digest: one.trust for one in read_image(client(engine), place, Backwards())}
     assert trust.pop(forged) is Trust.REFUSED
     assert set(trust.values()) == {Trust.ACCEPTED}
+
+
+def test_a_signed_statement_counts_as_what_it_says_that_it_is() -> None:
+    engine = FakeEngine(labels=LABELS)
+    place = place_of(build(engine, Scripted()))
+    signed = next(one for one in read_image(client(engine), place) if one.kind is Kind.PROVENANCE)
+    # whoever may push says in the annotation what it is to pass for
+    theirs = Artifact(
+        media_type=ENVELOPE_TYPE,
+        content=signed.content,
+        slot="theirs",
+        annotations=((PREDICATE_KEY, TEST_RESULT),),
+    )
+    passed_off = attach(client(engine), place, theirs, ("theirs",)).digest
+    found = {one.referrer.digest: one for one in read_image(client(engine), place, Backwards())}
+    assert found[passed_off].trust is Trust.REFUSED
+    assert found[passed_off].reason == "it is a statement of another kind: https://slsa.dev/provenance/v1"
+    assert found[signed.referrer.digest].trust is Trust.ACCEPTED
+
+
+def test_a_verifier_is_not_started_for_signatures_without_end() -> None:
+    engine = FakeEngine(labels=LABELS)
+    place = place_of(build(engine, Scripted()))
+    signed = next(one for one in read_image(client(engine), place) if one.kind is Kind.PROVENANCE)
+    envelope = json.loads(signed.content)
+    envelope["signatures"] = [{"sig": "AAAA"}] * 100 + envelope["signatures"]
+    theirs = Artifact(
+        media_type=ENVELOPE_TYPE,
+        content=json.dumps(envelope).encode(),
+        slot="theirs",
+        annotations=((PREDICATE_KEY, PROVENANCE),),
+    )
+    flooded = attach(client(engine), place, theirs, ("theirs",)).digest
+    found = {one.referrer.digest: one for one in read_image(client(engine), place, Backwards())}
+    assert (found[flooded].trust, found[flooded].reason) == (Trust.REFUSED, "it has 101 signatures")
+    assert found[signed.referrer.digest].trust is Trust.ACCEPTED
 
 
 def test_a_busy_registry_has_not_said_that_a_document_is_bad() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from driverforge_build.advice import Given
 from driverforge_build.lock.file import dump_lock, load_lock, merge_lock, parse_lock
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedArchive, LockedPackage, Origin
+from driverforge_build.lock.sound import sound_package
 from driverforge_core.errors import InputError
 from support.samples.locks import kernel, package, target
 
@@ -84,6 +85,12 @@ ARCHIVE = LockedArchive(
     date="2026-11-22",
     accepted="it is right",
 )
+
+
+@pytest.mark.parametrize("name", ["--root=etc", "-oDebug::NoLocking=1"])
+def test_no_word_of_a_lock_is_an_option_of_a_program(name: str) -> None:
+    with pytest.raises(ValueError, match="is no word"):
+        sound_package(package(name))
 
 
 @pytest.mark.parametrize("archive", [ARCHIVE, replace(ARCHIVE, date="", accepted="", origin=Origin.MANIFEST)])

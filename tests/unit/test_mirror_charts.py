@@ -71,6 +71,16 @@ def test_a_chart_inside_an_archive_inside_a_chart(tmp_path: Path) -> None:
     assert (text_at(values, "gfd.enabled"), text_at(values, "dcgm.enabled")) == ("false", "true")
 
 
+def test_charts_within_charts_without_end_are_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "c.tgz", {"a/Chart.yaml": b"name: a"})
+    for _ in range(5):
+        inner = path.read_bytes()
+        files = {f"a/charts/{number}.tgz": inner for number in range(20)}
+        path = archive(tmp_path / "c.tgz", {"a/Chart.yaml": b"name: a", **files})
+    with pytest.raises(InputError, match="more than 200 charts"):
+        find_chart(str(path), resources.charts())
+
+
 def test_a_chart_without_the_chart_inside_it_is_refused(tmp_path: Path) -> None:
     files = {name: data for name, data in real_files("gpu-operator").items() if "/charts/" not in name}
     with pytest.raises(InputError, match="lacks the chart node-feature-discovery"):
@@ -155,6 +165,16 @@ def test_scalars_are_texts_and_nothing_is_none() -> None:
     (found,) = parse_documents(b"a: 550.90\nb: no\nc:\nd: ~\ne: null\nf: 0777\ng: {<<: {h: 1}}", "x")
     assert found == {"a": "550.90", "b": "no", "c": "", "d": "", "e": "", "f": "0777", "g": {"h": "1"}}
     assert parse_documents(b'{"a": true, "b": 1.50}', "x") == [{"a": True, "b": "1.50"}]
+
+
+@pytest.mark.parametrize("tag", ["bool", "int", "float", "timestamp"])
+def test_a_tag_makes_no_other_thing_of_a_text(tag: str) -> None:
+    (found,) = parse_documents(f"a: !!{tag} 2026-11\nb: !!{tag} ''\nc: !!{tag} yes".encode(), "x")
+    assert found == {"a": "2026-11", "b": "", "c": "yes"}
+
+
+def test_a_brace_may_begin_yaml_as_well() -> None:
+    assert parse_documents(b"{driver: {enabled: no}} # none", "x") == [{"driver": {"enabled": "no"}}]
 
 
 def test_the_merge_is_helms() -> None:

@@ -11,7 +11,7 @@ from driverforge_build.attest.attached import Kind
 from driverforge_build.attest.read import Finding, lack, read_image
 from driverforge_build.ports import StatementVerifier
 from driverforge_core.errors import StorageFailed, Unsupported
-from driverforge_oci.client import RegistryClient
+from driverforge_oci.client import Manifest, RegistryClient
 from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ def read_attestations(
 def _images(client: RegistryClient, reference: Reference, platform: str) -> Iterator[tuple[str, Reference]]:
     manifest = client.get_manifest(reference)
     if not manifest.is_index:
+        if platform:
+            _check_platform(client, reference.with_digest(manifest.digest), manifest, platform)
         yield platform, reference.with_digest(manifest.digest)
         return
     if platform:
@@ -72,6 +74,15 @@ def _images(client: RegistryClient, reference: Reference, platform: str) -> Iter
         raise Unsupported(f"{reference} is an index that holds no image")
     for child in images:
         yield child.platform, reference.with_digest(child.digest)
+
+
+def _check_platform(client: RegistryClient, place: Reference, image: Manifest, platform: str) -> None:
+    """Raises Unsupported for an image of another platform: what it has attached is no answer."""
+    document = client.image_configuration(place, image)
+    made_for = "/".join(str(document.get(key, "")) for key in ("os", "architecture"))
+    # a variant (linux/arm64/v8) is stated in indexes, and in few configurations
+    if made_for != "/".join(platform.split("/")[:2]):
+        raise Unsupported(f"{place} is an image for {made_for}, not for {platform}")
 
 
 def write_documents(images: Iterable[ReadImage], folder: Path) -> tuple[Path, ...]:

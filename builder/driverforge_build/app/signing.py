@@ -127,7 +127,8 @@ def modules_in(folder: Path) -> Iterator[tuple[Path, ModuleSet]]:
             resolution="`driverforge build --unsigned-to DIR` writes them; a signature goes beside each",
         )
     for path in descriptions:
-        described = ModuleSet.from_json(path.read_text(encoding="utf-8"))
+        # bytes that are no text make it no JSON either
+        described = ModuleSet.from_json(path.read_text(encoding="utf-8", errors="replace"))
         for name in described.modules:
             if not (module := path.with_name(name)).is_file():
                 raise InputError(
@@ -153,6 +154,8 @@ def write_sums(folder: Path) -> tuple[Path, ...]:
 
 
 def _copy(given: Path, into: Path) -> None:
+    """Raises InputError as `modules_in` does, with the names that the user knows."""
+    _ = [*modules_in(given)]
     endings = (".ko", *SIGNATURES)
     for path in sorted(given.glob("*/*")):
         if path.name == MODULE_SET_NAME or path.name.endswith(endings):

@@ -62,8 +62,13 @@ def kind_of(referrer: Descriptor) -> Kind:
     """What an artifact is for, by its type and its annotations."""
     if known := _TYPES.get(referrer.artifact_type):
         return known
-    stated = (annotation(referrer, key) for key in _PREDICATE_KEYS)
-    return next((_PREDICATES[name] for name in stated if name in _PREDICATES), Kind.OTHER)
+    kinds = (kind_of_predicate(annotation(referrer, key)) for key in _PREDICATE_KEYS)
+    return next((kind for kind in kinds if kind is not Kind.OTHER), Kind.OTHER)
+
+
+def kind_of_predicate(name: object) -> Kind:
+    """What a statement is for, by the type of what it says."""
+    return _PREDICATES.get(name, Kind.OTHER) if isinstance(name, str) else Kind.OTHER
 
 
 def is_ours(referrer: Descriptor, kind: Kind) -> bool:

@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from driverforge_build.documents import Attestation
 
 
+_SIGNATURES = 16
+"""A program is run for each of them, and whoever may push says how many there are."""
+
+
 class Trust(Enum):
     UNSIGNED = "unsigned"
     UNCHECKED = "unchecked"
@@ -151,6 +155,12 @@ def _read(
     plain = replace(plain, said=statement.document)
     if not about(statement.document, place.digest):
         return replace(plain, trust=Trust.REFUSED, reason="it is about another image")
+    predicate = statement.document.get("predicateType")
+    # the annotation is not signed: a statement of one kind would pass for another
+    if kind is not Kind.OTHER and attached.kind_of_predicate(predicate) is not kind:
+        return replace(plain, trust=Trust.REFUSED, reason=f"it is a statement of another kind: {predicate}")
+    if len(statement.signatures) > _SIGNATURES:
+        return replace(plain, trust=Trust.REFUSED, reason=f"it has {len(statement.signatures)} signatures")
     trust, reason = _trust(statement, verifier)
     return replace(plain, trust=trust, reason=reason)
 

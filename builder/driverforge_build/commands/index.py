@@ -71,8 +71,8 @@ def command(
 
     The last step of a pipeline, after the jobs that pushed. It may run at any time, several times and beside
     others: it looks at the immutable tags, and no entry is lost. An alias that would stand for two driver
-    versions is left as it is, and both are named. Takes the same --matrix, --lock, --base and
-    --toolkit-artifacts as `build`.
+    versions is left as it is, and both are named. Takes the same --matrix, --lock, --base,
+    --sign-certificate and --toolkit-artifacts as `build`.
 
     Exit status: 0; 1 where an alias failed, or a cell that --select names in full cannot be had; 75 where the
     registry did not answer for one; others as `driverforge --help` has them.

@@ -355,7 +355,7 @@ def attest_options(function: F) -> F:
         builder_id: str = "",
         **rest: Any,
     ) -> Any:
-        for name in ("signer", "image_signer"):
+        for name in ("signer", "image_signer", "builder_id"):
             source = click.get_current_context().get_parameter_source(name)
             if source is ParameterSource.COMMANDLINE and not attesting:
                 raise click.UsageError(f"--{name.replace('_', '-')} needs --attest")

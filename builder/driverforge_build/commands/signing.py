@@ -10,6 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+from click.core import ParameterSource
+
+from driverforge_build.commands.options import program
 
 if TYPE_CHECKING:
     from driverforge_build.app.signing import Signing
@@ -23,7 +26,7 @@ class SigningWords:
     """What the command line says about signing."""
 
     key: str
-    command: str
+    command: tuple[str, ...]
     signatures: Path | None
     unsigned_to: Path | None
 
@@ -71,13 +74,20 @@ def signing_options(function: F) -> F:
     """--sign-key, --sign-command, --signatures, --unsigned-to; the command gets them as `signing`."""
 
     @wraps(function)
-    def merged(
-        *, sign_key: str, sign_command: str, signatures: Path | None, unsigned_to: Path | None, **rest: Any
-    ) -> Any:
+    def merged(**given: Any) -> Any:
+        source = click.get_current_context().get_parameter_source
+        unset = {"sign_key": "", "sign_command": (), "signatures": None, "unsigned_to": None}
+        said = {name: given.pop(name) for name in unset}
+        # a pipeline's environment is for all its jobs, and one of them may say otherwise
+        typed = {name: said[name] for name in said if source(name) is ParameterSource.COMMANDLINE}
+        ways = {**unset, **(typed or said)}
         words = SigningWords(
-            key=sign_key, command=sign_command, signatures=signatures, unsigned_to=unsigned_to
+            key=ways["sign_key"],
+            command=ways["sign_command"],
+            signatures=ways["signatures"],
+            unsigned_to=ways["unsigned_to"],
         )
-        return function(signing=words, **rest)
+        return function(signing=words, **given)
 
     decorated = click.option(
         "--unsigned-to",
@@ -95,10 +105,12 @@ def signing_options(function: F) -> F:
     )(decorated)
     decorated = click.option(
         "--sign-command",
-        default="",
         metavar="COMMAND",
+        callback=program,
+        envvar="DRIVERFORGE_SIGN_COMMAND",
         help="A program that signs: it reads a digest and prints a signature, CMS or bare, as bytes or in "
-        "base64. It is told DRIVERFORGE_MODULE, DRIVERFORGE_HASH and DRIVERFORGE_DIGEST.",
+        "base64. It is told DRIVERFORGE_MODULE, DRIVERFORGE_HASH and DRIVERFORGE_DIGEST. Run without a "
+        "shell.",
     )(decorated)
     return click.option(
         "--sign-key",

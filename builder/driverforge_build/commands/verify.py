@@ -99,9 +99,9 @@ def command(
     nvidia.ko has to say so and leave, and whatever else a kernel can object to is a failure: a module of
     another kernel, an unknown symbol, a signature that does not fit. docs/verify.md says what a pass is.
 
-    Without CELL and --select: every image that the engine has. Give the --matrix, --lock and --base that
-    `build` was given. The kernel's packages come from its distribution, by the lock's sha256. With --attest
-    the outcome goes beside the image in its registry, passed or not.
+    Without CELL and --select: every image that the engine has. Give the --matrix, --lock, --base and
+    --sign-certificate that `build` was given. The kernel's packages come from its distribution, by the lock's
+    sha256. With --attest the outcome goes beside the image in its registry, passed or not.
 
     Exit status: 0; 1 where an image failed, could not be tried, or its outcome not be attached; 64 where a
     named cell has no image; 69 without QEMU, a static busybox or an engine; others as `driverforge --help`

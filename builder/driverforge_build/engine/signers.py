@@ -38,14 +38,8 @@ def key_signer(where: str) -> ModuleSigner:
     )
 
 
-def command_signer(command: str, *, patience: float = PATIENCE_S) -> ModuleSigner:
+def command_signer(words: Sequence[str], *, patience: float = PATIENCE_S) -> ModuleSigner:
     """By a program: the digest is on its standard input, the signature has to be on its standard output."""
-    try:
-        words = shlex.split(command)
-    except ValueError as error:
-        raise InputError(f"--sign-command cannot be read: {error}", details=[command]) from error
-    if not words:
-        raise InputError("--sign-command is empty")
     return partial(_by_command, words, patience)
 
 

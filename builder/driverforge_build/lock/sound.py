@@ -10,7 +10,8 @@ import re
 
 from driverforge_build.lock.pins import LockedPackage
 
-_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}-]+")
+# a program would take one that begins with - for an option
+_WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}][A-Za-z0-9._+~:/@%^=,{}-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 

@@ -24,6 +24,7 @@ OPERATOR = "gpu-operator"
 _MAX_FILE = 8 << 20
 _MAX_MEMBERS = 10_000
 _MAX_UNPACKED = 64 << 20
+_MAX_CHARTS = 200
 _READ = ("Chart.yaml", "values.yaml")
 
 
@@ -78,10 +79,10 @@ def find_chart(text: str, known: Path) -> Chart:
     """The chart in an archive or folder, or the version of that name in the folder `known`."""
     path = Path(text)
     if path.is_dir():
-        return _chart(_from_folder(path), text)
+        return _chart(_from_folder(path, _charts()), text)
     if path.is_file():
         data = _read(path)
-        return _chart(_from_archive(data, text), text, hashlib.sha256(data).hexdigest())
+        return _chart(_from_archive(data, text, _charts()), text, hashlib.sha256(data).hexdigest())
     files = {file.stem.removeprefix(f"{OPERATOR}-"): file for file in sorted(known.glob("*.yaml"))}
     version = text.removeprefix(f"{OPERATOR}-")
     file = files.get(version) or files.get(f"v{version}")
@@ -143,14 +144,21 @@ def _with_nfd(parts: _Parts, source: str) -> Values:
     return merged({NFD: {"image": image}}, parts.values)
 
 
-def _from_folder(path: Path) -> _Parts:
+def _charts() -> Iterator[int]:
+    """A number for each chart that is read: a small archive may hold itself, and that a thousand times."""
+    yield from range(_MAX_CHARTS)
+    raise InputError(f"there are more than {_MAX_CHARTS} charts within one another")
+
+
+def _from_folder(path: Path, numbers: Iterator[int]) -> _Parts:
+    next(numbers)
     folder = path / "charts"
     charts = []
     for inner in sorted(folder.iterdir()) if folder.is_dir() else ():
         if (inner / "Chart.yaml").is_file():
-            charts.append(_from_folder(inner))
+            charts.append(_from_folder(inner, numbers))
         elif inner.suffix == ".tgz" and inner.is_file():
-            charts.append(_from_archive(_read(inner), str(inner)))
+            charts.append(_from_archive(_read(inner), str(inner), numbers))
     if not (path / "Chart.yaml").is_file():
         raise InputError(f"{path} is no chart: it has no Chart.yaml")
     values = path / "values.yaml"
@@ -172,7 +180,7 @@ def _read(path: Path) -> bytes:
     return data
 
 
-def _from_archive(data: bytes, name: str) -> _Parts:
+def _from_archive(data: bytes, name: str, numbers: Iterator[int]) -> _Parts:
     files: dict[PurePosixPath, bytes] = {}
     try:
         with tarfile.open(fileobj=io.BytesIO(_unpacked(data, name)), mode="r:") as archive:
@@ -184,7 +192,7 @@ def _from_archive(data: bytes, name: str) -> _Parts:
     tops = {path.parts[0] for path in files}
     if len(tops) != 1:
         raise InputError(f"{name} is no chart's archive: it holds {len(tops)} folders, not one")
-    return _parts(files, PurePosixPath(tops.pop()), name)
+    return _parts(files, PurePosixPath(tops.pop()), name, numbers)
 
 
 def _unpacked(data: bytes, name: str) -> bytes:
@@ -211,7 +219,11 @@ def _members(archive: tarfile.TarFile, name: str) -> Iterator[tuple[PurePosixPat
             yield path, file.read()
 
 
-def _parts(files: Mapping[PurePosixPath, bytes], top: PurePosixPath, name: str) -> _Parts:
+def _parts(
+    files: Mapping[PurePosixPath, bytes], top: PurePosixPath, name: str, numbers: Iterator[int]
+) -> _Parts:
+    next(numbers)
+
     def table(path: PurePosixPath) -> dict[str, Any]:
         documents = parse_documents(files.get(path, b""), f"{name}: {path}")
         return mapping(documents[0] if documents else None, f"{name}: {path}")
@@ -221,9 +233,9 @@ def _parts(files: Mapping[PurePosixPath, bytes], top: PurePosixPath, name: str) 
     charts = []
     for path in sorted(files):
         if path.parent == top / "charts" and path.suffix == ".tgz":
-            charts.append(_from_archive(files[path], f"{name}: {path}"))
+            charts.append(_from_archive(files[path], f"{name}: {path}", numbers))
         elif path.parent.parent == top / "charts" and path.name == "Chart.yaml":
-            charts.append(_parts(files, path.parent, name))
+            charts.append(_parts(files, path.parent, name, numbers))
     return _Parts(
         chart=table(top / "Chart.yaml"),
         values=table(top / "values.yaml"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,15 @@ _Texts.yaml_implicit_resolvers = {
 _Texts.add_constructor("tag:yaml.org,2002:null", lambda _loader, _node: "")
 
 
+def _text(loader: Any, node: yaml.Node) -> Any:
+    return loader.construct_scalar(node)
+
+
+for _kind in ("bool", "int", "float", "timestamp"):
+    # PyYAML's own raise KeyError and others for `!!bool x`
+    _Texts.add_constructor(f"tag:yaml.org,2002:{_kind}", _text)
+
+
 def read_documents(path: Path) -> list[Any]:
     """The documents of a YAML or JSON file. InputError names what is wrong, and where."""
     try:
@@ -53,7 +63,9 @@ def parse_documents(data: bytes, name: str) -> list[Any]:
     try:
         text = data.decode("utf-8-sig")
         if text.lstrip()[:1] == "{":
-            return [json.loads(text, parse_int=str, parse_float=str)]
+            # far faster than YAML, in which a mapping may begin like this too
+            with suppress(json.JSONDecodeError):
+                return [json.loads(text, parse_int=str, parse_float=str)]
         _check_extent(text, name)
         return list(yaml.load_all(text, Loader=_Texts))
     except (UnicodeDecodeError, yaml.YAMLError, ValueError, RecursionError) as error:
