@@ -175,7 +175,9 @@ def test_the_plain_way_uses_and_keeps_nothing_and_makes_the_same_modules(
 def test_a_make_that_probes_again_is_not_believed(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
     source = bench.folder / "changed"
     shutil.copytree(bench.asked.image.sources["open"], source)
-    again = KBUILD.replace("functions.h: $(obj)/conftest/headers.h", "functions.h: FORCE")
+    again = KBUILD.replace(
+        "functions.h: $(obj)/conftest/headers.h", "functions.h: $(obj)/conftest/headers.h FORCE"
+    )
     (source / "Kbuild").write_text(again)
     image = replace(bench.asked.image, sources={"open": str(source)})
     _, log = Bench(folder=bench.folder, asked=replace(bench.asked, image=image)).build()
