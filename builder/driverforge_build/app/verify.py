@@ -38,7 +38,6 @@ class Subject:
     """An image that is to be proven. `packages` are its kernel's."""
 
     cell: str
-    context: BuildContext
     reference: str
     os: OsRow
     arch: Arch
@@ -92,7 +91,6 @@ def subjects(
         found.append(
             Subject(
                 cell=cell.key,
-                context=context,
                 reference=reference,
                 os=cell.os,
                 arch=cell.arch,
@@ -194,12 +192,10 @@ def _verify(subject: Subject, tree: KernelTree, means: Means, told: CellListener
     )
 
 
-def attach_proofs(
-    proofs: Iterable[Proof], wanted: Iterable[Subject], publisher: Publisher
-) -> tuple[Proof, ...]:
+def attach_proofs(proofs: Iterable[Proof], prepared: Prepared, publisher: Publisher) -> tuple[Proof, ...]:
     """Attach a statement to the image that the registry has of each one that was tried, passed or not."""
-    by_cell = {subject.cell: subject for subject in wanted}
-    return tuple(_attached(proof, by_cell[proof.cell].context, publisher) for proof in proofs)
+    by_cell = {context.image.id: context for context in prepared.contexts()}
+    return tuple(_attached(proof, by_cell[proof.cell], publisher) for proof in proofs)
 
 
 def _attached(proof: Proof, context: BuildContext, publisher: Publisher) -> Proof:

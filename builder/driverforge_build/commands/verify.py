@@ -136,7 +136,7 @@ def command(
             proofs = verify_all(wanted, means, told)
     if attest and registry:
         publisher = adapters.publisher(registry, engine, prepared, as_json=as_json, attest=attest)
-        proofs = attach_proofs(proofs, wanted, publisher)
+        proofs = attach_proofs(proofs, prepared, publisher)
     write_reports(proofs, junit_file=junit, statements=attestations)
     if as_json:
         say(json.dumps(document(proofs), indent=1))
