@@ -194,16 +194,20 @@ def _verify(subject: Subject, tree: KernelTree, means: Means, told: CellListener
 
 def attach_proofs(proofs: Iterable[Proof], prepared: Prepared, publisher: Publisher) -> tuple[Proof, ...]:
     """Attach a statement to the image that the registry has of each one that was tried, passed or not."""
-    by_cell = {context.image.id: context for context in prepared.contexts()}
-    return tuple(_attached(proof, by_cell[proof.cell], publisher) for proof in proofs)
+    tried = {proof.cell for proof in proofs if proof.tried}
+    cells = [cell for cell in prepared.plan.to_build() if cell.key in tried]
+    contexts = driver_contexts(cells, prepared.lock, given=prepared.given)
+    by_cell = {context.image.id: context for context in contexts}
+    return tuple(
+        _attached(proof, proof.tried, by_cell[proof.cell], publisher) if proof.tried else proof
+        for proof in proofs
+    )
 
 
-def _attached(proof: Proof, context: BuildContext, publisher: Publisher) -> Proof:
-    if proof.tried is None:
-        return proof
+def _attached(proof: Proof, tried: TriedImage, context: BuildContext, publisher: Publisher) -> Proof:
     try:
-        place, name = publisher.same_image(context, proof.tried.image)
-        payload = statement_text(statement(proof, proof.tried, name=name, digest=place.digest))
+        place, name = publisher.same_image(context, tried.image)
+        payload = statement_text(statement(proof, tried, name=name, digest=place.digest))
         assert publisher.attaching is not None
         return replace(proof, attached=publisher.attaching.attach_result(place, payload))
     except DriverforgeError as error:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from driverforge_build.matrix.tree import events
 from driverforge_core.errors import InputError
 
 MAX_DEPTH = 60
@@ -98,7 +98,7 @@ def _check_extent(text: str, name: str) -> None:
     # name of the anchor and values so far, of each collection that is open
     opened: list[tuple[str, int]] = []
     total = 0
-    for event in _events(text):
+    for event in events(text):
         size = 0
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             opened.append((event.anchor or "", total))
@@ -118,12 +118,3 @@ def _check_extent(text: str, name: str) -> None:
                 f"{name} is too much YAML: more than {MAX_VALUES} values, or {MAX_DEPTH} levels",
                 resolution="give a dump of many nodes as JSON: kubectl get nodes -o json",
             )
-
-
-def _events(text: str) -> Iterator[yaml.Event]:
-    loader = yaml.CSafeLoader(text)
-    try:
-        while (event := loader.get_event()) is not None:
-            yield event
-    finally:
-        loader.dispose()
