@@ -43,11 +43,8 @@ def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
 @pytest.fixture(scope="module")
 def built(bench: LikenessBench) -> Iterator[dict[str, dict[str, Any]]]:
     """The build report of both images, by cell."""
-    bench.lock(JIT, PRECOMPILED)
-    assert bench.plan(JIT, PRECOMPILED) == {JIT: "build", PRECOMPILED: "build"}
-    report = bench.build(JIT, PRECOMPILED)
-    yield report
-    bench.builder.forget(*(cell["reference"] for cell in report.values()))
+    with bench.images(JIT, PRECOMPILED) as report:
+        yield report
 
 
 def test_an_ubuntu_like_precompiled_image_on_debian_holds_canonicals_modules(

@@ -59,6 +59,15 @@ class LikenessBench:
         done = self.builder.driverforge(*words, check=check)
         return {cell["cell"]: cell for cell in json.loads(done.stdout)["cells"]}
 
+    @contextmanager
+    def images(self, *cells: str, more: Sequence[str | Path] = ()) -> Iterator[dict[str, dict[str, Any]]]:
+        """The build's report of cells that are locked and to be built; afterwards the engine forgets them."""
+        self.lock(*cells, more=more)
+        assert self.plan(*cells) == dict.fromkeys(cells, "build")
+        report = self.build(*cells)
+        yield report
+        self.builder.forget(*(cell["reference"] for cell in report.values()))
+
     def run(self, reference: str, script: str, *, check: bool = True) -> Finished:
         """Run a script in an image that reaches the vendors through the proxy, as on a node of a site.
 
