@@ -17,6 +17,7 @@ import pytest
 
 from support import aptfetch
 from support.machines.engine import Engine, debian_base, find_or_start
+from support.samples.aptrepo import SigningKey, signing_key
 from support.skipping import provided
 
 
@@ -90,3 +91,10 @@ def compose_registry(docker_services: Any, registry_port: int) -> str:
 
     docker_services.wait_until_responsive(check=answers, timeout=60.0, pause=0.1)
     return address
+
+
+@pytest.fixture(scope="module")
+def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    """A key that no system knows, of a kind that rpm accepts."""
+    with signing_key(tmp_path_factory.mktemp("key") / "stranger", algorithm="rsa2048") as made:
+        yield made

@@ -18,7 +18,7 @@ from support.likes import rocky
 from support.likes.bench import ARCHIVE, LikenessBench, likeness_bench
 from support.machines.engine import Engine
 from support.process import require
-from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.aptrepo import SigningKey
 from support.samples.rpmrepo import index, sign
 from support.skipping import provided
 
@@ -32,12 +32,6 @@ def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     provided(lambda: require("createrepo_c", "rpmbuild", "rpmsign", "gpg", "gpgv", "openssl"))
     likeness = provided(rocky.rocky)
     with likeness_bench(likeness, engine, tmp_path_factory.mktemp("rocky")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "stranger", algorithm="rsa2048") as made:
         yield made
 
 

@@ -18,7 +18,7 @@ from support.likes import sles
 from support.likes.bench import ARCHIVE, LikenessBench, likeness_bench
 from support.machines.engine import Engine
 from support.process import require
-from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.aptrepo import SigningKey
 from support.samples.rpmrepo import sign_index
 from support.skipping import provided
 
@@ -38,12 +38,6 @@ def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     )
     likeness = provided(sles.sles)
     with likeness_bench(likeness, engine, tmp_path_factory.mktemp("sles")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "stranger", algorithm="rsa2048") as made:
         yield made
 
 

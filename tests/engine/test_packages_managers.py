@@ -50,12 +50,6 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def stranger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "stranger", algorithm="rsa2048") as made:
-        yield made
-
-
 @dataclass(frozen=True, slots=True)
 class Manager:
     """A package manager with one repository: a folder."""
