@@ -1,6 +1,6 @@
-"""Commands that we print for the user to run.
+"""What a user's command was given, and commands that we print for the user to run.
 
-They name the same inputs as the command that the user gave, quoted for a shell.
+These name the same inputs as the command that the user gave, quoted for a shell.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ LOCK_FILE = Path("driverforge.lock.json")
 class Given:
     """The inputs of the command that runs now.
 
-    `bases` maps OSes to images, `artifacts` architectures to folders. `certificate` is that of the key which
-    signs modules, None where nothing does.
+    `bases` maps OSes to images, `artifacts` and `wheels` architectures to folders. `certificate` is that of
+    the key which signs modules, None where nothing does.
     """
 
     matrix: Path | None = None
     lock: Path = LOCK_FILE
     bases: Mapping[str, str] = field(default_factory=dict)
     artifacts: Mapping[str, str] = field(default_factory=dict)
+    wheels: Mapping[str, str] = field(default_factory=dict)
     certificate: Path | None = None
 
     @property
@@ -46,9 +47,19 @@ class Given:
             words += ["--sign-certificate", str(self.certificate)] if self.certificate else []
             words += [
                 word
-                for key, value in self.artifacts.items()
-                for word in ("--toolkit-artifacts", f"{key}={value}")
+                for option, named in (("toolkit-artifacts", self.artifacts), ("operator-wheels", self.wheels))
+                for key, value in named.items()
+                for word in (f"--{option}", f"{key}={value}")
             ]
         words += [word for glob in select for word in ("--select", glob)]
         words += [word for glob in skip for word in ("--skip", glob)]
         return shlex.join(words)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which cells, from which inputs: what a user tells `build` and `push` alike."""
+
+    given: Given = field(default_factory=Given)
+    select: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()

@@ -29,7 +29,7 @@ COMMANDS: dict[str, str] = {
     "attestations": "show what is attached to an image in a registry: SBOM, provenance, test results",
     "index": "let the moving tags stand for all architectures; tell which kernels are covered",
     "page": "show which images there are as one HTML page",
-    "mirror": "pin what a closed cluster needs, with reasons",
+    "mirror": "pin what a closed cluster needs, with reasons; fill its mirror, look after it",
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 # pydantic, which makes the schemas, wants this one before Python 3.12
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 from driverforge_core.errors import DriverforgeError
 
@@ -94,10 +94,25 @@ class PinnedBase(TypedDict):
     index: str
 
 
+class ClassOfKernels(TypedDict):
+    """Kernels, oldest first, whose modules differ in the kernel's name; most often it is one.
+
+    The others are sha256 of what their header packages hold, less what only names the kernel: all files, the
+    configuration, Module.symvers.
+    """
+
+    kernels: list[str]
+    compiler: str
+    headers: str
+    config: str
+    symvers: str
+
+
 class PlanTarget(TypedDict):
     """An OS and architecture, and what the lock has for the kernels of its cells.
 
-    `name` is the OS for people. `kernels` maps a release to its packages, headers first.
+    `name` is the OS for people. `kernels` maps a release to its packages, headers first. `classes` are of all
+    kernels that `lock --classes` looked into; the class of one that is in none is not known.
     """
 
     os: str
@@ -106,6 +121,7 @@ class PlanTarget(TypedDict):
     suites: list[PinnedSuite]
     base: PinnedBase | None
     kernels: dict[str, list[PinnedPackage]]
+    classes: list[ClassOfKernels]
 
 
 class PlanInputs(TypedDict):
@@ -220,7 +236,8 @@ class BaseState(TypedDict):
 class LockedTarget(TypedDict):
     """An OS and architecture.
 
-    `suites` maps each to the date of its index. `base` is null where the base image names its own digest.
+    `suites` maps each to the date of its index. `base` is null where the base image names its own digest;
+    `images` are the driver images of payload `image`, by driver version, but for those that do.
     """
 
     kernels: list[str]
@@ -228,6 +245,7 @@ class LockedTarget(TypedDict):
     drivers: list[str]
     suites: dict[str, str]
     base: BaseState | None
+    images: dict[str, BaseState]
     changes: list[str]
 
 
@@ -247,8 +265,9 @@ class LockDocument(TypedDict):
     """`driverforge lock --json`.
 
     `nowhere` maps targets that were left out to what is missing, for want of an address, `degraded` those
-    whose repositories cannot be read now, `closed` those that were read without the repositories of a
-    subscription, `problems` drivers and archives to what kept them from being pinned.
+    whose repositories cannot be read now, or are not signed by anybody trusted, `closed` those that were read
+    without the repositories of a subscription, `partial` those without a vendor's, `problems` drivers and
+    archives to what kept them from being pinned.
     """
 
     schema: Literal[1]
@@ -258,6 +277,7 @@ class LockDocument(TypedDict):
     nowhere: dict[str, Failure]
     degraded: dict[str, Failure]
     closed: dict[str, Failure]
+    partial: dict[str, Failure]
     archives: dict[str, FoundArchive]
     problems: dict[str, Failure]
 
@@ -518,15 +538,40 @@ class MirrorReason(TypedDict):
     nodes: list[str]
 
 
-class MirrorImage(TypedDict):
-    """An image as pods ask for it, and what its tag stood for. `size` counts each part once, in bytes."""
+class MirrorContent(TypedDict):
+    """A manifest or an index with all that it is made of. `size` counts each part once, in bytes.
 
-    image: str
+    `made` is the text of an index that `mirror lock --platform` has made, or of the manifest of a chart or of
+    packages, '' where a registry has it. There `addresses` says of each blob where a copy takes it from: a
+    file, an address, or the bytes themselves.
+    """
+
     digest: str
     media_type: str
     size: int
+    made: str
     platforms: list[MirrorPlatform]
+    addresses: NotRequired[dict[str, str]]
+
+
+class MirrorAttached(MirrorContent):
+    """What refers to an image: a signature, an SBOM, an attestation. `kind` is the type that it states.
+
+    `subject` is the digest that it is about. `tag` is cosign's name of it ('sha256-….sig'); it is '' for what
+    the registry's list of referrers has.
+    """
+
+    subject: str
+    tag: str
+    kind: str
+
+
+class MirrorImage(MirrorContent):
+    """An image as pods ask for it, and what its tag stood for. `attached` goes with it, and is in no size."""
+
+    image: str
     reasons: list[MirrorReason]
+    attached: list[MirrorAttached]
 
 
 class MirrorLeftOut(TypedDict):
@@ -565,7 +610,7 @@ class MirrorLockDocument(TypedDict):
 
 
 class HeldImage(TypedDict):
-    """An image of the lock in a mirror: `place` is where it lies.
+    """An image of the lock in a mirror, or what is attached to one: `place` is where it lies.
 
     `state`: `held`, with all that was looked for; `incomplete`; `absent`; `moved`, where its digest is there
     and its tag stands for another one; `unknown`, where the registry did not say. `missing` are the digests
@@ -580,11 +625,21 @@ class HeldImage(TypedDict):
     reason: str
 
 
-class MirrorInventoryDocument(TypedDict):
-    """What a mirror holds of a lock: `driverforge mirror inventory`, and `mirror verify --json`.
+class MirrorRunning(TypedDict):
+    """Nodes that are alike: `os` as they say it, and how many they are."""
 
-    `lock` is the sha256 of the lock's file. `deep`: every manifest and blob was looked for. `held` maps the
-    digests that are there to their sizes; it is empty where the look was not deep.
+    os: str
+    kernel: str
+    arch: str
+    nodes: int
+
+
+class MirrorInventoryDocument(TypedDict):
+    """What a mirror holds: `driverforge mirror inventory`, `verify --json`, and the receipt of an archive.
+
+    `lock` is the sha256 of the lock's file, or of the archive's list for a receipt. `deep`: every manifest
+    and blob was looked for. `held` maps the digests that are there to their sizes; it is empty where the look
+    was not deep. `runs` is what the nodes run, empty without --nodes.
     """
 
     schema: Literal[1]
@@ -593,3 +648,118 @@ class MirrorInventoryDocument(TypedDict):
     deep: bool
     images: list[HeldImage]
     held: dict[str, int]
+    runs: list[MirrorRunning]
+
+
+class MirrorVolume(TypedDict):
+    """A volume of an archive: a file beside its list, `size` in bytes, `sha256` in hex."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+class MirrorArchiveDocument(TypedDict):
+    """`NAME.list.json`, of `driverforge mirror copy --to-archive NAME`.
+
+    The volumes, one after the other, are a tar file; `parts` maps each digest in it to where its bytes begin,
+    and their count. `left_out` maps blobs that the receiver holds already to their sizes.
+    """
+
+    schema: Literal[1]
+    lock: MirrorLockDocument
+    volumes: list[MirrorVolume]
+    parts: dict[str, list[int]]
+    left_out: dict[str, int]
+
+
+class CheckedVolume(TypedDict):
+    """A volume beside its list: `held` as the list has it, `damaged` where its bytes are others, `absent`."""
+
+    name: str
+    state: Literal["held", "damaged", "absent"]
+
+
+class MirrorVolumesDocument(TypedDict):
+    """`driverforge mirror verify --archive NAME --json`."""
+
+    schema: Literal[1]
+    volumes: list[CheckedVolume]
+
+
+class CopiedImage(TypedDict):
+    """What became of an image, or of what is attached to one.
+
+    `state`: `held`, where it was there before; `copied`; `failed`. `sent` is in bytes, of its blobs; parts
+    that images share are sent once.
+    """
+
+    image: str
+    place: str
+    digest: str
+    state: Literal["held", "copied", "failed"]
+    sent: int
+    error: dict[str, object] | None
+
+
+class MirrorCopyDocument(TypedDict):
+    """`driverforge mirror copy --json`. `list` is the archive's list, '' where none was written."""
+
+    schema: Literal[1]
+    images: list[CopiedImage]
+    sent: int
+    list: str
+
+
+class KeptManifest(TypedDict):
+    """A manifest of a mirror that `driverforge mirror prune` keeps, and each reason why.
+
+    `tag` is '' for what is found by its digest alone: a platform of an index, what refers to something.
+    """
+
+    repository: str
+    tag: str
+    digest: str
+    why: list[str]
+
+
+class PrunedManifest(TypedDict):
+    """A manifest that nothing keeps. `tags` stand for it; none where something above it is found by a tag.
+
+    `state`: `planned`; `deleted`; `gone`, where somebody else has deleted it; `kept`, where something came
+    meanwhile that needs it.
+    """
+
+    repository: str
+    tags: list[str]
+    digest: str
+    state: Literal["planned", "deleted", "gone", "kept"]
+
+
+class MirrorPruneDocument(TypedDict):
+    """`driverforge mirror prune --json`.
+
+    `foreign` are repositories of the registry that no list names, which are left alone; null where the
+    registry lists none. `left` are tags that stay though nothing keeps them, a sentence each.
+    """
+
+    schema: Literal[1]
+    kept: list[KeptManifest]
+    deleted: list[PrunedManifest]
+    foreign: list[str] | None
+    left: list[str]
+
+
+class ShelvedArchive(TypedDict):
+    """An archive of a folder. `state`: `kept`, and `why`; `planned` to be deleted; `deleted`."""
+
+    name: str
+    state: Literal["kept", "planned", "deleted"]
+    why: str
+
+
+class MirrorShelfDocument(TypedDict):
+    """`driverforge mirror prune --archives DIR --json`."""
+
+    schema: Literal[1]
+    archives: list[ShelvedArchive]

@@ -12,6 +12,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from driverforge_core.errors import Unavailable
+from driverforge_core.headertree import HeaderDigests
 
 StepListener = Callable[[str], None]
 """Is told what happens now, one line of text."""
@@ -24,9 +25,11 @@ class BuildJob:
     `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a
     site's authorities, and `mirror`, its package mirror; both serve downloads and stay out of the image.
     `network` is the one in the bake file. Jobs of one `group` share stages: one of them is built before the
-    others begin, so that these find them made. `remote` is the name at a registry where the image goes from
-    the builder itself; '' keeps it in the engine's store, under `reference`. `contexts` are folders in the
-    place of stages of the same name. With `output`, no image is made: that folder gets the files of `stage`.
+    others begin, so that these find them made. `remote` is the name at a registry that the image is to
+    have: the builder itself sends it there, without the tag; '' keeps it in the engine's store, under
+    `reference`. `contexts` are folders in the
+    place of stages of the same name. `arguments` are build arguments beside those of the bake file. With
+    `output`, no image is made: that folder gets the files of `stage`.
     """
 
     cell: str
@@ -40,6 +43,7 @@ class BuildJob:
     no_cache: bool = False
     remote: str = ""
     contexts: Mapping[str, Path] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
     stage: str = ""
     output: Path | None = None
 
@@ -87,9 +91,9 @@ class Engine(Protocol):
         '' for the engine's default one, 'host' where it has none.
         """
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
-        """Build one target; the image is in the store under the job's reference then, or at its `remote`, or
-        files of a stage are in its `output`.
+    def build(self, job: BuildJob, progress: StepListener) -> str:
+        """Build one target; the image is in the store under the job's reference then, or files of a stage are
+        in its `output`, or the image is in the repository of its `remote`, and its digest is returned.
 
         Raises CommandFailed with the last lines, TemporaryFailure where the reason passes by itself.
         """
@@ -99,6 +103,9 @@ class Engine(Protocol):
 
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
         """Push an image under another name. Raises CommandFailed, NotPermitted, TemporaryFailure."""
+
+    def pull(self, remote: str, reference: str, platform: str) -> None:
+        """Take an image ('linux/amd64') from a registry, and keep it as `reference`. Raises as `push`."""
 
     def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
         """Content of the files below a folder of an image, by their path there.
@@ -162,6 +169,18 @@ class Refused(Unavailable):
     """The mirror answered that we may not have this (401, 403)."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadHeaders:
+    """What was read of a package with headers.
+
+    `texts` are by path below its header tree, None for a header that it does not have. `digests` is None
+    where nobody asked for them.
+    """
+
+    texts: Mapping[str, str | None]
+    digests: HeaderDigests | None = None
+
+
 class Downloads(Protocol):
     """Reads what mirrors hold.
 
@@ -183,11 +202,8 @@ class Downloads(Protocol):
     def identify(self, url: str, certificate: ClientCertificate) -> None:
         """Show a certificate to the host of an address, whenever it is asked."""
 
-    def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
-        """Texts of headers out of a package (.deb, .rpm), by their path below its header tree.
-
-        None for a header that the package does not have.
-        """
+    def headers(self, package: Blob, names: Collection[str], *, abi: str | None = None) -> ReadHeaders:
+        """Texts of headers out of a package (.deb, .rpm); with `abi`, as HeaderTree has it, digests too."""
 
     def unpack(self, package: Blob, target: Path) -> None:
         """Put the files of a package below a folder; links and modes do not matter there.

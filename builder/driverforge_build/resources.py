@@ -23,9 +23,10 @@ def page() -> Path:
     return _PACKAGE / "data" / "page"
 
 
-def charts() -> Path:
-    """The folder with what is known of NVIDIA's charts, a file a version."""
-    return _PACKAGE / "data" / "charts"
+def charts() -> dict[str, Path]:
+    """The charts that are known by name: a file for each version of NVIDIA's, and the folder of ours."""
+    files = sorted((_PACKAGE / "data" / "charts").glob("*.yaml"))
+    return {**{file.stem: file for file in files}, "driverforge": _find("charts/driverforge")}
 
 
 def _find(name: str) -> Path:

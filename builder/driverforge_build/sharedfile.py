@@ -69,6 +69,9 @@ def replace_text(path: Path, text: str, *, option: str) -> None:
             file.write(text)
             mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
             new.chmod(mode)
+            file.flush()
+            # a machine that goes down must not leave the name of a file without its content
+            os.fsync(file.fileno())
         new.replace(target)
         new = None
     except (OSError, RuntimeError) as error:

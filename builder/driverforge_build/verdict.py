@@ -28,16 +28,22 @@ from driverforge_build.matrix.nvidia import Probe
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.render.needs import (
     archive_of,
-    base_image,
+    base_of,
     jit_module_types,
     missing_pins,
     module_packages,
+    unpinned_image,
 )
 from driverforge_core.driver import DriverVersion
 from driverforge_core.headerprobe import ProbeRule
 from driverforge_oci.presence import Absent, Presence, Present
 
 UNPINNED_BASE = "the lock has no digest of the base image {}: nobody notices when it moves"
+
+
+NO_FABRIC = (
+    "built without the fabric manager and what else nodes with NVSwitches run: the lock has none of it"
+)
 
 
 NO_KERNELS = "the lock has no kernels of {}: a subscription is needed for {}"
@@ -126,7 +132,8 @@ class Judge:
         self._by_headers: dict[tuple[object, ...], Verdict] = {}
         self._missing: dict[tuple[object, ...], tuple[str, ...]] = {}
         self._warnings: dict[str, str] = {}
-        self._bases: dict[tuple[str, str], str] = {}
+        self._bases: dict[tuple[str, str, str], str] = {}
+        self._fabrics: dict[tuple[str, str, str], str] = {}
 
     def verdict(self, cell: Cell) -> Verdict:
         """The verdict without a registry: never `exists`."""
@@ -134,6 +141,7 @@ class Judge:
         told = [*_without(found.left_out), self._end_of_life(cell.driver.branch)]
         if found.state is State.BUILD:
             told += [self._unpinned_base(cell), self._no_kernels(cell), self._subscribed(cell)]
+            told += [self._without_fabric(cell)]
         warnings = tuple(filter(None, told))
         return replace(found, warnings=warnings) if warnings else found
 
@@ -171,8 +179,6 @@ class Judge:
                     f"source: {row.source}",
                 ),
             )
-        if cell.driver.payload == "image":
-            return Verdict(state=State.BLOCKED, reason="this version does not build payload `image`")
         return None
 
     def _not_pinned(self, cell: Cell) -> Verdict | None:
@@ -191,7 +197,7 @@ class Judge:
                     reason="the repositories still have this kernel's image, but not its headers",
                 )
             return self._to_lock(cell, f"the lock does not know kernel {cell.kernel}")
-        return self._archive_not_pinned(cell)
+        return self._archive_not_pinned(cell) or self._image_not_pinned(cell)
 
     def _archive_not_pinned(self, cell: Cell) -> Verdict | None:
         """`unknown` where `lock` found no sha256 of NVIDIA's archive: somebody has to decide."""
@@ -204,6 +210,19 @@ class Judge:
             "sha256 of it was found",
             run=f"{command} --trust-first-use   (asks NVIDIA once more, then trusts what it downloads; "
             "--archive FILE in its place for a file that you have)",
+        )
+
+    def _image_not_pinned(self, cell: Cell) -> Verdict | None:
+        """`unknown` where `lock` found no digest of the driver image of payload `image`."""
+        image = unpinned_image(cell, self._target(cell))
+        if not image:
+            return None
+        command = self._given.command("lock", select=(f"{cell.os.id}-{cell.arch}-{cell.driver.version}-*",))
+        return Verdict(
+            state=State.UNKNOWN,
+            reason=f"the driver image {image} is not pinned: when `lock` ran, no registry had it with this "
+            "driver",
+            run=f"{command}   (asks its registry, and says what it answers)",
         )
 
     def _of_kernel(self, cell: Cell) -> Verdict:
@@ -296,8 +315,9 @@ class Judge:
         return self._warnings[branch]
 
     def _unpinned_base(self, cell: Cell) -> str:
-        if (key := (cell.os.id, cell.arch)) not in self._bases:
-            base = base_image(cell.os, self._target(cell), self._given.bases)
+        image = cell.driver.image_for(cell.os.id)
+        if (key := (cell.os.id, cell.arch, image)) not in self._bases:
+            base = base_of(cell, self._target(cell), self._given.bases)
             self._bases[key] = "" if base.digest else UNPINNED_BASE.format(base.name)
         return self._bases[key]
 
@@ -308,6 +328,14 @@ class Judge:
             return ""
         closed = _closed(cell, target, [one for series in cell.os.kernels for one in series.repositories])
         return NO_KERNELS.format(target.key, " and ".join(closed)) if closed else ""
+
+    def _without_fabric(self, cell: Cell) -> str:
+        if (key := (cell.os.id, cell.arch, cell.driver.version)) not in self._fabrics:
+            target = self._target(cell)
+            roles = target.drivers.get(cell.driver.version, {}) if target else {}
+            lacking = cell.os.fabric_of(cell.driver) is not None and not roles.get("fabric")
+            self._fabrics[key] = NO_FABRIC if lacking else ""
+        return self._fabrics[key]
 
     def _subscribed(self, cell: Cell) -> str:
         """What a build needs that downloads from a subscription's repositories: only its base has it."""

@@ -12,6 +12,7 @@ from driverforge_core import der
 from driverforge_core.cms import DIGESTS, OBJECT_IDENTIFIERS
 from driverforge_core.errors import InputError, Unsupported
 
+_PEM_LABEL = re.compile(rb"-----BEGIN ([A-Z0-9 ]{1,40})-----")
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.*?)-----END CERTIFICATE-----", re.DOTALL)
 _RSA = bytes.fromhex("2a864886f70d010101")
 _COMMON_NAME = bytes.fromhex("550403")
@@ -88,9 +89,12 @@ def parse_certificate(data: bytes) -> Certificate:
         found = _PEM.search(data)
         return _read(b64decode(found[1]) if found else data)
     except (ValueError, IndexError, StopIteration, binascii.Error) as error:
+        others = {found[1].decode() for found in _PEM_LABEL.finditer(data)}
         raise InputError(
             "there is no X.509 certificate in it",
-            details=[str(error) or "it is cut off"],
+            details=[
+                f"it has: {', '.join(sorted(others))}" if others else "it is cut off, or something else"
+            ],
             resolution=_MAKE_ONE,
         ) from error
 

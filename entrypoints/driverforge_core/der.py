@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 INTEGER = 0x02
-BIT_STRING = 0x03
 OCTET_STRING = 0x04
 OBJECT_IDENTIFIER = 0x06
 SEQUENCE = 0x30

@@ -23,6 +23,8 @@ SCHEMA = 1
 FACTS_PATH = "/opt/driverforge/image.json"
 MODULES_ROOT = "/opt/lib/modules"
 MODULE_SET_NAME = "module-set.json"
+ANSWERS_NAME = "conftest.txt"
+"""Beside modules that were compiled: what NVIDIA's conftest.sh found out about their kernel."""
 PAYLOADS = ("packages", "runfile", "image")
 VARIANTS = ("jit", "precompiled")
 

@@ -8,7 +8,6 @@ signature of a key service, as bytes or in base64.
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from collections.abc import Sequence
 
@@ -17,6 +16,9 @@ from driverforge_core.certificate import Certificate
 from driverforge_core.errors import InputError
 from driverforge_core.modinfo import signature_message, without_signature
 
+# bytes: of the smallest signature in use, and of a CMS message with many certificates
+_SHORTEST = 32
+_LONGEST = 64 << 10
 _AS_OPENSSL = (
     "sign as `openssl cms -sign -binary -noattr -nocerts -outform DER` or the kernel's `sign-file -d` do"
 )
@@ -27,9 +29,13 @@ def message_of(answer: bytes, content: bytes, certificate: Certificate, digests:
 
     `digests` are the algorithms that the kernel accepts. Raises InputError.
     """
-    found = _plain(answer)
+    found = plain_signature(answer)
     if not found:
-        raise InputError("the signer gave no signature")
+        raise InputError(
+            "the signer gave no signature",
+            details=[f"{len(answer)} bytes: {answer[:80]!r}"],
+            resolution="it has to be CMS in DER or a bare signature, as bytes or in base64",
+        )
     if cms.is_signed_data(found):
         message = found
     else:
@@ -116,10 +122,23 @@ def _described(certificate: Certificate) -> str:
     return f"{certificate.name} {certificate.key_id}"
 
 
-def _plain(answer: bytes) -> bytes:
-    """Without base64, which key services print."""
-    text = answer.strip()
+def plain_signature(answer: bytes) -> bytes:
+    """The signature in what a signer gave, which may be base64; b"" where there is none.
+
+    Text that is no base64 is a message, or a file in PEM.
+    """
+    if _is_text(answer):
+        try:
+            # base64(1) breaks lines
+            answer = base64.b64decode(b"".join(answer.split()), validate=True)
+        except ValueError:
+            return b""
+    return answer if _SHORTEST <= len(answer) <= _LONGEST else b""
+
+
+def _is_text(answer: bytes) -> bool:
     try:
-        return base64.b64decode(b"".join(text.split()), validate=True)
-    except (ValueError, binascii.Error):
-        return answer
+        text = answer.decode()
+    except UnicodeDecodeError:
+        return False
+    return all(character.isprintable() or character.isspace() for character in text)

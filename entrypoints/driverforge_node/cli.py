@@ -42,7 +42,11 @@ SUBCOMMANDS: dict[str, tuple[str, str]] = {
         "toolkit",
         "install NVIDIA's container toolkit on the node, configure it, and stay until stopped",
     ),
+    "validate": ("validate", "look whether one part of the GPU stack works, or serve the node's metrics"),
+    "manager": ("manager", "before a driver's container: may this node's driver be replaced?"),
 }
+# NVIDIA's programs; they exit 1 on any failure, and callers of their names get the same
+NVIDIAS = ("nvidia-driver", "nvidia-toolkit", "nvidia-validator", "driver-manager")
 
 
 def load_command(name: str) -> CommandModule:
@@ -101,7 +105,7 @@ def wanted_command(argv: Sequence[str]) -> str | None:
 def run(argv: Sequence[str], make_host: Callable[[], Host]) -> int:
     """Parse and run; expected failures raise DriverforgeError."""
     args = build_parser(wanted_command(argv)).parse_args(list(argv))
-    from driverforge_node.log import configure
+    from driverforge_core.log import configure
 
     configure(args.log_format)
     return load_command(args.command).run(args, make_host())
@@ -144,6 +148,10 @@ def _status(program: str, argv: Sequence[str]) -> int:
             from driverforge_node.commands.compatible import toolkit_arguments
 
             argv = toolkit_arguments(argv, os.environ)
+        elif program == "nvidia-validator":
+            argv = ["validate", *argv]
+        elif program == "driver-manager":
+            argv = ["manager", *argv]
         status = run(argv, real_host)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -166,8 +174,7 @@ def _status(program: str, argv: Sequence[str]) -> int:
 
 def _failed(program: str, argv: Sequence[str], error: DriverforgeError) -> int:
     print(error.render(), file=sys.stderr)
-    # NVIDIA's programs exit 1 on any failure; callers of their names get the same
-    status = 1 if program in ("nvidia-driver", "nvidia-toolkit") else error.exit_code
+    status = 1 if program in NVIDIAS else error.exit_code
     if "--json" in argv and sys.stdout is not None:
         import json
 

@@ -9,10 +9,10 @@ container's `/`, on the host's root behind `/proc/1/root`, and on a directory ma
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from driverforge_core.mountinfo import Mount
 
@@ -480,3 +480,56 @@ class Nvml(Protocol):
 
     def gpus(self) -> tuple[Gpu, ...]:
         """Every GPU by index. Raises Unavailable where the library or every GPU is missing."""
+
+
+class Cuda(Protocol):
+    """The GPUs that this process may compute on."""
+
+    def add_on_each(
+        self, first: Sequence[float], second: Sequence[float]
+    ) -> Iterator[tuple[str, list[float]]]:
+        """Add two vectors of 32-bit floats on each device: its name, and the sums that it gave.
+
+        Raises Unavailable with the driver's own error, TemporaryFailure where a call does not return.
+        """
+
+
+# --- the cluster ----------------------------------------------------------------------------------
+
+JsonObject = dict[str, Any]
+
+
+class Cluster(Protocol):
+    """The API server, by the paths of its objects: '/api/v1/nodes/NAME'.
+
+    Raises NotPermitted where it refuses us (401, 403), TemporaryFailure where it cannot answer now,
+    Unavailable for any other refusal.
+    """
+
+    def get(self, path: str) -> JsonObject | None:
+        """An object, None where there is none."""
+
+    def list(self, path: str, *, labels: str = "") -> Iterator[JsonObject]:
+        """The objects of a collection that fit a label selector, read in pages."""
+
+    def patch(self, path: str, change: JsonObject) -> None:
+        """Change fields of an object (JSON merge patch)."""
+
+    def create(self, path: str, document: JsonObject) -> None:
+        """Add an object to a collection."""
+
+    def delete(self, path: str) -> None:
+        """Remove an object; nothing happens where there is none."""
+
+
+# --- metrics --------------------------------------------------------------------------------------
+
+
+class MetricsServer(Protocol):
+    """A page that Prometheus reads."""
+
+    def serve(self, port: int, page: Callable[[], str]) -> AbstractContextManager[int]:
+        """Serve what `page` gives at /metrics for as long as the context lasts; yields the port.
+
+        Port 0 takes a free one. Raises Unavailable where the port is taken.
+        """

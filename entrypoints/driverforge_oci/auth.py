@@ -15,7 +15,8 @@ from driverforge_core.errors import NotPermitted, TemporaryFailure, Unavailable
 from driverforge_oci import jsontext
 from driverforge_oci.transport import Request, Response, Transport, asked_to_wait, is_web_address
 
-_PARAMETER = re.compile(r'([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+# a name begins where no letter stands before it: else a header of letters alone is read for minutes
+_PARAMETER = re.compile(r'(?<![A-Za-z])([A-Za-z]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _TOKEN_LIMIT = 1 << 20
 
 
@@ -103,7 +104,7 @@ def fetch_token(
     realm = challenge.parameters.get("realm", "")
     if not is_web_address(realm):
         raise Unavailable(
-            f"the registry names no token service: realm {realm!r}",
+            f"the registry names no token service: realm {realm[:200]!r}",
             resolution="a proxy may answer in its place; else tell who runs it",
         )
     if login and realm.startswith("http://") and not plain_http:

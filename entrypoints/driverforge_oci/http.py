@@ -19,7 +19,7 @@ from typing import IO
 
 from driverforge_core import __version__
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
-from driverforge_oci.transport import Request, Response, Retrying, Transport, without_secrets
+from driverforge_oci.transport import Request, Response, Retrying, Transport, host_of, without_secrets
 
 TIMEOUT = 30.0
 """Seconds for a connection, and between two pieces of an answer."""
@@ -54,7 +54,7 @@ class UrllibTransport:
         parts = urllib.parse.urlsplit(request.url)
         # a redirect may say file:
         if parts.scheme not in ("http", "https"):
-            raise Unavailable(f"{request.url} is not a web address")
+            raise Unavailable(f"{without_secrets(request.url)} is not a web address")
         body = request.body() if callable(request.body) else request.body
         headers = {"User-Agent": f"driverforge/{__version__}", **request.headers}
         wire = urllib.request.Request(  # noqa: S310 -- http and https only
@@ -70,8 +70,8 @@ class UrllibTransport:
             reason = error.reason if isinstance(error, urllib.error.URLError) else error
             if isinstance(reason, socket.gaierror):
                 raise TemporaryFailure(
-                    f"no answer from {parts.netloc}: a name does not resolve, the host's or its proxy's "
-                    f"({reason.strerror})",
+                    f"no answer from {host_of(request.url)}: a name does not resolve, the host's or its "
+                    f"proxy's ({reason.strerror})",
                     details=[f"{request.method} {without_secrets(request.url)}"],
                     resolution="check the spelling of the host, this machine's DNS (/etc/resolv.conf, VPN), "
                     "HTTPS_PROXY and NO_PROXY",
@@ -81,7 +81,7 @@ class UrllibTransport:
             if isinstance(error, TimeoutError):
                 why = f"connected, but nothing came for {self._timeout:g} s (timed out)"
             raise TemporaryFailure(
-                f"no answer from {parts.netloc}: {why}",
+                f"no answer from {host_of(request.url)}: {why}",
                 details=[f"{request.method} {without_secrets(request.url)}"],
                 resolution="check the name, the network, HTTPS_PROXY and NO_PROXY, and SSL_CERT_FILE for a "
                 "private authority",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
@@ -58,9 +59,21 @@ def labels(client: RegistryClient, reference: Reference, platform: str) -> dict[
 
     Raises as RegistryClient does, and Unavailable where the configuration cannot be read.
     """
-    document = client.image_configuration(reference, client.resolve(reference, platform))
-    container = document.get("config")
-    found = container.get("Labels") if isinstance(container, dict) else None
+    found = _container(client, reference, platform).get("Labels")
     if not isinstance(found, dict):
         return {}
     return {name: value for name, value in found.items() if isinstance(value, str)}
+
+
+def environment(client: RegistryClient, reference: Reference, platform: str) -> dict[str, str]:
+    """The variables that the image for `platform` sets. Raises as `labels` does."""
+    found = _container(client, reference, platform).get("Env")
+    pairs = (value.partition("=") for value in found or () if isinstance(value, str))
+    return {name: value for name, _, value in pairs}
+
+
+def _container(client: RegistryClient, reference: Reference, platform: str) -> dict[str, Any]:
+    """What the configuration says of containers of the image (image spec 1.1, config.md: `config`)."""
+    document = client.image_configuration(reference, client.resolve(reference, platform))
+    container = document.get("config")
+    return container if isinstance(container, dict) else {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from driverforge_core.errors import InputError
 
@@ -19,6 +20,11 @@ _HOST = re.compile(rf"(?:{_LABEL}(?:\.{_LABEL})*|\[[0-9A-Fa-f:]+\])(?::[0-9]{{1,
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _MAX_NAME = 255
+
+
+def is_digest(value: object) -> TypeGuard[str]:
+    """Whether it is 'sha256:<hex>' or 'sha512:<hex>'."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

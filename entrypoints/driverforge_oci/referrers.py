@@ -141,10 +141,35 @@ def keep_index(client: RegistryClient, image: Reference, slots: Sequence[str]) -
         entries = _with_slots(client, image, before, slots)
         if len(entries) == len(before):
             return tuple(descriptor(entry) for entry in entries)
-        document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": entries}
-        data = json.dumps(document, separators=(",", ":")).encode()
-        client.put_manifest(image.with_tag(referrers_tag(image.digest)), data, OCI_INDEX)
-    raise TemporaryFailure(
+        _put_index(client, image, entries)
+    raise _restless(image)
+
+
+def put_listed(client: RegistryClient, image: Reference, manifest: Manifest) -> None:
+    """Store what somebody else has made to refer to the image whose digest `image` is, and let it be listed.
+
+    Where the registry keeps no list, others who write it at the same time can take the entry away: it has no
+    slot. Raises as `attach`.
+    """
+    place = image.with_digest(manifest.digest)
+    if client.put_referrer(place, manifest.data, manifest.media_type):
+        return
+    for _ in range(ROUNDS):
+        before = _standing(client, image)
+        if any(entry["digest"] == manifest.digest for entry in before):
+            return
+        _put_index(client, image, [*before, _entry(manifest)])
+    raise _restless(image)
+
+
+def _put_index(client: RegistryClient, image: Reference, entries: Sequence[Any]) -> None:
+    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": list(entries)}
+    data = json.dumps(document, separators=(",", ":")).encode()
+    client.put_manifest(image.with_tag(referrers_tag(image.digest)), data, OCI_INDEX)
+
+
+def _restless(image: Reference) -> TemporaryFailure:
+    return TemporaryFailure(
         f"the list of what refers to {image} was changed by others {ROUNDS} times while it was written",
         resolution="run the same command again when they are done",
     )
@@ -199,6 +224,7 @@ def _entry(manifest: Manifest) -> dict[str, Any]:
         "digest": manifest.digest,
         "size": len(manifest.data),
         # of an artifact without a type the configuration's counts
-        "artifactType": document.get("artifactType") or manifest.config.media_type,
+        "artifactType": document.get("artifactType")
+        or ("" if manifest.is_index else manifest.config.media_type),
         **({"annotations": document["annotations"]} if document.get("annotations") else {}),
     }

@@ -22,6 +22,8 @@ BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})
 """Statuses of a server that may have another answer later."""
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 10
+_LONGEST = 8000
+"""Characters of an address, as many as RFC 9110 §4.1 wants of everybody."""
 
 Body = bytes | Callable[[], BinaryIO]
 """What a request sends: bytes, or a way to open the stream, so that a second attempt sends all of it again.
@@ -103,11 +105,12 @@ class Retrying:
     """A transport that asks again on 408, 425, 429, 5xx and broken connections.
 
     It waits ever longer, and as long as Retry-After says besides. `wait` is called with seconds; `now`
-    (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST is repeated
-    only when the registry itself says 429: a broken POST may have begun an upload already. The last answer is
-    returned as it is, the last failure raised. A host that gave no answer to any attempt is not asked again:
-    a plan of a thousand cells would wait for it a thousand times. `told` hears why there is a pause, and how
-    many seconds it takes.
+    (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST and PATCH are
+    repeated only when the registry itself says 429: what broke may have begun an upload already, or have
+    brought it on. The last answer is returned as it is, the last failure raised. A host that gave no answer
+    to any attempt is not asked again: a plan of a thousand cells would wait for it a thousand times. One that
+    has given no good answer for `patience` seconds, whoever asked, is asked once for each request. `told`
+    hears why there is a pause, and how many seconds it takes.
     """
 
     inner: Transport
@@ -118,7 +121,10 @@ class Retrying:
     attempts: int = 5
     first_pause: float = 0.5
     longest_pause: float = 60.0
+    patience: float = 240.0
     silent: dict[str, TemporaryFailure] = field(default_factory=dict)
+    troubled: dict[str, float] = field(default_factory=dict)
+    """Since when a host has given no good answer."""
 
     def send(self, request: Request) -> Response:
         return self.receive(lambda: request, lambda response: response)
@@ -149,28 +155,37 @@ class Retrying:
             raise TemporaryFailure(
                 failure.brief, details=[unasked, *failure.details[1:]], resolution=failure.resolution
             )
-        may_repeat = request.method != "POST" and not last
+        tired = self.now() - self.troubled.get(host, self.now()) >= self.patience
+        may_wait = not last and not tired
+        may_repeat = request.method not in ("POST", "PATCH") and may_wait
         try:
             response = self.inner.send(request)
         except Spent:
             raise
         except TemporaryFailure as error:
+            self.troubled.setdefault(host, self.now())
             if may_repeat:
                 raise _Again(error.brief, answered=False) from error
             if last and not answered:
                 self.silent[host] = error
             raise
         busy, refused = response.status in BUSY, response.status == 429
-        asked = retry_after(response.headers.get("retry-after", ""), self.now())
-        if busy and (may_repeat or (refused and not last)) and asked <= self.longest_pause:
+        if busy:
+            self.troubled.setdefault(host, self.now())
+        asked = retry_after(response.headers.get("retry-after", ""), _clock(response, self.now()))
+        if busy and (may_repeat or (refused and may_wait)) and asked <= self.longest_pause:
             response.body.close()
             raise _Again(f"{host_of(response.url or request.url)} answers {response.status}", asked)
         try:
-            return take(response)
+            taken = take(response)
         except TemporaryFailure as error:
+            self.troubled.setdefault(host, self.now())
             if may_repeat and not busy:
                 raise _Again(error.brief) from error
             raise
+        if not busy:
+            self.troubled.pop(host, None)
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,7 +281,9 @@ def is_web_address(url: str) -> bool:
     """Whether a URL that somebody sent can be asked: http or https, with a host, and a port if any."""
     try:
         parts = urllib.parse.urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        # a UnicodeError for what is no name is a ValueError
+        host = (parts.hostname or "").encode("idna")
+        return parts.scheme in ("http", "https") and bool(host) and parts.port != 0 and len(url) <= _LONGEST
     except ValueError:
         return False
 
@@ -281,6 +298,14 @@ def retry_after(value: str, now: float) -> float:
     except (TypeError, ValueError, OverflowError, OSError):
         return 0.0
     return min(max(0.0, asked), _YEAR)
+
+
+def _clock(response: Response, now: float) -> float:
+    """What time it is for whoever sent an answer: a date in it may be of a clock that is wrong."""
+    try:
+        return email.utils.parsedate_to_datetime(response.headers.get("date", "")).timestamp()
+    except (TypeError, ValueError, OverflowError, OSError):
+        return now
 
 
 def asked_to_wait(headers: Mapping[str, str]) -> str:

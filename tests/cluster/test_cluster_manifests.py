@@ -113,12 +113,12 @@ def test_a_pod_with_an_unknown_service_account_is_refused(api: Api, driver: dict
 
 
 def test_a_kind_that_nobody_defined_is_an_error(api: Api) -> None:
-    with pytest.raises(LookupError, match="no ClusterPolicy of nvidia"):
+    with pytest.raises(LookupError, match="no Nothing of"):
         api.apply(
             json.dumps(
                 {
-                    "apiVersion": "nvidia.com/v1",
-                    "kind": "ClusterPolicy",
+                    "apiVersion": "no.such/v1",
+                    "kind": "Nothing",
                     "metadata": {"name": "cluster-policy"},
                 }
             )

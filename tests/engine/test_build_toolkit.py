@@ -87,6 +87,17 @@ def test_a_second_start_writes_nothing_and_status_shows_it(built: Built) -> None
     assert told.endswith("1\n")
 
 
+@pytest.mark.parametrize(
+    ("program", "option"), [("nvidia-validator", "--component"), ("driver-manager", "--node-name")]
+)
+def test_the_programs_of_other_operands_start_as_nobody_on_a_read_only_root(
+    built: Built, program: str, option: str
+) -> None:
+    confined = ["--read-only", "--network", "none", "--cap-drop", "ALL", "--user", "65532:65532"]
+    words = ("run", "--rm", *confined, "--entrypoint", program, built.reference, "--help")
+    assert option in built.bench.engine.docker(*words).stdout
+
+
 def test_nvidias_files_are_unmodified(built: Built) -> None:
     for name in gotools.GO_PROGRAMS:
         found = built.run(f"sha256sum </artifacts/deb/usr/bin/{name}").split()[0]

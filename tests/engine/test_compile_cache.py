@@ -137,6 +137,14 @@ def test_a_second_build_compiles_no_object_and_makes_the_same_modules(
     }
 
 
+def test_the_record_of_answers_is_the_same_whoever_asked(bench: Bench) -> None:
+    # a probe of a function that does not compile has found it
+    for number, plain in enumerate((False, True), start=1):
+        bench.build(number, plain=plain)
+        (record,) = (bench.folder / f"output-{number}").rglob("conftest.txt")
+        assert record.read_text() == "#define has_get_user_pages\n#define has_nonsense\n"
+
+
 def test_a_changed_source_is_compiled_and_the_others_are_not(bench: Bench) -> None:
     source = bench.folder / "changed"
     shutil.copytree(bench.asked.image.sources["open"], source)

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from driverforge_core.errors import Unavailable
-from driverforge_node.driver.build import conftest
+from driverforge_node.driver.build import conftest, whole
 from driverforge_node.driver.build.memory import Digests, Memory, Place
+from driverforge_node.family.model import HeaderTree
 from driverforge_node.host.real import real_host
 from support import aptfetch
 from support.machines import kernels
@@ -82,12 +83,22 @@ def plain(tree: Path, kernel: Kernel, folder: Path, modules: str) -> dict[str, s
 def ours(tree: Path, kernel: Kernel, folder: Path, modules: str, kept: Path) -> conftest.Outcome:
     host = real_host()
     work = str(work_folder(tree, folder))
+    headers = HeaderTree(root=str(kernel.headers), source=str(kernel.source), output=str(kernel.build))
+    question = whole.everything(host, headers, (str(tree),), f"{work}/conftest.sh")
+    assert question
     script = conftest.read_script(host, work, make(kernel, modules))
     folders = {str(kernel.build): "@OUTPUT@", str(kernel.source): "@SOURCE@", work: "@WORK@"}
     place = Place(folders=folders, context="0" * 64)
     memory = Memory(host.files, str(kept), place, Digests(files=host.files))
     outcome = conftest.answer(host, script, memory, place, work=work, jobs=2)
+    whole.learn(host, memory, question, outcome, output=str(kernel.build), work=work)
     memory.keep()
+    # what the next build of the same would be given, without make and the script
+    shutil.rmtree(f"{work}/conftest")
+    memory = Memory(host.files, str(kept), place, Digests(files=host.files))
+    found = whole.recall(host, memory, question, name=kernel.release, work=work)
+    assert found is not None
+    assert {name: found.headers[name] for name in HEADERS} == outcome.headers
     return outcome
 
 

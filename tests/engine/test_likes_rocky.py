@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from driverforge_core.image import ImageFacts, ModuleSet
-from support.likes import rocky
+from support.likes import likeness, rocky
 from support.likes.bench import ARCHIVE, LikenessBench, likeness_bench
+from support.machines.dockerregistry import registry as serve
 from support.machines.engine import Engine
 from support.process import require
 from support.samples.aptrepo import SigningKey
+from support.samples.driverimage import push_stand_in
 from support.samples.rpmrepo import index, sign
 from support.skipping import provided
 
@@ -30,8 +33,8 @@ HEADERS = f"kernel-devel-{rocky.RELEASE}.rpm"
 @pytest.fixture(scope="module")
 def bench(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LikenessBench]:
     provided(lambda: require("createrepo_c", "rpmbuild", "rpmsign", "gpg", "gpgv", "openssl"))
-    likeness = provided(rocky.rocky)
-    with likeness_bench(likeness, engine, tmp_path_factory.mktemp("rocky")) as made:
+    system = provided(rocky.rocky)
+    with likeness_bench(system, engine, tmp_path_factory.mktemp("rocky")) as made:
         yield made
 
 
@@ -60,15 +63,43 @@ def test_a_rocky_like_jit_image_on_debian_fetches_headers_with_dnf_and_compiles(
     bench: LikenessBench, built: dict[str, dict[str, Any]]
 ) -> None:
     script = f"""
-        rpm --query kmod dnf-plugins-core gcc make cpio
+        rpm --query kmod dnf-plugins-core gcc make cpio nvidia-fabricmanager nvlsm
         driverctl build --kernel {rocky.RELEASE} --module-type open --output /out
         modinfo -F vermagic /out/opt/lib/modules/{rocky.RELEASE}/open/nvidia.ko
         rpm --query kernel-devel || true
     """
     told = bench.run(built[JIT]["reference"], script).stdout
     assert "gcc-14.3.1-2.el10.x86_64" in told, "installed from the pins, by dnf"
+    assert f"nvidia-fabricmanager-{ARCHIVE}-1.x86_64" in told, "which BuildKit got from NVIDIA"
     assert f"\n{rocky.RELEASE} SMP" in told
     assert "package kernel-devel is not installed" in told, "headers are unpacked, never installed"
+
+
+UPON = """\
+extends: builtin
+keep: {systems: [rocky10], branches: ["580"]}
+systems:
+  - {id: rocky10, drivers: [{id: "580", payload: image, image: "IMAGE"}]}
+"""
+
+
+def test_a_rocky_like_jit_image_on_debian_is_built_upon_a_stand_in_of_nvidias_image(
+    bench: LikenessBench, built: dict[str, dict[str, Any]], tmp_path: Path
+) -> None:
+    assert built
+    with provided(lambda: serve(tmp_path / "registry")) as registry:
+        name, base = f"{registry}/driver:{ARCHIVE}-rocky10", bench.builder.base
+        engine, folder = bench.builder.engine, tmp_path / "stand-in"
+        digest = push_stand_in(engine, base, folder, name, holds=ARCHIVE, says=ARCHIVE)
+        (tmp_path / "site.yaml").write_text(UPON.replace("IMAGE", f"{registry}/driver@{digest}"))
+        upon = replace(bench, builder=replace(bench.builder, matrix=tmp_path / "site.yaml"))
+        reference = upon.build(JIT)[JIT]["reference"]
+    assert "a fixture" in bench.run(reference, "nvidia-smi; ls -l /sbin/ldconfig.real").stdout
+    script = (
+        f"driverctl build --kernel {rocky.RELEASE} --module-type open --output /out; find /out -name '*.ko'"
+    )
+    assert f"/out/opt/lib/modules/{rocky.RELEASE}/open/nvidia.ko" in bench.run(reference, script).stdout
+    bench.builder.forget(reference)
 
 
 def test_rpms_database_and_package_configuration_are_the_bases_but_for_what_was_pinned(
@@ -81,7 +112,9 @@ def test_rpms_database_and_package_configuration_are_the_bases_but_for_what_was_
     names = "rpm --query --all --queryformat '%{NAME}\\n' | sort"
     installed = set(bench.run(built[PRECOMPILED]["reference"], names).stdout.split())
     added = installed - set(bench.run(bench.builder.base, names).stdout.split())
-    assert added == {"kmod", "dnf-plugins-core"}, "and no key, whether dnf had to download something or not"
+    fabric = {package.name for package in likeness.fabric(ARCHIVE)} | {"infiniband-diags"}
+    # and no key, whether dnf had to download something or not
+    assert added == {"kmod", "dnf-plugins-core", *fabric}
 
 
 def resigned(bench: LikenessBench, folder: Path, pattern: str, key: SigningKey) -> None:

@@ -64,6 +64,7 @@ def test_a_sles_like_precompiled_image_on_debian_holds_suses_modules_and_their_f
     assert bench.run(reference, firmware).stdout.split() == ["gsp_ga10x.bin", "gsp_tu10x.bin"]
     installed = bench.run(reference, "rpm --query --all").stdout
     assert f"nvidia-compute-G07-{sles.DRIVER}-1.x86_64" in installed
+    assert f"nvidia-fabricmanager-{sles.DRIVER}-1.x86_64" in installed
     assert "kmp" not in installed, "modules are unpacked, never installed"
 
 

@@ -172,6 +172,7 @@ def test_nvidias_open_modules(kernel: Kernel, tmp_path: Path) -> None:
     (built,) = build(replace(real_host(), node=RootedFiles(str(tmp_path / "node"))), asked)
     described = ModuleSet.from_json(Path(built.path, "module-set.json").read_text())
     assert len(described.modules) == 5
+    assert Path(built.path, "conftest.txt").read_text().count("#undef NV_") > 50
     versions = [
         read_modinfo(Path(built.path, name).read_bytes()).get("version")
         for name in ("nvidia.ko", "nvidia-uvm.ko")

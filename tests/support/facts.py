@@ -42,6 +42,7 @@ _SPEAK_OF = {
     "precompiled_proprietary_packages": {"modules packages"},
     "signature_packages": {"modules packages"},
     "userspace_packages": {"drivers userspace", "drivers companions"},
+    "fabric_packages": {"fabric packages", "fabric companions"},
     "firmware_package": {"firmware package"},
     "driver_url": {"drivers url"},
 }

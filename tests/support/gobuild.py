@@ -1,7 +1,7 @@
 """Go programs from the module proxy, built in a module of the bench's own with this machine's `go`.
 
 Only the programs are kept. The Go caches are gigabytes where the programs are megabytes, and are removed
-after the build.
+after the build, or after several that share what they compile.
 
 A module proxy need not give every version, and what it gives may change. A version that it refuses is
 exchanged for the next newer release that it lists; `versions.json` beside the programs says what was taken.
@@ -26,6 +26,8 @@ from support.process import Finished, missing, run
 
 VERSIONS = "versions.json"
 OLDEST_GO = "1.25"
+# for programs whose speed nobody measures: a fifth less to compile, a second more to start
+QUICK = ("-trimpath", "-gcflags=all=-l -dwarf=false")
 _ROUNDS = 12  # of asking for everything and exchanging what was refused
 _STAYS_REFUSED = 3600.0  # seconds for which a refusal is believed: the tests of one run ask many times
 # 403 and 410: the proxy will not give it; 404: it has no such version
@@ -72,9 +74,10 @@ class _Module:
         return run("go", *words, cwd=self.folder, env=self.env, check=check)
 
 
-def programs(recipe: Recipe) -> Path:
+def programs(recipe: Recipe, *, compiled: Path | None = None) -> Path:
     """The cache's folder with a recipe's programs; built where it has none, which may take minutes.
 
+    `compiled` is Go's cache of compiled packages for builds that share one; without it the build has its own.
     Raises Unavailable where there is no Go that can build them, or where the proxy refuses what they need.
     """
     if gone := missing("go", *(["cc"] if recipe.cgo else [])):
@@ -82,7 +85,14 @@ def programs(recipe: Recipe) -> Path:
             f"no {' and no '.join(gone)} here to compile {recipe.what}",
             resolution=f"install Go {OLDEST_GO} or newer{' and a C compiler' if recipe.cgo else ''}",
         )
-    return cache.cached(recipe.name, inputs(recipe), lambda folder: _build_unless_refused(recipe, folder))
+    return cache.cached(
+        recipe.name, inputs(recipe), lambda folder: _build_unless_refused(recipe, folder, compiled)
+    )
+
+
+def made(recipe: Recipe) -> bool:
+    """Whether the cache has a recipe's programs."""
+    return not missing("go") and (cache.root() / recipe.name / cache.key(inputs(recipe))).is_dir()
 
 
 def inputs(recipe: Recipe) -> dict[str, object]:
@@ -97,7 +107,7 @@ def inputs(recipe: Recipe) -> dict[str, object]:
     }
 
 
-def _build_unless_refused(recipe: Recipe, folder: Path) -> None:
+def _build_unless_refused(recipe: Recipe, folder: Path, compiled: Path | None) -> None:
     """Build the programs.
 
     A refusal is written down beside the entry, so that the next test does not ask everything again.
@@ -106,20 +116,20 @@ def _build_unless_refused(recipe: Recipe, folder: Path) -> None:
     if note.exists() and time.time() - note.stat().st_mtime < _STAYS_REFUSED:
         raise Unavailable(note.read_text())
     try:
-        _build(recipe, folder)
+        _build(recipe, folder, compiled)
     except Unavailable as error:
         note.write_text(error.brief)
         raise
     note.unlink(missing_ok=True)
 
 
-def _build(recipe: Recipe, folder: Path) -> None:
+def _build(recipe: Recipe, folder: Path, compiled: Path | None) -> None:
     # in the draft of the entry: what a killed build leaves goes with the draft
     with tempfile.TemporaryDirectory(dir=folder, prefix="go-") as name:
         work = Path(name)
         env = {
             "CGO_ENABLED": "1" if recipe.cgo else "0",
-            "GOCACHE": str(work / "build"),
+            "GOCACHE": str(compiled or work / "build"),
             "GOMODCACHE": str(work / "modules"),
             # without modcacherw the module cache is read-only, and only root could delete it
             "GOFLAGS": "-mod=mod -modcacherw -buildvcs=false",

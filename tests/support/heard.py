@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from driverforge_node.log import LOGGER
+from driverforge_core.log import LOGGER
 
 
 class _Listener(logging.Handler):

@@ -52,7 +52,7 @@ class Body(httpx2.SyncByteStream):
 
 
 def sent(content: bytes) -> httpx2.Response:
-    return httpx2.Response(200, stream=Body(content))
+    return httpx2.Response(200, headers={"content-length": str(len(content))}, stream=Body(content))
 
 
 def blob(content: bytes, *urls: str) -> Blob:
@@ -144,6 +144,15 @@ def test_what_is_not_the_pinned_content_is_never_kept(tmp_path: Path, content: b
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
+def test_a_damaged_blob_is_removed_and_a_good_one_is_for_everybody(tmp_path: Path) -> None:
+    """A cache may be shared by several users, and what is damaged takes space for nothing."""
+    path = Server(lambda _: sent(b"bytes")).fetcher(tmp_path).blob(blob(b"bytes"))
+    assert path.stat().st_mode & 0o777 == 0o644
+    path.write_bytes(b"other")
+    assert Cache(tmp_path).blob(blob(b"bytes").sha256) is None
+    assert not path.exists()
+
+
 def test_the_plain_name_serves_where_there_is_no_by_hash(tmp_path: Path) -> None:
     server = Server(lambda request: httpx2.Response(404) if "by-hash" in request.url.path else sent(b"index"))
     urls = ("http://mirror.site/by-hash/SHA256/1", "http://mirror.site/Packages.xz")
@@ -162,6 +171,18 @@ def test_a_file_that_nobody_knows_is_measured_and_not_kept(tmp_path: Path) -> No
 def test_a_file_without_an_end_is_left(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="more than 999 bytes"):
         Server(lambda _: sent(b"0" * 1000)).fetcher(tmp_path).measured(URL, head=10, limit=999)
+
+
+def test_a_file_that_is_packed_though_nobody_asked_is_not_measured(tmp_path: Path) -> None:
+    packed = httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=Body(b"x"))
+    with pytest.raises(Unavailable, match=r"encoded \(gzip\)"):
+        Server(lambda _: packed).fetcher(tmp_path).measured(URL, head=1, limit=9)
+
+
+def test_a_file_that_ends_with_the_connection_is_not_measured(tmp_path: Path) -> None:
+    unknown = httpx2.Response(200, stream=Body(b"half"))
+    with pytest.raises(Unavailable, match="does not say how long the file is"):
+        Server(lambda _: unknown).fetcher(tmp_path).measured(URL, head=1, limit=9)
 
 
 def test_a_download_that_breaks_is_measured_from_its_beginning(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from driverforge_build.discover.apt.stanzas import new_index, parse_clause
 from driverforge_build.discover.apt.suite import Location, read_packages, read_suite
 from driverforge_build.discover.closure import closure
 from driverforge_build.discover.packages import PackageIndex
-from driverforge_build.matrix.model import Repository
+from driverforge_build.matrix.repository import Repository
 from support.fakes.mirror import fetcher
 from support.process import missing, run
 from support.samples.aptrepo import EPOCH, Archive, Deb, signing_key

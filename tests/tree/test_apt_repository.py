@@ -14,7 +14,7 @@ from driverforge_build.discover.apt.stanzas import new_index
 from driverforge_build.discover.apt.suite import Location, read_packages, read_suite
 from driverforge_build.discover.machine import read_machine
 from driverforge_build.discover.signature import Untrusted, verify
-from driverforge_build.matrix.model import Repository
+from driverforge_build.matrix.repository import Repository
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable, UsageError
 from support.fakes.mirror import fetcher
 from support.process import missing, run

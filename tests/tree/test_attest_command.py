@@ -221,13 +221,13 @@ def script(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "brief", "status"),
     [
-        ("echo 'the token is locked' >&2; exit 3", "signer.sh exited 3", 70),
-        ("echo later >&2; exit 75", "signer.sh exited 75", 75),
-        ("echo Enter the password:", "signer.sh printed no signature", 70),
-        ("echo '-----BEGIN SIGNATURE-----'", "signer.sh printed no signature", 70),
-        ("true", "signer.sh printed no signature", 70),
-        ("echo AAAA", "signer.sh printed no signature", 70),
-        ("head --bytes 100000 /dev/zero", "signer.sh printed no signature", 70),
+        ("echo 'the token is locked' >&2; exit 3", "signer.sh of --signer exited 3", 70),
+        ("echo later >&2; exit 75", "signer.sh of --signer exited 75", 75),
+        ("echo Enter the password:", "signer.sh of --signer printed no signature", 70),
+        ("echo '-----BEGIN SIGNATURE-----'", "signer.sh of --signer printed no signature", 70),
+        ("true", "signer.sh of --signer printed no signature", 70),
+        ("echo AAAA", "signer.sh of --signer printed no signature", 70),
+        ("head --bytes 100000 /dev/zero", "signer.sh of --signer printed no signature", 70),
     ],
 )
 def test_a_signer_that_fails_costs_no_image_and_its_words_are_told(
@@ -248,15 +248,16 @@ def test_a_signer_that_fails_costs_no_image_and_its_words_are_told(
     assert len(referrers(site.client, place)) == 2
 
 
-def test_a_signer_that_does_not_exist_is_told_with_the_option(
-    site: RegistrySite, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("option", ["--signer", "--image-signer"])
+def test_a_signer_that_does_not_exist_is_told_with_the_option_before_anything_is_done(
+    site: RegistrySite, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
-    site.store(AMD64)
-    document = push(site, capsys, "--signer", "no-such-signer --key k")
-    assert document["status"] == 69
-    failed = document["failed"][AMD64]
-    assert "no-such-signer of --signer cannot be started" in failed["brief"]
-    assert "correct --signer" in failed["resolution"]
+    place = at(site, site.store(AMD64))
+    assert run(words_of(site, option, "no-such-signer --key k")) == 69
+    said = capsys.readouterr().err
+    assert f"no-such-signer of {option} cannot be started" in said
+    assert f"correct {option}" in said
+    assert not referrers(site.client, place)
 
 
 def test_a_signer_is_told_what_it_signs_and_may_print_base64(
@@ -409,8 +410,10 @@ def test_the_documents_can_be_taken_out(
     said = capsys.readouterr().out
     assert "CycloneDX 1.6, 15 components" in said
     assert "by urn:x-driverforge:builder:unnamed" in said
-    kinds = sorted(path.name.partition("-")[0] for path in (tmp_path / "out").iterdir())
-    assert kinds == ["provenance", "sbom"]
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert [name.partition("-")[0] for name in names] == ["provenance", "sbom"]
+    # a file for each artifact, whoever chose its contents: no digest is cut
+    assert {len(name.rpartition("-")[2]) for name in names} == {64 + len(".json")}
 
 
 def test_an_image_without_anything_and_one_that_is_not_there(

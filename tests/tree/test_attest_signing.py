@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.engine.statements import CommandSigner, CommandVerifier
+from driverforge_build.engine.programs import CommandSigner, CommandVerifier
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
 from support.fakes.mockpath import MockPath
 
@@ -31,7 +31,7 @@ def test_a_signer_need_not_read_all_that_it_is_given() -> None:
 
 
 def test_a_signer_that_hangs_is_stopped_and_the_next_step_is_told() -> None:
-    with pytest.raises(CommandFailed, match=r"sleep of --signer did not end in 0.2 s") as told:
+    with pytest.raises(TemporaryFailure, match=r"sleep of --signer did not end in 0.2 s") as told:
         sign("sleep", "600", patience=0.2)
     assert "password" in told.value.resolution
 

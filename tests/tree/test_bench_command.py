@@ -77,4 +77,4 @@ def test_table_and_samples_of_what_runs_and_a_reason_for_what_cannot(tmp_path: P
 def test_an_unknown_benchmark_is_refused_with_the_names_of_all(tmp_path: Path) -> None:
     found = bench(tmp_path, "speed")
     assert found.returncode == 64
-    assert "there are plan, probe, runtime, layer, init, compile, build" in found.stderr
+    assert "there are plan, probe, runtime, mirror, layer, operator, init, compile, build" in found.stderr

@@ -12,10 +12,10 @@ from driverforge_core.errors import DriverforgeError
 from driverforge_node.driver.build import conftest
 from driverforge_node.driver.build.conftest import Script
 from driverforge_node.driver.build.memory import Digests, Memory, Place
-from driverforge_node.driver.build.probes import Flags, Group, Probe, Question, makefile
+from driverforge_node.driver.build.probes import Flags, Group, Probe, Question, grouped, makefile
 from driverforge_node.driver.build.shortcuts import Prepared, written_anew
 from driverforge_node.host.real import real_host
-from support.process import missing
+from support.process import missing, run
 
 pytestmark = pytest.mark.skipif(bool(missing("make", "gcc")), reason="needs make and gcc")
 
@@ -119,3 +119,21 @@ def test_a_text_that_cannot_be_read_is_no_answer(tmp_path: Path) -> None:
         ["make", "-f", "probes.mk"], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ran.returncode != 0, "an empty text compiles"
+
+
+def test_whether_a_header_is_absent_is_asked_where_it_is_not_present(tmp_path: Path) -> None:
+    """As in conftest.sh, whose questions are both there before one is answered."""
+    asked = [
+        Probe(question=question, text=f"#include <{name}>\n")
+        for name in ("there.h", "absent.h")
+        for question in (Question.ABSENT, Question.PRESENT)
+    ]
+    (tmp_path / "there.h").touch()
+    (tmp_path / "driverforge-all.flags").write_text("-I.\n")
+    for probe in asked:
+        path = tmp_path / f"driverforge-{probe.key}.{probe.question.value}"
+        path.write_text(f"{probe.question.value}\n{probe.text}")
+    (tmp_path / "probes.mk").write_text(makefile("gcc", grouped(asked, ())))
+    run("make", "-s", "-f", "probes.mk", cwd=tmp_path)
+    statuses = [tmp_path / f"driverforge-{probe.key}.status" for probe in asked]
+    assert [path.read_text().strip() if path.exists() else "" for path in statuses] == ["", "0", "0", "1"]

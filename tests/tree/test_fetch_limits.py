@@ -17,6 +17,8 @@ from driverforge_build.discover.apt.stanzas import read_stanzas
 from driverforge_build.discover.survey import degraded
 from driverforge_build.fetch.fetcher import DOCUMENT_LIMIT, Fetcher
 from driverforge_build.fetch.headers import HEADER_LIMIT, read_members
+from driverforge_build.fetch.packagefile import NAME_LIMIT
+from driverforge_build.fetch.unpack import FILE_LIMIT, unpack_package
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from support.fakes import mirror
 
@@ -116,6 +118,12 @@ def test_an_index_that_unpacks_to_more_than_any_has_is_left(tmp_path: Path, suff
     assert len(list(read_stanzas(tmp_path / "index", suffix, limit=4 << 20))) == 1
 
 
+def test_an_index_of_one_endless_stanza_is_left_before_it_is_joined_again_and_again(tmp_path: Path) -> None:
+    (tmp_path / "index").write_bytes(lzma.compress(bytes(64 << 20), preset=0))
+    with pytest.raises(InputError, match="a stanza has more than 8388608 bytes"):
+        list(read_stanzas(tmp_path / "index", ".xz"))
+
+
 def deb_with(path: Path, *members: tuple[tarfile.TarInfo, bytes]) -> Path:
     data = io.BytesIO()
     with tarfile.open(fileobj=data, mode="w", format=tarfile.GNU_FORMAT) as archive:
@@ -136,12 +144,109 @@ def test_a_header_larger_than_any_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_package_that_unpacks_to_more_than_any_tree_is_left(tmp_path: Path) -> None:
-    """A member's name may be as long as its maker says, and is read whole."""
-    long_name = tarfile.TarInfo("././@LongLink")
-    long_name.type = tarfile.GNUTYPE_LONGNAME
-    deb = deb_with(tmp_path / "a.deb", (long_name, b"a" * (4 << 20)), (tarfile.TarInfo("b"), b""))
+    deb = deb_with(tmp_path / "a.deb", (tarfile.TarInfo("a"), bytes(4 << 20)), (tarfile.TarInfo("b"), b""))
     with pytest.raises(InputError, match="it unpacks to more than 1048576 bytes"):
         read_members(deb, [PCI], limit=1 << 20)
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_SPARSE, tarfile.XHDTYPE, tarfile.CONTTYPE])
+def test_an_entry_that_dpkg_would_not_read_is_none(tmp_path: Path, kind: bytes) -> None:
+    """A sparse file's holes cost nothing to send, and all of the memory to read."""
+    entry = tarfile.TarInfo(f"{TREE}/include/linux/pci.h")
+    entry.type = kind
+    deb = deb_with(tmp_path / "a.deb", (entry, b"x"), (tarfile.TarInfo("b"), b""))
+    with pytest.raises(InputError, match=r"pci\.h is an entry of the type"):
+        read_members(deb, [PCI])
+
+
+@pytest.mark.parametrize("kind", [tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK])
+def test_a_long_path_is_read_and_a_longer_one_than_any_is_not(tmp_path: Path, kind: bytes) -> None:
+    entry, header = tarfile.TarInfo("././@LongLink"), tarfile.TarInfo(f"{TREE}/include/linux/pci.h")
+    entry.type = kind
+    name = header.name.encode().ljust(NAME_LIMIT - 1, b"\0") + b"\0"
+    deb = deb_with(tmp_path / "a.deb", (entry, name), (header, b"int x;"))
+    assert read_members(deb, [PCI]) == {PCI: "int x;"}
+    deb = deb_with(tmp_path / "a.deb", (entry, name + b"\0"), (header, b"int x;"))
+    with pytest.raises(InputError, match=f"a path has {NAME_LIMIT + 1} bytes"):
+        read_members(deb, [PCI])
+
+
+def test_a_file_larger_than_any_kernel_is_not_unpacked(tmp_path: Path) -> None:
+    rpm = rpm_with(tmp_path / "a.rpm", cpio_entry("boot/vmlinuz", size=b"%08x" % (FILE_LIMIT + 1)))
+    with pytest.raises(InputError, match=f"boot/vmlinuz has {FILE_LIMIT + 1} bytes"):
+        unpack_package(rpm, tmp_path / "target")
+
+
+def test_a_package_whose_parts_lead_backwards_is_left(tmp_path: Path) -> None:
+    """It would be read in a circle."""
+    head = f"{'control.tar':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{-60:<10}`\n".encode()
+    (tmp_path / "a.deb").write_bytes(b"!<arch>\n" + head)
+    with pytest.raises(InputError, match="a part of it has -60 bytes"):
+        read_members(tmp_path / "a.deb", [PCI])
+
+
+TABLE = b"\x8e\xad\xe8\x01" + bytes(12)
+LEAD = b"\xed\xab\xee\xdb".ljust(96, b"\0")
+HEADER = "./usr/src/kernels/6/include/linux/pci.h"
+
+
+def cpio_entry(
+    name: str, content: bytes = b"", *, mode: int = 0o100644, size: bytes = b"", magic: bytes = b"070701"
+) -> bytes:
+    """An entry of a cpio archive as rpm writes it; `size` in place of the content's own."""
+    path = name.encode() + b"\0"
+    numbers = [b"%08x" % number for number in (0, mode, 0, 0, 1, 0)]
+    size = size or b"%08x" % len(content)
+    head = b"".join([magic, *numbers, size, *[b"%08x" % 0] * 4, b"%08x" % len(path), b"%08x" % 0])
+    return head + path + bytes(-len(head + path) % 4) + content + bytes(-len(content) % 4)
+
+
+def rpm_with(path: Path, *entries: bytes, table: bytes = TABLE) -> Path:
+    path.write_bytes(LEAD + TABLE + table + gzip.compress(b"".join([*entries, cpio_entry("TRAILER!!!")])))
+    return path
+
+
+@pytest.mark.parametrize("size", [b"-0000001", b"+0000001", b"0x000001", b"0000_001", b"       1"])
+def test_a_number_of_a_cpio_archive_is_eight_digits(tmp_path: Path, size: bytes) -> None:
+    """Less than nothing would be read as all there is, into the memory."""
+    rpm = rpm_with(tmp_path / "a.rpm", cpio_entry(HEADER, bytes(4096), size=size))
+    with pytest.raises(InputError, match="cannot be read as a package: Non-hexadecimal"):
+        read_members(rpm, [PCI])
+
+
+def test_an_rpm_of_nonsense_is_none(tmp_path: Path) -> None:
+    entry = cpio_entry(HEADER, b"int x;")
+    assert read_members(rpm_with(tmp_path / "a.rpm", entry), [PCI]) == {PCI: "int x;"}
+    for rpm, why in (
+        (rpm_with(tmp_path / "b.rpm", entry, table=bytes(16)), "no table of tags"),
+        (rpm_with(tmp_path / "c.rpm", cpio_entry(HEADER, magic=b"070707")), "no cpio archive"),
+        (rpm_with(tmp_path / "d.rpm", cpio_entry("a" * NAME_LIMIT)), f"a path has {NAME_LIMIT + 1} bytes"),
+    ):
+        with pytest.raises(InputError, match=why):
+            read_members(rpm, [PCI])
+
+
+def test_what_is_unpacked_is_plain_files_below_the_folder(tmp_path: Path) -> None:
+    """A link that is followed, or a path that leads out, would write anywhere."""
+    longest = "/".join(["b" * 100] * 40)[: NAME_LIMIT - 2]
+    entries = [
+        cpio_entry("./a", b"plain"),
+        cpio_entry(f"{tmp_path}/in/absolute", b"x"),
+        cpio_entry("../outside", b"x"),
+        cpio_entry("link", b"/etc", mode=0o120777),
+        cpio_entry("folder", mode=0o040755),
+    ]
+    unpack_package(rpm_with(tmp_path / "a.rpm", *entries), tmp_path / "in/target")
+    assert [path.name for path in (tmp_path / "in").rglob("*")] == ["target", "a"]
+    rpm = rpm_with(tmp_path / "b.rpm", cpio_entry(longest, mode=0o040755), entries[0])
+    unpack_package(rpm, tmp_path / "long")
+
+
+def test_a_part_of_a_package_of_odd_length_is_filled_up(tmp_path: Path) -> None:
+    whole = deb_with(tmp_path / "a.deb", (tarfile.TarInfo(f"{TREE}/include/linux/pci.h"), b"int x;"))
+    head = f"{'control.tar':<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{3:<10}`\n".encode()
+    (tmp_path / "b.deb").write_bytes(b"!<arch>\n" + head + b"abc\n" + whole.read_bytes()[8:])
+    assert read_members(tmp_path / "b.deb", [PCI]) == {PCI: "int x;"}
 
 
 @pytest.mark.parametrize("size", ["many", ""])

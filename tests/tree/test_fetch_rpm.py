@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from driverforge_build import packed
 from driverforge_build.discover.rpm.primary import read_primary
 from driverforge_build.fetch.headers import read_members
 from driverforge_core.errors import InputError
+from driverforge_core.headertree import HeaderDigests, HeaderTree
 from support.process import missing
 from support.samples.rpmrepo import Rpm, build_all, index
 
@@ -58,6 +60,28 @@ def test_a_torn_package(tmp_path: Path, keep: int) -> None:
 def test_a_package_that_unpacks_to_more_than_it_may(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="it unpacks to more than 1000 bytes"):
         read_members(made(tmp_path), [PCI], limit=1000)
+
+
+def test_digests_of_a_rebuild_are_the_same(tmp_path: Path) -> None:
+    """A package with the headers, configuration and symbols of a kernel, in a folder with its name."""
+
+    def digests(number: int, symbols: str) -> HeaderDigests:
+        release = f"5.14.0-{number}.el9.x86_64"
+        tree = f"/usr/src/kernels/{release}"
+        files = {
+            f"{tree}/.config": f'# Linux {release} Configuration\nCONFIG_BUILD_SALT="{release}"\n',
+            f"{tree}/include/generated/utsrelease.h": f'#define UTS_RELEASE "{release}"\n',
+            f"{tree}/include/config/kernel.release": release,
+            f"{tree}/Module.symvers": symbols,
+        }
+        (path,) = build_all([replace(DEVEL, release=f"{number}.el9", files=files)], tmp_path / str(number))
+        found = HeaderTree(release)
+        read_members(path, [], tree=found)
+        return found.digests()
+
+    first = digests(1, "0x1\tkfree")
+    assert digests(2, "0x1\tkfree") == first
+    assert digests(3, "0x2\tkfree") == replace(first, symvers=digests(3, "0x2\tkfree").symvers) != first
 
 
 def test_what_is_no_package(tmp_path: Path) -> None:

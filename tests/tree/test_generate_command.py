@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
-from driverforge_build.advice import Given
+from driverforge_build.advice import Given, Selection
 from driverforge_build.app.generate import generate
-from driverforge_build.app.knowledge import Selection
 from driverforge_build.app.prepare import prepare
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import HeaderFact, Lock

@@ -15,6 +15,7 @@ from driverforge_build.lock.pins import Lock
 from driverforge_build.report.covered import merge_covered
 from driverforge_core.errors import InputError
 from support.jsonschemas import check_document
+from support.machines import registry
 from support.process import missing
 from support.samples.registrysite import AMD64, ARM64, KERNEL, TWO_ARCHS, RegistrySite, registry_site
 
@@ -85,6 +86,17 @@ def test_nothing_there_is_no_alias_and_no_failure(
 ) -> None:
     assert run(["index", *site.given]) == 0
     assert capsys.readouterr().out == ""
+
+
+def test_a_registry_that_wants_a_login_says_so_once(
+    site: RegistrySite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = site.given[:4]
+    with registry.serve(tmp_path / "closed", users={"ci": "nobody says it"}) as closed:
+        assert run(["index", *files, "--registry", f"{closed.address}/nvidia"]) == 77
+    said = capsys.readouterr().err
+    assert said.count("docker login") == 1
+    assert "and the same of 1 more" in said
 
 
 def test_a_cell_that_nobody_could_have_built_is_told_with_its_verdict(

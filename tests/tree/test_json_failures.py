@@ -37,8 +37,11 @@ def commands() -> Iterator[tuple[str, ...]]:
 
 def wrong_input(words: tuple[str, ...]) -> tuple[str, ...]:
     """What makes a command's input wrong; that of `attestations` is wrong already: it names no tag."""
-    inputs = {("mirror", "lock"): "--chart", ("mirror", "verify"): "--mirror-lock"}
-    return () if words[0] == "attestations" else (inputs.get(words[:2], "--matrix"), "nowhere.yaml")
+    if words[0] == "attestations":
+        return ()
+    if words in (("mirror", "copy"), ("mirror", "prune"), ("mirror", "verify")):
+        return ("--to", "registry.site", "--mirror-lock", "nowhere.json")
+    return ("--chart" if words == ("mirror", "lock") else "--matrix", "nowhere.yaml")
 
 
 def needed(command: click.Command) -> Iterator[str]:

@@ -430,6 +430,53 @@ def test_a_base_image_is_pinned_watched_and_kept_when_its_registry_is_away(site:
     assert "nobody notices" not in site.run("plan", "--select", "debian12-*-jit", *words)[1]
 
 
+@pytest.mark.skipif(bool(missing("docker-registry")), reason="docker-registry is not installed")
+def test_a_driver_image_is_pinned_where_it_holds_the_driver_and_kept_when_its_registry_is_away(
+    site: Site,
+) -> None:
+    def content(version: str) -> bytes:
+        return json.dumps({"config": {"Env": [f"DRIVER_VERSION={version}"]}}).encode()
+
+    with dockerregistry.registry(site.folder / "registry") as registry:
+        name = f"{registry}/debian:12"
+        row = f"payload: image\n        image: {name}\n"
+        write_matrix(site.folder, MATRIX.replace("payload: packages\n", row))
+        push_base(registry, content("535.309.01"))
+        status, told = site.run("lock")
+        assert status == 0
+        why = f"driver image {name} is not pinned: it holds driver 535.309.01, as its DRIVER_VERSION says"
+        assert f"  535.261.03: {why}\n" in told
+        assert target(site).images == {}
+        told = site.run("plan", "--select", "debian12-*-jit")[1]
+        assert (
+            f"the driver image {name} is not pinned: when `lock` ran, no registry had it with this driver"
+            in told
+        )
+        digest = push_base(registry, content("535.261.03"))
+        status, told = site.run("lock", "--json")
+        assert status == 0
+        document = json.loads(told)
+        check_document("lock-report", document)
+        image = document["targets"][TARGET]["images"]["535.261.03"]
+        assert (image["digest"], image["state"]) == (digest, "fresh")
+        assert site.run("lock", "--check")[0] == 0
+    status, told = site.run("lock")
+    assert status == 0
+    assert f"  535.261.03: driver image {name} stays {digest}: {registry} does not answer" in told
+    assert target(site).images["535.261.03"].digest == digest
+
+
+def test_a_driver_image_of_another_architecture_is_nobodys_question(site: Site) -> None:
+    image = "{id: 535-image, branch: '535', version: 535.261.03, payload: image, image: '127.0.0.1:1/a:1', "
+    rows = f"    drivers:\n      - {image}module_types: [open], archs: [arm64]}}\n"
+    text = MATRIX.replace("    archs: [amd64]\n", "    archs: [amd64, arm64]\n")
+    text = text.replace("        payload: packages\n", "        payload: packages\n        archs: [amd64]\n")
+    write_matrix(site.folder, text.replace("    drivers:\n", rows))
+    status, told = site.run("lock", "--select", "debian12-amd64-*")
+    assert (status, "127.0.0.1:1" in told) == (0, False), told
+    assert target(site).drivers
+
+
 def test_a_base_image_that_no_registry_has_is_told_and_built_on_all_the_same(site: Site) -> None:
     words = ("--base", "debian12=127.0.0.1:1/local:1")
     status, told = site.run("lock", *words)

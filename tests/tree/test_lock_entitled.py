@@ -142,6 +142,25 @@ def test_a_subscription_that_does_not_cover_it_is_told_as_such(
     assert "has not ended" in told.value.resolution
 
 
+def test_what_a_subscription_had_opened_is_not_taken_out_of_the_lock(
+    repositories: Path, tmp_path: Path
+) -> None:
+    """The subscription has ended, or this is another host: a shorter target would lose its kernels."""
+    matrix = rocky_matrix(ENTITLED)
+    copies = {"baseos": "BaseOS", "appstream": "AppStream"}
+
+    def found(earlier: Lock, *ids: str) -> Survey:
+        mirrors = {f"rocky9/{one}": (repositories / copies[one] / "x86_64/os").as_uri() for one in ids}
+        settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, accept_shrink=True)
+        downloads = Fetcher(Cache(tmp_path), mirror_transport({}, lambda *_: None))
+        return survey(matrix, [(matrix.rows[0], "amd64")], earlier, downloads, settings)
+
+    before = Lock(targets=found(Lock(), *copies).targets)
+    assert list(found(Lock(), "baseos").closed) == ["rocky9-amd64"]
+    with pytest.raises(Nowhere, match="a subscription is needed for appstream"):
+        found(before, "baseos")
+
+
 def test_a_folder_that_is_given_and_has_none(tmp_path: Path) -> None:
     assert find_entitlement(None, root=tmp_path) is None
     with pytest.raises(InputError, match="has no certificate of a subscription"):

@@ -5,6 +5,8 @@ A flat repository made with apt-ftparchive and signed stands in for NVIDIA's; th
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from driverforge_build import cli
-from driverforge_build.app.build import mirror_lines
-from driverforge_build.app.prepare import row_mirrors
+from driverforge_build.advice import Given
 from driverforge_build.lock.file import load_lock
-from driverforge_build.lock.pins import LockedPackage
+from driverforge_build.lock.pins import LockedPackage, Roles
+from driverforge_build.matrix import jit_cells
 from driverforge_build.matrix.load import load_matrix
+from driverforge_build.render.bake import bake_document, target_name
+from driverforge_build.render.context import driver_contexts
 from support.process import missing
 from support.samples.aptrepo import Archive, Deb, SigningKey, signing_key
 from support.samples.nvidiasite import publish_common, publish_packages
@@ -30,6 +34,10 @@ pytestmark = pytest.mark.skipif(
 VERSION, OTHER = "535.309.01", "535.274.02"
 ADDRESS = "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64"
 ROW = """\
+    fabric:
+      - id: "535"
+        packages: ["nvidia-fabricmanager-{branch}", "libnvidia-nscq-{branch}", "nvidia-imex-{branch}"]
+        companions: [nvlsm, nvidia-modprobe]
     drivers:
       - id: "535"
         branch: "535"
@@ -37,9 +45,6 @@ ROW = """\
         payload: runfile
         module_types: [open, proprietary]
         url: "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{machine}-{version}.run"
-        repositories: [cuda-debian12, bookworm]
-        userspace: ["nvidia-fabricmanager-{branch}", "libnvidia-nscq-{branch}", "nvidia-imex-{branch}"]
-        companions: [nvlsm, nvidia-modprobe]
 """
 HEAD, _, REST = MATRIX.partition("    drivers:\n      - id")
 TEXT = (HEAD + ROW + REST[REST.index("  - id: ubuntu24.04") :]).replace(
@@ -60,11 +65,14 @@ class Site:
     key: SigningKey
     capture: pytest.CaptureFixture[str]
 
-    def matrix(self, *, keyring: str = "") -> Path:
-        """The sample's matrix with NVIDIA's repository."""
+    def matrix(self, trust: str = "", *, since: str = "535") -> Path:
+        """The sample's matrix with NVIDIA's repository. `trust`: who signs it, in keys of its row,
+        `since`: the first branch that takes something from there.
+        """
         repository = f"      - {{id: cuda-debian12, urls: ['{ADDRESS}'], role: extra, optional: true"
-        repository += f", keyring: {keyring or self.key.keyring}}}\n"
-        return write_matrix(self.folder, TEXT.replace("    kernels:\n", f"{repository}    kernels:\n", 1))
+        repository += f", {trust or f'keyring: {self.key.keyring}'}}}\n"
+        text = TEXT.replace('fabric:\n      - id: "535"', f'fabric:\n      - id: "{since}"')
+        return write_matrix(self.folder, text.replace("    kernels:\n", f"{repository}    kernels:\n", 1))
 
     def lock(self, *words: str) -> tuple[int, str]:
         given = ["--matrix", str(self.folder / "site.yaml"), "--lock", str(self.folder / "l.json")]
@@ -76,9 +84,21 @@ class Site:
         return status, captured.out + captured.err
 
     @property
-    def pinned(self) -> dict[str, LockedPackage]:
+    def roles(self) -> Roles:
         (target,) = load_lock(self.folder / "l.json").targets.values()
-        return {package.name: package for package in target.drivers[VERSION]["userspace"]}
+        return target.drivers[VERSION]
+
+    @property
+    def pinned(self) -> dict[str, LockedPackage]:
+        return {package.name: package for package in self.roles["fabric"]}
+
+    def warnings(self) -> list[str]:
+        """What `plan` says of the image that compiles on nodes."""
+        words = ["--matrix", str(self.folder / "site.yaml"), "--lock", str(self.folder / "l.json")]
+        cli.run(["plan", *words, "--select", "debian12-amd64-*-jit", "--json"])
+        (cell,) = json.loads(self.capture.readouterr().out)["cells"]
+        assert cell["verdict"] == "build"
+        return [one for one in cell["warnings"] if "fabric manager" in one]
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +134,8 @@ def test_the_parts_are_pinned_in_the_drivers_own_version(site: Site) -> None:
         "libnvidia-nscq-535": f"{VERSION}-1",
         "nvidia-fabricmanager-535": f"{VERSION}-1",
         "nvidia-imex-535": f"{VERSION}-1",
-        "nvidia-modprobe": f"{VERSION}-1",
+        # of the branch, and the distribution's own goes before a vendor's
+        "nvidia-modprobe": "535.161.07-2",
         "nvlsm": "2025.10.12-1",
     }
     manager = site.pinned["nvidia-fabricmanager-535"]
@@ -140,16 +161,24 @@ def test_a_version_that_does_not_fit_the_driver_is_an_error_that_names_those_tha
     assert status == 1
     assert f"the repositories do not have nvidia-fabricmanager-535 {VERSION}" in told
     assert f"they have {OTHER}-1 (cuda-debian12)" in told
-    assert not (site.folder / "l.json").exists()
+    assert f"set `version: {OTHER}` for driver 535 of debian12" in told
+    line = (site.folder / "site.yaml").read_text().partition('- id: "535"\n        branch')[0].count("\n") + 1
+    assert f"site.yaml:{line}: driver 535 of debian12" in told
+    # whoever has no NVSwitches has images without it
+    assert "fabric" not in site.roles
+    assert len(site.warnings()) == 1
 
 
-def test_packages_that_another_key_signed_are_not_trusted(
+def test_what_another_key_signed_is_not_taken_and_the_system_is_locked_without_it(
     site: Site, keys: tuple[SigningKey, SigningKey]
 ) -> None:
     publish_packages(site.folder / "nvidia", keys[0], [*parts(VERSION), nvlsm()])
     status, told = site.lock()
-    assert status == 69
+    assert status == 75
     assert "InRelease of cuda-debian12 is not signed by a key that is trusted here" in told
+    assert "left out: what nodes with NVSwitches need beside 535.309.01" in told
+    assert list(site.roles) == ["toolchain", "tools"]
+    assert len(site.warnings()) == 1
 
 
 def test_an_index_that_was_changed_is_refused(site: Site) -> None:
@@ -157,20 +186,89 @@ def test_an_index_that_was_changed_is_refused(site: Site) -> None:
     (folder / "Packages.gz").write_bytes(b"0" * (folder / "Packages.gz").stat().st_size)
     status, told = site.lock()
     assert (status, "Packages.gz is not what the signed index says" in told) == (75, True)
+    assert "fabric" not in site.roles
+
+
+@pytest.mark.parametrize("broken", ["changed", "gone", "another key"])
+def test_what_the_lock_has_stays_where_the_repository_cannot_be_read(
+    site: Site, broken: str, keys: tuple[SigningKey, SigningKey]
+) -> None:
+    folder = publish_packages(site.folder / "nvidia", site.key, [*parts(VERSION), nvlsm()])
+    assert site.lock()[0] == 0
+    before = (site.folder / "l.json").read_bytes()
+    assert site.warnings() == []
+    if broken == "another key":
+        publish_packages(site.folder / "nvidia", keys[0], [*parts(VERSION), nvlsm()])
+    elif broken == "gone":
+        folder.rename(site.folder / "away")
+    else:
+        (folder / "InRelease").write_text((folder / "InRelease").read_text().replace("NVIDIA", "nvidia"))
+    status, told = site.lock()
+    assert status == 75, told
+    assert "cuda-debian12" in told
+    assert (site.folder / "l.json").read_bytes() == before
+
+
+def test_a_mirror_of_nvidias_archives_alone_is_enough_for_nodes_without_nvswitches(site: Site) -> None:
+    status, told = site.lock()
+    assert status == 0, told
+    assert "debian12-amd64: read without cuda-debian12; " in told
+    assert "fabric" not in site.roles
+
+
+def test_nvidia_is_not_asked_where_no_selected_driver_has_anything_from_there(site: Site) -> None:
+    site.matrix(since="550")
+    status, told = site.lock()
+    assert (status, "cuda-debian12" in told) == (0, False)
+    assert site.warnings() == []
 
 
 def test_without_the_keys_the_message_says_where_they_are(site: Site) -> None:
-    site.matrix(keyring="/nowhere/nvidia.gpg")
+    site.matrix("keyring: /nowhere/nvidia.gpg")
     publish_packages(site.folder / "nvidia", site.key, [*parts(VERSION), nvlsm()])
     status, told = site.lock()
-    assert (status, "InRelease of cuda-debian12 is not signed" in told) == (69, True)
+    assert (status, "InRelease of cuda-debian12 is not signed" in told) == (75, True)
 
 
-def test_a_build_is_told_where_a_vendors_repository_is(site: Site) -> None:
-    """No base image is configured with it."""
-    matrix = load_matrix(site.folder / "site.yaml")
-    found = row_mirrors(matrix.rows[:1], {})
-    assert mirror_lines(found, "debian12", "amd64") == [f"{ADDRESS} cuda-debian12"]
-    found = row_mirrors(matrix.rows[:1], {"nvidia": "http://m/nv"})
+def test_the_key_that_nvidia_publishes_is_taken_where_its_fingerprint_is_the_known_one(site: Site) -> None:
+    folder = publish_packages(site.folder / "nvidia", site.key, [*parts(VERSION), nvlsm()])
+    shutil.copy(site.key.armored, folder / "nvidia.pub")
+    site.matrix(f"key: nvidia.pub, key_fingerprint: {site.key.fingerprint}")
+    status, told = site.lock()
+    assert status == 0, told
+    assert site.pinned["nvlsm"].suite == "cuda-debian12"
+
+
+def test_another_key_in_its_place_is_not_taken(site: Site, keys: tuple[SigningKey, SigningKey]) -> None:
+    """Not even beside the known one: gpgv would believe both."""
+    folder = publish_packages(site.folder / "nvidia", keys[0], [*parts(VERSION), nvlsm()])
+    site.matrix(f"key: nvidia.pub, key_fingerprint: {keys[1].fingerprint}")
+    both = keys[1].armored.read_bytes() + keys[0].armored.read_bytes()
+    for published in (keys[0].armored.read_bytes(), both, b"no key"):
+        (folder / "nvidia.pub").write_bytes(published)
+        status, told = site.lock()
+        assert (status, "nvidia.pub is not the key that signs this repository" in told) == (75, True)
+        assert "fabric" not in site.roles
+
+
+def test_a_build_gets_the_packages_from_nvidia_or_its_mirror(site: Site) -> None:
+    """BuildKit itself does: no base image is configured with the repository."""
+    publish_packages(site.folder / "nvidia", site.key, [*parts(VERSION), nvlsm()])
+    site.lock()
+    lock = load_lock(site.folder / "l.json")
+    cells = [cell for cell in jit_cells(load_matrix(site.folder / "site.yaml")) if cell.arch == "amd64"]
+    (context,) = driver_contexts([cell for cell in cells if cell.os.id == "debian12"], lock, given=Given())
+    dockerfile = context.entries["Dockerfile"].content.decode()
+    for package in site.pinned.values():
+        if package.suite == "cuda-debian12":
+            fetched = f"ADD --checksum=sha256:{package.sha256} ${{CUDA_DEBIAN12_URL}}/{package.path} /\n"
+            assert fetched in dockerfile
+    assert f"ARG CUDA_DEBIAN12_URL={ADDRESS}\n" in dockerfile
     path = "compute/cuda/repos/debian12/x86_64"
-    assert mirror_lines(found, "debian12", "amd64") == [f"http://m/nv/{path} cuda-debian12"]
+    for mirrors, at in (
+        ({}, None),
+        ({"nvidia": "http://m/nv"}, f"http://m/nv/{path}"),
+        ({"debian12/cuda-debian12": "http://m/cuda/"}, "http://m/cuda"),
+    ):
+        target = bake_document([context], mirrors=mirrors)["target"][target_name(context.image.id)]
+        assert target["args"].get("CUDA_DEBIAN12_URL") == at

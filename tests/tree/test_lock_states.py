@@ -10,16 +10,17 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from driverforge_build.discover.settings import Settings
-from driverforge_build.discover.survey import survey
+from driverforge_build.discover.settings import Nowhere, Settings
+from driverforge_build.discover.survey import Target, survey
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.load import Matrix
+from driverforge_build.matrix.model import OsRow
 from driverforge_core.errors import DriverforgeError
 from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import suserepo
 from support.samples.aptrepo import Archive, SigningKey, signing_key
-from support.samples.sampledebian import publish, sample_matrix
+from support.samples.sampledebian import MATRIX, publish, sample_matrix
 from support.samples.suserepo import BCI, suse_matrix
 
 PROGRAMS = ("createrepo_c", "rpmbuild", "dpkg-deb", "gpg", "gpgv")
@@ -164,3 +165,75 @@ def test_one_state_each(sites: dict[str, Site], tmp_path: Path, kind: str, part:
 @pytest.mark.parametrize("kind", ["apt", "rpm"])
 def test_a_mirror_that_does_nothing_wrong(sites: dict[str, Site], tmp_path: Path, kind: str) -> None:
     assert len(sites[kind].surveyed(tmp_path, sites[kind].served).kernels) == 2
+
+
+def test_a_system_that_nobody_trusted_signed_is_left_and_the_others_are_read(
+    sites: dict[str, Site], tmp_path: Path
+) -> None:
+    site = sites["apt"]
+    row = site.matrix.rows[0]
+    other = row.model_copy(update={"id": "debian13"})
+    with signing_key(tmp_path / "key") as stranger:
+        publish(Archive(tmp_path / "debian", stranger), Archive(tmp_path / "debian-security", stranger))
+    mirrors = {"debian12": (site.root / "debian").as_uri(), "debian13": (tmp_path / "debian").as_uri()}
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", site.keyring)])
+    targets = [(other, "amd64"), (row, "amd64")]
+    found = survey(site.matrix, targets, Lock(), fetcher(tmp_path / "cache"), settings)
+    assert list(found.targets) == ["debian12-amd64"]
+    assert "InRelease of bookworm is not signed" in found.degraded["debian13-amd64"].brief
+
+
+def test_a_target_whose_mirror_has_nothing_costs_no_other(sites: dict[str, Site], tmp_path: Path) -> None:
+    site = sites["apt"]
+    mirrors = {**site.mirrors, "ubuntu24.04": "http://m.site/nowhere"}
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", site.keyring)])
+    targets = [(row, "amd64") for row in site.matrix.rows]
+    found = survey(site.matrix, targets, Lock(), fetcher(tmp_path, site.served), settings)
+    assert (list(found.targets), list(found.problems)) == (["debian12-amd64"], ["ubuntu24.04-amd64"])
+
+
+def test_a_repository_that_nobody_may_sign_for_is_no_empty_one(
+    sites: dict[str, Site], tmp_path: Path
+) -> None:
+    site = sites["rpm"]
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=site.mirrors)
+    targets = [(site.matrix.rows[0], "amd64")]
+    with pytest.raises(Nowhere, match="nothing says who may sign"):
+        survey(site.matrix, targets, Lock(), fetcher(tmp_path, site.served), settings)
+
+
+def test_a_vendor_that_is_silent_is_waited_for_once_and_stops_no_system(
+    sites: dict[str, Site], tmp_path: Path
+) -> None:
+    """NVIDIA has repositories of every system, on one host."""
+
+    def matrix(name: str) -> Matrix:
+        text = f"      - {{id: cuda, urls: ['http://cuda.site/{name}'], role: extra, keyring: /nowhere/k}}\n"
+        text += "    fabric: [{id: '535', packages: [nvidia-fabricmanager-535]}]\n"
+        return sample_matrix(MATRIX.replace("    kernels:\n", f"{text}    kernels:\n", 1))
+
+    row = matrix("debian12").rows[0]
+    other = matrix("debian13").rows[0].model_copy(update={"id": "debian13"})
+    asked: list[str] = []
+
+    def answer(request: httpx2.Request) -> httpx2.Response:
+        if request.url.host == "cuda.site":
+            asked.append(request.url.path)
+            raise httpx2.ReadTimeout("nothing came")
+        return sites["apt"].served(request)
+
+    def run(name: str, *rows: OsRow) -> int:
+        asked.clear()
+        given = Settings(
+            now=datetime.now(timezone.utc),
+            mirrors={one.id: "http://m.site/debian" for one in rows},
+            keyrings=[("", sites["apt"].keyring)],
+        )
+        targets: list[Target] = [(one, "amd64") for one in rows]
+        found = survey(sites["apt"].matrix, targets, Lock(), fetcher(tmp_path / name, answer), given)
+        assert set(found.targets) == set(found.partial) == {f"{one.id}-amd64" for one in rows}
+        assert {error.exit_code for error in found.partial.values()} == {75}
+        assert not found.unfit
+        return len(asked)
+
+    assert run("two", row, other) == run("one", row) > 0

@@ -19,6 +19,7 @@ from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import suserepo
 from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.rpmrepo import Rpm, add_metadata, sign_index
 from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, MATRIX, NEW, OLD, suse_matrix
 
 PROGRAMS = ("createrepo_c", "rpmbuild", "gpg", "gpgv")
@@ -112,6 +113,29 @@ def test_a_vendors_own_key_counts_where_its_sum_is_the_known_one(
 ) -> None:
     (repository,) = with_own_key(mirror, key, tmp_path).targets[TARGET].repositories
     assert repository.signed_by == (key.fingerprint,)
+
+
+def test_a_vendors_streams_do_not_decide_which_driver_an_image_has(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    """NVIDIA's are its branches, and none is a default; the row's version says which one it is."""
+    name, number = "nvidia-fabricmanager", "595.71.05"
+    packages = [Rpm(name=name, version=one, release="1", arch="x86_64") for one in (number, "610.57.04")]
+    suserepo.publish(tmp_path / "cuda", packages, key)
+    artifact = f"{name}-0:{number}-1.x86_64"
+    stream = "---\ndocument: modulemd\nversion: 2\ndata:\n  name: nvidia-driver\n  stream: 595-open\n"
+    stream += f"  license: {{module: [MIT]}}\n  artifacts:\n    rpms:\n      - {artifact}\n"
+    add_metadata(tmp_path / "cuda", "modules", stream)
+    sign_index(tmp_path / "cuda", key)
+    row = "      - {id: cuda, urls: ['https://cuda.invalid/x'], role: extra, keyring: /nowhere}\n"
+    fabric = f"    fabric: [{{id: '580', packages: [{name}]}}]\n"
+    text = MATRIX.replace("    kernels:\n", f"{row}{fabric}    kernels:\n", 1)
+    mirrors = {"sles15.7/SLE_BCI": (mirror / "bci").as_uri(), "sles15.7/cuda": (tmp_path / "cuda").as_uri()}
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", key.keyring)])
+    matrix = suse_matrix(text)
+    found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path / "cache"), settings)
+    assert list(found.unfit) == [f"{TARGET} 595.91.07"]
+    assert "they have 595.71.05-1 (cuda)" in found.unfit[f"{TARGET} 595.91.07"].details
 
 
 def test_another_key_than_the_known_one_is_refused(mirror: Path, key: SigningKey, tmp_path: Path) -> None:

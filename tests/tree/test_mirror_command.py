@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -123,6 +125,19 @@ def test_the_same_inputs_give_the_same_bytes(vendor: Vendor) -> None:
     assert vendor.lock_file.read_bytes() == first
 
 
+def test_a_pipe_is_read_once_and_its_digest_is_of_what_came(vendor: Vendor) -> None:
+    """As a shell's <(kubectl get nodes -o json) gives it: whoever reads again finds nothing."""
+    data = (vendor.folder / "nodes.json").read_bytes()
+    reading, writing = os.pipe()
+    with os.fdopen(reading), Path(f"/dev/fd/{writing}").open("wb") as pipe:
+        os.close(writing)
+        pipe.write(data)
+        pipe.close()
+        assert vendor.lock("--nodes", f"/dev/fd/{reading}") == 0
+    inputs = vendor.document()["inputs"]
+    assert inputs == {f"/dev/fd/{reading}": hashlib.sha256(data).hexdigest()}
+
+
 def test_an_image_without_an_index_is_locked_too(vendor: Vendor) -> None:
     put_image(vendor.place(DRIVER), archs=["amd64"], index=False)
     assert vendor.lock() == 0
@@ -192,6 +207,10 @@ def test_an_image_is_explained_from_the_lock_alone(
     said = capsys.readouterr().err
     assert "neither needed nor left out: chart v26.7.0 does not name it" in said
     assert f"needed of it: {DRIVER}" in said
+    # by the place in a mirror, which is what a pod's events name
+    assert run(["mirror", "explain", "registry.site/kse/nvidia/driver:595.91.07-ubuntu22.04", *words]) == 0
+    assert run(["mirror", "explain", "registry.site/kse/driver:595.91.07-ubuntu24.04", *words]) == 1
+    assert f"needed of it: {DRIVER}" in capsys.readouterr().err
 
 
 def test_a_plan_asks_nobody(vendor: Vendor, capsys: pytest.CaptureFixture[str]) -> None:

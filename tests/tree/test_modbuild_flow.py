@@ -25,12 +25,12 @@ from driverforge_core.errors import (
 )
 from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
+from driverforge_core.log import LOGGER
 from driverforge_core.osid import OsId, OsRelease
 from driverforge_node.driver.build.job import BuildRequest, build
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
 from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.log import LOGGER
 from driverforge_node.ports import Host
 from support.fakes.mockpath import MockPath
 from support.process import missing
@@ -204,6 +204,31 @@ def test_header_packages_of_the_mirror_become_a_published_module_set(bench: Benc
     assert (
         bench.folder / f"logs/build-535.261.03-open-{RELEASE}.log"
     ).read_text() == "  CC [M]  nvidia/nv.o\n"
+
+
+def test_what_conftest_found_out_lies_beside_the_modules(bench: Bench) -> None:
+    """As a text that diff(1) compares: a line for each macro, none with the kernel's release."""
+    probed = {
+        "functions": "#undef NV_B_PRESENT\n#define NV_A_ARGUMENT_COUNT 3\n",
+        "headers": '#define NV_LINUX_FENCE_H_PRESENT\n// Kernel version: "6.1.0-50-cloud-amd64"\n',
+        "types": "#define NV_A_ARGUMENT_COUNT 3\n#undef NV_A_ARGUMENT\n",
+        "patches": "#define NV_NO_ANSWER\n",
+    }
+    folder = bench.folder / "probed"
+    folder.mkdir()
+    for name, text in probed.items():
+        (folder / f"{name}.h").write_text(text)
+    make = MAKE.replace("$KO_FOLDER", str(bench.folder / "ko"))
+    bench.tools.add("make", f"{make}; mkdir -p conftest; cp {folder}/* conftest")
+    wanted = (
+        "#undef NV_A_ARGUMENT\n#define NV_A_ARGUMENT_COUNT 3\n#undef NV_B_PRESENT\n"
+        "#define NV_LINUX_FENCE_H_PRESENT\n"
+    )
+    (bench.folder / "node/var/lib/driverforge/modules").mkdir(parents=True)
+    for output, origin in (("out", "compiled"), ("again", "node cache")):
+        assert bench.build(output=str(bench.folder / output)) == [origin]
+        record = bench.folder / output / f"opt/lib/modules/{RELEASE}/open/conftest.txt"
+        assert record.read_text() == wanted
 
 
 def test_sources_stay_as_they_are(bench: Bench) -> None:

@@ -80,7 +80,7 @@ sys.exit(status)
 PLAIN = """
 import os, signal
 from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.log import configure
+from driverforge_core.log import configure
 configure("text")
 signal.signal(signal.SIGINT, signal.default_int_handler)  # inherited as ignored where a shell runs the \
 tests in the background

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_node.driver.build.headers import site_ca_bundle
+from driverforge_core.errors import InputError
+from driverforge_core.kernel import KernelRelease
+from driverforge_core.log import LOGGER
+from driverforge_core.osid import parse_os_release
+from driverforge_node.driver.build.headers import site_ca_bundle, unpack_headers
 from driverforge_node.family import debian
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
 from driverforge_node.host.subprocesses import SystemCommands
-from driverforge_node.log import LOGGER
 from driverforge_node.ports import Host
 from support.fakes.mockpath import MockPath
 
@@ -62,3 +65,20 @@ def test_an_image_that_cannot_add_them_says_so(
     (tools.folder / "update-ca-certificates").unlink()
     assert site_ca_bundle(image(tmp_path, tools, "site.crt"), debian) == ""
     assert "the program that adds them is missing" in caplog.text
+
+
+def test_packages_that_are_given_need_no_trust(tmp_path: Path, tools: MockPath) -> None:
+    """An update of the store costs as much as modules from the compile cache."""
+    host = image(tmp_path, tools, "site.crt")
+    (tmp_path / "root/debs").mkdir()
+    (tmp_path / "root/debs/linux-headers.deb").write_text("no package")
+    tools.add("dpkg-deb", "exit 2")
+    with pytest.raises(InputError, match="not a Debian package"):
+        unpack_headers(
+            host,
+            parse_os_release("ID=debian\nVERSION_ID=12\n"),
+            KernelRelease.parse("6.1.0-50-cloud-amd64"),
+            given="/debs",
+            folder="/work",
+        )
+    assert tools.calls("update-ca-certificates") == []

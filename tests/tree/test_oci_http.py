@@ -135,6 +135,13 @@ def test_no_answer_names_the_host_and_never_the_query(server: Server) -> None:
     assert "secret" not in caught.value.render()
 
 
+@pytest.mark.parametrize("url", ["http://user:secret@127.0.0.1:1/v2/", "ftp://user:secret@registry.site/v2/"])
+def test_a_login_in_an_address_is_in_no_message(url: str) -> None:
+    with pytest.raises(Unavailable) as failed:
+        UrllibTransport({}).send(_get(url))
+    assert "secret" not in f"{failed.value.brief} {failed.value.details}"
+
+
 def test_a_host_that_does_not_resolve_is_said_in_words() -> None:
     with pytest.raises(
         TemporaryFailure, match=r"no answer from registry\.invalid: a name does not resolve"

@@ -11,10 +11,11 @@ import pytest
 
 from driverforge_build import packed
 from driverforge_build.fetch.cache import Cache
-from driverforge_build.fetch.headers import HeaderTexts, read_members
+from driverforge_build.fetch.headers import FILE_LIMIT, HeaderTexts, read_members
 from driverforge_core.errors import InputError
+from driverforge_core.headertree import HeaderTree
 from support.process import missing
-from support.samples.aptrepo import build_deb
+from support.samples.aptrepo import Deb, build_deb
 from support.samples.sampledebian import OLD, THREE, kernel_debs
 
 pytestmark = pytest.mark.skipif(bool(missing("dpkg-deb")), reason="not installed: dpkg-deb")
@@ -108,13 +109,31 @@ def test_links_are_not_followed(tmp_path: Path) -> None:
 def test_texts_are_kept_by_the_packages_digest(deb: Path, tmp_path: Path) -> None:
     texts = HeaderTexts(Cache(tmp_path / "cache"))
     assert texts.kept("d1", [PCI]) is None
-    assert texts.read("d1", deb, [PCI, "include/linux/none.h"])["include/linux/none.h"] is None
+    assert texts.read("d1", deb, [PCI, "include/linux/none.h"]).texts["include/linux/none.h"] is None
     again = HeaderTexts(Cache(tmp_path / "cache"))
     kept = again.kept("d1", ["include/linux/none.h", PCI])
     assert kept is not None
-    assert kept["include/linux/none.h"] is None
-    assert THREE in str(kept[PCI])
+    assert kept.texts["include/linux/none.h"] is None
+    assert THREE in str(kept.texts[PCI])
     assert again.kept("d1", [PCI, "include/linux/other.h"]) is None
     again.read("d1", deb, ["include/linux/other.h"])
     assert again.kept("d1", [PCI, "include/linux/other.h"]) is not None
     assert again.kept("d2", [PCI]) is None
+
+
+def test_digests_are_kept_beside_texts(deb: Path, tmp_path: Path) -> None:
+    texts = HeaderTexts(Cache(tmp_path / "cache"))
+    texts.read("d1", deb, [PCI])
+    assert texts.kept("d1", [PCI], "6.1.0-50") is None
+    read = texts.read("d1", deb, [PCI], "6.1.0-50")
+    assert read.digests is not None
+    assert HeaderTexts(Cache(tmp_path / "cache")).kept("d1", [PCI], "6.1.0-50") == read
+    assert texts.kept("d1", [], "6.1.0-5") is None, "another name, other digests"
+
+
+def test_a_file_that_no_header_package_has_is_too_large(deb: Path, tmp_path: Path) -> None:
+    path = tmp_path / "large.deb"
+    build_deb(Deb(name="large", version="1", files={f"{COMMON}/vmlinux": "x" * (FILE_LIMIT + 1)}), path)
+    assert read_members(path, []) == {}
+    with pytest.raises(InputError, match=rf"vmlinux has {FILE_LIMIT + 1} bytes"):
+        read_members(path, [], tree=HeaderTree(""))

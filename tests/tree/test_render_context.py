@@ -276,7 +276,7 @@ def tool(name: str) -> str:
 
 
 def test_golden_dockerfiles_are_hadolint_clean() -> None:
-    files = sorted((ROOT / "tests/golden").glob("*/Dockerfile"))
+    files = sorted((ROOT / "tests/golden").rglob("Dockerfile"))
     assert files
     run(tool("hadolint"), "--config", ROOT / ".hadolint.yaml", *files)
 
@@ -284,5 +284,5 @@ def test_golden_dockerfiles_are_hadolint_clean() -> None:
 def test_scripts_of_the_build_are_shellcheck_clean() -> None:
     folder = resources.templates()
     scripts = [path for path in folder.glob("scripts/*") if path.read_text().startswith("#!/bin/sh")]
-    assert len(scripts) == 5
+    assert len(scripts) == 6
     run(tool("shellcheck"), *scripts, *folder.glob("*/manager"))

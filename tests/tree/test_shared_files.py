@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,22 @@ def test_what_cannot_be_replaced_leaves_nothing_beside_it(tmp_path: Path) -> Non
         replace_text(folder, "new", option="--covered")
     assert "--covered" in told.value.resolution
     assert list(tmp_path.iterdir()) == [folder]
+
+
+def test_the_content_is_on_the_disk_before_the_name_is(tmp_path: Path) -> None:
+    """Else a machine that goes down leaves an empty lock: some file systems write names before contents."""
+    calls = []
+
+    def watch(_: object, event: str, call: object) -> None:
+        if event == "c_call" and (call is os.fsync or call is os.replace):
+            calls.append(call)
+
+    sys.setprofile(watch)
+    try:
+        replace_text(tmp_path / "a.json", "new", option="--lock")
+    finally:
+        sys.setprofile(None)
+    assert calls == [os.fsync, os.replace]
 
 
 def test_a_name_stands_once_in_an_object() -> None:

@@ -82,6 +82,11 @@ def test_a_certificate_and_nothing_that_signs_makes_no_image(
         ),
         (("--sign-certificate", "{site}/none.pem", "--sign-key", "{key}"), "none.pem cannot be read"),
         (("--sign-certificate", "{key}", "--sign-key", "{key}"), "there is no X.509 certificate in it"),
+        (("--sign-certificate", "{key}", "--sign-key", "{key}"), "  | it has: PRIVATE KEY"),
+        (
+            ("--sign-certificate", "{certificate}", "--sign-command", "no-such-kms --key 1"),
+            "no-such-kms of --sign-command cannot be started",
+        ),
         (("--sign-certificate", "{certificate}", "--sign-key", "{site}/none"), "none cannot be read"),
     ],
 )
@@ -93,7 +98,7 @@ def test_what_cannot_be_is_refused_before_anything_is_built(
     said: str,
 ) -> None:
     filled = [word.format(key=key.key, certificate=key.file, site=site) for word in words]
-    assert driverforge(site, "build", *filled) in (64, 65)
+    assert driverforge(site, "build", *filled) in (64, 65, 69)
     assert said in capsys.readouterr().err
     assert not (site / "cache").exists()
 
@@ -125,12 +130,13 @@ def test_what_the_command_line_says_counts_before_the_environment(
     monkeypatch.setenv("DRIVERFORGE_SIGN_KEY", str(site / "none"))
     monkeypatch.setenv("DRIVERFORGE_SIGN_CERTIFICATE", str(key.file))
     assert driverforge(site, "build", "--unsigned-to", site / "away") == 0
-    assert driverforge(site, "build", "--sign-command", "kms") == 0
-    monkeypatch.setenv("DRIVERFORGE_SIGN_COMMAND", "kms")
+    assert driverforge(site, "build", "--sign-command", "cat") == 0
+    monkeypatch.setenv("DRIVERFORGE_SIGN_COMMAND", "no-such-kms")
     assert driverforge(site, "build", "--sign-key", key.key) == 0
     assert driverforge(site, "build") == 64
     assert "--sign-key and --sign-command: choose one" in capsys.readouterr().err
     monkeypatch.delenv("DRIVERFORGE_SIGN_KEY")
+    monkeypatch.setenv("DRIVERFORGE_SIGN_COMMAND", "cat")
     assert driverforge(site, "build") == 0
 
 

@@ -26,7 +26,7 @@ from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.signing import UNSIGNED
 from driverforge_build.render.spec import FILE_TIME, image_specs
-from driverforge_core.errors import InputError, TemporaryFailure
+from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure
 from driverforge_core.image import ModuleSet
 from driverforge_core.modinfo import with_signature, without_signature
 from driverforge_core.modsign import check_module
@@ -131,10 +131,11 @@ def test_modules_are_signed_elsewhere_between_two_runs(
     for module in away.rglob("*.ko"):
         made = cms(module, key) if ending == "p7s" else bare(module, key)
         module.with_name(f"{module.name}.{ending}").write_bytes(made)
+    (away / CELL.key / "open/conftest.txt").write_text("#define NV_A\n")
     engine.contents = {}  # nothing is compiled again
     assert build(beside, given=away).error is None
     assert f"{CELL.key}/open/nvidia.ko" in (away / "SHA256SUMS").read_text()
-    assert "proprietary/nvidia-uvm.ko.p7s" in engine.brought[CELL.key][UNSIGNED]
+    assert {"proprietary/nvidia-uvm.ko.p7s", "open/conftest.txt"} <= engine.brought[CELL.key][UNSIGNED].keys()
 
 
 def test_what_comes_back_wrong_makes_no_image(
@@ -178,6 +179,37 @@ def test_a_signer_that_fails_makes_no_image(build: Callable[..., CellReport], en
     empty = build(lambda _: b"").error
     assert empty is not None
     assert "the signer gave no signature" in empty.brief
+    assert not engine.images
+
+
+def test_a_disk_that_is_full_and_files_that_cannot_be_had_are_the_cells_failure(
+    build: Callable[..., CellReport], engine: FakeEngine, key: SigningKey, tmp_path: Path
+) -> None:
+    signs = key_signer(str(key.key))
+
+    def full(what: ToSign) -> bytes:
+        what.module.with_name(f"{what.module.name}.p7s").symlink_to("/dev/full")
+        return signs(what)
+
+    error = build(full).error
+    assert isinstance(error, StorageFailed)
+    assert "No space left on device" in error.brief
+    assert str(tmp_path / "signing" / CELL.key) in error.brief
+    assert "--cache-dir" in error.resolution
+    away = tmp_path / "away"
+    build(beside, unsigned_to=away)
+    (away / "SHA256SUMS").unlink(missing_ok=True)
+    (away / "SHA256SUMS").symlink_to("/dev/full")
+    with pytest.raises(StorageFailed, match="No space left on device"):
+        write_sums(away)
+    (away / CELL.key / "open/nvidia.ko.p7s").mkdir()
+    error = build(beside, given=away).error
+    assert isinstance(error, StorageFailed)
+    assert "nvidia.ko.p7s" in error.brief
+    assert "--signatures" in error.resolution
+    with pytest.raises(StorageFailed, match="Not a directory") as caught:
+        build(beside, unsigned_to=key.file / "away")
+    assert "--unsigned-to" in caught.value.resolution
     assert not engine.images
 
 
@@ -271,11 +303,14 @@ def scripts(tmp_path: Path, key: SigningKey) -> Scripts:
 
 
 def test_signatures_are_attached_and_verified(scripts: Scripts, key: SigningKey) -> None:
+    (scripts.unsigned / "open/conftest.txt").write_text("#define NV_A\n")
     attached = scripts.attach()
     assert attached.returncode == 0, attached.stderr
     signed = (scripts.place / "nvidia.ko").read_bytes()
     assert without_signature(signed) == ko("nvidia")
     check_module(signed, key.certificate, ("sha256",))
+    assert (scripts.place / "conftest.txt").read_text() == "#define NV_A\n"
+    assert not (scripts.place.with_name("proprietary") / "conftest.txt").exists()
     described = ModuleSet.from_json((scripts.place / "module-set.json").read_text())
     assert (described.signer, described.signer_key) == ("Site modules", key.certificate.key_id)
     assert {path.stat().st_mtime for path in (scripts.out, *scripts.out.rglob("*"))} == {FILE_TIME}

@@ -131,7 +131,7 @@ Make = Callable[[Path, SigningKey, SigningKey], bytes]
     ("make", "said"),
     [
         (lambda ko, key, other: b"", "the signer gave no signature"),
-        (lambda ko, key, other: b"denied\n", "not made by the certificate's key"),
+        (lambda ko, key, other: b"denied\n", r"7 bytes: b'denied\n'"),
         (lambda ko, key, other: bare(ko, other), "not made by the certificate's key"),
         (lambda ko, key, other: bare(ko, key)[:-1], "not made by the certificate's key"),
         (lambda ko, key, other: bare(ko, key, "-sigopt", "rsa_padding_mode:pss"), "PKCS#1 v1.5"),

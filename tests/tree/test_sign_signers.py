@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_build.engine.signers import command_signer, key_signer
+from driverforge_build.engine.programs import command_signer
+from driverforge_build.engine.signers import key_signer
 from driverforge_build.ports import ToSign
 from driverforge_core.errors import (
     CommandFailed,
@@ -43,9 +44,15 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
     return signing_key(tmp_path_factory.mktemp("locked"), password=PASSPHRASE)
 
 
+@pytest.fixture(scope="module")
+def following(tmp_path_factory: pytest.TempPathFactory) -> SigningKey:
+    """The key that comes after `key`."""
+    return signing_key(tmp_path_factory.mktemp("following"))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token:
-    """A token of SoftHSM with the key of `signing_key`, named `modules`, id a1."""
+    """A token of SoftHSM with two keys: `modules`, id a1, which is that of `key`, and `next`, id a2."""
 
     configuration: Path
     library: Path
@@ -55,7 +62,7 @@ class Token:
 
 
 @pytest.fixture(scope="module")
-def token(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> Token:
+def token(key: SigningKey, following: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> Token:
     provided(lambda: require("softhsm2-util", "pkcs11-tool", "openssl"))
     folder = tmp_path_factory.mktemp("token")
     (folder / "tokens").mkdir()
@@ -65,8 +72,9 @@ def token(key: SigningKey, tmp_path_factory: pytest.TempPathFactory) -> Token:
     environment = {"SOFTHSM2_CONF": str(configuration)}
     made = ["--init-token", "--free", "--label", "site", "--so-pin", "00000000", "--pin", PIN]
     run("softhsm2-util", *made, env=environment)
-    with_key = ["--import", key.key, "--token", "site", "--label", "modules", "--id", "a1", "--pin", PIN]
-    run("softhsm2-util", *with_key, env=environment)
+    for name, number, file in (("modules", "a1", key.key), ("next", "a2", following.key)):
+        with_key = ["--import", file, "--token", "site", "--label", name, "--id", number, "--pin", PIN]
+        run("softhsm2-util", *with_key, env=environment)
     return Token(configuration=configuration, library=library)
 
 
@@ -120,6 +128,24 @@ def test_a_key_in_a_token_signs(path: str, key: SigningKey, token: Token, module
 
 
 @pytest.mark.usefixtures("pin")
+def test_of_two_keys_in_a_token_the_one_that_is_named_signs(
+    key: SigningKey, following: SigningKey, token: Token, module: ToSign
+) -> None:
+    """pkcs11-tool signs with the first key that it finds, whatever --label says."""
+    for name, pair in (("modules", key), ("next", following)):
+        assert key_signer(token.uri(f"token=site;object={name}"))(module) == bare(module.module, pair)
+
+
+@pytest.mark.usefixtures("pin")
+@pytest.mark.parametrize("path", ["object=others", "object=next;id=%a1", "id=%a3"])
+def test_a_key_that_a_token_does_not_have_is_none_of_its_others(
+    path: str, token: Token, module: ToSign
+) -> None:
+    with pytest.raises(InputError, match="the token has no such key"):
+        key_signer(token.uri(f"token=site;{path}"))(module)
+
+
+@pytest.mark.usefixtures("pin")
 def test_every_digest_is_signed_in_a_token_too(key: SigningKey, token: Token, module: ToSign) -> None:
     for name in ("sha384", "sha512"):
         asked = ToSign(module=module.module, algorithm=name, digest=hashlib.new(name, KO).digest())
@@ -149,7 +175,8 @@ def test_what_is_wrong_with_a_token_is_said(
     monkeypatch.setenv("KBUILD_SIGN_PIN", "0000")
     assert "PIN in KBUILD_SIGN_PIN is wrong" in said(NotPermitted, token.uri())
     monkeypatch.delenv("KBUILD_SIGN_PIN")
-    assert "set KBUILD_SIGN_PIN" in said(DriverforgeError, token.uri())
+    assert "set KBUILD_SIGN_PIN" in said(InputError, token.uri())
+    assert "set KBUILD_SIGN_PIN" in said(DriverforgeError, token.uri("token=site;id=%a1"))
 
 
 @pytest.fixture
@@ -180,16 +207,21 @@ def test_programs_as_people_write_them(
     assert "--key of the site" in scripts.calls("kms")[0]
 
 
-def test_what_is_wrong_with_a_program_is_said(module: ToSign, scripts: MockPath) -> None:
+def test_what_is_wrong_with_a_program_is_said(key: SigningKey, module: ToSign, scripts: MockPath) -> None:
     scripts.add("refuses", "echo 'denied: key is disabled' >&2; exit 3")
-    with pytest.raises(CommandFailed, match="refuses, which signs, exited 3") as caught:
-        command_signer(("refuses",))(module)
+    scripts.add("asks", "echo 'Enter the PIN:'")
+    with pytest.raises(CommandFailed, match="refuses of --sign-command exited 3") as caught:
+        command_signer(("refuses", "--pin", "1234"))(module)
     assert "denied: key is disabled" in caught.value.render()
+    assert "1234" not in caught.value.render(), "a CI log is read by more people than a list of processes"
+    with pytest.raises(InputError, match="the signer gave no signature") as empty:
+        message_of(command_signer(("asks",))(module), KO, key.certificate, ("sha256",))
+    assert "Enter the PIN:" in empty.value.render()
     scripts.add("busy", "exit 75")
-    with pytest.raises(TemporaryFailure, match="busy, which signs, exited 75"):
+    with pytest.raises(TemporaryFailure, match="busy of --sign-command exited 75"):
         command_signer(("busy",))(module)
     scripts.add("sleeps", "exec sleep 60")
-    with pytest.raises(TemporaryFailure, match=r"says nothing for 0\.3 s"):
+    with pytest.raises(TemporaryFailure, match=r"did not end in 0\.3 s"):
         command_signer(("sleeps",), patience=0.3)(module)
     with pytest.raises(Unavailable, match="no-such-program"):
         command_signer(("no-such-program",))(module)

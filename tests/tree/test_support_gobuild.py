@@ -108,7 +108,7 @@ def library(version: str) -> dict[str, str]:
 DEEP_SOURCE = {"deep.go": "package deep\n"}
 
 
-def test_the_next_newer_version_takes_the_place_of_a_refused_one(proxy: Proxy) -> None:
+def test_the_next_newer_version_takes_the_place_of_a_refused_one(proxy: Proxy, tmp_path: Path) -> None:
     for version in ("v1.0.0", "v1.1.0", "v1.1.1", "v1.2.0-rc.1", "v1.2.0", "v1.3.0"):
         proxy.add(LIBRARY, version, library(version), deep="v0.1.0")
     for version in ("v0.1.0", "v0.1.1"):
@@ -116,7 +116,7 @@ def test_the_next_newer_version_takes_the_place_of_a_refused_one(proxy: Proxy) -
     # the last one's go.mod is refused too, and every version of the library names it
     proxy.refused = {f"{LIBRARY}@v1.1.0", f"{LIBRARY}@v1.1.1", f"{DEEP}@v0.1.0"}
 
-    folder = gobuild.programs(RECIPE)
+    folder = gobuild.programs(RECIPE, compiled=tmp_path / "compiled")
     assert run(folder / "bin/app").stderr == "v1.2.0\n"
     record = json.loads((folder / gobuild.VERSIONS).read_text())
     assert record["versions"] == {APP: "v1.0.0"}
@@ -126,6 +126,7 @@ def test_the_next_newer_version_takes_the_place_of_a_refused_one(proxy: Proxy) -
         (LIBRARY, "v1.1.1", "v1.2.0"),
     ]
     assert sorted(path.name for path in folder.iterdir()) == ["bin", gobuild.VERSIONS], "no Go cache is kept"
+    assert any((tmp_path / "compiled").iterdir()), "the next build takes what this one compiled"
 
 
 def test_what_cannot_be_had_names_the_module_and_every_version_that_was_asked_for(proxy: Proxy) -> None:
@@ -198,9 +199,9 @@ def test_all_programs_are_made_by_one_program_and_each_that_cannot_be_is_named(t
     environment = {"PATH": "/nowhere", "PYTHONPATH": ":".join(sys.path), "DRIVERFORGE_CACHE": str(tmp_path)}
     done = run(sys.executable, "-m", "support.upstream.goprograms", env=environment)
     told = [line for line in done.stdout.splitlines() if line.startswith("error: ")]
-    assert len(told) == len(goprograms.PROGRAMS) >= 3
-    for what, line in zip(goprograms.PROGRAMS, told, strict=True):
-        assert what in line
+    assert len(told) == len(goprograms.RECIPES) >= 3
+    for recipe, line in zip(goprograms.RECIPES, told, strict=True):
+        assert recipe.what in line
 
 
 def test_a_machine_without_go_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,8 @@ class Bench:
     mock: MockPath
     # what the engine calls its image
     ids: list[str]
+    # what has to happen before it has that
+    without: list[str]
 
     def verify(self, *words: str) -> int:
         given = ["--lock", str(self.folder / "lock.json"), "--mirror", f"debian12={self.folder.as_uri()}"]
@@ -115,9 +117,10 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     monkeypatch.setenv("PATH", f"{mock.folder}:{os.environ['PATH']}")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
     ids = [f"sha256:{'ab' * 32}"]
-    with engine_api(lambda path: _engine(path, _modules(), ids[0])) as host:
+    without: list[str] = []
+    with engine_api(lambda path: _engine(path, _modules(), ids[0], without)) as host:
         monkeypatch.setenv("DOCKER_HOST", host)
-        yield Bench(folder=tmp_path, mock=mock, ids=ids)
+        yield Bench(folder=tmp_path, mock=mock, ids=ids, without=without)
 
 
 def _modules() -> dict[str, bytes]:
@@ -128,8 +131,17 @@ def _modules() -> dict[str, bytes]:
     }
 
 
-def _engine(path: str, modules: Mapping[str, bytes], image: str) -> tuple[int, object]:
-    """An engine that has the image of CELL, and no other."""
+def _engine(path: str, modules: Mapping[str, bytes], image: str, without: list[str]) -> tuple[int, object]:
+    """An engine that has the image of CELL, and no other; `without` it, once that is pulled and tagged."""
+    if "/images/create" in path:
+        without[:] = ["its name"]
+        return 200, {"status": "pulled"}
+    if "/tag?" in path:
+        assert "repo=localhost%2Fdriverforge%2Fdriver" in path
+        without.clear()
+        return 201, {}
+    if without and "/images/localhost/" in path:
+        return 404, {"message": "no such image"}
     if "/containers/create" in path:
         return 201, {"Id": "c1"}
     if "/archive" in path:
@@ -232,6 +244,25 @@ def test_nothing_is_attached_to_an_image_that_was_not_tried(
     assert referrers(client, place) == ()
 
 
+def test_an_image_that_another_machine_has_built_is_pulled(
+    bench: Bench, registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A stage of its own: its engine has nothing, the registry has all."""
+    guest(bench, NO_GPU)
+    _, _, bench.ids[0] = pushed(bench, registry)
+    bench.without.append("the image")
+    words = ("--select", "debian12-amd64-*-cloud-amd64", "--registry", registry, "--json")
+    assert bench.verify(*words) == 0
+    assert json.loads(capsys.readouterr().out)["cells"] == []
+    assert bench.verify(*words, "--pull", "--attest") == 0
+    [cell] = json.loads(capsys.readouterr().out)["cells"]
+    assert (cell["cell"], cell["result"]) == (CELL, "passed")
+    assert cell["attached"]["sent"]
+    assert bench.without == [], "it was pulled, and got the name that `build` gives"
+    assert bench.verify("--select", "debian12-*", "--pull") == 64
+    assert "--pull needs --registry" in capsys.readouterr().err
+
+
 def test_a_module_that_fails_is_the_commands_failure(
     bench: Bench, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -267,6 +298,9 @@ def test_a_named_cell_without_an_image_is_no_success(
     guest(bench, NO_GPU)
     assert bench.verify(cell) == 64
     assert said in capsys.readouterr().err
+    # nothing tried of what a list names is no success either; a build that failed costs no other image's test
+    assert bench.verify("--select", cell) == (64 if cell == OTHER else 0)
+    assert bench.verify("--select", cell, "--select", CELL) == 0
 
 
 def test_without_qemu_nothing_is_downloaded(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -245,15 +246,22 @@ def test_keys_come_from_the_option_or_the_source() -> None:
         located({"debian12": "http://other/debian"}, Machine(), keyrings=())
 
 
+class Unsigned:
+    """A repository's host that says what everybody may say."""
+
+    def document(self, _: str) -> bytes:
+        return b"Origin: anybody"
+
+
 def test_a_vendors_repository_without_keys_is_nowhere() -> None:
-    """The target is left out with what to do; a signature that nobody can check would stop the run."""
     vendors = "      - {id: cuda, urls: ['https://files.site/x'], role: extra, keyring: /nowhere/k.gpg}\n"
     row = sample_matrix(MATRIX.replace("    kernels:\n", f"{vendors}    kernels:\n", 1)).rows[0]
     settings = Settings(
         now=datetime(2026, 11, 20, tzinfo=timezone.utc), machine=machine(signed_everywhere()), mirrors={}
     )
-    with pytest.raises(Nowhere, match="nothing says who may sign its repository cuda") as told:
-        locate(row, "amd64", settings)
+    place = locate(row, "amd64", settings)[-1]
+    with pytest.raises(Nowhere, match="nothing says who may sign the repository cuda") as told:
+        place.read(cast(Any, Unsigned()), settings)
     assert "/nowhere/k.gpg is not on this machine" in told.value.details
 
 
@@ -273,7 +281,8 @@ def of_ubuntu(arch: Arch, mirrors: dict[str, str], sources: str = "") -> dict[st
         mirrors=mirrors,
         keyrings=[("", one) for one in KEY],
     )
-    return {place.id: place.uri for place in locate(UBUNTU.on(arch), arch, settings)}
+    places = locate(UBUNTU.without_vendors().on(arch), arch, settings)
+    return {place.id: place.uri for place in places}
 
 
 @pytest.mark.parametrize(

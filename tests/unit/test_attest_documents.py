@@ -303,3 +303,11 @@ SLSA = "https://slsa.dev/provenance/v1"
 def test_what_others_attached_is_known_by_its_type(found: Descriptor, kind: Kind) -> None:
     assert kind_of(found) is kind
     assert not is_enveloped(found)
+
+
+def test_an_envelope_counts_by_its_type_and_by_what_is_in_it() -> None:
+    payload = json.dumps({"_type": "https://in-toto.io/Statement/v1"}).encode()
+    envelope = json.loads(enveloped(payload, b"signature"))
+    assert opened(json.dumps(envelope).encode()) is not None
+    assert opened(json.dumps({**envelope, "payloadType": "text/plain"}).encode()) is None
+    assert opened(enveloped(b'{"_type": "a letter"}', b"signature")) is None

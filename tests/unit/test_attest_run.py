@@ -11,10 +11,18 @@ import pytest
 from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.app.runner import CellReport, HowToRun, Pushing, Result, build_all, confirm_all
-from driverforge_build.attest.attach import Attaching
+from driverforge_build.attest.attach import LIMIT, Attaching
 from driverforge_build.attest.attached import KIND_KEY, PREDICATE_KEY, SLOTS, Kind, is_ours
-from driverforge_build.attest.read import Trust, read_image
-from driverforge_build.attest.statement import ENVELOPE_TYPE, PROVENANCE, TEST_RESULT, opened, to_be_signed
+from driverforge_build.attest.read import Finding, Trust, lack, read_image
+from driverforge_build.attest.statement import (
+    ENVELOPE_TYPE,
+    PROVENANCE,
+    STATEMENT,
+    TEST_RESULT,
+    enveloped,
+    opened,
+    to_be_signed,
+)
 from driverforge_build.matrix import load_matrix
 from driverforge_build.ports import BuildJob
 from driverforge_build.publish.upload import Publisher
@@ -22,7 +30,7 @@ from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import context_of
 from driverforge_build.render.spec import image_specs
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
-from driverforge_oci.client import RegistryClient
+from driverforge_oci.client import Descriptor, RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach, content_of, referrers
 from driverforge_oci.session import Session
@@ -238,3 +246,102 @@ def test_a_document_that_is_gone_or_too_large_is_refused_and_the_others_are_read
     del engine.registry.blobs[largest]
     trust = {one.kind: one.trust for one in read_image(client(engine), place)}
     assert sorted(one.value for one in trust.values()) == ["refused", "unsigned"]
+
+
+def test_whoever_may_push_cannot_fill_the_memory_of_who_reads() -> None:
+    engine = FakeEngine(registry=MemoryRegistry(lists_referrers=100), labels=LABELS)
+    place = place_of(build(engine))
+    for number in range(5):
+        content = json.dumps(f"{number}" * (LIMIT - 2)).encode()
+        theirs = Artifact(media_type="application/vnd.cyclonedx+json", content=content, slot="theirs")
+        attach(client(engine), place, theirs, ("theirs",))
+    found = read_image(client(engine), place)
+    assert len(found) == 7
+    assert LIMIT <= sum(len(one.content) for one in found) <= 2 * LIMIT
+    assert {one.trust for one in found if not one.content} == {Trust.REFUSED}
+
+
+SBOM_TYPE = "application/vnd.cyclonedx+json"
+
+
+def attached_by_others(engine: FakeEngine, place: Reference, kind: str, content: bytes) -> str:
+    """The digest of what somebody who may push has attached to an image, as a provenance or as an SBOM."""
+    said = ((PREDICATE_KEY, PROVENANCE),) if kind == ENVELOPE_TYPE else ()
+    theirs = Artifact(media_type=kind, content=content, slot=f"theirs-{len(content)}", annotations=said)
+    return attach(client(engine), place, theirs, (theirs.slot,)).digest
+
+
+def vouching(place: Reference, sbom: str, *, accepted: bool) -> bytes:
+    """A provenance of an image that names an SBOM, with a signature that the verifier accepts or does not."""
+    payload = json.dumps(
+        {
+            "_type": STATEMENT,
+            "subject": [{"digest": {"sha256": place.digest.removeprefix("sha256:")}}],
+            "predicateType": PROVENANCE,
+            "predicate": {
+                "runDetails": {"byproducts": [{"digest": {"sha256": sbom.removeprefix("sha256:")}}]}
+            },
+        }
+    ).encode()
+    return enveloped(payload, to_be_signed(payload)[::-1] if accepted else b"nobody's")
+
+
+@pytest.mark.parametrize(
+    ("sbom", "accepted", "trust", "reason"),
+    [
+        (b"{}", True, Trust.ACCEPTED, ""),
+        (b"{}", False, Trust.REFUSED, "no accepted provenance names it"),
+        (b"no JSON", True, Trust.REFUSED, "it is no JSON"),
+    ],
+)
+def test_an_sbom_counts_where_it_is_one_and_an_accepted_provenance_names_it(
+    sbom: bytes, accepted: bool, trust: Trust, reason: str
+) -> None:
+    engine = FakeEngine(labels=LABELS)
+    place = place_of(build(engine))
+    theirs = attached_by_others(engine, place, SBOM_TYPE, sbom)
+    attached_by_others(engine, place, ENVELOPE_TYPE, vouching(place, theirs, accepted=accepted))
+    found = {one.referrer.digest: one for one in read_image(client(engine), place, Backwards())}
+    assert (found[theirs].trust, found[theirs].reason) == (trust, reason)
+
+
+def test_a_signed_statement_of_another_image_says_nothing_of_this_one() -> None:
+    engine = FakeEngine(labels=LABELS)
+    place = place_of(build(engine))
+    other = replace(place, digest="sha256:" + "1" * 64)
+    theirs = attached_by_others(engine, place, ENVELOPE_TYPE, vouching(other, other.digest, accepted=True))
+    found = {one.referrer.digest: one for one in read_image(client(engine), place, Backwards())}
+    assert (found[theirs].trust, found[theirs].reason) == (Trust.REFUSED, "it is about another image")
+
+
+@pytest.mark.parametrize(
+    "content", [b"{}", b"no JSON", json.dumps({"payloadType": "application/vnd.in-toto+json"}).encode()]
+)
+def test_what_is_no_statement_is_refused(content: bytes) -> None:
+    engine = FakeEngine(labels=LABELS)
+    place = place_of(build(engine))
+    theirs = attached_by_others(engine, place, ENVELOPE_TYPE, content)
+    found = {one.referrer.digest: one for one in read_image(client(engine), place, Backwards())}
+    assert (found[theirs].trust, found[theirs].reason) == (Trust.REFUSED, "it is no in-toto statement")
+
+
+def test_a_verifier_takes_no_statement_without_a_signature() -> None:
+    engine = FakeEngine(labels=LABELS)
+    place = place_of(build(engine))
+    found = {one.kind: one for one in read_image(client(engine), place, Backwards())}
+    assert (found[Kind.PROVENANCE].trust, found[Kind.PROVENANCE].reason) == (
+        Trust.REFUSED,
+        "it is not signed",
+    )
+    assert found[Kind.SBOM].trust is Trust.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("said", "why"), [("PASSED", ""), ("WARNED", ""), ("FAILED", "test-result FAILED"), (5, "not stated")]
+)
+def test_a_test_counts_as_passed_where_it_says_so(said: object, why: str) -> None:
+    referrer = Descriptor(media_type="m", digest="sha256:" + "1" * 64, size=1)
+    found = Finding(kind=Kind.TEST_RESULT, referrer=referrer, said={"predicate": {"result": said}})
+    told = lack([found], Kind.TEST_RESULT, verified=False)
+    assert told.endswith(why)
+    assert bool(told) is bool(why)

@@ -21,13 +21,13 @@ from driverforge_build.app.runner import (
     confirm_all,
 )
 from driverforge_build.matrix import load_matrix
+from driverforge_build.matrix.programs import PREFIXES
 from driverforge_build.ports import BuildJob, StepListener
 from driverforge_build.publish.index import standing_for
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
-from driverforge_build.render.toolkit import PREFIX
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
@@ -57,10 +57,11 @@ class Moody(FakeEngine):
     build_errors: list[DriverforgeError] = field(default_factory=list)
     push_errors: list[DriverforgeError] = field(default_factory=list)
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
-        FakeEngine.build(self, job, progress)
+    def build(self, job: BuildJob, progress: StepListener) -> str:
+        digest = FakeEngine.build(self, job, progress)
         if self.build_errors:
             raise self.build_errors.pop(0)
+        return digest
 
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
         if self.push_errors:
@@ -127,6 +128,28 @@ def test_what_a_builder_sends_is_looked_for_at_the_registry_and_sent_once() -> N
     # the next run leaves it alone
     assert run(moody, by_builder=True).report.result is Result.EXISTS
     assert len(moody.pushed) == 2  # once in each attempt
+
+
+def test_what_another_builder_pushed_meanwhile_stays_what_the_tag_stands_for() -> None:
+    """Two that begin the same image in the same moment are two images, and the tag is written once."""
+    moody = engine()
+    place = publisher(moody).member(JIT).reference
+    labels = {"io.driverforge.inputs": JIT.inputs, "made": "by another builder"}
+
+    class Slower(Moody):
+        def build(self, job: BuildJob, progress: StepListener) -> str:
+            digest = FakeEngine.build(self, job, progress)
+            store_image(moody.registry, place, labels)
+            return digest
+
+    slower = Slower(labels=moody.labels, registry=moody.registry, build_errors=[], push_errors=[])
+    report = run(slower, by_builder=True).report
+    stands = RegistryClient(Session(moody.registry)).get_manifest(place).digest
+    assert stands == store_image(moody.registry, place, labels), "the tag is as the other one wrote it"
+    assert report.result is Result.BUILT
+    assert report.image
+    assert report.pushed
+    assert (report.pushed.digest, report.image.id, report.pushed.sent) == (stands, stands, False)
 
 
 def test_a_passing_failure_is_tried_again_with_its_reason() -> None:
@@ -233,9 +256,10 @@ def test_only_what_was_built_without_trouble_counts_as_measured() -> None:
     assert build_times([run(moody).report, run(engine([BUSY])).report]) == {}
 
 
-def test_a_toolkit_image_is_no_measure_for_those_of_drivers() -> None:
+def test_an_image_without_a_driver_is_no_measure_for_those_of_drivers() -> None:
     built = run(engine()).report
-    assert build_times([replace(built, cell=f"{PREFIX}1.18.0"), built]).keys() == {built.cell}
+    others = [replace(built, cell=f"{prefix}-1.18.0") for prefix in PREFIXES]
+    assert build_times([*others, built]).keys() == {built.cell}
 
 
 def test_the_first_of_a_group_is_marked_for_it_made_what_the_others_found() -> None:
@@ -254,7 +278,7 @@ def test_pauses_get_longer_and_the_last_one_is_for_all_further_attempts() -> Non
 
     with pytest.raises(TemporaryFailure):
         attempts.at(fail)
-    assert pauses == [*PAUSES_S, PAUSES_S[-1], PAUSES_S[-1]]
+    assert pauses == [10, 30, 60, 120, 120, 120]
     assert attempts.left == 0
     assert [one.reason for one in attempts.failed] == [BUSY.brief] * 6
     # the clock counts from when the machine was started

@@ -4,12 +4,15 @@ what it must not.
 
 from __future__ import annotations
 
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.app.build import BuildRequest, jobs, mirror_lines
 from driverforge_build.app.outcomes import build_cells
@@ -21,7 +24,7 @@ from driverforge_build.app.prepare import (
     failing,
     row_mirrors,
 )
-from driverforge_build.app.runner import CellReport, HowToRun, Result, build_all
+from driverforge_build.app.runner import CellReport, HowToRun, Pushing, Result, build_all
 from driverforge_build.engine.buildah import build_command
 from driverforge_build.engine.buildx import bake_command
 from driverforge_build.engine.images import layers_of
@@ -31,10 +34,12 @@ from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.select import check_named
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.ports import BuildJob, StepListener
+from driverforge_build.render.context import BuildContext, context_of
+from driverforge_build.render.spec import image_specs
 from driverforge_build.verdict import State, Verdict
 from driverforge_core.errors import CommandFailed, Unsupported, UsageError
 from support.fakes.fakeengine import FakeEngine
-from support.samples.synthetic import all_cells
+from support.samples.synthetic import all_cells, synthetic_lock
 
 CELLS = {cell.key: cell for cell in all_cells(load_matrix())}
 JIT = CELLS["debian12-amd64-535.261.03-jit"]
@@ -106,6 +111,33 @@ def test_jobs_that_share_stages_wait_for_the_first_of_them() -> None:
     reports = build_all([engine], work, HowToRun(workers=1, keep_going=False), lambda *_: None)
     assert engine.built == ["a1", "b1", "a2", "b2"]
     assert [report.cell for report in reports] == ["a1", "a2", "b1", "b2"]
+
+
+class Asked:
+    """A publisher whose registry does not answer; it notes which image it was asked for."""
+
+    def __init__(self) -> None:
+        self.contexts: list[str] = []
+
+    def pushed(self, context: str) -> None:
+        self.contexts.append(context)
+        raise BROKEN
+
+
+def test_builders_that_push_the_same_images_do_not_begin_them_in_the_same_order() -> None:
+    """Each would find that the registry lacks the image that the others are building."""
+    names = [f"cell-{number}" for number in range(20)]
+    orders = []
+    for _ in range(2):
+        asked = Asked()
+        pushing = Pushing(publisher=cast(Any, asked), contexts=cast(Any, {name: name for name in names}))
+        how = HowToRun(workers=1, keep_going=True, pushing=pushing)
+        reports = build_all([FakeEngine()], [job(name) for name in names], how, lambda *_: None)
+        assert [report.cell for report in reports] == names
+        assert sorted(asked.contexts) == sorted(names)
+        orders.append(asked.contexts)
+    assert names not in orders
+    assert orders[0] != orders[1]
 
 
 def test_several_builders_have_a_share_each_and_stand_in_one_report() -> None:
@@ -230,7 +262,9 @@ def test_a_builder_is_named_and_pushes_what_it_builds() -> None:
     assert bake_command(pushed, environment={}, builder="farm") == [
         *("docker", "buildx", "bake", "--file", "docker-bake.json", "--progress", "plain"),
         *("--builder", "farm"),
-        *("--set", "a.tags=registry.site/nvidia/driver:1", "--set", "a.output=type=registry", "a"),
+        *("--set", "a.tags=registry.site/nvidia/driver"),
+        *("--set", "a.output=type=image,push=true,push-by-digest=true,name-canonical=true"),
+        *("--metadata-file", f"{JOB.log.with_suffix('.pushed.json')}", "a"),
     ]
 
 
@@ -330,7 +364,7 @@ def test_mirror_of_an_os_and_of_one_of_its_suites() -> None:
 
 def test_mirror_of_the_matrix_serves_builds_too() -> None:
     own = replace(JIT, os=JIT.os.model_copy(update={"mirror": "http://mirror.site/debian"}))
-    assert row_mirrors([JIT.os, own.os], {}) == {"debian12": "http://mirror.site/debian"}
+    assert row_mirrors([JIT.os, own.os]) == {"debian12": "http://mirror.site/debian"}
 
 
 def test_a_mirror_that_the_base_images_own_repositories_would_not_use_is_refused() -> None:
@@ -338,6 +372,14 @@ def test_a_mirror_that_the_base_images_own_repositories_would_not_use_is_refused
     check_mirrors({"debian12": "http://a"}, (JIT, rhel))
     with pytest.raises(UsageError, match="rhel9 uses dnf"):
         check_mirrors({"rhel9": "http://a"}, (JIT, rhel))
+
+
+@pytest.mark.parametrize("key", ["rhel9/cuda-rhel9", "rhel9-amd64/cuda-rhel9", "nvidia"])
+def test_a_mirror_of_what_buildkit_downloads_itself_serves_every_system_without_a_login(key: str) -> None:
+    rhel = next(cell for cell in CELLS.values() if cell.key.startswith("rhel9-amd64-"))
+    check_mirrors({key: "http://m/cuda"}, (JIT, rhel))
+    with pytest.raises(UsageError, match=f"--mirror {key}: a build cannot log in there"):
+        check_mirrors({key: "https://user:secret@m/cuda"}, (JIT, rhel))
 
 
 def test_an_os_that_no_selected_cell_is_of_is_a_usage_error() -> None:
@@ -360,14 +402,28 @@ def test_layer_sizes_come_from_the_history_where_each_layer_has_one() -> None:
     assert [layer.size for layer in layers_of(["base", "empty", "modules"], history)] == [0, 0, 0]
 
 
-def test_jobs_have_the_engines_names_and_a_log_each(tmp_path: Path) -> None:
-    from driverforge_build import resources
-    from driverforge_build.render.context import context_of
-    from driverforge_build.render.spec import image_specs
-    from support.samples.synthetic import synthetic_lock
-
+def jit_context() -> BuildContext:
     (image,) = image_specs([JIT], synthetic_lock(load_matrix()))
-    made = context_of(image, resources.templates())
+    return context_of(image, resources.templates())
+
+
+def test_without_the_compile_cache_every_run_has_a_mount_that_nobody_else_has_written_to(
+    tmp_path: Path,
+) -> None:
+    def arguments(request: BuildRequest) -> list[str]:
+        (job,) = jobs(request, (jit_context(),), {}, bake_file=Path("docker-bake.json"), secrets=tmp_path)
+        words = bake_command(job, environment={})
+        return [word for word in words if word.startswith("*.args")]
+
+    assert arguments(BuildRequest(folder=tmp_path)) == []
+    first, second = (arguments(BuildRequest(folder=tmp_path, no_compile_cache=True)) for _ in range(2))
+    assert re.fullmatch(r"\*\.args\.COMPILE_CACHE=driverforge-compile-[0-9a-f]{32}", first[0])
+    assert len(first) == 1
+    assert first != second
+
+
+def test_jobs_have_the_engines_names_and_a_log_each(tmp_path: Path) -> None:
+    made = jit_context()
     request = BuildRequest(folder=Path("/cache"), ca=Path("/ca.pem"))
     mirrors = {"debian12": "http://user:pass@m/debian", "debian13": "http://other"}
     (work,) = jobs(

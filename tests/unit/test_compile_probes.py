@@ -8,12 +8,12 @@ from driverforge_node.driver.build.probes import (
     Flags,
     Probe,
     Question,
+    beginnings,
     effective,
     grouped,
     headers_read,
     makefile,
     response_file,
-    split,
     verdict,
 )
 
@@ -30,19 +30,20 @@ def compile_probe(text: str) -> Probe:
 
 
 def test_directives_end_at_the_first_line_of_c() -> None:
-    directives, lines = split(f"{PREAMBLE}\n    #include <linux/mm.h>\n    int f(void) {{ return g(); }}\n")
+    text = f"{PREAMBLE}\n    #include <linux/mm.h>\n    int f(void) {{ return g(); }}\n"
+    directives, lines = beginnings(text)[-1]
     assert directives.endswith("#endif\n#include <linux/mm.h>")
     assert lines == 7
 
 
 def test_a_conditional_around_c_is_not_cut_in_two() -> None:
-    directives, lines = split("#include <a.h>\n#if defined(A)\n#include <b.h>\nint x;\n#endif\n")
-    assert (directives, lines) == ("#include <a.h>", 1)
+    text = "#include <a.h>\n#if defined(A)\n#include <b.h>\nint x;\n#endif\n"
+    assert beginnings(text) == (("#include <a.h>", 1),)
 
 
 @pytest.mark.parametrize("comment", ["#define A /* one", "// #include <a.h>"])
 def test_nothing_is_taken_from_a_text_with_comments(comment: str) -> None:
-    assert split(f"{comment}\n#include <b.h>\n*/ int x;\n") == ("", 0)
+    assert beginnings(f"{comment}\n#include <b.h>\n*/ int x;\n") == ()
 
 
 def test_guards_count_by_what_they_include() -> None:
@@ -55,10 +56,23 @@ def test_each_probe_of_a_group_keeps_its_own_text() -> None:
     """Empty lines do not count as a difference of directives, but they are lines."""
     probes = [compile_probe(f"#include <a.h>\n{chr(10) * number}int f{number};\n") for number in range(5)]
     (group,) = grouped(probes, ())
-    assert group.shared
     made = makefile("gcc", [group])
     for number, probe in enumerate(probes):
         assert f"@tail -n +{number + 3} driverforge-{probe.key}.c >" in made
+
+
+def test_a_probe_that_includes_more_uses_the_precompiled_header_of_its_beginning() -> None:
+    alike = [compile_probe(f"#include <a.h>\nint f{number};\n") for number in range(4)]
+    more = compile_probe("#include <a.h>\n#include <b.h>\nint g;\n")
+    other = compile_probe("#include <b.h>\n#include <a.h>\nint g;\n")
+    found = grouped([more, other, *alike], ())
+    assert [(set(group.probes), group.lines) for group in found] == [
+        ({more, *alike}, (1, 1, 1, 1, 1)),
+        ({other}, ()),
+    ]
+    made = makefile("gcc", found)
+    assert f"@tail -n +3 driverforge-{more.key}.c >" in made
+    assert f"@tail -n +2 driverforge-{other.key}.c >" in made
 
 
 def test_few_probes_do_not_pay_for_a_precompiled_header() -> None:

@@ -55,7 +55,7 @@ def publish(registry: MemoryRegistry, *archs: str) -> tuple[str, dict[str, str]]
 def find(
     registry: MemoryRegistry | None, *archs: str, reference: str = NAME, locked: LockedBase | None = None
 ) -> dict[str, FoundBase]:
-    wanted = [WantedBase(target=arch, arch=arch, reference=reference, locked=locked) for arch in archs]
+    wanted = [WantedBase(key=arch, arch=arch, reference=reference, locked=locked) for arch in archs]
     return find_bases(RegistryClient(Session(registry)) if registry else None, wanted)
 
 

@@ -15,6 +15,7 @@ from driverforge_build.lock.file import dump_lock, load_lock, merge_lock, parse_
 from driverforge_build.lock.pins import HeaderFact, Lock, LockedArchive, LockedPackage, Origin
 from driverforge_build.lock.sound import sound_package
 from driverforge_core.errors import InputError
+from driverforge_core.headertree import HeaderDigests
 from support.samples.locks import kernel, package, target
 
 names = st.text("abc1+.-", min_size=1, max_size=6)
@@ -143,6 +144,8 @@ def test_a_damaged_archive_is_told(changes: dict[str, object], evidence: str) ->
         ("header_facts linux-headers=1 q breaks", "no"),
         ("header_facts linux-headers=1 q breaks", 0),
         ("header_facts linux-headers=1 q found", None),
+        ("header_digests linux-headers=1 files", 5),
+        ("header_digests linux-headers=1 symvers", "ab"),
         ("repositories 0 date", None),
         ("repositories 0 date", []),
         ("repositories 0 signed_by", "ABCD"),
@@ -153,7 +156,8 @@ def test_a_damaged_archive_is_told(changes: dict[str, object], evidence: str) ->
 def test_a_value_of_another_kind_is_damage(path: str, value: object) -> None:
     """A text for a list would be its letters, "no" would be true, and null fails when it is compared."""
     facts = {"linux-headers=1": {"q": HeaderFact(breaks=False, found="a.h:1: x")}}
-    one = target(kernel("6.1.0-50"), header_facts=facts)
+    digests = {"linux-headers=1": HeaderDigests(files="ab" * 32, config="cd" * 32, symvers="ef" * 32)}
+    one = target(kernel("6.1.0-50"), header_facts=facts, header_digests=digests)
     document = json.loads(dump_lock(Lock(targets={one.key: one})))
     *above, last = path.split()
     at = document["targets"][one.key]

@@ -23,7 +23,7 @@ def kernels(
 
 @pytest.mark.parametrize(
     ("before", "after", "stops"),
-    [(4, 4, False), (4, 2, False), (4, 1, True), (4, 0, True), (1, 0, True), (0, 3, False)],
+    [(4, 4, False), (4, 2, False), (4, 1, True), (5, 2, True), (4, 0, True), (1, 0, True), (0, 3, False)],
 )
 def test_half_of_a_suites_kernels(before: int, after: int, stops: bool) -> None:
     earlier, found = target(*kernels(before)), target(*kernels(after))
@@ -62,7 +62,8 @@ def test_a_kernels_suite_is_that_of_its_own_headers() -> None:
     """Not of those that it shares with others, nor of its image."""
     common, own = package("linux-kbuild-6.1", suite="other"), package("linux-headers-6.1.0-50", suite="own")
     assert suite_of(kernel("6.1.0-50", common, own)) == "own"
-    assert suite_of(replace(kernel("6.1.0-50", common), image=package("i", suite="images"))) == "other"
+    bare = kernel("6.1.0-50", common, package("linux-headers-common", suite="last"))
+    assert suite_of(replace(bare, image=package("i", suite="images"))) == "other"
 
 
 def test_the_error_names_the_way_round() -> None:

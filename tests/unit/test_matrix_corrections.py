@@ -72,7 +72,12 @@ CORRECTIONS = {
         "libnvidia-fbc1-{branch}-server [amd64]",
     }
     <= set(driver("ubuntu24.04", "580-server").userspace),
-    "fabric manager, NSCQ, IMEX, NVSDM, nvlsm": answered("Fabric manager", "NSCQ", "not-yet"),
+    "fabric manager, NSCQ, IMEX, NVSDM, nvlsm": all(
+        {"nvidia-fabricmanager", "libnvidia-nscq", "nvidia-imex", "libnvsdm [amd64]", "nvlsm"}
+        <= {*row.fabric[-1].packages, *row.fabric[-1].companions}
+        for row in ROWS.values()
+        if row.family != "suse"
+    ),
     "Ubuntu 26.04 has the server driver 580.178.04": driver("ubuntu26.04", "580-server").version
     == "580.178.04",
     "Ubuntu's own modules exist for arm64": all(driver(key, "580-server").archs is None for key in UBUNTU),
@@ -134,7 +139,7 @@ CORRECTIONS = {
     "Rocky's old minor releases are in a vault": all(
         (one.older or "").startswith("https://dl.rockylinux.org/vault/rocky/{releasever}/")
         for major in (8, 9, 10)
-        for one in ROWS[f"rocky{major}"].repositories
+        for one in ROWS[f"rocky{major}"].without_vendors().repositories
     )
     and answered("`crb`", "powertools"),
     "Oracle's default kernel is UEK, and it has 64k": {"uek7", "uek8", "5.14-64k"}

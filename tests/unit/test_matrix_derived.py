@@ -24,6 +24,9 @@ systems:
     base: debian:zurg-slim
     repositories:
       - {id: zurg-backports, remove: true}
+      - {id: cuda-debian13, remove: true}
+    fabric:
+      - {id: "590", remove: true}
     kernels:
       - {id: "6.12", remove: true}
       - id: "7"
@@ -119,5 +122,5 @@ def test_a_problem_in_what_it_takes_over_is_told_at_its_like_with_the_place_that
 def test_a_branch_that_is_not_offered_for_it_is_told_at_its_own_row() -> None:
     (found,) = problems(NEWER.replace('newest: "99"', 'newest: "13"'))
     assert found.startswith(
-        "my.yaml:21: systems debian99 drivers 550: branch 550 is not offered for debian99"
+        "my.yaml:24: systems debian99 drivers 550: branch 550 is not offered for debian99"
     )

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from driverforge_build.matrix import Cell, Matrix, jit_cells, kernel_cells, load_matrix
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.load import parse_matrix
-from driverforge_build.matrix.model import DriverRow, Repository, Tools
+from driverforge_build.matrix.model import DriverRow, Tools
+from driverforge_build.matrix.repository import Repository
 from driverforge_core.cell import CellId
 from driverforge_core.kernel import KernelRelease
 

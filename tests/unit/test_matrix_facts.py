@@ -43,7 +43,6 @@ ELSEWHERE = {
     "package_epoch": "the lock's",
     "firmware_files": "dockerfiles/scripts/place-firmware",
     "build_refuses": "exclusion no-realtime, and the node's check of a kernel's configuration",
-    "fabric_packages": "docs/matrix.md: not in images",
     "dkms_packages": "docs/matrix.md: the runfile in their place",
     "driver_branches_in_archive": "docs/matrix.md: 26.04",
     "python_in_image": "rows name the package that brings the interpreter",
@@ -83,7 +82,9 @@ class Subject:
         yield from self._words(
             "bootstrap_packages", (row.python.package, *row.tools.runtime), only=("must_include",)
         )
-        yield from self._words("repository_id", [one.id for one in row.repositories])
+        # the name of NVIDIA's is our own
+        own = [one.id for one in row.repositories if not one.vendors]
+        yield from self._words("repository_id", own)
         for whole, repository in zip(self.whole.repositories, row.repositories, strict=True):
             yield from self._repository(whole.id, repository)
         globs = [glob for series in row.kernels for glob in expand_braces(series.releases)]
@@ -159,6 +160,9 @@ class Subject:
             names = {"branch": driver.branch, "version": driver.version}
             case = dict(names)
             yield from self._words("module_types_from_branch", driver.module_types, names, **case)
+            if fabric := self.row.fabric_of(driver):
+                packages = (*fabric.packages, *fabric.companions)
+                yield from self._words("fabric_packages", packages, names, repository="nvidia", **case)
             if driver.url:
                 yield from self._words("driver_url", [driver.url], **case)
             if not driver.vendor_modules:

@@ -101,6 +101,22 @@ ONE_PROBLEM = [
         "3: url: 'http://a/$HOME' is not an address to",
     ),
     (
+        "systems: [{id: debian12, drivers: [{id: '580', payload: image}]}]",
+        "3: systems debian12 drivers 580: payload image needs `image:`",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '580', payload: image, image: 'a/b:{verison}'}]}]",
+        "3: systems debian12 drivers 580: {verison} in 'a/b:{verison}' is no placeholder here; did you mean",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '580', payload: image, image: 'a/{os}:1'}]}]",
+        "3: image: 'a/{os}:1' is not an image reference",
+    ),
+    (
+        "systems: [{id: debian12, drivers: [{id: '580', variants: [precompiled], vendor_modules: true}]}]",
+        "3: systems debian12 drivers 580: finished modules come with payload packages, and with no other",
+    ),
+    (
         "systems: [{id: debian12, drivers: [{id: '535', modules: [{id: open, tree: a b}]}]}]",
         "3: tree: 'a b' is not a path",
     ),
@@ -150,7 +166,15 @@ ONE_PROBLEM = [
     ),
     (
         "systems: [{id: rocky9, repositories: [{id: baseos, key: a.pub}]}]",
-        "3: systems rocky9: baseos: `key:` needs `key_sha256:`, and is for dnf and zypper",
+        "3: systems rocky9: baseos: `key:` needs `key_sha256:` or `key_fingerprint:`, and they need it",
+    ),
+    (
+        "systems: [{id: debian12, repositories: [{id: bookworm, key: a, key_sha256: " + "0" * 64 + "}]}]",
+        "3: systems debian12: bookworm: `key:` is for a repository without suites; write `keyring:`",
+    ),
+    (
+        'systems: [{id: debian12, fabric: [{id: "580", packages: ["x-{release}"]}]}]',
+        "3: systems debian12: {release} in 'x-{release}' is no placeholder here; known: branch, version",
     ),
     (
         "systems: [{id: rocky9, repositories: [{id: baseos, urls: ['ftp://a/']}]}]",

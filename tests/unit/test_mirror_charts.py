@@ -22,6 +22,7 @@ from support.samples.clusternodes import node, write_nodes
 
 REAL = Path(__file__).resolve().parents[1] / "cases/charts/gpu-operator-v1.11.1"
 NFD = "node-feature-discovery"
+OURS = Path(__file__).resolve().parents[2] / "charts/driverforge"
 
 
 def archive(path: Path, files: dict[str, bytes], *extra: tarfile.TarInfo) -> Path:
@@ -53,7 +54,8 @@ def test_a_folder_and_its_archive_say_the_same(tmp_path: Path) -> None:
 def test_the_slots_of_a_real_chart() -> None:
     chart = find_chart(str(REAL), resources.charts())
     later = {"gdrcopy", "kataManager", "ccManager", "kataSandboxDevicePlugin", "draDriver"}
-    assert {slot.path for slot in SLOTS} - {slot.path for slot in slots_of(Settings(chart=chart))} == later
+    absent = {slot.path for slot in SLOTS} - {slot.path for slot in slots_of(Settings(chart=chart))}
+    assert absent == {*later, "driverforge"}
 
 
 def test_a_chart_inside_an_archive_inside_a_chart(tmp_path: Path) -> None:
@@ -95,9 +97,64 @@ def test_an_unknown_version_names_the_known_ones() -> None:
 
 
 def test_every_known_version_is_read() -> None:
-    for file in resources.charts().iterdir():
-        version = file.stem.removeprefix("gpu-operator-")
+    for name in resources.charts().keys() - {"driverforge"}:
+        version = name.removeprefix("gpu-operator-")
         assert find_chart(version.removeprefix("v"), resources.charts()).version == version
+
+
+def test_the_page_names_the_known_versions() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/mirror.md").read_text(encoding="utf-8")
+    known = [name.removeprefix("gpu-operator-") for name in resources.charts() if name != "driverforge"]
+    assert f"Known without the chart: {', '.join(known)}." in page
+
+
+def images_of(values: Values) -> dict[str, tuple[str, ...]]:
+    keys = ("repository", "image", "version")
+    return {
+        path: tuple(text_at(table, key) for key in keys)
+        for path, table in tables(values)
+        if "repository" in table and NFD not in path
+    }
+
+
+def switches_of(values: Values) -> dict[str, str]:
+    paths = {slot.path.partition(".")[0] for slot in SLOTS} | {"nfd", "sandboxWorkloads"}
+    return {path: text_at(values, f"{path}.enabled") for path in paths - {"operator", "validator", NFD}}
+
+
+def test_what_is_known_of_a_version_is_what_its_chart_says() -> None:
+    known = find_chart("v24.6.1", resources.charts()).values
+    (chart,) = parse_documents((REAL.parent / "values-v24.6.1.yaml").read_bytes(), "x")
+    assert images_of(known) == images_of(chart)
+    assert switches_of(known) == switches_of(chart)
+
+
+def test_our_chart_is_read_where_it_is() -> None:
+    chart = find_chart("driverforge", resources.charts())
+    assert (chart.name, chart.version, chart.source) == ("driverforge", "0.1.0", "built in")
+    # the chart that both depend on
+    theirs = find_chart("v26.7.0", resources.charts())
+    image = f"{NFD}.image.repository"
+    assert text_at(chart.values, image) == text_at(theirs.values, image)
+    assert text_at(chart.values, f"{NFD}.image.tag") == text_at(theirs.values, f"{NFD}.image.tag")
+
+
+def test_our_chart_inside_another_one(tmp_path: Path) -> None:
+    files = {
+        "site/Chart.yaml": b"name: site\nversion: 1\n",
+        "site/charts/driverforge/Chart.yaml": (OURS / "Chart.yaml").read_bytes(),
+        "site/charts/driverforge/values.yaml": (OURS / "values.yaml").read_bytes(),
+    }
+    chart = find_chart(str(archive(tmp_path / "c.tgz", files)), resources.charts())
+    assert (chart.prefix, chart.ours) == ("driverforge", True)
+    given = {"driverforge": {"driverforge": {"image": "r.site/op:1"}}}
+    assert text_at(chart.effective(given), "driverforge.image") == "r.site/op:1"
+
+
+def test_our_chart_without_what_it_depends_on_is_refused(tmp_path: Path) -> None:
+    path = archive(tmp_path / "c.tgz", {"driverforge/Chart.yaml": b"name: driverforge\ndependencies: [a]\n"})
+    with pytest.raises(InputError, match="lacks the chart node-feature-discovery"):
+        find_chart(str(path), resources.charts())
 
 
 def link(name: str, target: str) -> tarfile.TarInfo:

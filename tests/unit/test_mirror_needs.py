@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,46 @@ def test_the_current_chart_as_it_comes(tmp_path: Path) -> None:
         "devicePlugin",
         "gfd",
     ]
+
+
+OURS = "driverforge: {image: 'r.site/driverforge-operator:v0.1.0'}\n"
+
+
+def test_our_own_chart_as_it_comes(tmp_path: Path) -> None:
+    rocky = node("gpu-1", os=("rocky", "9.5"), kernel="5.14.0-503.14.1.el9_5.x86_64")
+    needs = of_values(tmp_path, OURS, node("gpu-0"), rocky, version="driverforge")
+    assert sorted(needs.images) == [
+        "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
+        "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
+        "nvcr.io/nvidia/driver:595.91.07-rocky9",
+        "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04",
+        "nvcr.io/nvidia/gpu-operator:v26.7.0",
+        "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
+        "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
+        "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
+        "r.site/driverforge-operator:v0.1.0",
+        "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
+    ]
+    # the systems share a ClusterPolicy there, unlike with NVIDIA's operator
+    assert needs.warnings == []
+
+
+def test_our_own_chart_takes_what_a_cluster_policy_knows(tmp_path: Path) -> None:
+    text = OURS + "dcgm: {enabled: true, repository: r.site, image: dcgm, version: '4'}\n"
+    needs = of_values(tmp_path, text, version="driverforge")
+    assert "r.site/dcgm:4" in needs.images
+    assert needs.warnings == []
+
+
+def test_our_own_chart_without_its_operators_image_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the values: driverforge is in use and names no image") as caught:
+        of_values(tmp_path, "", version="driverforge")
+    assert "set driverforge.image" in caught.value.resolution
+
+
+def test_a_validator_without_a_version_is_not_of_our_charts(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="validator is in use and names no image"):
+        of_values(tmp_path, OURS + "validator: {version: }", version="driverforge")
 
 
 def test_everything_of_the_sandbox_is_needed_where_it_is_on(tmp_path: Path) -> None:
@@ -208,13 +249,50 @@ def test_precompiled_drivers_follow_running_and_next_kernels(tmp_path: Path) -> 
     (next_boot,) = needs.images["nvcr.io/nvidia/driver:580-5.15.0-139-generic-ubuntu22.04"]
     assert "next boot" in next_boot.text
     assert next_boot.nodes == ()
-    assert not [one for one in needs.warnings if "next is not known" in one]
+    assert not [one for one in needs.warnings if "is not known" in one]
+
+
+def test_the_pages_example_of_three_kernels_and_two_systems(tmp_path: Path) -> None:
+    found = nodes(
+        tmp_path,
+        node("gpu-0"),
+        node("gpu-1"),
+        node("gpu-2", kernel="5.15.0-125-generic"),
+        node("gpu-3", os=("rhel", "9.4"), kernel="5.14.0-427.13.1.el9_4.x86_64"),
+        node("node-0", os=("debian", "12"), kernel="6.1.0-50-amd64", gpu=False),
+    )
+    named = [KernelRelease.parse("5.15.0-139-generic")]
+
+    def of(text: str) -> Needs:
+        values = [values_of(text)] if text else []
+        return needs_of(Settings(chart=known("v26.7.0"), values=values, nodes=found, kernels=named))
+
+    page = (CASES.parents[2] / "docs/mirror.md").read_text(encoding="utf-8")
+    example = page.partition("### Three kernels and two systems")[2]
+    needs = of('driver: {usePrecompiled: true, version: "580"}')
+    assert drivers(needs) == sorted(re.findall(r"^\| `(580-\S+)` \|", example, re.MULTILINE))
+    assert len(needs.images) == 11
+    assert [one for one in needs.warnings if "the next kernel of gpu-3 is not known" in one]
+    assert len(needs.warnings) == 2
+    assert drivers(of("")) == sorted(re.findall(r"`(595\S+)`", example))
 
 
 def test_unknown_next_kernels_are_told(tmp_path: Path) -> None:
     needs = of_values(tmp_path, "driver: {usePrecompiled: true, version: 580}")
     assert drivers(needs) == ["580-5.15.0-131-generic-ubuntu22.04"]
-    assert "which kernels the nodes boot next is not known" in needs.warnings[0]
+    assert "the next kernel of gpu-0 is not known" in needs.warnings[0]
+
+
+def test_a_lock_that_has_a_nodes_series_says_what_it_boots_next(tmp_path: Path) -> None:
+    def told(*releases: str) -> list[str]:
+        locked = Lock(targets={"ubuntu22.04-amd64": target(*map(kernel, releases), os="ubuntu22.04")})
+        values = [values_of("driver: {usePrecompiled: true, version: 580}")]
+        found = nodes(tmp_path, node("gpu-0"))
+        return needs_of(Settings(chart=known("v26.7.0"), values=values, nodes=found, lock=locked)).warnings
+
+    # the running one is the newest
+    assert told(GENERIC) == []
+    assert "the next kernel of gpu-0 is not known" in told("6.8.0-60-generic")[0]
 
 
 def test_a_version_that_names_a_kernel_binds_all_nodes_to_it(tmp_path: Path) -> None:
@@ -306,6 +384,8 @@ def test_a_cluster_policy_alone_and_with_its_chart(tmp_path: Path) -> None:
         "r.site/plugin:v1",
     ]
     assert "add --chart" in alone.warnings[0]
+    with pytest.raises(InputError, match="the values: driverforge is in use"):
+        policy_needs(tmp_path, text, chart=known("driverforge"))
     both = policy_needs(tmp_path, text, chart=known("v26.7.0"))
     added = set(both.images) - set(alone.images)
     assert added == {

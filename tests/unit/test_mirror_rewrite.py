@@ -72,6 +72,15 @@ def test_values_behind_your_own_ask_for_the_mirror_alone(tmp_path: Path, text: s
     assert {path.rpartition(".")[2] for path in leaves(overlay)} == {"repository"}
 
 
+def test_our_charts_operator_is_moved_whole(tmp_path: Path) -> None:
+    given = values_of("driverforge: {image: 'r.site/ci/driverforge-operator:v1'}\ndriver: {version: 580.1}")
+    before = chart_settings(tmp_path, given, version="driverforge")
+    overlay = values_of(rewritten(lock_of(before), SITE)["values.yaml"])
+    assert overlay["driverforge"] == {"image": "registry.site/kse/ci/driverforge-operator:v1"}
+    after = chart_settings(tmp_path, given, overlay, version="driverforge")
+    assert {image.partition("/")[0] for image in images(after)} == {"registry.site"}
+
+
 def test_what_a_user_wrote_by_hand_comes_out(tmp_path: Path) -> None:
     theirs = read_mapping(CASES / "kubesphere-mirror.yaml")["gpu-operator"]
     plain = values_of(

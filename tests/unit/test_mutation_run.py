@@ -188,6 +188,33 @@ def test_a_difference_is_told_on_one_line() -> None:
     assert result.difference(before, after) == ("call( 1, )", "pass")
 
 
+def test_each_exception_that_is_caught_is_another_mutant() -> None:
+    pytest.importorskip("cosmic_ray", reason="hack/mutants installs cosmic-ray")
+    clauses = (
+        "except OSError as error:",
+        "except a.Error:",
+        "except (a.Error, ValueError):",
+        "except (OSError):",
+    )
+    found = {
+        clause: [
+            one.after
+            for one in program("operators").mutants(
+                "x.py", f"try:\n    f()\n{clause}\n    pass\n", ("ours/ReplaceException",)
+            )
+        ]
+        for clause in (*clauses, "except:")
+    }
+    other = "CosmicRayTestingException"
+    assert found == {
+        clauses[0]: [f"except {other} as error:"],
+        clauses[1]: [f"except {other}:"],
+        clauses[2]: [f"except ({other}, ValueError):", f"except (a.Error, {other}):"],
+        clauses[3]: [f"except ({other}):"],
+        "except:": [],
+    }
+
+
 def test_our_operators_change_what_they_say() -> None:
     pytest.importorskip("cosmic_ray", reason="hack/mutants installs cosmic-ray")
     source = """@keep(slots=True)

@@ -191,3 +191,111 @@ def test_a_registrys_words_are_no_commands_to_a_terminal(sequence: str) -> None:
     told = caught.value.render()
     assert "DENIED" in told
     assert all(char.isprintable() or char == "\n" for char in told)
+
+
+NEVER = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize("stated", ["", "../../x", "md5:abc", "sha256:" + "1" * 64])
+def test_a_portal_that_says_yes_to_everything_has_no_image(stated: str) -> None:
+    """It answers so whatever is asked for, with or without a digest of its own."""
+    headers = {"content-type": "text/html", "content-length": "6", "docker-content-digest": stated}
+    registry = MemoryRegistry(trouble=lambda _: answer(200, b"<html>", headers))
+    found = presence(client(registry), IMAGE.with_digest(NEVER))
+    assert isinstance(found, Unknown)
+    assert "gave other bytes" in found.reason
+
+
+@pytest.mark.parametrize("stated", ["../../x", "md5:abc"])
+def test_a_stated_digest_that_is_none_does_not_count(stated: str) -> None:
+    registry = MemoryRegistry()
+    digest = image(registry, b"{}")
+    registry.trouble = lambda request: (
+        answer(200, registry.manifests["driver", "1"][1], {"docker-content-digest": stated})
+        if "/manifests/" in request.url
+        else None
+    )
+    assert client(registry).head_manifest(IMAGE).digest == digest
+
+
+@pytest.mark.parametrize(
+    "digest", ["sha256:../../../x", "md5:" + "0" * 32, "", 5, None, "SHA256:" + "0" * 64]
+)
+def test_a_part_whose_digest_is_none_is_no_part(digest: object) -> None:
+    """It would be asked for, and be the end of a path."""
+    registry = MemoryRegistry()
+    part = {"mediaType": OCI_MANIFEST, "digest": digest, "size": 1}
+    registry.add_manifest("driver", "1", OCI_INDEX, {"mediaType": OCI_INDEX, "manifests": [part]})
+    with pytest.raises(Unavailable, match="something that is no descriptor"):
+        client(registry).resolve(IMAGE, "linux/amd64")
+
+
+def listing(kind: str, names: int, link: str) -> Callable[[Request], Response]:
+    """A page of a list that says where the rest is."""
+    part = {"mediaType": OCI_MANIFEST, "digest": NEVER, "size": 1}
+    content: dict[str, object] = {"tags": ["a" * 128] * names}
+    if kind == "referrers":
+        content = {"mediaType": OCI_INDEX, "manifests": [part] * names}
+    body = json.dumps(content).encode()
+    return lambda _: answer(200, body, {"content-type": OCI_INDEX, "link": link})
+
+
+def listed(kind: str, registry: MemoryRegistry) -> object:
+    ours = client(registry)
+    return ours.tags(IMAGE) if kind == "tags" else ours.referrers(IMAGE.with_digest(NEVER))
+
+
+@pytest.mark.parametrize("kind", ["tags", "referrers"])
+@pytest.mark.parametrize(
+    "link", ["https://other.site/v2/x", "https://registry.site:444/v2/x", "//other.site/x"]
+)
+def test_the_rest_of_a_list_is_at_no_other_host(kind: str, link: str) -> None:
+    registry = MemoryRegistry(trouble=listing(kind, 1, f'<{link}>; rel="next"'))
+    with pytest.raises(Unavailable, match="names another host for the rest of a list"):
+        listed(kind, registry)
+    assert len(registry.log) == 1
+
+
+@pytest.mark.parametrize("kind", ["tags", "referrers"])
+@pytest.mark.parametrize(
+    ("names", "why"), [(1, "has more than 100 pages"), (100_000, "larger than 16 MiB")], ids=["many", "large"]
+)
+def test_a_list_without_an_end_is_an_error_and_no_shorter_list(kind: str, names: int, why: str) -> None:
+    registry = MemoryRegistry(trouble=listing(kind, names, '</v2/driver/more>; rel="next"'))
+    with pytest.raises(Unavailable, match=why):
+        listed(kind, registry)
+    assert len(registry.log) <= 100
+
+
+def test_headers_that_are_read_for_minutes_by_a_careless_pattern() -> None:
+    """Each of them fits into what HTTP clients take."""
+    challenge = {"www-authenticate": "Basic " + "a" * 90_000}
+    with pytest.raises(NotPermitted):
+        client(MemoryRegistry(trouble=lambda _: answer(401, b"", challenge))).get_manifest(IMAGE)
+    registry = MemoryRegistry(trouble=listing("tags", 1, "<" * 90_000))
+    assert listed("tags", registry) == ["a" * 128]
+
+
+@pytest.mark.parametrize(
+    "location", ["https://é..x/", f"https://{'a' * 64}.site/", "https://registry.site/" + "a" * 8000]
+)
+def test_an_address_that_nobody_can_ask_is_the_servers_fault(location: str) -> None:
+    registry = MemoryRegistry(trouble=headers_instead({"location": location}, 307))
+    found = presence(client(registry), IMAGE)
+    assert isinstance(found, Unknown)
+    assert "sends us to an address that is none" in found.reason
+
+
+def test_a_registry_that_stores_something_else_is_told() -> None:
+    stored = answer(201, b"", {"docker-content-digest": NEVER})
+    registry = MemoryRegistry(trouble=lambda request: stored if request.method == "PUT" else None)
+    with pytest.raises(DriverforgeError, match="gave other bytes"):
+        client(registry).put_manifest(IMAGE, b"{}", OCI_MANIFEST)
+
+
+@pytest.mark.parametrize("media_type", ["a/b\r\nX-More: 1", "a/ä", "a", "a/b c", "/", ""])
+def test_a_media_type_that_is_none_becomes_no_header(media_type: str) -> None:
+    registry = MemoryRegistry()
+    with pytest.raises(InputError, match="of no media type"):
+        client(registry).put_manifest(IMAGE, b"{}", media_type)
+    assert not registry.log

@@ -31,6 +31,7 @@ class Script:
     """A transport that answers from a list: a status, a status with Retry-After, or a failure."""
 
     answers: list[Answer]
+    date: str = ""
     sent: int = 0
     waits: list[float] = field(default_factory=list)
     told: list[str] = field(default_factory=list)
@@ -41,7 +42,8 @@ class Script:
         if isinstance(answer, TemporaryFailure):
             raise answer
         status, later = answer if isinstance(answer, tuple) else (answer, "")
-        return Response(status=status, headers={"retry-after": later} if later else {}, body=io.BytesIO())
+        headers = {"retry-after": later, "date": self.date} if later else {}
+        return Response(status=status, headers=headers, body=io.BytesIO())
 
 
 def _transport(script: Script) -> Retrying:
@@ -87,6 +89,13 @@ def test_what_is_asked_again_and_after_how_long(
     script = Script(answers)
     assert _ask(script) == status
     assert script.waits == waits
+
+
+@pytest.mark.parametrize("year", [2026, 2027, 2028])
+def test_a_date_to_come_back_at_is_by_the_servers_own_clock(year: int) -> None:
+    script = Script([(429, f"1 Mar {year} 10:00:10 GMT"), 200], date=f"1 Mar {year} 10:00:00 GMT")
+    assert _ask(script) == 200
+    assert script.waits == [10.5]
 
 
 def test_the_last_failure_is_raised() -> None:
@@ -147,12 +156,13 @@ def test_a_pause_is_told_with_its_reason() -> None:
     assert script.told == ["no answer; again in 0.5 s", "registry.site answers 429; again in 8 s"]
 
 
-def test_an_upload_is_begun_once_unless_the_registry_is_busy() -> None:
-    assert _ask(Script([429, 202]), "POST") == 202
-    assert _ask(Script([503, 202]), "POST") == 503
+@pytest.mark.parametrize("method", ["POST", "PATCH"])
+def test_an_upload_is_begun_and_brought_on_once_unless_the_registry_is_busy(method: str) -> None:
+    assert _ask(Script([429, 202]), method) == 202
+    assert _ask(Script([503, 202]), method) == 503
     script = Script([BROKEN, 202])
     with pytest.raises(TemporaryFailure):
-        _ask(script, "POST")
+        _ask(script, method)
     assert script.sent == 1
 
 
@@ -201,6 +211,39 @@ def test_a_host_that_answered_after_all_is_asked_later_too() -> None:
     with pytest.raises(TemporaryFailure):
         transport.send(Request(method="POST", url="https://registry.site/v2/"))
     assert transport.send(Request(method="GET", url="https://registry.site/v2/")).status == 200
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_host_that_is_busy_for_minutes_is_asked_once_for_each_request(method: str) -> None:
+    """A plan of a thousand cells would wait for it a thousand times."""
+    script, now = Script([(429, "60")] * 9 + [200, 429, 200]), [NOW]
+
+    def wait(seconds: float) -> None:
+        script.waits.append(seconds)
+        now[0] += seconds
+
+    transport = replace(_transport(script), wait=wait, now=lambda: now[0], attempts=5)
+    request = Request(method=method, url="https://registry.site/v2/")
+    assert [transport.send(request).status for _ in range(5)] == [429] * 5
+    assert (script.sent, script.waits) == (9, [60.5, 61.0, 62.0, 64.0])
+    # a good answer makes up for all of it
+    assert [transport.send(request).status for _ in range(2)] == [200, 200]
+
+
+@pytest.mark.parametrize("first", [BROKEN, 200])
+def test_a_host_that_breaks_off_for_minutes_is_asked_once_for_each_request(first: Answer) -> None:
+    script, now = Script([first, 200, 200, 503]), [NOW]
+
+    def take(_: Response) -> None:
+        now[0] += 130
+        raise TemporaryFailure("too slow")
+
+    transport = replace(_transport(script), now=lambda: now[0], attempts=3)
+    for _ in range(2):
+        with pytest.raises(TemporaryFailure, match="too slow"):
+            transport.receive(lambda: Request(method="GET", url="https://registry.site/"), take)
+    assert (script.sent, len(script.waits)) == (4, 2)
+    assert transport.silent == {}
 
 
 def test_what_was_made_of_a_busy_hosts_last_answer_is_not_made_again() -> None:

@@ -9,6 +9,8 @@ from driverforge_build.discover.apt.restricted_modules import finished_modules
 from driverforge_build.discover.apt.stanzas import add_stanzas, new_index
 from driverforge_build.discover.kernels import Kernels
 from driverforge_build.discover.pin import pin_target
+from driverforge_build.lock.pins import TargetLock
+from driverforge_core.errors import InputError
 from support.samples.sampledebian import DRIVER, MATRIX, NEW, sample_matrix
 
 OBJECTS, SIGNATURES = f"linux-objects-nvidia-535-{NEW}", f"linux-signatures-nvidia-{NEW}"
@@ -103,3 +105,48 @@ def test_of_repositories_with_the_same_version_the_first_of_the_row_counts() -> 
     suites = ("bookworm", "bookworm-security")
     both = [(name, "1", suite) for name in (OBJECTS, SIGNATURES) for suite in suites]
     assert taken(WANTED, *both) == [(name, "1", "bookworm-security") for name in (OBJECTS, SIGNATURES)]
+
+
+def locked_modprobe(*versions: str) -> TargetLock:
+    """What is locked where nvidia-modprobe is offered in these versions, and all else as the row wants it."""
+    row = sample_matrix().rows[0].on("amd64")
+    (driver,) = row.drivers
+    own = ("libcuda1", "nvidia-open-kernel-dkms", "nvidia-kernel-dkms", "firmware-nvidia-gsp")
+    tools = ("python3", "kmod", "make", "gcc-12", f"linux-image-{NEW}", f"linux-headers-{NEW}")
+    there = [(name, "1") for name in tools]
+    there += [(name, f"{DRIVER}-1") for name in own]
+    index = new_index()
+    for name, version in (*there, *(("nvidia-modprobe", version) for version in versions)):
+        add_stanzas(index, [stanza(name, version)], suite="bookworm")
+    found = find_kernels(index, row, "amd64")
+    pinned = pin_target(index, row, "amd64", [driver], kernels=found, finished_modules=finished_modules)
+    for error in pinned.problems.values():
+        raise error
+    return pinned.target
+
+
+@pytest.mark.parametrize(
+    ("versions", "taken"),
+    [
+        (("570.1-1", "535.2-1", "535.1-1"), "535.2-1"),
+        (("570.1-1", "550.1-1"), "570.1-1"),
+        (("1.535-1", "535.1-1"), "535.1-1"),
+    ],
+)
+def test_a_package_with_versions_of_its_own_is_of_the_branch_or_the_newest(
+    versions: tuple[str, ...], taken: str
+) -> None:
+    userspace = locked_modprobe(*versions).drivers[DRIVER]["userspace"]
+    assert {one.name: one.version for one in userspace}["nvidia-modprobe"] == taken
+
+
+def test_a_package_that_nobody_has_is_told_with_what_there_is() -> None:
+    with pytest.raises(InputError, match="do not have nvidia-modprobe") as told:
+        locked_modprobe()
+    assert told.value.details == ("they do not have nvidia-modprobe at all",)
+    assert told.value.resolution.startswith("check packages and repositories of driver 535")
+
+
+def test_sources_that_a_distribution_has_are_no_finished_modules() -> None:
+    (kernel,) = locked_modprobe("535.1-1").kernels.values()
+    assert kernel.vendor == {}

@@ -95,6 +95,7 @@ def stands(**labels: str) -> list[str]:
     if labels:
         place = Reference.parse(ALIAS)
         names = {key: f"org.opencontainers.image.base.{key}" for key in ("name", "digest")}
+        names |= {key: f"io.driverforge.{key.replace('_', '-')}" for key in ("signer", "signer_key")}
         store_image(registry, place, {names.get(key, INPUTS_LABEL): text for key, text in labels.items()})
     return standing(client(registry), HOST, JIT)
 
@@ -108,6 +109,14 @@ def test_an_image_that_is_built_anew_for_its_base_is_told_so() -> None:
     (line,) = stands(inputs=OURS, name=BASE.name, digest=BASE.digest)
     assert "made from other inputs" in line
     assert stands(inputs=OURS)[1] == f"its base was not stated, it is {BASE} now"
+
+
+def test_an_image_that_another_key_signed_or_none_is_told_so() -> None:
+    """As where a command of the pipeline is not told --sign-certificate."""
+    same = {"inputs": OURS, "name": BASE.name, "digest": BASE.digest}
+    assert stands(**same, signer="Site modules", signer_key="a1b2")[1:] == [
+        "its modules were signed by Site modules (a1b2), by nobody now: --sign-certificate"
+    ]
 
 
 def test_what_a_moving_tag_stands_for_otherwise() -> None:

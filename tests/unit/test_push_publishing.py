@@ -334,8 +334,9 @@ def test_keep_going_pushes_the_others(keep_going: bool, pushed: int) -> None:
 def test_the_alias_stands_for_what_a_builder_pushed() -> None:
     engine = built()
     place = publisher(engine).member(JIT).reference
-    digest = store_image(engine.registry, place, {"io.driverforge.inputs": JIT.inputs})
-    _, image = publisher(engine).from_builder(JIT)
+    digest = store_image(engine.registry, place.with_tag(""), {"io.driverforge.inputs": JIT.inputs})
+    report, image = publisher(engine).from_builder(JIT, digest)
+    assert report.sent
     assert (image.id, image.reference) == (digest, str(place))
     alias = place.with_tag(JIT.image.alias_tag)
     assert client(engine).resolve(alias, "linux/amd64").digest == digest
@@ -343,12 +344,13 @@ def test_the_alias_stands_for_what_a_builder_pushed() -> None:
 
 def test_a_builder_that_pushed_nothing_is_not_believed() -> None:
     with pytest.raises(Unavailable, match="the registry does not have it"):
-        publisher(built()).from_builder(JIT)
+        publisher(built()).from_builder(JIT, "sha256:" + "0" * 64)
 
 
 def test_a_builder_that_pushed_something_else_moves_no_alias() -> None:
     engine = built()
-    store_image(engine.registry, publisher(engine).member(JIT).reference, {"io.driverforge.inputs": "0" * 64})
+    place = publisher(engine).member(JIT).reference
+    digest = store_image(engine.registry, place.with_tag(""), {"io.driverforge.inputs": "0" * 64})
     with pytest.raises(InputError, match="made from other inputs"):
-        publisher(engine).from_builder(JIT)
-    assert ("driver", JIT.image.alias_tag) not in engine.registry.manifests
+        publisher(engine).from_builder(JIT, digest)
+    assert [key for _, key in engine.registry.manifests] == [digest], "no tag stands for it"

@@ -7,14 +7,16 @@ difference before committing it.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from driverforge_build import resources
 from driverforge_build.advice import Given
-from driverforge_build.lock.pins import Lock
+from driverforge_build.lock.pins import Lock, LockedBase
 from driverforge_build.matrix import Cell, Matrix, load_matrix
+from driverforge_build.matrix.load import parse_matrix
 from driverforge_build.render.bake import bake_document
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.spec import image_specs
@@ -78,9 +80,44 @@ def test_dockerfile_with_signed_modules_is_the_golden_one() -> None:
     }
 
 
+FROM_IMAGES = """\
+extends: builtin
+keep: {systems: [debian12, rhel9, sles15.7], branches: ["580"]}
+systems:
+  - {id: debian12, drivers: [{id: "580", payload: image, image: "site/driver:{version}-{os}"}]}
+  - {id: rhel9, drivers: [{id: "580", payload: image, image: "site/driver:{version}-{os}"}]}
+  - {id: sles15.7, drivers: [{id: "580", payload: image, image: "site/driver:{version}-{os}"}]}
+"""
+
+
+def test_dockerfiles_upon_driver_images_are_the_golden_ones() -> None:
+    """JIT and precompiled images, of each family, whose base is a driver image."""
+    matrix = parse_matrix(FROM_IMAGES.encode(), name="site.yaml")
+    digest = f"sha256:{'5' * 64}"
+    targets = [
+        replace(
+            target,
+            images={
+                driver.version: LockedBase(reference=driver.image_for(row.id), digest=digest, index=digest)
+                for driver in row.drivers
+            },
+        )
+        for row in matrix.rows
+        for target in [synthetic_lock(matrix).targets[f"{row.id}-amd64"]]
+    ]
+    lock = Lock().with_targets(targets)
+    chosen = {(cell.os.id, cell.kernel is None): cell for cell in all_cells(matrix) if cell.arch == "amd64"}
+    for cell in chosen.values():
+        (image,) = image_specs([cell], lock)
+        text = context_of(image, resources.templates()).entries["Dockerfile"].content.decode()
+        compare(GOLDEN / "image" / cell.key / "Dockerfile", text)
+    folders = {path.name for path in (GOLDEN / "image").iterdir()}
+    assert folders == {cell.key for cell in chosen.values()}
+
+
 def test_every_operating_system_has_golden_files_and_no_other_is_left() -> None:
     assert {cell.os.id for cell in CELLS} == {row.id for row in MATRIX.rows}
-    others = {"toolkit", "pins", "signed"}
+    others = {"operator", "toolkit", "pins", "signed", "image"}
     assert {path.name for path in GOLDEN.iterdir() if path.is_dir()} == {cell.key for cell in CELLS} | others
 
 

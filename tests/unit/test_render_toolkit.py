@@ -15,10 +15,11 @@ from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix, load_matrix
 from driverforge_build.matrix.load import parse_matrix
+from driverforge_build.matrix.programs import select_images, split_globs, toolkit_images
 from driverforge_build.render.bake import bake_document, immutable_tag_of, local_reference
 from driverforge_build.render.context import BuildContext, context_of, write_context
 from driverforge_build.render.files import digest_of, read_files
-from driverforge_build.render.toolkit import ToolkitSpec, split, toolkit_cells, toolkit_specs
+from driverforge_build.render.toolkit import ToolkitSpec, toolkit_specs
 from driverforge_core.errors import InputError, UsageError
 from support.samples.synthetic import synthetic_lock
 from support.samples.toolkitsource import VERSION, write_source
@@ -45,7 +46,8 @@ def pinned(artifacts: Path) -> Matrix:
 def specs(
     matrix: Matrix, given: dict[str, str], *, select: str = "toolkit-*-amd64", lock: Lock = LOCK
 ) -> tuple[ToolkitSpec, ...]:
-    return toolkit_specs(toolkit_cells(matrix, select=[select]), matrix, lock, given=Given(artifacts=given))
+    cells = select_images(toolkit_images(matrix), select=[select])
+    return toolkit_specs(cells, matrix, lock, given=Given(artifacts=given))
 
 
 def context(artifacts: Path) -> BuildContext:
@@ -70,7 +72,10 @@ def test_the_context_has_our_programs_and_nvidias_files(artifacts: Path) -> None
         entries["artifacts/rpm/usr/lib64/libnvidia-container.so.1"].link
         == f"libnvidia-container.so.{VERSION}"
     )
-    assert {name for name in entries if name.startswith("bin/")} == {"bin/driverctl", "bin/nvidia-toolkit"}
+    programs = {name for name in entries if name.startswith("bin/")}
+    assert programs == {
+        f"bin/{name}" for name in ("driverctl", "nvidia-toolkit", "nvidia-validator", "driver-manager")
+    }
     assert b'sys.argv[0] = "nvidia-toolkit"' in entries["bin/nvidia-toolkit"].content
     packages = {name.split("/")[1] for name in entries if name.startswith("lib/")}
     assert packages >= {"driverforge_core", "driverforge_oci", "driverforge_node"}
@@ -157,14 +162,18 @@ def test_other_files_than_the_pinned_ones_are_refused(artifacts: Path) -> None:
     assert "the matrix says" in caught.value.details[0]
 
 
+def test_each_glob_is_for_images_of_one_kind() -> None:
+    globs = ["debian12-*", "operator-*", "toolkit-*"]
+    assert split_globs(globs) == (("toolkit-*",), ("operator-*",), ("debian12-*",))
+
+
 def test_which_globs_are_the_toolkits() -> None:
-    assert split(["toolkit-*", "debian12-*"]) == (("toolkit-*",), ("debian12-*",))
-    assert toolkit_cells(MATRIX, select=[]) == ()
-    assert [cell.key for cell in toolkit_cells(MATRIX, select=["toolkit-*"], skip=["*-arm64"])] == [
-        f"toolkit-{ROW.id}-amd64"
-    ]
+    images = toolkit_images(MATRIX)
+    assert select_images(images, select=[]) == ()
+    chosen = select_images(images, select=["toolkit-*"], skip=["*-arm64"])
+    assert [cell.key for cell in chosen] == [f"toolkit-{ROW.id}-amd64"]
     with pytest.raises(UsageError, match="matches none of 2 cells"):
-        toolkit_cells(MATRIX, select=["toolkit-9*"])
+        select_images(images, select=["toolkit-9*"])
 
 
 def test_a_toolkit_names_a_system_of_the_matrix() -> None:

@@ -12,6 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from driverforge_build import resources
+from driverforge_build.documents import ClassOfKernels
 from driverforge_build.report.coverage import Coverage, Documents, coverage
 from driverforge_build.report.page import CELLS, OPEN, page_text
 from driverforge_core.errors import UsageError
@@ -74,6 +75,22 @@ def test_rows_say_where_they_come_from() -> None:
     assert "The lock has no repository" not in text
     assert f"bookworm of 2026-01-01 00:00 UTC , index sha256:{'0' * 64}" in text
     assert "Plan of 2026-01-02 03:04 UTC" in text
+
+
+def test_a_kernel_names_the_others_of_its_class() -> None:
+    plan = shipped_plan()
+    one: ClassOfKernels = {
+        "kernels": ["6.1.0-49-cloud-amd64", NODE],
+        "compiler": "gcc-12",
+        "headers": "0" * 64,
+        "config": "1" * 64,
+        "symvers": "2" * 64,
+    }
+    assert "of one class with" not in PAGE
+    plan["targets"]["debian12-amd64"]["classes"].append(one)
+    text = Elements(page_text(coverage(Documents(plan=plan)))).text
+    assert f"{NODE} of one class with 6.1.0-49-cloud-amd64 linux-headers-{NODE}" in text
+    assert text.count("of one class with") == 1
 
 
 def test_tables_are_tables_to_a_screen_reader() -> None:

@@ -17,14 +17,14 @@ from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.retry import FailedAttempt
 from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.documents import BuildCell
+from driverforge_build.junit import Outcome, junit_text
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import load_matrix
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.plan.text import documents, json_lines
 from driverforge_build.ports import BuiltImage, Layer
 from driverforge_build.publish.upload import PushReport
-from driverforge_build.report.cases import Case, Outcome, build_cases, plan_cases
-from driverforge_build.report.junit import junit_text
+from driverforge_build.report.cases import Case, build_cases, plan_cases, suites
 from driverforge_build.report.summary import LIMIT, summary_text
 from driverforge_build.verdict import State, Verdict
 from driverforge_core.errors import CommandFailed
@@ -111,7 +111,7 @@ def cases(text: str) -> Iterator[ET.Element]:
 
 
 def test_junit_of_a_build() -> None:
-    text = junit_text("driverforge build", build_cases(built(), unwanted={OTHER}, unanswered={LATER}))
+    text = junit_text("driverforge build", suites(build_cases(built(), unwanted={OTHER}, unanswered={LATER})))
     top = ET.fromstring(text)
     assert {name: top.get(name) for name in ("tests", "failures", "errors", "skipped", "time")} == {
         "tests": "4",
@@ -146,7 +146,7 @@ def test_junit_of_a_build() -> None:
 def test_junit_of_a_plan_fails_nothing_but_an_answer_that_is_missing() -> None:
     found = [
         (case.get("name"), next((child.tag for child in case), ""))
-        for case in cases(junit_text("driverforge plan", plan_cases(documents(plan()), {LATER})))
+        for case in cases(junit_text("driverforge plan", suites(plan_cases(documents(plan()), {LATER}))))
     ]
     assert found == [(JIT, "system-out"), (KERNEL, "system-out"), (OTHER, "skipped"), (LATER, "error")]
 
@@ -185,4 +185,4 @@ def test_the_summary_is_cut_before_github_refuses_all_of_it() -> None:
 def test_an_image_that_is_no_drivers_has_a_line_of_its_own() -> None:
     toolkit = Case(cell="toolkit-1.20.1-amd64", word="built", outcome=Outcome.PASSED, seconds=7)
     assert "* `toolkit-1.20.1-amd64`: ✅ built 7 s" in summary_text("x", [toolkit])
-    assert 'testsuite name="toolkit-1.20.1-amd64"' in junit_text("x", [toolkit])
+    assert 'testsuite name="toolkit-1.20.1-amd64"' in junit_text("x", suites([toolkit]))

@@ -100,7 +100,7 @@ def test_a_row_of_a_minor_release_has_the_addresses_of_older_ones() -> None:
 
 
 def test_without_a_subscription_its_repositories_are_left_out_and_told_before_anything_is_asked() -> None:
-    assert list(located("rhel9")) == ["ubi-9-baseos-rpms", "ubi-9-appstream-rpms"]
+    assert list(located("rhel9")) == ["cuda-rhel9", "ubi-9-baseos-rpms", "ubi-9-appstream-rpms"]
     row = next(row for row in load_matrix().rows if row.id == "rhel9")
     now = datetime(2026, 11, 20, tzinfo=timezone.utc)
     (told,) = closed_targets([(row, "amd64")], Settings(now=now)).values()
@@ -116,7 +116,7 @@ def test_what_a_subscription_opens_is_for_what_asks_for_it_by_name() -> None:
     """An image is built from repositories that its base is configured with."""
     wanted = {place.id: place.preference for place in located("rhel9", entitlement=CERTIFICATE).values()}
     on_request = {name for name, preference in wanted.items() if preference == ON_REQUEST}
-    assert on_request == {name for name in wanted if name.startswith("rhel-9-for-")}
+    assert on_request == {name for name in wanted if name.startswith(("rhel-9-for-", "cuda-"))}
 
 
 def test_an_entitlement_opens_the_addresses_of_the_rows() -> None:

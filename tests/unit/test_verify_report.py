@@ -6,10 +6,10 @@ import json
 from dataclasses import replace
 from xml.etree import ElementTree as ET
 
+from driverforge_build.junit import junit_text
 from driverforge_build.verify.judge import Check, Kind, Outcome
-from driverforge_build.verify.junit import junit
 from driverforge_build.verify.modules import ImageModule
-from driverforge_build.verify.report import Proof, TriedImage, document, text
+from driverforge_build.verify.report import Proof, TriedImage, document, suites, text
 from driverforge_build.verify.statement import statement
 from driverforge_core.errors import Unavailable
 from support.jsonschemas import check_document
@@ -91,13 +91,13 @@ def test_programs_read_the_same_by_a_published_schema() -> None:
 
 
 def test_junit_has_a_case_for_each_check_and_no_character_that_xml_forbids() -> None:
-    root = ET.fromstring(junit([PASSED, FAILED, ERROR]))
+    root = ET.fromstring(junit_text("driverforge verify", suites([PASSED, FAILED, ERROR])))
     passed, failed, error = root
     assert [case.get("name") for case in passed] == [check.name for check in CHECKS]
     assert (failed.get("tests"), failed.get("failures"), failed.get("errors")) == ("4", "1", "0")
     [failure] = failed.iter("failure")
-    assert failure.get("message") == "unknown-symbol: nothing exports <x>"
-    assert failure.text == "nvidia_uvm: Unknown symbol ?[31mx? (err -2)"
+    assert (failure.get("type"), failure.get("message")) == ("unknown-symbol", "nothing exports <x>")
+    assert failure.text == "nvidia_uvm: Unknown symbol \ufffd[31mx\ufffd (err -2)"
     assert (error.get("tests"), error.get("errors")) == ("1", "1")
     assert next(error.iter("error")).get("message") == "no mirror has it"
 

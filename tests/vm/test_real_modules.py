@@ -96,9 +96,9 @@ def _built(target: Target) -> Built:
 pytestmark = pytest.mark.timeout(2400)
 
 
-@pytest.fixture(scope="module", params=[realimage.BOOKWORM, realimage.TRIXIE], ids=str)
+@pytest.fixture(scope="module", params=realimage.TARGETS, ids=str)
 def built(request: pytest.FixtureRequest) -> Built:
-    """The two combinations of driver and kernel that every run compiles."""
+    """What the engine tier of the same run has compiled."""
     return provided(lambda: _built(request.param))
 
 

@@ -88,7 +88,7 @@ def _check_platform(client: RegistryClient, place: Reference, image: Manifest, p
 def write_documents(images: Iterable[ReadImage], folder: Path) -> tuple[Path, ...]:
     """Write what was read into a folder, a file an artifact: KIND-DIGEST.json. Raises StorageFailed."""
     files = {
-        folder / f"{one.kind.value}-{one.referrer.digest.partition(':')[2][:12]}.json": one.content
+        folder / f"{one.kind.value}-{one.referrer.digest.partition(':')[2]}.json": one.content
         for image in images
         for one in image.found
         if one.content

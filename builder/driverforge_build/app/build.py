@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from tempfile import TemporaryDirectory
 
 from driverforge_build.app.archives import PAYLOAD, archive_folders
@@ -21,6 +22,11 @@ from driverforge_build.render.bake import LayerCache, local_reference, target_na
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import TemporaryFailure, UsageError
 
+COMPILE_CACHE = "COMPILE_CACHE"
+"""The build argument that names the mount of earlier compilations. A name of one run is one that nobody who
+shares the builder could have written to.
+"""
+
 Display = Callable[[list[str]], AbstractContextManager[CellListener]]
 
 
@@ -31,7 +37,8 @@ class BuildRequest:
     `workers` is for each engine. `retries`: further attempts for a cell that failed for a passing reason.
     `cache_from`, `cache_to`: as LayerCache has them. `signing` is None where no modules are signed. With
     `unsigned_to` no image is made: that folder gets bare modules, for others to sign. `archives` are files of
-    NVIDIA's, which a build that wants one need not download.
+    NVIDIA's, which a build that wants one need not download. With `no_compile_cache` nothing is taken of what
+    earlier compilations left on the builder.
     """
 
     folder: Path
@@ -41,6 +48,7 @@ class BuildRequest:
     ca: Path | None = None
     network: str = ""
     no_cache: bool = False
+    no_compile_cache: bool = False
     retries: int = 2
     cache_from: tuple[str, ...] = ()
     cache_to: str = ""
@@ -63,6 +71,7 @@ def jobs(
     NVIDIA's archives that are on disk are held below the request's folder. Mirror files are written below
     `secrets`, readable for us alone: an address may hold a password.
     """
+    arguments = {COMPILE_CACHE: f"driverforge-compile-{token_hex(16)}"} if request.no_compile_cache else {}
     local = archive_folders(request.archives, contexts, request.folder / "archives")
     return [
         BuildJob(
@@ -78,6 +87,7 @@ def jobs(
                 secrets / f"{context.image.os}-{context.image.arch}",
             ),
             contexts={PAYLOAD: local[context.image.id]} if context.image.id in local else {},
+            arguments=arguments,
             network=request.network,
             no_cache=request.no_cache,
             remote=str(to.member(context).reference) if to else "",

@@ -10,7 +10,7 @@ from driverforge_build.matrix import Cell
 from driverforge_build.publish.upload import FamilyOf
 from driverforge_build.render.context import BuildContext, driver_contexts
 from driverforge_build.render.needs import missing_pins
-from driverforge_build.render.toolkit import ToolkitSpec
+from driverforge_build.render.programs import ProgramsSpec
 
 
 def families(
@@ -27,8 +27,12 @@ def families(
 
     def family_of(context: BuildContext) -> Sequence[BuildContext]:
         image = context.image
-        if isinstance(image, ToolkitSpec):
-            return [one for one in toolkits if one.image.alias_tag == image.alias_tag]
+        if isinstance(image, ProgramsSpec):
+            return [
+                one
+                for one in toolkits
+                if (one.image.repository, one.image.alias_tag) == (image.repository, image.alias_tag)
+            ]
         found = by_alias.get((image.os, str(image.branch), image.kernel), [])
         others = [cell for cell in found if cell.arch != image.arch and not missing_pins(cell, lock)]
         made = driver_contexts(others, lock, given=given)

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.app.knowledge import Selection, lockable
+from driverforge_build.advice import Selection
+from driverforge_build.app.knowledge import lockable
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.matrix import load_matrix
+from driverforge_build.matrix.programs import split_globs
 from driverforge_build.render.bake import write_all
 from driverforge_build.render.context import BuildContext
-from driverforge_build.render.toolkit import split
 from driverforge_build.verdict import State, Verdict
 from driverforge_core.errors import DriverforgeError, InputError, UsageError
 
@@ -45,12 +46,12 @@ def _left_out(prepared: Prepared, selection: Selection) -> dict[str, Verdict]:
 
     Where the user named no cells, only those count whose OS and architecture are in the lock.
     """
-    named = bool(split(selection.select)[1])
+    *_, drivers = split_globs(selection.select)
     return {
         row.key: row.verdict
         for row in prepared.plan.rows
         if row.verdict.state is not State.BUILD
-        and (named or prepared.lock.target(row.cell.os.id, row.cell.arch))
+        and (drivers or prepared.lock.target(row.cell.os.id, row.cell.arch))
     }
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from driverforge_build.advice import Given
+from driverforge_build.advice import Given, Selection
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
@@ -17,15 +17,6 @@ from driverforge_core.errors import UsageError
 
 LookupFor = Callable[[Lock], ImageLookup]
 """Makes the question to a registry, which needs the lock: the tag that is asked for is made from it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """Which cells, from which inputs: what a user tells `build` and `push` alike."""
-
-    given: Given = field(default_factory=Given)
-    select: tuple[str, ...] = ()
-    skip: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,19 +7,24 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from urllib.parse import urlsplit
 
-from driverforge_build.advice import Given
+from driverforge_build.advice import Given, Selection
 from driverforge_build.app.choice import choose
 from driverforge_build.app.family import families
-from driverforge_build.app.knowledge import LookupFor, Selection, read_knowledge
+from driverforge_build.app.knowledge import LookupFor, read_knowledge
 from driverforge_build.app.runner import CellReport, Result
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.select import check_named, mirror_os
-from driverforge_build.nvidia.site import MIRROR, check_hosts, mirrored
+from driverforge_build.nvidia.site import MIRROR, check_hosts
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.plan.shards import ShardWanted
 from driverforge_build.publish.upload import FamilyOf
-from driverforge_build.render.context import BuildContext, driver_contexts, toolkit_contexts
+from driverforge_build.render.context import (
+    BuildContext,
+    driver_contexts,
+    operator_contexts,
+    toolkit_contexts,
+)
 from driverforge_build.verdict import State
 from driverforge_core.errors import UsageError
 from driverforge_oci.transport import without_secrets
@@ -29,8 +34,9 @@ from driverforge_oci.transport import without_secrets
 class Prepared:
     """What is to be done: the plan of the selected cells, and the images that are to be built.
 
-    A toolkit image has no verdict, so `toolkits` are contexts without a row in the plan. `mirrors` are those
-    of the user and of the matrix. `everything` has all cells of matrix and lock, whichever were selected.
+    Toolkit and operator images have no verdict: `toolkits` are their contexts, without a row in the plan.
+    `mirrors` are those of the user and of the matrix. `everything` has all cells of matrix and lock,
+    whichever were selected.
     """
 
     plan: Plan
@@ -81,53 +87,54 @@ def prepare(
     systems = chosen.systems
     check_named("--mirror", map(mirror_os, named), {MIRROR, *systems})
     check_hosts(named)
-    cells, toolkits = chosen.cells, chosen.toolkits
+    cells, toolkits, operators = chosen.cells, chosen.toolkits, chosen.operators
     if shard is not None:
         # before a registry is asked: what other jobs push meanwhile must not change whose a cell is
         cells = shard.of_cells(replace(known, lookup=None).plan(cells).to_build())
-        toolkits = toolkits if shard.number == 1 else ()
+        toolkits, operators = (toolkits, operators) if shard.number == 1 else ((), ())
     plan = known.plan(cells)
     check_mirrors(named, plan.to_build())
     return Prepared(
         plan=plan,
         lock=known.lock,
         given=given,
-        toolkits=toolkit_contexts(toolkits, known.matrix, known.lock, given=given),
-        mirrors={**row_mirrors((row for row in known.matrix.rows if row.id in systems), named), **named},
+        toolkits=(
+            *toolkit_contexts(toolkits, known.matrix, known.lock, given=given),
+            *operator_contexts(operators, known.matrix, known.lock, given=given),
+        ),
+        mirrors={**row_mirrors(row for row in known.matrix.rows if row.id in systems), **named},
         everything=known.cells,
     )
 
 
-def row_mirrors(rows: Iterable[OsRow], named: Mapping[str, str]) -> dict[str, str]:
-    """The addresses that the matrix names, for the OSes whose builds can use one.
-
-    These are mirrors, and repositories of a vendor's own, which no base image is configured with.
-    """
-    found: dict[str, str] = {}
-    for row in (row for row in rows if row.package_manager == "apt"):
-        if row.mirror:
-            found[row.id] = row.mirror
-        for arch in row.archs:
-            own = [one.on(arch) for one in row.repositories if one.flat]
-            found |= {f"{row.id}-{arch}/{one.id}": mirrored(one.urls[0], named) for one in own}
-    return found
+def row_mirrors(rows: Iterable[OsRow]) -> dict[str, str]:
+    """The mirrors that the matrix names, for the OSes whose builds can use one."""
+    return {row.id: row.mirror for row in rows if row.package_manager == "apt" and row.mirror}
 
 
 def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
     """Raises UsageError for a mirror that a build could not use.
 
-    Only apt reads it: the repositories of dnf and zypper are configured in the base image. NVIDIA's archive
+    Only apt reads it: the repositories of dnf and zypper are configured in the base image. What NVIDIA makes
     is downloaded by BuildKit, which is told the address in a file that others can read.
     """
+    targets = {(cell.os.id, cell.arch): cell.os for cell in cells}
+    vendors = {
+        f"{key}/{name}"
+        for (system, arch), row in targets.items()
+        for name in row.on(arch).vendors
+        for key in (system, f"{system}-{arch}")
+    }
     for key, address in mirrors.items():
-        if key.partition("/")[0] == MIRROR and urlsplit(address).username is not None:
+        if (key in vendors or key.partition("/")[0] == MIRROR) and urlsplit(address).username is not None:
             raise UsageError(
                 f"--mirror {key}: a build cannot log in there",
                 details=[without_secrets(address)],
                 resolution="give an address that needs no login; only `lock` can use one that does",
             )
+    others = {mirror_os(key) for key in mirrors if key not in vendors}
     for cell in cells:
-        if cell.os.package_manager != "apt" and cell.os.id in map(mirror_os, mirrors):
+        if cell.os.package_manager != "apt" and cell.os.id in others:
             raise UsageError(
                 f"--mirror works with apt only; {cell.os.id} uses {cell.os.package_manager}",
                 resolution=f"give a base image whose repositories are your site's: --base {cell.os.id}=REF",

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driverforge_build.app.retry import Attempts, FailedAttempt
+from driverforge_build.matrix.programs import PREFIXES
 from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
 from driverforge_build.publish.upload import Publisher, PushReport, is_built
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
-from driverforge_build.render.toolkit import PREFIX
 from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
@@ -91,8 +91,8 @@ class HowToRun:
     wait: Callable[[float], object] = time.sleep
     prepare: Callable[[Engine, BuildJob, StepListener], BuildJob] = lambda _engine, job, _told: job
 
-    def build(self, engine: Engine, job: BuildJob, told: StepListener) -> None:
-        engine.build(self.prepare(engine, job, told), told)
+    def build(self, engine: Engine, job: BuildJob, told: StepListener) -> str:
+        return engine.build(self.prepare(engine, job, told), told)
 
 
 def build_all(
@@ -178,7 +178,7 @@ def build_times(reports: Iterable[CellReport]) -> dict[str, BuildTime]:
     return {
         report.cell: BuildTime(seconds=report.seconds, first=report.first, date=now)
         for report in reports
-        if report.result is Result.BUILT and not report.attempts and not report.cell.startswith(PREFIX)
+        if report.result is Result.BUILT and not report.attempts and not report.cell.startswith(PREFIXES)
     }
 
 
@@ -273,8 +273,8 @@ def _to_registry(engine: Engine, job: BuildJob, how: HowToRun, attempts: Attempt
         outcome.result = Result.EXISTS
         return
     if job.remote:
-        attempts.at(build)
-        outcome.pushed, outcome.image = attempts.at(partial(publisher.from_builder, context))
+        digest = attempts.at(build)
+        outcome.pushed, outcome.image = attempts.at(partial(publisher.from_builder, context, digest))
         return
     if not job.no_cache and is_built(engine, context):
         outcome.result = Result.FOUND

@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -21,12 +22,13 @@ from driverforge_build.render.files import ContextFile
 from driverforge_build.render.signing import UNSIGNED
 from driverforge_core.certificate import Certificate
 from driverforge_core.cms import DIGESTS
-from driverforge_core.errors import InputError
-from driverforge_core.image import MODULE_SET_NAME, ModuleSet
+from driverforge_core.errors import InputError, StorageFailed
+from driverforge_core.image import ANSWERS_NAME, MODULE_SET_NAME, ModuleSet
 from driverforge_core.modsign import message_of
 
 SIGNATURES = (".p7s", ".sig")
 """Endings of a signature's file, behind the module's whole name: a CMS message, or a bare signature."""
+_ROOM = "make room there, or name another folder: --cache-dir, or --unsigned-to where that is given"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +45,15 @@ class Signing:
         into = self.folder / job.cell
         shutil.rmtree(into, ignore_errors=True)
         if self.given:
-            _copy(self.given / job.cell, into)
+            with _storage(into, f"look at what --signatures names; {_ROOM}"):
+                _copy(self.given / job.cell, into)
         else:
             engine.build(unsigned(job, into), progress)
         progress("signing modules")
-        for module, described in modules_in(into):
-            self._sign(module, described, job.cell)
-        _set_times(into)
+        with _storage(into, _ROOM):
+            for module, described in modules_in(into):
+                self._sign(module, described, job.cell)
+            _set_times(into)
         return replace(job, contexts={**job.contexts, UNSIGNED: into})
 
     def _sign(self, module: Path, described: ModuleSet, cell: str) -> None:
@@ -73,9 +77,22 @@ class Signing:
         module.with_name(f"{module.name}.p7s").write_bytes(message)
 
 
+@contextmanager
+def _storage(folder: Path, advice: str) -> Iterator[None]:
+    """What a disk says against files below `folder` is a StorageFailed. A full one names no file."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageFailed(
+            f"the modules in {error.filename or folder} cannot be read or written: {error.strerror}",
+            resolution=advice,
+        ) from error
+
+
 def unsigned(job: BuildJob, folder: Path) -> BuildJob:
     """The job that puts the bare modules of an image into a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
+    with _storage(folder, _ROOM):
+        folder.mkdir(parents=True, exist_ok=True)
     return replace(job, stage=UNSIGNED, output=folder, remote="", log=job.log.with_suffix(".unsigned.log"))
 
 
@@ -92,6 +109,7 @@ def beside(what: ToSign) -> bytes:
     raise InputError(
         f"there is no signature for {what.module.parent.name}/{what.module.name}",
         details=[f"looked for {what.module.name}{' and '.join(SIGNATURES)} beside it"],
+        resolution="sign each module that the lists of `driverforge build --unsigned-to` name",
     )
 
 
@@ -143,13 +161,14 @@ def write_sums(folder: Path) -> tuple[Path, ...]:
     A cell whose build failed has none.
     """
     lines: dict[str, list[str]] = {}
-    for cell in sorted({path.parents[1] for path in folder.glob(f"*/*/{MODULE_SET_NAME}")}):
-        for module, described in modules_in(cell):
-            algorithm = (described.signature_digests or DIGESTS)[0]
-            digest = to_sign(module, module.read_bytes(), algorithm).digest.hex()
-            lines.setdefault(algorithm, []).append(f"{digest}  {module.relative_to(folder)}\n")
-    for algorithm, found in lines.items():
-        (folder / f"{algorithm.upper()}SUMS").write_text("".join(found), encoding="utf-8")
+    with _storage(folder, _ROOM):
+        for cell in sorted({path.parents[1] for path in folder.glob(f"*/*/{MODULE_SET_NAME}")}):
+            for module, described in modules_in(cell):
+                algorithm = (described.signature_digests or DIGESTS)[0]
+                digest = to_sign(module, module.read_bytes(), algorithm).digest.hex()
+                lines.setdefault(algorithm, []).append(f"{digest}  {module.relative_to(folder)}\n")
+        for algorithm, found in lines.items():
+            (folder / f"{algorithm.upper()}SUMS").write_text("".join(found), encoding="utf-8")
     return tuple(folder / f"{algorithm.upper()}SUMS" for algorithm in lines)
 
 
@@ -158,7 +177,7 @@ def _copy(given: Path, into: Path) -> None:
     _ = [*modules_in(given)]
     endings = (".ko", *SIGNATURES)
     for path in sorted(given.glob("*/*")):
-        if path.name == MODULE_SET_NAME or path.name.endswith(endings):
+        if path.name in (MODULE_SET_NAME, ANSWERS_NAME) or path.name.endswith(endings):
             (into / path.parent.name).mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, into / path.parent.name / path.name)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener
 from driverforge_build.discover.settings import Settings
+from driverforge_build.junit import write_junit
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
@@ -20,11 +21,10 @@ from driverforge_build.ports import Downloads, Engine, Guests
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext, driver_contexts
-from driverforge_build.verify.junit import junit
 from driverforge_build.verify.modules import read_sets
 from driverforge_build.verify.packages import blobs_of, kernel_packages
 from driverforge_build.verify.proof import Proving
-from driverforge_build.verify.report import Proof, TriedImage
+from driverforge_build.verify.report import Proof, TriedImage, suites
 from driverforge_build.verify.statement import statement, statement_text
 from driverforge_build.verify.tree import KernelTree, read_tree
 from driverforge_core.driver import DriverVersion
@@ -65,25 +65,31 @@ class Means:
 
 
 def subjects(
-    prepared: Prepared, engine: Engine, *, named: Sequence[str], mirrors: Mapping[str, str]
+    prepared: Prepared,
+    engine: Engine,
+    *,
+    named: Sequence[str],
+    selected: Sequence[str],
+    mirrors: Mapping[str, str],
+    fetch: Callable[[BuildContext], bool] = lambda _: False,
 ) -> tuple[Subject, ...]:
-    """The images of the plan that have modules of their own, and that the engine has.
+    """The images of the plan that have modules of their own, and that the engine has, or can `fetch`.
 
-    Raises UsageError for a cell that was named in full and has none, or has not been built, and for a mirror
-    of an OS that is none of theirs.
+    Raises UsageError for a cell that was `named` and has none or has not been built, where none of those is
+    there that were `selected` in full, and for a mirror of an OS that is none of theirs.
     """
     check_named("--mirror", map(mirror_os, mirrors), {row.cell.os.id for row in prepared.plan.rows})
     cells = {cell.key: cell for cell in prepared.plan.to_build() if cell.kernel}
     _check_named([name for name in named if name not in cells], prepared)
-    found = []
+    found: list[Subject] = []
+    absent: list[UsageError] = []
     for context in driver_contexts(cells.values(), prepared.lock, given=prepared.given):
         cell, reference = cells[context.image.id], local_reference(context)
-        if engine.inspect(reference) is None:
+        if engine.inspect(reference) is None and not fetch(context):
             if cell.key in named:
-                raise UsageError(
-                    f"{cell.key} has not been built from these inputs: the engine has no {reference}",
-                    resolution=f"build it: {prepared.given.command('build', select=(cell.key,))}",
-                )
+                raise _not_built(cell.key, reference, prepared)
+            if cell.key in selected:
+                absent.append(_not_built(cell.key, reference, prepared))
             continue
         target = prepared.lock.target(cell.os.id, cell.arch)
         assert target is not None
@@ -100,7 +106,17 @@ def subjects(
                 packages=kernel_packages(target.kernels[cell.kernel.text]),
             )
         )
+    if absent and not found:
+        raise absent[0]
     return tuple(found)
+
+
+def _not_built(cell: str, reference: str, prepared: Prepared) -> UsageError:
+    return UsageError(
+        f"{cell} has not been built from these inputs: the engine has no {reference}",
+        resolution=f"build it: {prepared.given.command('build', select=(cell,))}; or take it from where it "
+        "was pushed: --pull --registry HOST/PATH",
+    )
 
 
 def _check_named(strange: Sequence[str], prepared: Prepared) -> None:
@@ -219,12 +235,12 @@ def write_reports(proofs: Sequence[Proof], *, junit_file: Path | None, statement
 
     An image that could not be tried has no statement. Raises StorageFailed.
     """
-    files = {junit_file: junit(proofs)} if junit_file else {}
+    if junit_file:
+        write_junit(junit_file, "driverforge verify", suites(proofs))
     for proof in proofs:
         if statements and proof.tried:
-            files[statements / f"{proof.cell}.intoto.json"] = statement_text(statement(proof, proof.tried))
-    for path, content in files.items():
-        _write(path, content)
+            content = statement_text(statement(proof, proof.tried))
+            _write(statements / f"{proof.cell}.intoto.json", content)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from driverforge_build.app.knowledge import Selection
+from driverforge_build.advice import Selection
 from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import Target, survey
-from driverforge_build.discover.targets import wanted_targets
+from driverforge_build.discover.targets import asking_vendors, wanted_targets
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix import Matrix, load_matrix
@@ -78,7 +78,9 @@ def watch(selection: Selection, settings: Settings, downloads: Downloads) -> New
     check_named("--mirror", map(mirror_os, settings.mirrors), [MIRROR, *(row.id for row in matrix.rows)])
     check_hosts(settings.mirrors)
     lock = load_lock(given.lock, matrix=given.matrix, select=selection.select, skip=selection.skip)
-    watched = _watched(selection, matrix, lock)
+    watched = asking_vendors(
+        matrix, _watched(selection, matrix, lock), lock, select=selection.select, skip=selection.skip
+    )
     since = max(_days(lock.targets[f"{row.id}-{arch}"] for row, arch in watched), default="")
     news, unanswered = News(since=since), list[DriverforgeError]()
     try:
@@ -120,7 +122,7 @@ def _of_repositories(
     matrix: Matrix, watched: Sequence[Target], lock: Lock, downloads: Downloads, settings: Settings
 ) -> News:
     """What changed in the repositories of the locked targets."""
-    found = survey(matrix, watched, lock, downloads, replace(settings, accept_shrink=True))
+    found = survey(matrix, watched, lock, downloads, replace(settings, accept_shrink=True, classes=False))
     keys = [f"{row.id}-{arch}" for row, arch in watched]
     pinned = {*keys, *(f"{key} {version}" for key in keys for version in lock.targets[key].drivers)}
     return News(

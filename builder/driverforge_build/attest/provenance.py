@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
-from driverforge_build.attest.purl import base_purl, package_purl
+from driverforge_build.attest.purl import base_purl, package_purl, python_purl
 from driverforge_build.attest.sbom import package_manager
 from driverforge_build.attest.statement import PROVENANCE, statement
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.files import digest_of
 from driverforge_build.render.needs import unique_packages
+from driverforge_build.render.operator import OperatorSpec, wheel_of
 from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitSpec
 from driverforge_core import __version__
@@ -114,7 +115,10 @@ def _downloads(image: AnyImage) -> Iterator[dict[str, Any]]:
             "uri": package_purl(package, image.os, package_manager(image)),
             "digest": {"sha256": package.sha256},
         }
-    if isinstance(image, ToolkitSpec):
+    if isinstance(image, OperatorSpec):
+        for file, sha256 in image.wheels.items():
+            yield {"name": file, "uri": python_purl(*wheel_of(file)), "digest": {"sha256": sha256}}
+    elif isinstance(image, ToolkitSpec):
         yield {
             "name": "artifacts",
             "annotations": {"driverforge:artifacts-sha256": digest_of(image.artifacts)},

@@ -15,6 +15,11 @@ _VENDORS = {"rhel": "redhat", "ol": "oracle", "sles": "suse", "amzn": "amazon"}
 """The namespace where it is not the ID of os-release: what scanners have for these distributions."""
 
 
+def python_purl(name: str, version: str) -> str:
+    """'pkg:pypi/typing-extensions@4.16.0': lower case, and dashes for underscores (purl-spec, type pypi)."""
+    return purl("pypi", name.lower().replace("_", "-"), version)
+
+
 def purl(
     kind: str, name: str, version: str, *, namespace: str = "", qualifiers: Mapping[str, str] | None = None
 ) -> str:

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 _SIGNATURES = 16
 """A program is run for each of them, and whoever may push says how many there are."""
+_ALL_LIMIT = 2 * LIMIT
+"""Bytes of all documents of an image. They are held in memory, where JSON takes some twenty times as much."""
 
 
 class Trust(Enum):
@@ -97,7 +99,8 @@ def read_image(
 ) -> tuple[Finding, ...]:
     """What the image whose digest `place` is has attached, of some kinds or of all.
 
-    Raises as RegistryClient and the verifier do. What cannot be read is refused, and says so.
+    Raises as RegistryClient and the verifier do. What cannot be read is refused, and says so; so is what
+    comes after more than anybody attaches.
     """
     wanted = frozenset(kinds) or frozenset(Kind)
     listed = [
@@ -105,8 +108,11 @@ def read_image(
         for one in referrers(client, place, attached.SLOTS)
         if attached.kind_of(one) in wanted
     ]
-    found = tuple(_read(client, place, kind, one, verifier) for kind, one in listed)
-    return _with_named(found) if verifier else found
+    found: list[Finding] = []
+    for kind, one in listed:
+        limit = min(LIMIT, _ALL_LIMIT - sum(len(before.content) for before in found))
+        found.append(_read(client, place, kind, one, verifier, limit=limit))
+    return _with_named(tuple(found)) if verifier else tuple(found)
 
 
 def believed(found: Iterable[Finding], kind: Kind, *, verified: bool) -> Finding | None:
@@ -135,12 +141,14 @@ def _read(
     kind: Kind,
     referrer: Descriptor,
     verifier: StatementVerifier | None,
+    *,
+    limit: int,
 ) -> Finding:
     plain = Finding(kind=kind, referrer=referrer)
     if kind is Kind.SIGNATURE or not (kind is Kind.SBOM or attached.is_statement(referrer)):
         return plain
     try:
-        content = content_of(client, place, referrer, limit=LIMIT)
+        content = content_of(client, place, referrer, limit=limit)
     except TemporaryFailure:
         # a busy registry says nothing of what it holds
         raise

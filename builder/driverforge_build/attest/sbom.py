@@ -17,11 +17,12 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-from driverforge_build.attest.purl import base_purl, image_purl, package_purl, purl
+from driverforge_build.attest.purl import base_purl, image_purl, package_purl, purl, python_purl
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.render.context import BuildContext
 from driverforge_build.render.files import digest_of
 from driverforge_build.render.library import THIRD_PARTY
+from driverforge_build.render.operator import OperatorSpec, wheel_of
 from driverforge_build.render.spec import ImageSpec
 from driverforge_build.render.templates import AnyImage
 from driverforge_build.render.toolkit import ToolkitSpec
@@ -42,7 +43,7 @@ def package_manager(image: AnyImage) -> str:
 def sbom(context: BuildContext, place: Reference) -> bytes:
     """The SBOM of an image in a registry, whose name and digest `place` has."""
     image = context.image
-    parts = [*_base(image), *_packages(image), *_driver(image), *_python()]
+    parts = [*_base(image), *_packages(image), *_driver(image), *_python(image)]
     document = {
         "$schema": _SCHEMA,
         "bomFormat": "CycloneDX",
@@ -123,6 +124,8 @@ def _packages(image: AnyImage) -> Iterator[Component]:
 
 def _driver(image: AnyImage) -> Iterator[Component]:
     """What NVIDIA made: the archive or the toolkit's files, and the modules that an image has."""
+    if isinstance(image, OperatorSpec):
+        return
     if isinstance(image, ToolkitSpec):
         yield {
             "type": "application",
@@ -133,22 +136,8 @@ def _driver(image: AnyImage) -> Iterator[Component]:
             "properties": [_property("artifacts-sha256", digest_of(image.artifacts))],
         }
         return
-    if image.archive:
-        named = purl(
-            "generic",
-            "nvidia-driver",
-            image.driver,
-            qualifiers={"download_url": image.archive.url, "checksum": f"sha256:{image.archive.sha256}"},
-        )
-        yield {
-            "type": "device-driver",
-            "bom-ref": named,
-            "name": "nvidia-driver",
-            "version": image.driver,
-            "supplier": {"name": "NVIDIA Corporation"},
-            "purl": named,
-            "hashes": [_sha256(image.archive.sha256)],
-        }
+    if image.payload != "packages":
+        yield _whole_driver(image)
     for kind in image.module_types if image.kernel else ():
         yield {
             "type": "device-driver",
@@ -160,12 +149,36 @@ def _driver(image: AnyImage) -> Iterator[Component]:
         }
 
 
-def _python() -> Iterator[Component]:
-    versions = {name: metadata.version(name) for name in THIRD_PARTY.values()}
-    for name, version in {"driverforge": __version__, **versions}.items():
-        # purl-spec, type pypi: lower case, and dashes for underscores
-        named = purl("pypi", name.lower().replace("_", "-"), version)
-        yield {"type": "library", "bom-ref": named, "name": name, "version": version, "purl": named}
+def _whole_driver(image: ImageSpec) -> Component:
+    """A driver that no package has: of an archive, or of the driver image that is the base."""
+    archive = image.archive
+    place = {"download_url": archive.url, "checksum": f"sha256:{archive.sha256}"} if archive else {}
+    named = purl("generic", "nvidia-driver", image.driver, qualifiers=place)
+    held = {"hashes": [_sha256(archive.sha256)]} if archive else {"properties": [_property("from", "base")]}
+    return {
+        "type": "device-driver",
+        "bom-ref": named,
+        "name": "nvidia-driver",
+        "version": image.driver,
+        "supplier": {"name": "NVIDIA Corporation"},
+        "purl": named,
+        **held,
+    }
+
+
+def _python(image: AnyImage) -> Iterator[Component]:
+    yield _distribution("driverforge", __version__)
+    if isinstance(image, OperatorSpec):
+        for file, sha256 in image.wheels.items():
+            yield {**_distribution(*wheel_of(file)), "hashes": [_sha256(sha256)]}
+        return
+    for name in THIRD_PARTY.values():
+        yield _distribution(name, metadata.version(name))
+
+
+def _distribution(name: str, version: str) -> Component:
+    named = python_purl(name, version)
+    return {"type": "library", "bom-ref": named, "name": name, "version": version, "purl": named}
 
 
 def _sha256(content: str) -> dict[str, str]:

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from driverforge_build.attest.attach import Attaching
     from driverforge_build.discover.settings import Settings
     from driverforge_build.fetch.fetcher import Fetcher
-    from driverforge_build.ports import ClientCertificate, Engine, Guests, StatementVerifier
+    from driverforge_build.fetch.web import Told
+    from driverforge_build.mirror.yamltext import Read
+    from driverforge_build.ports import ClientCertificate, Engine, Guests, StatementSigner, StatementVerifier
     from driverforge_build.publish.upload import Publisher
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
+    from driverforge_oci.transport import Transport
 
 
 def engine(name: str = "docker") -> Engine:
@@ -50,7 +53,7 @@ def discovery(
     *, mirrors: Mapping[str, str], keyrings: Sequence[tuple[str, Path]], entitlement: Path | None
 ) -> Settings:
     """What a run of discovery is told of this moment and this machine, with what the user gave."""
-    from driverforge_build.discover.entitlement import find_entitlement
+    from driverforge_build.discover.entitlement import find_entitlement, find_logins
     from driverforge_build.discover.machine import read_machine
     from driverforge_build.discover.settings import Settings
 
@@ -60,7 +63,17 @@ def discovery(
         mirrors=mirrors,
         keyrings=keyrings,
         entitlement=find_entitlement(entitlement),
+        logins=find_logins(entitlement),
     )
+
+
+def copying_downloads(cache_dir: Path | None, told: Told) -> Fetcher:
+    """What reads the files of a copy that no registry has, into the cache; its pauses `told` hears of."""
+    from driverforge_build.fetch.cache import Cache
+    from driverforge_build.fetch.fetcher import Fetcher
+    from driverforge_build.fetch.web import mirror_transport
+
+    return Fetcher(Cache(cache_dir or default_cache()), mirror_transport(os.environ, told))
 
 
 def guests(shells: Mapping[str, str]) -> Guests:
@@ -79,12 +92,23 @@ def registry_client(
     """
     from driverforge_build.commands.progress import Lines
     from driverforge_build.fetch.web import registry_transport
+
+    transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
+    return _client(replace(transport, attempts=attempts), plain_http)
+
+
+def copying_client(told: Told, *, at_once: int, plain_http: Sequence[str] = ()) -> RegistryClient:
+    """A client for one side of a copy: `at_once` transfers, whose pauses `told` hears of."""
+    from driverforge_build.fetch.web import registry_transport
+
+    return _client(registry_transport(os.environ, told, at_once=at_once), plain_http)
+
+
+def _client(transport: Transport, plain_http: Sequence[str]) -> RegistryClient:
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.session import Session
 
-    transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
-    session = Session(replace(transport, attempts=attempts), _logins(), plain_http=plain_http)
-    return RegistryClient(session)
+    return RegistryClient(Session(transport, _logins(), plain_http=plain_http))
 
 
 def publisher(
@@ -115,11 +139,18 @@ class Attest:
 
 
 def attaching(client: RegistryClient, attest: Attest, given: Given) -> Attaching:
-    """What attaches SBOM, provenance and test results. Raises InputError where matrix or lock is gone."""
+    """What attaches SBOM, provenance and test results.
+
+    Raises InputError where matrix or lock is gone, Unavailable where a signer is.
+    """
     from driverforge_build.attest.attach import Attaching
     from driverforge_build.attest.pipelines import digests_of, pipeline
-    from driverforge_build.engine.statements import CommandImageSigner, CommandSigner
+    from driverforge_build.engine.process import require_program
+    from driverforge_build.engine.programs import CommandImageSigner, CommandSigner
 
+    for option, words in (("--signer", attest.signer), ("--image-signer", attest.image_signer)):
+        if words:
+            require_program(words[0], option)
     said = pipeline(os.environ)
     origin = replace(
         said,
@@ -135,11 +166,22 @@ def attaching(client: RegistryClient, attest: Attest, given: Given) -> Attaching
     )
 
 
+def list_signer(argv: Sequence[str]) -> StatementSigner | None:
+    """The program that signs an archive's list; None where the user named none."""
+    if not argv:
+        return None
+    from driverforge_build.engine.process import require_program
+    from driverforge_build.engine.programs import CommandSigner
+
+    require_program(argv[0], "--signer")
+    return CommandSigner(argv=argv)
+
+
 def verifier(argv: Sequence[str]) -> StatementVerifier | None:
     """The program that knows whose signatures are to be trusted; None where the user named none."""
     if not argv:
         return None
-    from driverforge_build.engine.statements import CommandVerifier
+    from driverforge_build.engine.programs import CommandVerifier
 
     return CommandVerifier(argv=argv)
 
@@ -180,6 +222,18 @@ def default_cache() -> Path:
     from driverforge_build.fetch.cache import default_folder
 
     return default_folder()
+
+
+def input_reader() -> Read:
+    """Reads files, and what `LiveOrFile` put in a file's place."""
+    from driverforge_build.engine import kubectl
+    from driverforge_build.mirror.yamltext import read_bytes
+
+    def read(path: Path) -> bytes:
+        kind, _, resources = str(path).partition(":")
+        return kubectl.get(resources) if kind == "live" and resources else read_bytes(path)
+
+    return read
 
 
 @contextmanager

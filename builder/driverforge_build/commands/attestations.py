@@ -11,6 +11,7 @@ import click
 
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.output import say
+from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.app.attestations import ReadImage
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     type=click.Choice(["sbom", "provenance", "test-result"]),
     help="Exit 1 where an image lacks this, or its newest test did not pass; may be repeated.",
 )
-@options.verifier_option
+@verifier_option
 @click.option(
     "--output",
     type=click.Path(path_type=Path, file_okay=False),

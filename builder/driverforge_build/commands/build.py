@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say, write_lines
-from driverforge_build.commands.signing import SigningWords, signing_options
+from driverforge_build.commands.signing import SigningWords, attest_options, origin_options, signing_options
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
     from driverforge_build.documents import BuildCell
-    from driverforge_build.plan.rows import Planned
     from driverforge_build.plan.shards import ShardWanted
     from driverforge_build.ports import BuiltImage
 
 
 @click.command("build")
-@options.matrix_option
-@options.lock_option
-@options.select_options
+@inputs.selection_options(
+    inputs.base_option, inputs.certificate_option, inputs.artifacts_option, inputs.wheels_option
+)
 @options.shard_option
 @options.times_option(written=True)
-@options.base_option
-@options.certificate_option
 @signing_options
-@options.artifacts_option
 @options.mirror_option
 @options.registry_option
 @options.cache_option
@@ -53,15 +50,7 @@ if TYPE_CHECKING:
     help="Build and write nothing; show the plan and how many images would be built.",
 )
 @click.option("--keep-going", is_flag=True, help="Go on with the other cells after one failed.")
-@click.option(
-    "-j",
-    "--jobs",
-    "workers",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="Images that are built at a time, on each builder.",
-)
+@options.jobs_option("Images that are built at a time, on each builder.")
 @click.option(
     "--ca",
     type=click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True),
@@ -104,14 +93,20 @@ if TYPE_CHECKING:
     "--no-cache", is_flag=True, help="Run every step again, also those that BuildKit has in its cache."
 )
 @click.option(
+    "--no-compile-cache",
+    is_flag=True,
+    help="Compile each module anew, with nothing that earlier compilations left on the builder: for one that "
+    "you share with strangers.",
+)
+@click.option(
     "--push",
     "pushing",
     is_flag=True,
     help="Push each image to --registry as soon as it stands, as `driverforge push` does; with --builder the "
     "builders send it, and no engine keeps it.",
 )
-@options.attest_options
-@options.origin_options
+@attest_options
+@origin_options
 @click.option(
     "--retries",
     type=click.IntRange(0, 20),
@@ -126,28 +121,21 @@ if TYPE_CHECKING:
 @options.json_option
 def command(
     *,
-    matrix_path: Path | None,
-    lock_path: Path,
+    selection: Selection,
     cache_dir: Path | None,
     plan_only: bool,
     as_json: bool,
     mirrors: dict[str, str],
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
     shard: ShardWanted | None,
     times_path: Path | None,
-    bases: dict[str, str],
-    certificate: Path | None,
     signing: SigningWords,
-    artifacts: dict[str, str],
     registry: str | None,
     engine_name: str,
     builders: tuple[str, ...],
     pushing: bool,
     attest: adapters.Attest | None,
     fail_on: frozenset[FailOn],
-    junit: Path | None,
-    summary: Path | None,
+    reports: options.Reports,
     **how: Any,
 ) -> int:
     """Build the images of the selected cells that have the verdict `build`; with `--select 'toolkit-*'` the
@@ -163,39 +151,34 @@ def command(
     registry did not say what it has, or another build works in the same folder; others as
     `driverforge --help` has them.
     """
-    from driverforge_build.advice import Given
+    from driverforge_build.app import outcomes
     from driverforge_build.app.build import BuildRequest, Built, run
-    from driverforge_build.app.knowledge import Selection
-    from driverforge_build.app.outcomes import build_cells
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.app.runner import build_times
     from driverforge_build.commands.progress import shown_builds
     from driverforge_build.plan.times import merge_times
 
-    if pushing and registry is None:
-        raise click.UsageError("--push needs --registry: where to?")
-    if attest and not pushing:
-        raise click.UsageError("--attest needs --push: it is the image in the registry that is attested")
-    if builders and engine_name != "docker":
-        raise click.UsageError("--builder needs --engine docker: builders are buildx's")
-    if (how["cache_to"] or how["cache_from"]) and engine_name != "docker":
-        raise click.UsageError("--cache-to and --cache-from need --engine docker: it is BuildKit's cache")
-    if pushing and signing.unsigned_to:
-        raise click.UsageError("--push with --unsigned-to: it makes no images")
-    if pushing and engine_name == "nop":
-        raise click.UsageError("--push with --engine nop: it has no images")
-    given = Given(
-        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
+    docker = engine_name == "docker"
+    _refuse(
+        {
+            "--push needs --registry: where to?": pushing and registry is None,
+            "--attest needs --push: it is the image in the registry that is attested": attest and not pushing,
+            "--builder needs --engine docker: builders are buildx's": builders and not docker,
+            "--cache-to and --cache-from need --engine docker: it is BuildKit's cache": (
+                (how["cache_to"] or how["cache_from"]) and not docker
+            ),
+            "--push with --unsigned-to: it makes no images": pushing and signing.unsigned_to,
+            "--push with --engine nop: it has no images": pushing and engine_name == "nop",
+        }
     )
-    selection = Selection(given=given, select=select, skip=skip)
     folder = (cache_dir or adapters.default_cache()).resolve()
     request = BuildRequest(
         folder=folder,
-        signing=signing.signing(certificate, folder, planning=plan_only),
+        signing=signing.signing(selection.given.certificate, folder, planning=plan_only),
         unsigned_to=signing.unsigned_to,
         **how,
     )
-    lookup_for = adapters.lookup_in(registry, given, as_json=as_json)
+    lookup_for = adapters.lookup_in(registry, selection.given, as_json=as_json)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
     if plan_only:
         done = Built(contexts=prepared.toolkits)
@@ -220,9 +203,14 @@ def command(
         )
         if times_path:
             merge_times(times_path, build_times(done.reports))
-    unwanted = failing(prepared, select, fail_on)
-    cells = list(build_cells(prepared, done.contexts, done.reports)) if as_json or junit or summary else []
-    _write_reports(prepared, cells, unwanted, junit=junit, summary=summary)
+    unwanted = failing(prepared, selection.select, fail_on)
+    cells = list(outcomes.build_cells(prepared, done.contexts, done.reports)) if as_json or reports else []
+    if reports:
+        from driverforge_build.report.cases import build_cases
+
+        unanswered = {row.key for row in prepared.plan.rows if row.verdict.unanswered}
+        names = {row.key for row in unwanted}
+        reports.write("driverforge build", build_cases(cells, unwanted=names, unanswered=unanswered))
     if as_json:
         write_lines(_json_lines(cells, done.engine))
     elif plan_only or not done.reports:
@@ -234,26 +222,11 @@ def command(
     return exit_status(prepared.plan, done.reports, unwanted)
 
 
-def _write_reports(
-    prepared: Prepared,
-    cells: Sequence[BuildCell],
-    unwanted: Sequence[Planned],
-    *,
-    junit: Path | None,
-    summary: Path | None,
-) -> None:
-    if not (junit or summary):
-        return
-    from driverforge_build.report.cases import build_cases
-    from driverforge_build.report.junit import write_junit
-    from driverforge_build.report.summary import append_summary
-
-    unanswered = {row.key for row in prepared.plan.rows if row.verdict.unanswered}
-    cases = list(build_cases(cells, unwanted={row.key for row in unwanted}, unanswered=unanswered))
-    if junit:
-        write_junit(junit, "driverforge build", cases)
-    if summary:
-        append_summary(summary, "driverforge build", cases)
+def _refuse(wrong: Mapping[str, object]) -> None:
+    """Raises UsageError with the first message whose condition holds."""
+    for message, condition in wrong.items():
+        if condition:
+            raise click.UsageError(message)
 
 
 def _json_lines(cells: Sequence[BuildCell], engine: str) -> Iterator[str]:

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Given, Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say
 
 
 @click.command("explain")
 @click.argument("cell")
-@options.matrix_option
-@options.lock_option
-@options.base_option
-@options.certificate_option
+@inputs.given_options(inputs.base_option, inputs.certificate_option)
 @options.registry_option
 @options.json_option
 def command(
     *,
     cell: str,
-    matrix_path: Path | None,
-    lock_path: Path,
-    bases: dict[str, str],
-    certificate: Path | None,
+    given: Given,
     registry: str | None,
     as_json: bool,
 ) -> int:
@@ -38,14 +32,11 @@ def command(
     Exit status: 0 whatever the verdict, 64 where there is no such cell, 75 where the registry did not say
     whether it has the image; others as `driverforge --help` has them.
     """
-    from driverforge_build.advice import Given
-    from driverforge_build.app.knowledge import Selection, read_knowledge
+    from driverforge_build.app.knowledge import read_knowledge
     from driverforge_build.plan.evidence import document, find_cell, paragraphs
     from driverforge_build.verdict import State
 
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
-    selection = Selection(given=given)
-    known = read_knowledge(selection, adapters.lookup_in(registry, given, as_json=as_json))
+    known = read_knowledge(Selection(given=given), adapters.lookup_in(registry, given, as_json=as_json))
     found = find_cell(known.matrix, known.lock, cell)
     planned = known.plan([found])
     verdict = planned.rows[0].verdict
@@ -55,13 +46,13 @@ def command(
         from driverforge_build.publish.lookup import standing
         from driverforge_build.render.context import driver_contexts
 
-        (context,) = driver_contexts([planned.rows[0].cell], known.lock, given=selection.given)
+        (context,) = driver_contexts([planned.rows[0].cell], known.lock, given=given)
         stands = standing(adapters.registry_client(as_json=as_json), registry, context)
     if as_json:
-        told = document(found, verdict, known.matrix, known.lock, bases)
+        told = document(found, verdict, known.matrix, known.lock, given.bases)
         say(json.dumps({**told, "standing": stands}, indent=1))
     else:
-        for paragraph in paragraphs(found, verdict, known.matrix, known.lock, bases):
+        for paragraph in paragraphs(found, verdict, known.matrix, known.lock, given.bases):
             say("\n".join([paragraph.title, *(f"  {line}" for line in paragraph.lines)]))
         if registry is None:
             stands = ["not asked; give --registry"]

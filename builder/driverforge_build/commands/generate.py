@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
@@ -20,12 +21,9 @@ if TYPE_CHECKING:
 
 
 @click.command("generate")
-@options.matrix_option
-@options.lock_option
-@options.select_options
-@options.base_option
-@options.certificate_option
-@options.artifacts_option
+@inputs.selection_options(
+    inputs.base_option, inputs.certificate_option, inputs.artifacts_option, inputs.wheels_option
+)
 @options.registry_option
 @options.vcs_option
 @click.option(
@@ -40,13 +38,7 @@ if TYPE_CHECKING:
 @options.json_option
 def command(
     *,
-    matrix_path: Path | None,
-    lock_path: Path,
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
-    bases: dict[str, str],
-    certificate: Path | None,
-    artifacts: dict[str, str],
+    selection: Selection,
     registry: str | None,
     vcs_ref: str,
     output: Path,
@@ -65,21 +57,15 @@ def command(
     that is for want of pins; 75 where the registry did not say whether it has an image; others as
     `driverforge --help` has them.
     """
-    from driverforge_build.advice import Given
     from driverforge_build.app.generate import generate
-    from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.render.bake import BAKE_FILE, target_name
 
-    given = Given(
-        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
-    )
-    selection = Selection(given=given, select=select, skip=skip)
-    prepared = prepare(selection, lookup_for=adapters.lookup_in(registry, given, as_json=as_json))
+    prepared = prepare(selection, lookup_for=adapters.lookup_in(registry, selection.given, as_json=as_json))
     done = generate(prepared, selection, output, vcs_ref=vcs_ref, writing=not plan_only)
     for key, verdict in done.left_out.items():
         say(f"left out {key}: {verdict.state}: {verdict.reason}", err=True)
-    status = exit_status(prepared.plan, (), failing(prepared, select, fail_on))
+    status = exit_status(prepared.plan, (), failing(prepared, selection.select, fail_on))
     if as_json:
         made = [
             {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say
+from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.app.index import JoinReport
@@ -18,12 +21,9 @@ if TYPE_CHECKING:
 
 
 @click.command("index")
-@options.matrix_option
-@options.lock_option
-@options.select_options
-@options.base_option
-@options.certificate_option
-@options.artifacts_option
+@inputs.selection_options(
+    inputs.base_option, inputs.certificate_option, inputs.artifacts_option, inputs.wheels_option
+)
 @click.option(
     "--registry",
     required=True,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     "--tested",
     type=click.File(encoding="utf-8"),
     metavar="FILE",
-    callback=options.listed_cells,
+    callback=inputs.listed_cells,
     help="Cells whose images passed a test of yours, an id a line: told in the file of --covered.",
 )
 @click.option(
@@ -49,17 +49,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Images whose newest test result in the registry is a pass are tested, too (`verify --attest`).",
 )
-@options.verifier_option
+@verifier_option
 @options.json_option
 def command(
     *,
-    matrix_path: Path | None,
-    lock_path: Path,
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
-    bases: dict[str, str],
-    certificate: Path | None,
-    artifacts: dict[str, str],
+    selection: Selection,
     registry: str,
     covered: Path | None,
     tested: tuple[str, ...],
@@ -75,23 +69,18 @@ def command(
     --sign-certificate and --toolkit-artifacts as `build`.
 
     Exit status: 0; 1 where an alias failed, or a cell that --select names in full cannot be had; 75 where the
-    registry did not answer for one; others as `driverforge --help` has them.
+    registry did not answer for one, 77 where it refuses the login; others as `driverforge --help` has them.
     """
-    from driverforge_build.advice import Given
     from driverforge_build.app.index import covered_images, join_all, listed_or_attested
-    from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.report.covered import merge_covered
 
     if attested and covered is None:
         raise click.UsageError("--attested needs --covered: it is told in that file")
-    given = Given(
-        matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate, artifacts=artifacts
-    )
-    prepared = prepare(Selection(given=given, select=select, skip=skip))
+    prepared = prepare(selection)
     publisher = adapters.publisher(registry, adapters.engine(), prepared, as_json=as_json)
     reports = join_all(prepared.contexts(), publisher)
-    unwanted = failing(prepared, select)
+    unwanted = failing(prepared, selection.select)
     for row in unwanted:
         say(f"{row.key}  {row.verdict.state.value}  {row.verdict.reason}", err=True)
     if covered:
@@ -105,14 +94,18 @@ def command(
         _print(reports)
     failed = {report.error.exit_code for report in reports if report.error}
     if failed:
-        return 75 if failed == {75} else 1
+        return failed.pop() if failed in ({75}, {77}) else 1
     return exit_status(prepared.plan, (), unwanted)
 
 
 def _print(reports: Sequence[JoinReport]) -> None:
+    # what a registry says of the login, it says of each alias
+    told = Counter(report.error.brief for report in reports if report.error)
     for report in reports:
-        if report.error:
+        if report.error and (times := told.pop(report.error.brief, 0)):
             say(report.error.render(), err=True)
+            if times > 1:
+                say(f"  and the same of {times - 1} more", err=True)
         elif report.joined and report.joined.digest:
             platforms = ", ".join(report.joined.images)
             say(f"{report.alias}  {'moved' if report.joined.moved else 'as it was'}  {platforms}")

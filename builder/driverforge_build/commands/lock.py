@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say
 from driverforge_build.lock.compare import changes
 
@@ -26,10 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command("lock")
-@options.matrix_option
-@options.lock_option
-@options.select_options
-@options.base_option
+@inputs.selection_options(inputs.base_option)
 @options.mirror_option
 @options.keyring_option
 @options.entitlement_option
@@ -45,6 +43,12 @@ if TYPE_CHECKING:
     help="Accept that kernels of the lock are gone from the repositories.",
 )
 @options.accept_expired_option
+@click.option(
+    "--classes/--no-classes",
+    default=None,
+    help="Read all header packages, so that `plan` can say which kernels differ in their names alone. "
+    "Default: for systems where the lock knows that of an earlier run.",
+)
 @click.option(
     "--archive",
     "archives",
@@ -70,11 +74,7 @@ if TYPE_CHECKING:
 @options.json_option
 def command(
     *,
-    matrix_path: Path | None,
-    lock_path: Path,
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
-    bases: dict[str, str],
+    selection: Selection,
     mirrors: dict[str, str],
     keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
@@ -84,6 +84,7 @@ def command(
     keep_going: bool,
     accept_shrink: bool,
     accept_expired: bool,
+    classes: bool | None,
     archives: tuple[Path, ...],
     trust_first_use: bool,
     accepted: dict[str, str],
@@ -96,18 +97,15 @@ def command(
     are in the lock file. A base image whose registry does not answer keeps its digest, and is told.
 
     Exit status: 0; 1 where a driver could not be pinned, an archive changed, or --check finds a change; 69
-    without gpgv or a mirror, or where a signature is not trusted; 75 where a system cannot be read now, or
-    NVIDIA does not answer, while the others are pinned; others as `driverforge --help` has them.
+    without gpgv or a mirror; 75 where a system cannot be read now, or nobody trusted has signed its
+    repositories, or NVIDIA does not answer, while the others are pinned; others as `driverforge --help` has
+    them.
     """
-    from driverforge_build.advice import Given
-    from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.lock import lock_targets
     from driverforge_build.nvidia.archives import Decisions
 
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases)
-    selection = Selection(given=given, select=select, skip=skip)
     told = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
-    settings = replace(told, accept_shrink=accept_shrink, accept_expired=accept_expired)
+    settings = replace(told, accept_shrink=accept_shrink, accept_expired=accept_expired, classes=classes)
     decisions = Decisions(
         today=settings.now.date(), files=archives, trust_first_use=trust_first_use, accepted=accepted
     )
@@ -131,11 +129,11 @@ def command(
             check=check,
         )
     if as_json:
-        say(json.dumps(_document(lock_path, done), indent=1))
+        say(json.dumps(_document(selection.given.lock, done), indent=1))
     else:
         print_closed(done.closed)
         _print(done)
-        say(_outcome(lock_path, done, check=check))
+        say(_outcome(selection.given.lock, done, check=check))
     if done.degraded:
         return os.EX_TEMPFAIL
     if done.problems or (check and done.changed):
@@ -163,7 +161,9 @@ def _print(done: Locked) -> None:
             until = f", valid until {suite.valid_until}" if suite.valid_until else ""
             say(f"  {suite.suite} of {suite.date}{until}, {suite.signers(16)}")
         if (base := done.bases.get(key)) is not None:
-            say(f"  {_base_told(base)}")
+            say(f"  {_base_told('base', base)}")
+        for driver, image in done.images[key].items():
+            say(f"  {_base_told(f'{driver}: driver image', image)}")
         for line in changes(before, target) if before else ():
             say(f"  {line}")
         if target.without_headers:
@@ -173,6 +173,10 @@ def _print(done: Locked) -> None:
         say(f"left out, for nothing says where their repositories are: {', '.join(done.nowhere)}", err=True)
         say(f"  e.g. {error.brief}; {error.resolution}", err=True)
     _print_archives(done)
+    for error in done.partial.values():
+        say("; ".join((error.brief, *error.details)), err=True)
+    for error in [*done.partial.values()][:1]:
+        say(f"  e.g. {error.resolution}", err=True)
     for what, error in (*done.degraded.items(), *done.problems.items()):
         say(f"{what}: {error.render()}", err=True)
 
@@ -184,12 +188,12 @@ def _print_closed(closed: Mapping[str, DriverforgeError]) -> None:
         say(f"  e.g. {error.resolution}", err=True)
 
 
-def _base_told(found: FoundBase) -> str:
+def _base_told(what: str, found: FoundBase) -> str:
     if found.base is None:
-        return f"base {found.reference} is not pinned: {found.problem}"
+        return f"{what} {found.reference} is not pinned: {found.problem}"
     if found.problem:
-        return f"base {found.reference} stays {found.base.digest}: {found.problem}"
-    return f"base {found.reference} is {found.base.digest}"
+        return f"{what} {found.reference} stays {found.base.digest}: {found.problem}"
+    return f"{what} {found.reference} is {found.base.digest}"
 
 
 def _base_document(found: FoundBase) -> BaseState:
@@ -229,6 +233,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
                 "drivers": list(target.drivers),
                 "suites": {suite.suite: suite.date for suite in target.repositories},
                 "base": _base_document(done.bases[key]) if key in done.bases else None,
+                "images": {driver: _base_document(one) for driver, one in done.images[key].items()},
                 "changes": changes(done.before[key], target) if key in done.before else [],
             }
             for key, target in done.targets.items()
@@ -236,6 +241,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
         "nowhere": {key: failure(error) for key, error in done.nowhere.items()},
         "degraded": {key: failure(error) for key, error in done.degraded.items()},
         "closed": {key: failure(error) for key, error in done.closed.items()},
+        "partial": {key: failure(error) for key, error in done.partial.items()},
         "archives": {key: _archive(pinning) for key, pinning in done.archives.items()},
         "problems": {what: failure(error) for what, error in done.problems.items()},
     }

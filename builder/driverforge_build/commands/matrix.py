@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 import click
 
-from driverforge_build.commands.options import json_option, matrix_option, select_options
+from driverforge_build.commands.inputs import matrix_option, select_options
+from driverforge_build.commands.options import json_option
 from driverforge_build.commands.output import say
 from driverforge_build.matrix.asked import asked_of_repositories
 from driverforge_build.matrix.expand import driver_archs, jit_cells

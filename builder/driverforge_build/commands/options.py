@@ -3,86 +3,20 @@
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.core import ParameterSource
-
-from driverforge_build.advice import LOCK_FILE
-from driverforge_build.commands import adapters
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
     from driverforge_build.plan.shards import ShardWanted
+    from driverforge_build.report.cases import Case
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-def matrix_option(function: F) -> F:
-    return click.option(
-        "--matrix",
-        "matrix_path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        default=None,
-        metavar="FILE",
-        help="Your matrix file (it may say `extends: builtin`). Default: the shipped catalogue.",
-    )(function)
-
-
-def lock_option(function: F) -> F:
-    return click.option(
-        "--lock",
-        "lock_path",
-        type=click.Path(path_type=Path, dir_okay=False),
-        default=LOCK_FILE,
-        show_default=True,
-        metavar="FILE",
-        help="The lock file: every download, pinned by path and sha256.",
-    )(function)
-
-
-def select_options(function: F) -> F:
-    """--select, --skip and --cells-from; the command gets `select` with the cells of the file in it."""
-
-    @wraps(function)
-    def merged(*, select: tuple[str, ...], cells_from: tuple[str, ...], **rest: Any) -> Any:
-        return function(select=(*select, *cells_from), **rest)
-
-    decorated = click.option(
-        "--cells-from",
-        type=click.File(encoding="utf-8"),
-        metavar="FILE",
-        callback=listed_cells,
-        help="Only the cells of a file, an id a line; - is standard input. As `plan --shards` writes them.",
-    )(merged)
-    decorated = click.option(
-        "--skip", multiple=True, metavar="GLOB", help="Leave out cells whose id matches; may be repeated."
-    )(decorated)
-    return click.option(
-        "--select",
-        multiple=True,
-        metavar="GLOB",
-        help="Only cells whose id matches, e.g. 'debian12-*-jit'; may be repeated.",
-    )(decorated)  # type: ignore[return-value]
-
-
-def listed_cells(_: click.Context, parameter: click.Parameter, file: TextIO | None) -> tuple[str, ...]:
-    """The ids of a list; `#` starts a comment. A list of nothing must not select everything."""
-    if file is None:
-        return ()
-    try:
-        with file:
-            lines = [line.partition("#")[0].strip() for line in file]
-    except (OSError, UnicodeDecodeError) as error:
-        raise click.BadParameter(f"{file.name} cannot be read: {error}", param=parameter) from error
-    cells = tuple(dict.fromkeys(line for line in lines if line))
-    if not cells:
-        raise click.BadParameter(f"{file.name} names no cell", param=parameter)
-    return cells
 
 
 def _shard(_: click.Context, parameter: click.Parameter, value: str | None) -> ShardWanted | None:
@@ -96,14 +30,13 @@ def _shard(_: click.Context, parameter: click.Parameter, value: str | None) -> S
     return ShardWanted(number=int(found[1]), of=int(found[2]))
 
 
-def shard_option(function: F) -> F:
-    return click.option(
-        "--shard",
-        metavar="N/M",
-        callback=_shard,
-        help="Only the Nth of M parts of what the plan would build, by estimated work. M jobs with the same "
-        "matrix, lock and selection build all of it, whatever they push meanwhile.",
-    )(function)
+shard_option = click.option(
+    "--shard",
+    metavar="N/M",
+    callback=_shard,
+    help="Only the Nth of M parts of what the plan would build, by estimated work. M jobs with the same "
+    "matrix, lock and selection build all of it, whatever they push meanwhile.",
+)
 
 
 def times_option(*, written: bool) -> Callable[[F], F]:
@@ -117,6 +50,19 @@ def times_option(*, written: bool) -> Callable[[F], F]:
         type=click.Path(path_type=Path),
         metavar="FILE",
         help=told if written else read + "repeated. Unknown cells are estimated.",
+    )
+
+
+def jobs_option(told: str) -> Callable[[F], F]:
+    """--jobs; the command gets it as `workers`."""
+    return click.option(
+        "-j",
+        "--jobs",
+        "workers",
+        type=click.IntRange(1, 64),
+        default=2,
+        show_default=True,
+        help=told,
     )
 
 
@@ -138,67 +84,22 @@ def pairs(
     return callback
 
 
-def _bases(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
-    """OS=REF as a dict, each REF as strict as `base:` in a matrix: it stands in a Dockerfile too."""
-    found = pairs("OS=REF")(context, parameter, values)
-    if found:
-        from pydantic import TypeAdapter, ValidationError
-
-        from driverforge_build.matrix.fields import ImageRef
-
-        try:
-            TypeAdapter(dict[str, ImageRef]).validate_python(found)
-        except ValidationError as error:
-            raise click.BadParameter(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
-    return found
-
-
-def base_option(function: F) -> F:
-    return click.option(
-        "--base",
-        "bases",
-        multiple=True,
-        metavar="OS=REF",
-        callback=_bases,
-        help="Base image for an OS, e.g. debian12=registry.site/debian:bookworm.",
-    )(function)
-
-
-def certificate_option(function: F) -> F:
-    return click.option(
-        "--sign-certificate",
-        "certificate",
-        type=click.Path(path_type=Path, dir_okay=False),
-        metavar="FILE",
-        envvar="DRIVERFORGE_SIGN_CERTIFICATE",
-        help="Certificate (PEM or DER) of the key that signs kernel modules. With another one, or none, an "
-        "image is another image.",
-    )(function)
-
-
-def mirror_option(function: F) -> F:
-    return click.option(
-        "--mirror",
-        "mirrors",
-        multiple=True,
-        metavar="OS[-ARCH][/SUITE]=URL",
-        callback=pairs("OS=URL"),
-        help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
-        "or this machine's package manager says, in `build` what the matrix or the base image says. "
-        "nvidia=URL is a mirror of NVIDIA's download hosts.",
-    )(function)
-
-
-def offline_option(function: F) -> F:
-    return click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")(function)
-
-
-def accept_expired_option(function: F) -> F:
-    return click.option(
-        "--accept-expired",
-        is_flag=True,
-        help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
-    )(function)
+mirror_option = click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    metavar="OS[-ARCH][/SUITE]=URL",
+    callback=pairs("OS=URL"),
+    help="Package mirror of an OS, or of one architecture or suite. Default: in `lock` what the matrix "
+    "or this machine's package manager says, in `build` what the matrix or the base image says. "
+    "nvidia=URL is a mirror of NVIDIA's download hosts.",
+)
+offline_option = click.option("--offline", is_flag=True, help="Use what the cache holds; ask no mirror.")
+accept_expired_option = click.option(
+    "--accept-expired",
+    is_flag=True,
+    help="Read suites whose Valid-Until has passed, of a mirror that is frozen on purpose.",
+)
 
 
 def _keyrings(
@@ -216,26 +117,23 @@ def _keyrings(
     return found
 
 
-def keyring_option(function: F) -> F:
-    return click.option(
-        "--keyring",
-        "keyrings",
-        multiple=True,
-        callback=_keyrings,
-        metavar="[OS=]FILE",
-        help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: "
-        "what this machine's package manager or the matrix names.",
-    )(function)
-
-
-def entitlement_option(function: F) -> F:
-    return click.option(
-        "--entitlement",
-        type=click.Path(path_type=Path, exists=True, file_okay=False),
-        metavar="DIR",
-        help="Client certificate of a subscription: NUMBER.pem and NUMBER-key.pem, as in "
-        "/etc/pki/entitlement of a registered host. Default: what this machine or its container has.",
-    )(function)
+keyring_option = click.option(
+    "--keyring",
+    "keyrings",
+    multiple=True,
+    callback=_keyrings,
+    metavar="[OS=]FILE",
+    help="Public keys that may sign the repositories, of one OS or of all; may be repeated. Default: "
+    "what this machine's package manager or the matrix names.",
+)
+entitlement_option = click.option(
+    "--entitlement",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="DIR",
+    help="What opens a subscription's repositories. Red Hat's: NUMBER.pem and NUMBER-key.pem, as in "
+    "/etc/pki/entitlement of a registered host. SUSE's: SCCcredentials, as in its "
+    "/etc/zypp/credentials.d. Default: what this machine or its container has.",
+)
 
 
 def _fail_on(_: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> frozenset[FailOn]:
@@ -247,57 +145,69 @@ def _fail_on(_: click.Context, parameter: click.Parameter, values: tuple[str, ..
     return found
 
 
-def fail_on_option(function: F) -> F:
-    return click.option(
-        "--fail-on",
-        multiple=True,
-        type=click.Choice(["blocked", "unknown", "never"]),
-        callback=_fail_on,
-        help="Exit 1 where a selected cell has this verdict; may be repeated. `never`: no verdict fails the "
-        "run. Default: a cell that --select names in full must be had, and a run that can have no image "
-        "at all because cells are unknown fails.",
-    )(function)
+fail_on_option = click.option(
+    "--fail-on",
+    multiple=True,
+    type=click.Choice(["blocked", "unknown", "never"]),
+    callback=_fail_on,
+    help="Exit 1 where a selected cell has this verdict; may be repeated. `never`: no verdict fails the "
+    "run. Default: a cell that --select names in full must be had, and a run that can have no image "
+    "at all because cells are unknown fails.",
+)
+engine_option = click.option(
+    "--engine",
+    "engine_name",
+    type=click.Choice(["docker", "podman", "buildah", "nop"]),
+    default="docker",
+    show_default=True,
+    envvar="DRIVERFORGE_ENGINE",
+    help="What builds and keeps images. `nop` writes contexts and says what it would do.",
+)
 
 
-def engine_option(function: F) -> F:
-    return click.option(
-        "--engine",
-        "engine_name",
-        type=click.Choice(["docker", "podman", "buildah", "nop"]),
-        default="docker",
-        show_default=True,
-        envvar="DRIVERFORGE_ENGINE",
-        help="What builds and keeps images. `nop` writes contexts and says what it would do.",
-    )(function)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reports:
+    """What CI systems read; true where one is asked for."""
 
+    junit: Path | None
+    summary: Path | None
 
-def artifacts_option(function: F) -> F:
-    return click.option(
-        "--toolkit-artifacts",
-        "artifacts",
-        multiple=True,
-        metavar="ARCH=DIR",
-        callback=pairs("ARCH=DIR"),
-        help="NVIDIA's files for the image toolkit-*-ARCH: a folder with deb/ and rpm/, as /artifacts of "
-        "NVIDIA's own image.",
-    )(function)
+    def __bool__(self) -> bool:
+        return bool(self.junit or self.summary)
+
+    def write(self, title: str, cases: Iterable[Case]) -> None:
+        """Write what is asked for. Raises StorageFailed."""
+        from driverforge_build.junit import write_junit
+        from driverforge_build.report.cases import suites
+        from driverforge_build.report.summary import append_summary
+
+        everything = list(cases)
+        if self.junit:
+            write_junit(self.junit, title, suites(everything))
+        if self.summary:
+            append_summary(self.summary, title, everything)
 
 
 def report_options(function: F) -> F:
-    """--junit and --summary: what CI systems read."""
-    function = click.option(
+    """--junit and --summary; the command gets them as `reports`."""
+
+    @wraps(function)
+    def merged(*, junit: Path | None, summary: Path | None, **rest: Any) -> Any:
+        return function(reports=Reports(junit=junit, summary=summary), **rest)
+
+    decorated = click.option(
         "--summary",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         envvar="GITHUB_STEP_SUMMARY",
         help="Add a grid of kernels and drivers in Markdown to FILE. Default: what a GitHub job says.",
-    )(function)
+    )(merged)
     return click.option(
         "--junit",
         type=click.Path(path_type=Path, dir_okay=False),
         metavar="FILE",
         help="Write a JUnit report, a test case for each cell.",
-    )(function)
+    )(decorated)  # type: ignore[return-value]
 
 
 def check_registry(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
@@ -330,121 +240,32 @@ def check_repositories(
     return tuple(check_repository(context, parameter, value) for value in values)
 
 
-def program(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
-    """A click callback: the words of a command that is run without a shell; none where it is not given."""
-    if value is None:
-        return ()
-    try:
-        words = tuple(shlex.split(value))
-    except ValueError as error:
-        raise click.BadParameter(f"{value!r}: {error}", param=parameter) from error
-    if not words:
-        raise click.BadParameter("it names no program", param=parameter)
-    return words
-
-
-def attest_options(function: F) -> F:
-    """--attest and --signer; the command gets `attest`, None without --attest."""
-
-    @wraps(function)
-    def merged(
-        *,
-        attesting: bool,
-        signer: tuple[str, ...],
-        image_signer: tuple[str, ...] = (),
-        builder_id: str = "",
-        **rest: Any,
-    ) -> Any:
-        for name in ("signer", "image_signer", "builder_id"):
-            source = click.get_current_context().get_parameter_source(name)
-            if source is ParameterSource.COMMANDLINE and not attesting:
-                raise click.UsageError(f"--{name.replace('_', '-')} needs --attest")
-        attest = adapters.Attest(signer=signer, image_signer=image_signer, builder=builder_id)
-        return function(attest=attest if attesting else None, **rest)
-
-    decorated = click.option(
-        "--signer",
-        metavar="COMMAND",
-        callback=program,
-        envvar="DRIVERFORGE_SIGNER",
-        help="With --attest, sign statements by this program: it reads what is to be signed on standard "
-        "input, and prints the signature. Run without a shell.",
-    )(merged)
-    return click.option(
-        "--attest",
-        "attesting",
-        is_flag=True,
-        help="Attach to each image in the registry what is known of it, as OCI referrers.",
-    )(decorated)  # type: ignore[return-value]
-
-
-def origin_options(function: F) -> F:
-    """--builder-id and --image-signer, for commands with --attest that bring images to a registry."""
-    function = click.option(
-        "--image-signer",
-        metavar="COMMAND",
-        callback=program,
-        envvar="DRIVERFORGE_IMAGE_SIGNER",
-        help="With --attest, sign each image that has no signature by this program: it gets "
-        "REPOSITORY@DIGEST as its last argument, as `cosign sign` does. Run without a shell.",
-    )(function)
-    return click.option(
-        "--builder-id",
-        default="",
-        envvar="DRIVERFORGE_BUILDER_ID",
-        metavar="URI",
-        help="With --attest, the builder that a provenance names. Default: what GitHub's or GitLab's "
-        "pipeline says.",
-    )(function)
-
-
-def verifier_option(function: F) -> F:
-    return click.option(
-        "--verifier",
-        metavar="COMMAND",
-        callback=program,
-        envvar="DRIVERFORGE_VERIFIER",
-        help="Believe statements alone whose signature this program accepts: it gets a file with the "
-        "signature as its last argument, and what was signed on standard input. Run without a shell.",
-    )(function)
-
-
-def registry_option(function: F) -> F:
-    return click.option(
-        "--registry",
-        metavar="HOST[:PORT]/PATH",
-        callback=check_registry,
-        help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.",
-    )(function)
-
-
-def cache_option(function: F) -> F:
-    return click.option(
-        "--cache-dir",
-        type=click.Path(path_type=Path, file_okay=False),
-        default=None,
-        metavar="DIR",
-        envvar="DRIVERFORGE_CACHE",
-        help="Where downloads and indexes are kept. Default: $XDG_CACHE_HOME/driverforge.",
-    )(function)
-
-
-def json_option(function: F) -> F:
-    return click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        help="Print one JSON document on standard output instead of text; where the command fails, it has an "
-        "`error`.",
-    )(function)
-
-
-def vcs_option(function: F) -> F:
-    return click.option(
-        "--vcs-ref",
-        default="",
-        envvar=["DRIVERFORGE_VCS_REF", "GITHUB_SHA", "CI_COMMIT_SHA"],
-        metavar="COMMIT",
-        help="Commit of your matrix and lock, for the label `vcs-ref`. Default: what GitHub's or GitLab's "
-        "pipeline says.",
-    )(function)
+registry_option = click.option(
+    "--registry",
+    metavar="HOST[:PORT]/PATH",
+    callback=check_registry,
+    help="Where to look for images: HOST[:PORT]/PATH/driver:TAG.",
+)
+cache_option = click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=None,
+    metavar="DIR",
+    envvar="DRIVERFORGE_CACHE",
+    help="Where downloads and indexes are kept. Default: $XDG_CACHE_HOME/driverforge.",
+)
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON document on standard output instead of text; where the command fails, it has an "
+    "`error`.",
+)
+vcs_option = click.option(
+    "--vcs-ref",
+    default="",
+    envvar=["DRIVERFORGE_VCS_REF", "GITHUB_SHA", "CI_COMMIT_SHA"],
+    metavar="COMMIT",
+    help="Commit of your matrix and lock, for the label `vcs-ref`. Default: what GitHub's or GitLab's "
+    "pipeline says.",
+)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say, write_lines
 
 if TYPE_CHECKING:
@@ -20,11 +21,7 @@ _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "ye
 
 
 @click.command("plan")
-@options.matrix_option
-@options.lock_option
-@options.select_options
-@options.base_option
-@options.certificate_option
+@inputs.selection_options(inputs.base_option, inputs.certificate_option)
 @options.registry_option
 @click.option(
     "--github",
@@ -63,12 +60,7 @@ _COLOURS = {"build": "green", "exists": "cyan", "blocked": "red", "unknown": "ye
 @options.json_option
 def command(
     *,
-    matrix_path: Path | None,
-    lock_path: Path,
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
-    bases: dict[str, str],
-    certificate: Path | None,
+    selection: Selection,
     registry: str | None,
     github: bool,
     gitlab: str | None,
@@ -76,8 +68,7 @@ def command(
     max_jobs: int | None,
     minutes: int,
     times_paths: tuple[Path, ...],
-    junit: Path | None,
-    summary: Path | None,
+    reports: options.Reports,
     as_json: bool,
 ) -> int:
     """Show each cell with its verdict: build, exists, blocked, unknown.
@@ -89,17 +80,18 @@ def command(
     Exit status: 0 whatever the verdicts, 75 where the registry did not say whether it has an image; others as
     `driverforge --help` has them.
     """
-    from driverforge_build.advice import Given
-    from driverforge_build.app.knowledge import Selection, read_knowledge
+    from driverforge_build.app.knowledge import read_knowledge
     from driverforge_build.plan import text
 
     if sum(map(bool, (github, gitlab, as_json))) > 1:
         raise click.UsageError("--github, --gitlab and --json each print something else: choose one")
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
-    selection = Selection(given=given, select=select, skip=skip)
-    known = read_knowledge(selection, adapters.lookup_in(registry, given, as_json=as_json))
-    plan = known.plan(known.cells(select, skip))
-    _write_reports(plan, junit=junit, summary=summary)
+    known = read_knowledge(selection, adapters.lookup_in(registry, selection.given, as_json=as_json))
+    plan = known.plan(known.cells(selection.select, selection.skip))
+    if reports:
+        from driverforge_build.report.cases import plan_cases
+
+        unanswered = {row.key for row in plan.rows if row.verdict.unanswered}
+        reports.write("driverforge plan", plan_cases(text.documents(plan), unanswered))
     if github or gitlab or shards_dir:
         shards = _shards(
             plan, most=_most(max_jobs, github=github, gitlab=gitlab), minutes=minutes, times=times_paths
@@ -107,7 +99,7 @@ def command(
         _print_shards(shards, shards_dir, github=github, gitlab=gitlab)
         return 75 if plan.degraded else 0
     if as_json:
-        write_lines(text.json_lines(plan, known.lock, given=given, made=datetime.now(timezone.utc)))
+        write_lines(text.json_lines(plan, known.lock, given=selection.given, made=datetime.now(timezone.utc)))
         return 75 if plan.degraded else 0
     write_lines(
         text.table(
@@ -117,24 +109,8 @@ def command(
             ),
         )
     )
-    say("\n".join(["", *text.summary(plan)]))
+    say("\n".join(["", *text.summary(plan), *text.classes(plan, known.lock, selection.given)]))
     return 75 if plan.degraded else 0
-
-
-def _write_reports(plan: Plan, *, junit: Path | None, summary: Path | None) -> None:
-    if not (junit or summary):
-        return
-    from driverforge_build.plan.text import documents
-    from driverforge_build.report.cases import plan_cases
-    from driverforge_build.report.junit import write_junit
-    from driverforge_build.report.summary import append_summary
-
-    unanswered = {row.key for row in plan.rows if row.verdict.unanswered}
-    cases = list(plan_cases(documents(plan), unanswered))
-    if junit:
-        write_junit(junit, "driverforge plan", cases)
-    if summary:
-        append_summary(summary, "driverforge plan", cases)
 
 
 def _most(wanted: int | None, *, github: bool, gitlab: str | None) -> int:

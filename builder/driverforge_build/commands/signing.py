@@ -1,7 +1,8 @@
-"""The options of `build` that say who signs kernel modules."""
+"""Options that say who signs kernel modules, statements and images, and who verifies."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -12,13 +13,26 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from driverforge_build.commands.options import program
+from driverforge_build.commands import adapters
 
 if TYPE_CHECKING:
     from driverforge_build.app.signing import Signing
     from driverforge_build.ports import ModuleSigner
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+def program(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[str, ...]:
+    """A click callback: the words of a command that is run without a shell; none where it is not given."""
+    if value is None:
+        return ()
+    try:
+        words = tuple(shlex.split(value))
+    except ValueError as error:
+        raise click.BadParameter(f"{value!r}: {error}", param=parameter) from error
+    if not words:
+        raise click.BadParameter("it names no program", param=parameter)
+    return words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +65,9 @@ class SigningWords:
         if not given or planning or certificate is None:
             return None
         from driverforge_build.app import signing
-        from driverforge_build.engine.signers import command_signer, key_signer
+        from driverforge_build.engine.process import require_program
+        from driverforge_build.engine.programs import command_signer
+        from driverforge_build.engine.signers import key_signer
         from driverforge_build.render.signing import read_certificate
 
         read = read_certificate(certificate)
@@ -64,6 +80,7 @@ class SigningWords:
             # a site's own program may be one that a person has to say yes to
             signing.try_signer(signer, read)
         if self.command:
+            require_program(self.command[0], "--sign-command")
             signer = command_signer(self.command)
         return signing.Signing(
             certificate=read, signer=signer, folder=folder / "signing", given=self.signatures
@@ -120,3 +137,68 @@ def signing_options(function: F) -> F:
         help="Private key that signs modules; no build sees it. Its passphrase, or the token's PIN, is in "
         "the environment: KBUILD_SIGN_PIN.",
     )(decorated)  # type: ignore[return-value]
+
+
+def attest_options(function: F) -> F:
+    """--attest and --signer; the command gets `attest`, None without --attest."""
+
+    @wraps(function)
+    def merged(
+        *,
+        attesting: bool,
+        signer: tuple[str, ...],
+        image_signer: tuple[str, ...] = (),
+        builder_id: str = "",
+        **rest: Any,
+    ) -> Any:
+        for name in ("signer", "image_signer", "builder_id"):
+            source = click.get_current_context().get_parameter_source(name)
+            if source is ParameterSource.COMMANDLINE and not attesting:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs --attest")
+        attest = adapters.Attest(signer=signer, image_signer=image_signer, builder=builder_id)
+        return function(attest=attest if attesting else None, **rest)
+
+    decorated = click.option(
+        "--signer",
+        metavar="COMMAND",
+        callback=program,
+        envvar="DRIVERFORGE_SIGNER",
+        help="With --attest, sign statements by this program: it reads what is to be signed on standard "
+        "input, and prints the signature. Run without a shell.",
+    )(merged)
+    return click.option(
+        "--attest",
+        "attesting",
+        is_flag=True,
+        help="Attach to each image in the registry what is known of it, as OCI referrers.",
+    )(decorated)  # type: ignore[return-value]
+
+
+def origin_options(function: F) -> F:
+    """--builder-id and --image-signer, for commands with --attest that bring images to a registry."""
+    function = click.option(
+        "--image-signer",
+        metavar="COMMAND",
+        callback=program,
+        envvar="DRIVERFORGE_IMAGE_SIGNER",
+        help="With --attest, sign each image that has no signature by this program: it gets "
+        "REPOSITORY@DIGEST as its last argument, as `cosign sign` does. Run without a shell.",
+    )(function)
+    return click.option(
+        "--builder-id",
+        default="",
+        envvar="DRIVERFORGE_BUILDER_ID",
+        metavar="URI",
+        help="With --attest, the builder that a provenance names. Default: what GitHub's or GitLab's "
+        "pipeline says.",
+    )(function)
+
+
+verifier_option = click.option(
+    "--verifier",
+    metavar="COMMAND",
+    callback=program,
+    envvar="DRIVERFORGE_VERIFIER",
+    help="Believe statements alone whose signature this program accepts: it gets a file with the "
+    "signature as its last argument, and what was signed on standard input. Run without a shell.",
+)

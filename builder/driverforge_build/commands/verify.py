@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say
+from driverforge_build.commands.signing import attest_options
 
 
 @click.command("verify")
 @click.argument("cells", nargs=-1, metavar="[CELL]...")
-@options.matrix_option
-@options.lock_option
-@options.select_options
-@options.base_option
-@options.certificate_option
+@inputs.selection_options(inputs.base_option, inputs.certificate_option)
 @options.mirror_option
 @options.keyring_option
 @options.entitlement_option
@@ -33,15 +32,7 @@ from driverforge_build.commands.output import say
     metavar="SECONDS",
     help="How long a guest may say nothing: to boot, and for each module.",
 )
-@click.option(
-    "-j",
-    "--jobs",
-    "workers",
-    type=click.IntRange(1, 64),
-    default=2,
-    show_default=True,
-    help="Kernels that are tried at a time.",
-)
+@options.jobs_option("Kernels that are tried at a time.")
 @click.option(
     "--busybox",
     "shells",
@@ -66,19 +57,21 @@ from driverforge_build.commands.output import say
     "--registry",
     metavar="HOST[:PORT]/PATH",
     callback=options.check_registry,
-    help="With --attest, where the images are: HOST[:PORT]/PATH/driver:TAG.",
+    help="With --attest and --pull, where the images are: HOST[:PORT]/PATH/driver:TAG.",
 )
-@options.attest_options
+@click.option(
+    "--pull",
+    "pulling",
+    is_flag=True,
+    help="Take the selected images that the engine does not have from --registry, as where another machine "
+    "has built them.",
+)
+@attest_options
 @options.json_option
 def command(
     *,
     cells: tuple[str, ...],
-    matrix_path: Path | None,
-    lock_path: Path,
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
-    bases: dict[str, str],
-    certificate: Path | None,
+    selection: Selection,
     mirrors: dict[str, str],
     keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
@@ -90,6 +83,7 @@ def command(
     junit: Path | None,
     attestations: Path | None,
     registry: str | None,
+    pulling: bool,
     attest: adapters.Attest | None,
     as_json: bool,
 ) -> int:
@@ -99,16 +93,15 @@ def command(
     nvidia.ko has to say so and leave, and whatever else a kernel can object to is a failure: a module of
     another kernel, an unknown symbol, a signature that does not fit. docs/verify.md says what a pass is.
 
-    Without CELL and --select: every image that the engine has. Give the --matrix, --lock, --base and
-    --sign-certificate that `build` was given. The kernel's packages come from its distribution, by the lock's
-    sha256. With --attest the outcome goes beside the image in its registry, passed or not.
+    Without CELL and --select: every image that the engine has, with --pull every image that there is. Give
+    the --matrix, --lock, --base and --sign-certificate that `build` was given. The kernel's packages come
+    from its distribution, by the lock's sha256. With --attest the outcome goes beside the image in its
+    registry, passed or not.
 
     Exit status: 0; 1 where an image failed, could not be tried, or its outcome not be attached; 64 where a
     named cell has no image; 69 without QEMU, a static busybox or an engine; others as `driverforge --help`
     has them.
     """
-    from driverforge_build.advice import Given
-    from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.prepare import prepare
     from driverforge_build.app.verify import Means, attach_proofs, subjects, verify_all, write_reports
     from driverforge_build.commands.progress import shown_builds
@@ -116,12 +109,17 @@ def command(
 
     if attest and registry is None:
         raise click.UsageError("--attest needs --registry: where are the images?")
-    given = Given(matrix=matrix_path, lock=lock_path, bases=bases, certificate=certificate)
-    prepared = prepare(Selection(given=given, select=(*cells, *select), skip=skip))
+    if pulling and registry is None:
+        raise click.UsageError("--pull needs --registry: where from?")
+    prepared = prepare(replace(selection, select=(*cells, *selection.select)))
     settings = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
     engine = adapters.engine()
     engine.check()
-    wanted = subjects(prepared, engine, named=cells, mirrors=mirrors)
+    publisher = (
+        adapters.publisher(registry, engine, prepared, as_json=as_json, attest=attest) if registry else None
+    )
+    fetch = {"fetch": publisher.fetch} if publisher and pulling else {}
+    wanted = subjects(prepared, engine, named=cells, selected=selection.select, mirrors=mirrors, **fetch)
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         means = Means(
             engine=engine,
@@ -134,8 +132,7 @@ def command(
         )
         with shown_builds([subject.cell for subject in wanted]) as told:
             proofs = verify_all(wanted, means, told)
-    if attest and registry:
-        publisher = adapters.publisher(registry, engine, prepared, as_json=as_json, attest=attest)
+    if attest and publisher:
         proofs = attach_proofs(proofs, prepared, publisher)
     write_reports(proofs, junit_file=junit, statements=attestations)
     if as_json:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands import adapters, options
+from driverforge_build.advice import Selection
+from driverforge_build.commands import adapters, inputs, options
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
@@ -20,9 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("watch")
-@options.matrix_option
-@options.lock_option
-@options.select_options
+@inputs.selection_options()
 @options.mirror_option
 @options.keyring_option
 @options.entitlement_option
@@ -32,10 +31,7 @@ if TYPE_CHECKING:
 @options.json_option
 def command(
     *,
-    matrix_path: Path | None,
-    lock_path: Path,
-    select: tuple[str, ...],
-    skip: tuple[str, ...],
+    selection: Selection,
     mirrors: dict[str, str],
     keyrings: list[tuple[str, Path]],
     entitlement: Path | None,
@@ -52,17 +48,14 @@ def command(
     Exit status: 0 where nothing is new; 1 where something is; 75 where nothing new was found and somebody
     did not answer; others as `driverforge --help` has them.
     """
-    from driverforge_build.advice import Given
-    from driverforge_build.app.knowledge import Selection
     from driverforge_build.app.watch import watch
 
-    selection = Selection(given=Given(matrix=matrix_path, lock=lock_path), select=select, skip=skip)
     told = adapters.discovery(mirrors=mirrors, keyrings=keyrings, entitlement=entitlement)
     settings = replace(told, accept_expired=accept_expired)
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
         news = watch(selection, settings, downloads)
     if as_json:
-        say(json.dumps(_document(lock_path, news), indent=1))
+        say(json.dumps(_document(selection.given.lock, news), indent=1))
     else:
         for line in _lines(news):
             say(line)

@@ -1,4 +1,4 @@
-"""What the header trees of a target answer to the matrix's probes.
+"""What the header trees of a target answer to the matrix's probes, and digests of what they hold.
 
 Which driver breaks on what is data of the matrix. How a header is judged is `driverforge_core.headerprobe`,
 which the node shares.
@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from driverforge_build.lock.pins import HeaderFact, LockedPackage, TargetLock
+from driverforge_build.lock.pins import HeaderFact, LockedKernel, LockedPackage, TargetLock
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import DriverRow
 from driverforge_build.matrix.probes import header_probe, question
-from driverforge_build.ports import Blob, Downloads
+from driverforge_build.ports import Blob, Downloads, ReadHeaders
 from driverforge_core.headerprobe import HeaderProbe
+from driverforge_core.headertree import HeaderDigests
 
 MAX_ARGUMENTS = 20
 WORKERS = 4
@@ -45,31 +46,54 @@ def answers(probes: Iterable[HeaderProbe], members: Mapping[str, str | None]) ->
     return {question(probe): answer(probe, members.get(probe.header)) for probe in probes}
 
 
-def header_facts(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeaderAnswers:
+    """What header packages say, by the package. `digests` are those that were asked for."""
+
+    facts: Mapping[str, Mapping[str, HeaderFact]] = field(default_factory=dict)
+    digests: Mapping[str, HeaderDigests] = field(default_factory=dict)
+
+
+def header_answers(
     target: TargetLock,
     probes: Sequence[HeaderProbe],
     with_headers: Callable[[Sequence[LockedPackage]], Sequence[LockedPackage]],
     addresses: Mapping[str, Callable[[str], str]],
     downloads: Downloads,
-) -> dict[str, dict[str, HeaderFact]]:
-    """Answers by header package. Of a kernel's those are read that `with_headers` finds.
+    *,
+    digests: bool,
+) -> HeaderAnswers:
+    """Answers to probes, of those of a kernel's packages that `with_headers` finds; digests of them all.
 
     `addresses` maps a repository's id to what makes an address of a package's path.
     """
-    packages = {
-        package.key: package for kernel in target.kernels.values() for package in with_headers(kernel.headers)
-    }
+    kernels = target.kernels.values()
     headers = sorted({probe.header for probe in probes})
+    asked = {package.key for kernel in kernels for package in with_headers(kernel.headers) if headers}
+    packages = {package.key: package for kernel in kernels for package in kernel.headers}
+    wanted = [package for key, package in packages.items() if digests or key in asked]
+    abis = _abis(kernels) if digests else {}
 
-    def ask(package: LockedPackage) -> dict[str, HeaderFact]:
+    def read(package: LockedPackage) -> ReadHeaders:
         url = addresses[package.suite](package.path)
         file = Blob(urls=(url,), sha256=package.sha256, size=package.size)
-        return answers(probes, downloads.headers(file, headers))
+        return downloads.headers(file, headers if package.key in asked else (), abi=abis.get(package.key))
 
-    if not headers:
-        return {}
     with ThreadPoolExecutor(WORKERS) as pool:
-        return dict(zip(packages, pool.map(ask, packages.values()), strict=True))
+        found = dict(zip((package.key for package in wanted), pool.map(read, wanted), strict=True))
+    return HeaderAnswers(
+        facts={key: answers(probes, found[key].texts) for key in packages if key in asked},
+        digests={key: one.digests for key, one in found.items() if one.digests},
+    )
+
+
+def _abis(kernels: Iterable[LockedKernel]) -> dict[str, str]:
+    """The part of kernels' names that is in a package's folders; '' where those of several names use it."""
+    users: dict[str, set[str]] = {}
+    for kernel in kernels:
+        for package in kernel.headers:
+            users.setdefault(package.key, set()).add(kernel.abi)
+    return {key: abis.pop() if len(abis) == 1 else "" for key, abis in users.items()}
 
 
 def probes_for(matrix: Matrix, drivers: Iterable[DriverRow]) -> list[HeaderProbe]:

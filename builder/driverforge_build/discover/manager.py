@@ -12,6 +12,7 @@ from typing import Protocol
 from driverforge_build.discover import apt, rpm
 from driverforge_build.discover.kernels import Kernel, Kernels
 from driverforge_build.discover.packages import Package, PackageIndex
+from driverforge_build.discover.partial import PartialCopy
 from driverforge_build.discover.settings import Settings
 from driverforge_build.lock.pins import LockedPackage, LockedRepository
 from driverforge_build.matrix.fields import Arch, PackageManager
@@ -34,6 +35,9 @@ class VerifiedRepository(Protocol):
 
     def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
         """Add its packages for an architecture to an index. Raises Unavailable where it has none for it."""
+
+    def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
+        """What a copy with some of its packages has beside them."""
 
 
 class Place(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
 from driverforge_build.discover.kernels import Kernel, Kernels
@@ -21,15 +21,21 @@ FinishedModules = Callable[[PackageIndex, Kernel, DriverRow], Iterable[Package]]
 """Finds a distribution's finished modules of a driver for a kernel: of every type that it has whole."""
 
 
+class OtherVersion(InputError):
+    """A package is there, but not in the version of the driver."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pinned:
     """The pins of one target.
 
-    `problems` holds what stopped a driver, by driver version; the others are whole.
+    `problems` holds what stopped a driver, by driver version; the others are whole. `unfit` is what keeps
+    drivers from having what nodes with NVSwitches run: their images serve the others.
     """
 
     target: TargetLock
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
+    unfit: Mapping[str, DriverforgeError] = field(default_factory=dict)
 
 
 def pin_target(
@@ -42,34 +48,33 @@ def pin_target(
     finished_modules: FinishedModules,
 ) -> Pinned:
     """Pins for an OS and architecture out of its merged indexes."""
-    results = {driver.version: _try_driver(index, row, driver, kernels.found) for driver in drivers}
-    problems = {
-        version: result for version, result in results.items() if isinstance(result, DriverforgeError)
-    }
-    pins = {
-        version: result for version, result in results.items() if not isinstance(result, DriverforgeError)
-    }
+    pins: dict[str, Roles] = {}
+    problems: dict[str, DriverforgeError] = {}
+    unfit: dict[str, DriverforgeError] = {}
+    for driver in drivers:
+        try:
+            roles = pin_driver(index, row, driver, kernels.found)
+        except (InputError, Unsatisfiable) as error:
+            problems[driver.version] = error
+            continue
+        try:
+            roles |= pin_fabric(index, row, driver, roles)
+        except (InputError, Unsatisfiable) as error:
+            unfit[driver.version] = error
+        pins[driver.version] = {role: tuple(map(locked, packages)) for role, packages in roles.items()}
     target = TargetLock(
         os=row.id,
         arch=arch,
         drivers=pins,
         kernels={
-            kernel.release.text: _locked_kernel(index, kernel, drivers, finished_modules)
+            kernel.release.text: replace(
+                locked_kernel(kernel), vendor=_vendors(index, kernel, drivers, finished_modules)
+            )
             for kernel in kernels.found
         },
         without_headers=tuple(release.text for release in kernels.without_headers),
     )
-    return Pinned(target=target, problems=problems)
-
-
-def _try_driver(
-    index: PackageIndex, row: OsRow, driver: DriverRow, kernels: Sequence[Kernel]
-) -> Roles | DriverforgeError:
-    try:
-        roles = pin_driver(index, row, driver, kernels)
-    except (InputError, Unsatisfiable) as error:
-        return error
-    return {role: tuple(locked(package) for package in packages) for role, packages in roles.items()}
+    return Pinned(target=target, problems=problems, unfit=unfit)
 
 
 def pin_driver(
@@ -88,10 +93,9 @@ def pin_driver(
     roles: dict[Role, tuple[Package, ...]] = {"tools": tools, "toolchain": closure(index, build, given=tools)}
     # with an archive of NVIDIA's these are what it has not: the fabric manager and its like
     if driver.userspace or driver.companions:
-        exact = [_exact(index, row, driver, name) for name in driver.userspace]
-        exact += [_companion(index, row, driver, name) for name in driver.companions]
-        roots = [(Requirement(name=one.name, relation="=", version=one.version),) for one in exact]
-        roles["userspace"] = closure(index, roots, given=tools, upstream=driver.version)
+        asked = [_exact(index, row, driver, name) for name in driver.userspace]
+        asked += [_companion(index, row, driver, name) for name in driver.companions]
+        roles["userspace"] = closure(index, _these(asked), given=tools, upstream=driver.version)
     if driver.payload != "packages":
         return roles
     if not driver.vendor_modules:
@@ -100,6 +104,28 @@ def pin_driver(
     if driver.firmware is not None:
         roles["firmware"] = (_exact(index, row, driver, driver.firmware.package),)
     return roles
+
+
+def pin_fabric(
+    index: PackageIndex, row: OsRow, driver: DriverRow, roles: Mapping[Role, tuple[Package, ...]]
+) -> dict[Role, tuple[Package, ...]]:
+    """What nodes with NVSwitches run, from whichever repository; nothing where the row names none.
+
+    `roles` are the driver's others. Raises OtherVersion, InputError where it is not there at all, and
+    Unsatisfiable.
+    """
+    fabric = row.fabric_of(driver)
+    if fabric is None:
+        return {}
+    anywhere = driver.model_copy(update={"repositories": ()})
+    asked = [_exact(index, row, anywhere, name) for name in fabric.packages]
+    asked += [_companion(index, row, anywhere, name) for name in fabric.companions]
+    given = (*roles["tools"], *roles.get("userspace", ()))
+    return {"fabric": closure(index, _these(asked), given=given, upstream=driver.version)}
+
+
+def _these(packages: Iterable[Package]) -> list[Clause]:
+    return [(Requirement(name=one.name, relation="=", version=one.version),) for one in packages]
 
 
 def locked(package: Package) -> LockedPackage:
@@ -152,27 +178,26 @@ def _companion(index: PackageIndex, row: OsRow, driver: DriverRow, template: str
 
 
 def _other_version(row: OsRow, driver: DriverRow, name: str, offers: Sequence[Package]) -> InputError:
-    there = ", ".join(f"{package.version} ({package.suite})" for package in offers)
-    newest = offers[0].upstream if offers else ""
-    return InputError(
-        f"{row.id}: the repositories do not have {name} {driver.version}",
-        details=[f"they have {there}" if there else f"they do not have {name} at all"],
-        resolution=(
-            f"set `version: {newest}` for driver {driver.id} of {row.id} in the matrix, and lock again"
-            if newest
-            else f"check packages and repositories of driver {driver.id} of {row.id} in the matrix"
-        ),
+    brief = f"{row.id}: the repositories do not have {name} {driver.version}"
+    if not offers:
+        return InputError(
+            brief,
+            details=[f"they do not have {name} at all"],
+            resolution=f"check packages and repositories of driver {driver.id} of {row.id} in the matrix",
+        )
+    # NVIDIA's repositories have all branches
+    fitting = [one for one in offers if one.upstream.partition(".")[0] == driver.branch] or offers
+    there = ", ".join(f"{package.version} ({package.suite})" for package in fitting)
+    return OtherVersion(
+        brief,
+        details=[f"they have {there}"],
+        resolution=f"set `version: {fitting[0].upstream}` for driver {driver.id} of {row.id} in the matrix, "
+        "and lock again",
     )
 
 
-def _locked_kernel(
-    index: PackageIndex, kernel: Kernel, drivers: Sequence[DriverRow], finished_modules: FinishedModules
-) -> LockedKernel:
-    vendor = {
-        driver.version: tuple(locked(package) for package in finished_modules(index, kernel, driver))
-        for driver in drivers
-        if driver.vendor_modules
-    }
+def locked_kernel(kernel: Kernel) -> LockedKernel:
+    """A kernel's pins, without a distribution's finished modules."""
     return LockedKernel(
         release=kernel.release.text,
         flavour=flavour_of(kernel.release),
@@ -180,5 +205,16 @@ def _locked_kernel(
         headers=tuple(locked(package) for package in kernel.headers),
         image=locked(kernel.image) if kernel.image else None,
         modules=tuple(locked(package) for package in kernel.modules),
-        vendor={version: packages for version, packages in vendor.items() if packages},
     )
+
+
+def _vendors(
+    index: PackageIndex, kernel: Kernel, drivers: Sequence[DriverRow], finished_modules: FinishedModules
+) -> dict[str, tuple[LockedPackage, ...]]:
+    """A distribution's finished modules of a kernel, by driver version."""
+    found = {
+        driver.version: tuple(locked(package) for package in finished_modules(index, kernel, driver))
+        for driver in drivers
+        if driver.vendor_modules
+    }
+    return {version: packages for version, packages in found.items() if packages}

@@ -17,11 +17,20 @@ class Nowhere(Unavailable):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """A user of a subscription's repositories."""
+
+    username: str
+    password: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     """What a run is told. `now` is UTC and aware; `mirrors` maps OS or OS/SUITE to an address.
 
     `keyrings`, each of an OS or ('') of all, win over all others; `entitlement` opens the repositories of a
-    subscription.
+    subscription, of SUSE's `logins` do, by the name of their file. `classes`: whether whole header packages
+    are read, for their digests; None: where the lock has some.
     """
 
     now: datetime
@@ -29,8 +38,10 @@ class Settings:
     mirrors: Mapping[str, str] = field(default_factory=dict)
     keyrings: Sequence[tuple[str, Path]] = ()
     entitlement: ClientCertificate | None = None
+    logins: Mapping[str, Login] = field(default_factory=dict)
     accept_expired: bool = False
     accept_shrink: bool = False
+    classes: bool | None = None
 
     def keys_of(self, os_key: str) -> tuple[Path, ...]:
         """The keyrings that a user gave for an OS."""

@@ -103,13 +103,18 @@ def _binary(keyring: Path, copy: Path) -> Path:
     if _ARMOR not in data:
         return keyring.absolute()
     try:
-        copy.write_bytes(b"".join(_dearmored(block) for block in data.split(_ARMOR)[1:]))
+        copy.write_bytes(b"".join(dearmored(data)))
     except binascii.Error as error:
         raise InputError(
             f"the keyring {keyring} is damaged: {error}",
             resolution="take the repository's keys from where they are published: --keyring FILE",
         ) from None
     return copy
+
+
+def dearmored(text: bytes) -> Iterator[bytes]:
+    """The keys of each armored block in a text. Raises binascii.Error."""
+    return map(_dearmored, text.split(_ARMOR)[1:])
 
 
 def _dearmored(block: bytes) -> bytes:

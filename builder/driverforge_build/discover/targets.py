@@ -10,10 +10,13 @@ import re
 from collections.abc import Iterable, Sequence
 
 from driverforge_build.discover.survey import Target
-from driverforge_build.lock.pins import archive_key
+from driverforge_build.lock.pins import Lock, archive_key
 from driverforge_build.matrix.expand import driver_archs
+from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import expand_braces, glob_set
 from driverforge_build.matrix.load import Matrix
+from driverforge_build.matrix.model import OsRow
+from driverforge_build.matrix.programs import PREFIXES, all_images
 from driverforge_build.nvidia.published import Wanted
 from driverforge_core.arch import to_machine
 from driverforge_core.cell import JIT
@@ -27,7 +30,7 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
 
     Raises UsageError where no target fits.
     """
-    toolkits = _systems_of_toolkits(matrix, select, skip)
+    toolkits = _systems_of_others(matrix, select, skip)
     fitting = [
         (row, arch)
         for row in matrix.rows
@@ -47,6 +50,36 @@ def wanted_targets(matrix: Matrix, *, select: Sequence[str], skip: Sequence[str]
             resolution="look at `driverforge matrix show`",
         )
     return fitting
+
+
+def asking_vendors(
+    matrix: Matrix, targets: Iterable[Target], earlier: Lock, *, select: Sequence[str], skip: Sequence[str]
+) -> list[Target]:
+    """The targets, without the repositories of vendors that nothing selected takes anything from.
+
+    Such as NVIDIA's, where only drivers that were not selected have the fabric manager from there. What the
+    lock holds of a repository is not lost: that one is asked.
+    """
+    return [
+        (row, arch)
+        if _asks(matrix, row, arch, earlier, select=select, skip=skip)
+        else (row.without_vendors(), arch)
+        for row, arch in targets
+    ]
+
+
+def _asks(
+    matrix: Matrix, row: OsRow, arch: Arch, earlier: Lock, *, select: Sequence[str], skip: Sequence[str]
+) -> bool:
+    known = earlier.target(row.id, arch)
+    if known and any(map(known.suite, row.on(arch).vendors)):
+        return True
+    return any(
+        set(driver.repositories) & row.vendors
+        or (row.fabric_of(driver) and _wanted(f"{row.id}-{arch}-{driver.version}-", select, skip))
+        for driver in row.drivers
+        if arch in driver_archs(matrix, row, driver)
+    )
 
 
 def wanted_archives(
@@ -76,12 +109,13 @@ def wanted_archives(
     return tuple(found.values())
 
 
-def _systems_of_toolkits(matrix: Matrix, select: Sequence[str], skip: Sequence[str]) -> set[tuple[str, str]]:
-    """Whose packages the container toolkit's images need that `select` names: their Python."""
-    wanted = glob_set(tuple(glob for glob in select if glob.startswith("toolkit")))
+def _systems_of_others(matrix: Matrix, select: Sequence[str], skip: Sequence[str]) -> set[tuple[str, str]]:
+    """Whose packages the toolkit's and the operator's images need that `select` names: their Python."""
+    wanted = glob_set(tuple(glob for glob in select if glob.startswith(PREFIXES)))
     unwanted = glob_set(tuple(skip))
-    keys = {f"toolkit-{row.id}-{arch}": (row.system, arch) for row in matrix.toolkits for arch in row.archs}
-    return {target for key, target in keys.items() if wanted(key) and not unwanted(key)}
+    return {
+        (cell.system, cell.arch) for cell in all_images(matrix) if wanted(cell.key) and not unwanted(cell.key)
+    }
 
 
 def may_match(glob: str, beginning: str) -> bool:

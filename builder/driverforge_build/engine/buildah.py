@@ -26,6 +26,7 @@ from driverforge_oci.auth import Login, LoginFor, nobody
 from driverforge_oci.http import is_loopback
 from driverforge_oci.reference import Reference
 
+_VERIFY = "`verify` takes modules out of docker's images: build them with --engine docker"
 OLDEST = {"podman": (5, 6), "buildah": (1, 41)}
 """The first that know `COPY --link` and --source-date-epoch."""
 PUSH_S = 3600.0
@@ -57,7 +58,7 @@ class Buildah:
     def network(self) -> str:
         return ""
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
+    def build(self, job: BuildJob, progress: StepListener) -> str:
         def told(line: str) -> None:
             if found := _STEP.match(line):
                 progress(f"{found['number']}/{found['count']} {process.short(found['what'])}")
@@ -70,6 +71,7 @@ class Buildah:
             on_line=told,
             passing=passing_reason,
         )
+        return ""
 
     def inspect(self, reference: str) -> BuiltImage | None:
         words = ["image", "inspect"] if self._program == "podman" else ["inspect", "--type", "image"]
@@ -100,10 +102,13 @@ class Buildah:
             )
         progress(f"pushed {to}")
 
+    def pull(self, remote: str, reference: str, platform: str) -> None:
+        raise Unsupported(f"{self._program} pulls nothing here", resolution=_VERIFY)
+
     def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
         raise Unsupported(
             f"files of {self._program}'s images cannot be read here",
-            resolution="`verify` takes modules out of docker's images: build them with --engine docker",
+            resolution=_VERIFY,
         )
 
 
@@ -129,7 +134,7 @@ def build_command(
         *(word for name in proxies for word in ("--build-arg", name)),
         *(
             word
-            for name, value in sorted(target["args"].items())
+            for name, value in sorted({**target["args"], **job.arguments}.items())
             if name != "SOURCE_DATE_EPOCH"
             for word in ("--build-arg", f"{name}={value}")
         ),

@@ -5,9 +5,11 @@ A builder that buildx knows by name (docker-container, kubernetes, remote) may d
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from driverforge_build.engine import images, process
 from driverforge_build.engine.passing import passing_reason
@@ -90,7 +92,7 @@ class Buildx:
         # a nested daemon may be started without its default network
         return "" if process.output(["docker", "network", "inspect", "bridge"])[0] == 0 else "host"
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
+    def build(self, job: BuildJob, progress: StepListener) -> str:
         def told(line: str) -> None:
             if found := _STEP.match(line):
                 step = f"{found['stage']} {found['number']}/{found['count']}"
@@ -106,6 +108,9 @@ class Buildx:
             on_line=told,
             passing=passing_reason,
         )
+        if not job.remote or job.output:
+            return ""
+        return str(json.loads(_pushed_file(job).read_bytes())[job.target]["containerimage.digest"])
 
     def inspect(self, reference: str) -> BuiltImage | None:
         return images.inspect(reference)
@@ -113,6 +118,11 @@ class Buildx:
     def push(self, reference: str, remote: str, progress: StepListener) -> None:
         to = Reference.parse(remote)
         images.push(reference, to, self._login_for(to.host, to.repository), progress)
+
+    def pull(self, remote: str, reference: str, platform: str) -> None:
+        place = Reference.parse(remote)
+        login = self._login_for(place.host, place.repository)
+        images.pull(place, Reference.parse(reference), platform, login)
 
     def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
         return images.files(reference, folder)
@@ -156,6 +166,11 @@ def bake_command(job: BuildJob, *, environment: Mapping[str, str], builder: str 
         *(part for name in proxies for part in ("--set", f"*.args.{name}")),
         *(
             part
+            for name, value in sorted(job.arguments.items())
+            for part in ("--set", f"*.args.{name}={value}")
+        ),
+        *(
+            part
             for name, file in sorted(job.secrets.items())
             for part in ("--set", f"*.secrets=id={name},src={file}", f"--allow=fs.read={file}")
         ),
@@ -176,6 +191,13 @@ def _result(job: BuildJob) -> list[str]:
         words = ["--set", f"{job.target}.target={job.stage}", "--set", f"{job.target}.output={to}"]
         return [*words, f"--allow=fs.write={job.output}"]
     if job.remote:
-        words = ["--set", f"{job.target}.tags={job.remote}"]
-        return [*words, "--set", f"{job.target}.output=type=registry"]
+        # without a tag: another builder may have written it meanwhile, and it is written once
+        words = ["--set", f"{job.target}.tags={Reference.parse(job.remote).name}"]
+        to = "type=image,push=true,push-by-digest=true,name-canonical=true"
+        return [*words, "--set", f"{job.target}.output={to}", "--metadata-file", str(_pushed_file(job))]
     return ["--load"]
+
+
+def _pushed_file(job: BuildJob) -> Path:
+    """Where buildx writes what it pushed."""
+    return job.log.with_suffix(".pushed.json")

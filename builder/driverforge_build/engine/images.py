@@ -146,14 +146,28 @@ def push(reference: str, remote: Reference, login: Login | None, progress: StepL
         raise _refused(remote, problem)
 
 
-def _refused(remote: Reference, problem: str) -> DriverforgeError:
+def pull(remote: Reference, kept: Reference, platform: str, login: Login | None) -> None:
+    """Take an image from a registry, and keep it under another name. Raises as `push` does."""
+    from docker.errors import APIError
+
+    with _client() as client:
+        try:
+            image = client.images.pull(
+                remote.name, tag=remote.tag, platform=platform, auth_config=_auth_config(login)
+            )
+        except APIError as error:
+            raise _refused(remote, str(error), "pulled") from error
+        image.tag(kept.name, kept.tag)
+
+
+def _refused(remote: Reference, problem: str, done: str = "pushed") -> DriverforgeError:
     if any(word in problem.lower() for word in ("unauthorized", "denied", "authentication")):
         kind: type[DriverforgeError] = NotPermitted
         advice = f"docker login {remote.host}"
     else:
         kind = TemporaryFailure if passes(problem) else CommandFailed
-        advice = "see the registry's own log, and push again"
-    return kind(f"{remote} could not be pushed", details=[problem], resolution=advice)
+        advice = "see the registry's own log, and run the same command again"
+    return kind(f"{remote} could not be {done}", details=[problem], resolution=advice)
 
 
 def _auth_config(login: Login | None) -> dict[str, str]:

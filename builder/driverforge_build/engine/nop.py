@@ -21,11 +21,12 @@ class Nop:
     def network(self) -> str:
         return ""
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
+    def build(self, job: BuildJob, progress: StepListener) -> str:
         command = bake_command(job, environment=os.environ)
         with open_log(job.log) as log:
             log.write(f"$ cd {job.bake_file.parent} && {shlex.join(command)}\n")
         progress(f"nothing is built; {job.log} has the command")
+        return ""
 
     def inspect(self, reference: str) -> BuiltImage | None:
         return None
@@ -34,6 +35,9 @@ class Nop:
         raise Unsupported(
             "the engine `nop` has no images", resolution="name the engine that has built: --engine docker"
         )
+
+    def pull(self, remote: str, reference: str, platform: str) -> None:
+        raise Unsupported("the engine `nop` keeps no images", resolution="name one that does")
 
     def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
         return None

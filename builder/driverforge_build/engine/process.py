@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shlex
+import shutil
 import subprocess
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -61,6 +62,15 @@ class Said:
     status: int
     output: bytes
     errors: str
+
+
+def require_program(program: str, option: str) -> None:
+    """Raises Unavailable where the program that an option names is not there, before it is needed."""
+    if shutil.which(program) is None:
+        raise Unavailable(
+            f"{program} of {option} cannot be started: there is no such program",
+            resolution=f"install it, or correct {option}",
+        )
 
 
 def converse(

@@ -1,46 +1,40 @@
-"""What signs: a key in a file by openssl, one in a PKCS#11 token by pkcs11-tool, or a program of the site's.
+"""Keys that sign modules: in a file by openssl, in a PKCS#11 token by pkcs11-tool.
 
-All of them are given a digest and give a signature. The passphrase or PIN is in the environment as
+Both are given a digest and give a signature. The passphrase or PIN is in the environment as
 KBUILD_SIGN_PIN, the name that the kernel's own sign-file uses, and never on a command line.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, unquote_to_bytes
 
-from driverforge_build.engine import process
 from driverforge_build.engine.process import Said
+from driverforge_build.engine.programs import UserProgram
 from driverforge_build.ports import ModuleSigner, ToSign
 from driverforge_core.certificate import digest_info
-from driverforge_core.errors import (
-    CommandFailed,
-    InputError,
-    NotPermitted,
-    TemporaryFailure,
-    Unavailable,
-)
+from driverforge_core.errors import CommandFailed, InputError, NotPermitted, Unavailable
 
 PIN = "KBUILD_SIGN_PIN"
-PATIENCE_S = 300.0
-"""For a site's program, behind which somebody may have to press a button."""
 _EXAMPLE = "pkcs11:token=site;object=modules?module-path=/usr/lib/softhsm/libsofthsm2.so"
 
 
 def key_signer(where: str) -> ModuleSigner:
-    """By a file, or by a token where that is a URI `pkcs11:`. Raises InputError for an incomplete one."""
-    return (
-        partial(_by_token, _token_words(where)) if where.startswith("pkcs11:") else partial(_by_file, where)
-    )
+    """By a file, or by a token where that is a URI `pkcs11:`.
 
-
-def command_signer(words: Sequence[str], *, patience: float = PATIENCE_S) -> ModuleSigner:
-    """By a program: the digest is on its standard input, the signature has to be on its standard output."""
-    return partial(_by_command, words, patience)
+    A token is asked for its key: raises InputError where it has none like that, or the URI says too little,
+    and what a ModuleSigner raises.
+    """
+    if where.startswith("pkcs11:"):
+        tool, key = _token_words(where)
+        return partial(_by_token, (*tool, "--id", _key_id(tool, key)))
+    return partial(_by_file, where)
 
 
 def _by_file(file: str, what: ToSign) -> bytes:
@@ -65,8 +59,19 @@ def _by_file(file: str, what: ToSign) -> bytes:
     )
 
 
-def _token_words(uri: str) -> tuple[str, ...]:
-    """The words for pkcs11-tool, of an URI (RFC 7512)."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Key:
+    """A private key in a token; `id` in hexadecimal. What is '' in a question does not matter."""
+
+    label: str = ""
+    id: str = ""
+
+    def answers(self, asked: _Key) -> bool:
+        return asked.label in ("", self.label) and asked.id in ("", self.id)
+
+
+def _token_words(uri: str) -> tuple[tuple[str, ...], _Key]:
+    """The words for pkcs11-tool that lead to the token, and the key in it, of an URI (RFC 7512)."""
     path, _, query = uri.removeprefix("pkcs11:").partition("?")
     pairs = [part.partition("=") for part in [*path.split(";"), *query.split("&")] if part]
     # an id is bytes, and pkcs11-tool wants them in hexadecimal
@@ -90,22 +95,52 @@ def _token_words(uri: str) -> tuple[str, ...]:
             f"there is no PKCS#11 module {module}" if module else "the PKCS#11 URI names no module",
             resolution=f"name the library of your token: {_EXAMPLE}",
         )
-    options = {
-        "token": "--token-label",
-        "slot-id": "--slot",
-        "object": "--label",
-        "id": "--id",
-    }
+    options = {"token": "--token-label", "slot-id": "--slot"}
     words = [word for name, option in options.items() if name in found for word in (option, found[name])]
-    return ("pkcs11-tool", "--module", module, *words)
+    key = _Key(label=found.get("object", ""), id=found.get("id", ""))
+    return ("pkcs11-tool", "--module", module, *words), key
+
+
+def _key_id(tool: Sequence[str], asked: _Key) -> str:
+    """The id of the key that is meant: pkcs11-tool signs with the first one it finds, whatever --label says.
+
+    Raises InputError where the token shows no such key, or several.
+    """
+    if not asked.label:
+        return asked.id
+    listed = _ask_token([*tool, "--list-objects", "--type", "privkey"], b"")
+    keys = [
+        _Key(label=_attribute(text, "label"), id=_attribute(text, "ID"))
+        for text in listed.decode(errors="replace").split("Private Key Object")[1:]
+    ]
+    found = {key.id for key in keys if key.answers(asked)}
+    if not found:
+        raise _no_such_key(tool, [f"it shows: {key.label or 'no label'}, id {key.id}" for key in keys])
+    if len(found) > 1 or "" in found:
+        raise InputError(
+            f"the token has several keys {asked.label}, or one without an id",
+            details=[f"ids: {' '.join(sorted(found))}"],
+            resolution="name it by its id, two digits a byte: id=%a1",
+        )
+    return found.pop()
+
+
+def _attribute(text: str, name: str) -> str:
+    """An attribute of an object, as pkcs11-tool lists them."""
+    found = re.search(rf"^ +{name}: +(.*?) *$", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def _by_token(words: Sequence[str], what: ToSign) -> bytes:
-    login = ["--login", "--pin", f"env:{PIN}"] if os.environ.get(PIN) else []
     # RSA-PKCS does the padding; what is padded is ours to write
     given = digest_info(what.algorithm, what.digest)
-    said = _run([*words, *login, "--sign", "--mechanism", "RSA-PKCS"], given, package="opensc")
-    if said.status == 0 and said.output:
+    return _ask_token([*words, "--sign", "--mechanism", "RSA-PKCS"], given)
+
+
+def _ask_token(words: Sequence[str], given: bytes) -> bytes:
+    login = ["--login", "--pin", f"env:{PIN}"] if os.environ.get(PIN) else []
+    said = _run([*words, *login], given, package="opensc")
+    if said.status == 0 and (said.output or not given):
         return said.output
     for word, error in _token_errors(words).items():
         if word in said.errors:
@@ -131,46 +166,20 @@ def _token_errors(words: Sequence[str]) -> Mapping[str, Exception]:
         ),
         "No slot with": Unavailable("there is no such token", details=[shlex.join(words)], resolution=here),
         "No slots": Unavailable("the PKCS#11 module sees no token", resolution=here),
-        "key not found": InputError(
-            "the token has no such key, or shows it only to whoever has logged in",
-            details=[shlex.join(words)],
-            resolution=f"set {PIN} in the environment; names and ids are shown by "
-            f"`pkcs11-tool --module {module} --login --list-objects`",
-        ),
+        "key not found": _no_such_key(words, [shlex.join(words)]),
     }
 
 
-def _by_command(words: Sequence[str], patience: float, what: ToSign) -> bytes:
-    environment = {
-        "DRIVERFORGE_MODULE": str(what.module),
-        "DRIVERFORGE_HASH": what.algorithm,
-        "DRIVERFORGE_DIGEST": what.digest.hex(),
-    }
-    try:
-        said = process.converse(words, what.digest, environment=environment, patience=patience)
-    except TimeoutError as error:
-        raise TemporaryFailure(
-            f"{words[0]}, which signs, says nothing for {patience:g} s", details=[shlex.join(words)]
-        ) from error
-    except OSError as error:
-        raise Unavailable(f"{words[0]}, which signs, cannot be started: {error.strerror}") from error
-    if said.status:
-        # as our own steps say it
-        passing = said.status == TemporaryFailure.exit_code
-        raise (TemporaryFailure if passing else CommandFailed)(
-            f"{words[0]}, which signs, exited {said.status}",
-            details=[f"command: {shlex.join(words)}", *said.errors.splitlines()[-10:]],
-            resolution="the digest is on its standard input; the signature has to be on its standard output",
-        )
-    return said.output
+def _no_such_key(words: Sequence[str], details: Sequence[str]) -> InputError:
+    return InputError(
+        "the token has no such key, or shows it only to whoever has logged in",
+        details=details,
+        resolution=f"set {PIN} in the environment; names and ids are shown by "
+        f"`pkcs11-tool --module {words[2]} --login --list-objects`",
+    )
 
 
 def _run(words: Sequence[str], given: bytes, *, package: str) -> Said:
-    try:
-        return process.converse(words, given)
-    except TimeoutError as error:
-        raise TemporaryFailure(f"{words[0]} does not end", details=[shlex.join(words)]) from error
-    except OSError as error:
-        raise Unavailable(
-            f"{words[0]} cannot be started: {error.strerror}", resolution=f"apt-get install {package}"
-        ) from error
+    resolution = f"run it yourself: {shlex.join(words)}"
+    program = UserProgram(option="--sign-key", argv=words, resolution=resolution, package=package)
+    return program.converse(given)

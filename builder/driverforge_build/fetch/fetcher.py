@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from http.client import responses
 from pathlib import Path
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
 from driverforge_build.fetch.unpack import unpack_package
-from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere, Refused
+from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere, ReadHeaders, Refused
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
@@ -122,18 +122,18 @@ class Fetcher:
         """Show a certificate to the host of an address, whenever it is asked."""
         self._certificates[host_of(url)] = certificate
 
-    def headers(self, package: Blob, names: Collection[str]) -> Mapping[str, str | None]:
-        """Headers out of a package. It is downloaded for headers that are asked for first, and not kept."""
-        members = self._texts.kept(package.sha256, names)
-        while members is None:
+    def headers(self, package: Blob, names: Collection[str], *, abi: str | None = None) -> ReadHeaders:
+        """Headers out of a package. It is downloaded for what is asked for first, and not kept."""
+        found = self._texts.kept(package.sha256, names, abi)
+        while found is None:
             deb = self.blob(package)
             try:
-                members = self._texts.read(package.sha256, deb, names)
+                found = self._texts.read(package.sha256, deb, names, abi)
                 deb.unlink(missing_ok=True)
             except FileNotFoundError:
                 # another run that shares the cache has read the package, and removed it
-                members = self._texts.kept(package.sha256, names)
-        return members
+                found = self._texts.kept(package.sha256, names, abi)
+        return found
 
     def unpack(self, package: Blob, target: Path) -> None:
         """Put the files of a package below a folder; the package is kept."""
@@ -171,6 +171,8 @@ class Fetcher:
         with closing(response.body), self._progress.download(name, _length(response)) as advanced:
             _judge(response, url)
             _check_encoding(response, url)
+            if _local(url) is None:
+                _check_end(response, url)
             while piece := response.body.read(_CHUNK):
                 digest.update(piece)
                 size += len(piece)
@@ -311,6 +313,17 @@ def _check_encoding(response: Response, url: str) -> None:
             f"{host_of(url)} sends a file that is encoded ({encoding[:40]}), which was not asked for",
             details=[without_secrets(url)],
             resolution="check the address given with --mirror, and the proxy: one of them changes files",
+        )
+
+
+def _check_end(response: Response, url: str) -> None:
+    """Raises Unavailable where a file ends when the connection does: half of it looks like a whole one."""
+    chunked = "chunked" in response.headers.get("transfer-encoding", "").lower()
+    if not chunked and "content-length" not in response.headers:
+        raise Unavailable(
+            f"{host_of(url)} does not say how long the file is: nobody could tell whether all of it came",
+            details=[without_secrets(url)],
+            resolution="check the address and the proxy; an archive of NVIDIA's can be given with --archive",
         )
 
 

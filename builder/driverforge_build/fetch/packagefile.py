@@ -6,11 +6,12 @@ compressed cpio archive (rpm's manual, "RPM V4 Package format").
 
 from __future__ import annotations
 
+import binascii
 import struct
 import tarfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import IO, cast
+from typing import IO, Self, cast
 
 from driverforge_build import packed
 from driverforge_core.errors import InputError
@@ -18,10 +19,19 @@ from driverforge_core.errors import InputError
 DAMAGED: tuple[type[Exception], ...] = (*packed.DAMAGED, tarfile.TarError, ValueError, struct.error)
 """What reading a damaged package raises."""
 NAME_LIMIT = 4096
-"""Bytes of a path in a cpio archive."""
+"""Bytes of a path in an archive."""
 _DEB, _RPM = b"!<arch>\n", b"\xed\xab\xee\xdb"
 _LEAD, _TABLE = 96, b"\x8e\xad\xe8\x01"
 _TRAILER = "TRAILER!!!"
+_LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+# what dpkg reads, by deb(5): no sparse files, whose holes no limit on a stream counts, and nothing of pax
+_ENTRIES = frozenset(
+    (
+        *(tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.LNKTYPE, tarfile.SYMTYPE, tarfile.DIRTYPE),
+        *(tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE),
+        *_LONG,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +88,8 @@ def _data_of_deb(file: IO[bytes]) -> IO[bytes]:
         base, suffix = name[: len("data.tar")], name[len("data.tar") :]
         if base == "data.tar" and suffix in ("", ".xz", ".gz", ".zst", ".bz2"):
             return packed.unpacked(file, suffix)
+        if size < 0:
+            raise ValueError(f"a part of it has {size} bytes")
         file.seek(size + size % 2, 1)
     raise InputError(
         "a package has no data.tar in a compression that this program reads (zst, xz, gz, bz2, none)",
@@ -86,10 +98,26 @@ def _data_of_deb(file: IO[bytes]) -> IO[bytes]:
 
 
 def _of_tar(stream: IO[bytes]) -> Iterator[Member]:
-    with tarfile.open(fileobj=stream, mode="r|") as archive:
+    with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Entry) as archive:
         for member in archive:
             if member.isfile() and (content := archive.extractfile(member)) is not None:
                 yield Member(name=member.name, size=member.size, read=content.read)
+
+
+class _Entry(tarfile.TarInfo):
+    """An entry of a kind that dpkg reads.
+
+    tarfile reads the others' additions, and a name of any length, whole into the memory.
+    """
+
+    @classmethod
+    def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
+        entry = super().frombuf(buf, encoding, errors)
+        if entry.type not in _ENTRIES:
+            raise tarfile.ReadError(f"{entry.name} is an entry of the type {entry.type!r}")
+        if entry.type in _LONG and entry.size > NAME_LIMIT:
+            raise tarfile.ReadError(f"a path has {entry.size} bytes")
+        return entry
 
 
 def _payload_of_rpm(file: IO[bytes]) -> IO[bytes]:
@@ -115,12 +143,15 @@ def _skip_table(file: IO[bytes]) -> int:
 
 
 def _of_cpio(stream: IO[bytes]) -> Iterator[Member]:
-    """Entries of a cpio archive "newc", each with its own head, name and content, in steps of four bytes."""
+    """Entries of a cpio archive "newc", each with its own head, name and content, in steps of four bytes.
+
+    The head's numbers are eight digits each. int() would take "-0000001", and read on without a limit.
+    """
     while True:
         head = _exactly(stream, 110)
         if not head.startswith((b"070701", b"070702")):
             raise ValueError("it has no cpio archive of the usual kind")
-        numbers = [int(head[at : at + 8], 16) for at in range(6, 110, 8)]
+        numbers = struct.unpack(">13I", binascii.unhexlify(head[6:]))
         mode, size, length = numbers[1], numbers[6], numbers[11]
         if not 0 < length <= NAME_LIMIT:
             raise ValueError(f"a path has {length} bytes")

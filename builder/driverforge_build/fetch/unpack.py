@@ -9,13 +9,15 @@ from driverforge_core.errors import InputError, StorageFailed
 
 UNPACKED_LIMIT = 8 << 30
 """Bytes. Debian's kernel for all hardware unpacks to 0.4 GB."""
+FILE_LIMIT = 256 << 20
+"""Bytes of one file, which is held in memory. A kernel has less than 0.1 GB, a module less than that."""
 
 
 def unpack_package(package: Path, target: Path, *, limit: int = UNPACKED_LIMIT) -> None:
     """Write the plain files of a .deb or .rpm below a folder, but for names that lead out of it.
 
-    Raises InputError for a file that is no package, and one that unpacks to more than `limit` bytes;
-    StorageFailed.
+    Raises InputError for a file that is no package, and one that unpacks to more than `limit` bytes or has a
+    file of more than FILE_LIMIT; StorageFailed.
     """
     try:
         with package.open("rb") as file:
@@ -31,6 +33,8 @@ def unpack_package(package: Path, target: Path, *, limit: int = UNPACKED_LIMIT) 
 
 
 def _write(member: Member, place: Path) -> None:
+    if member.size > FILE_LIMIT:
+        raise EOFError(f"{member.name} has {member.size} bytes")
     content = member.read()
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

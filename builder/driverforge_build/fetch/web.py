@@ -52,6 +52,7 @@ GRACE_S = 60.0
 """For an answer, and a second more for each SLOWEST bytes of its content that have come."""
 SLOWEST = 16 << 10
 _PIECE = 1 << 16
+_READ = 1 << 18
 _CHECK = "check the name, the network and the proxy (http_proxy, https_proxy, no_proxy)"
 
 Told = Callable[[str, float], object]
@@ -68,9 +69,11 @@ def mirror_transport(
     return Retrying(inner=Following(web), wait=time.sleep, now=time.time, told=told)
 
 
-def registry_transport(environ: Mapping[str, str], told: Told) -> Retrying:
+def registry_transport(
+    environ: Mapping[str, str], told: Told, *, at_once: int = REQUESTS_PER_REGISTRY
+) -> Retrying:
     """For registries, whose client follows redirects itself."""
-    web = HttpxTransport(environ, at_once=REQUESTS_PER_REGISTRY)
+    web = HttpxTransport(environ, at_once=at_once)
     return Retrying(inner=web, wait=time.sleep, now=time.time, told=told)
 
 
@@ -223,7 +226,8 @@ class _PacedStream(httpcore2.NetworkStream):
         self._stream = stream
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._stream.read(max_bytes, _timed(timeout))
+        # the pool asks for 64 KB, however much is there
+        return self._stream.read(max(max_bytes, _READ), _timed(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), _PIECE):

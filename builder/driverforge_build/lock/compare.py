@@ -62,8 +62,11 @@ def _counts(target: TargetLock) -> Counter[tuple[str, str]]:
 
 
 def changes(before: TargetLock, after: TargetLock) -> list[str]:
-    """What changed between two locks of a target, a line each: base image, kernels, packages of drivers."""
-    lines = _moved_base(before.base, after.base)
+    """What changed between two locks of a target, a line each: base images, kernels, packages of drivers."""
+    lines = _moved_base("base:", before.base, after.base)
+    for driver in sorted({*before.images, *after.images}):
+        images = before.images.get(driver), after.images.get(driver)
+        lines += _moved_base(f"{driver}: driver image", *images)
     lines += [f"- kernel {release}" for release in before.kernels if release not in after.kernels]
     lines += [f"+ kernel {release}" for release in after.kernels if release not in before.kernels]
     for driver in sorted({*before.drivers, *after.drivers}):
@@ -81,10 +84,10 @@ def changes(before: TargetLock, after: TargetLock) -> list[str]:
     return lines
 
 
-def _moved_base(before: LockedBase | None, after: LockedBase | None) -> list[str]:
+def _moved_base(what: str, before: LockedBase | None, after: LockedBase | None) -> list[str]:
     """A line where images are to be built anew, for they stand on another base."""
     old, new = (f"{one.reference}@{one.digest}" if one else "not pinned" for one in (before, after))
-    return [f"base: {old} -> {new}"] if old != new else []
+    return [f"{what} {old} -> {new}"] if old != new else []
 
 
 def _versions(target: TargetLock, driver: str) -> dict[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, fields
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from driverforge_build.lock.pins import (
 from driverforge_build.lock.sound import sha256, size, sound_package, word
 from driverforge_build.sharedfile import alone, read_json, replace_text
 from driverforge_core.errors import InputError
+from driverforge_core.headertree import HeaderDigests
 
 SCHEMA = 1
 
@@ -35,12 +36,20 @@ DEFAULTS = Given()
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
+_PARTS = tuple(part.name for part in fields(HeaderDigests))
+
+
 # one package on one line: a path, a digest, a suite
 _LINE = 320
 
 
 def load_lock(
-    path: Path, *, matrix: Path | None = None, select: Sequence[str] = (), skip: Sequence[str] = ()
+    path: Path,
+    *,
+    matrix: Path | None = None,
+    select: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    read: Callable[[Path], bytes] = Path.read_bytes,
 ) -> Lock:
     """Read a lock file. A missing, damaged or newer file is an InputError that names the command to run.
 
@@ -49,7 +58,7 @@ def load_lock(
     """
     given = Given(matrix=matrix, lock=path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read(path).decode()
     except FileNotFoundError:
         command = given.command("lock", select=select, skip=skip)
         raise InputError(
@@ -129,8 +138,14 @@ def _target(key: str, value: Mapping[str, Any]) -> TargetLock:
             }
             for pin, facts in value["header_facts"].items()
         },
+        # only with --classes
+        header_digests={
+            pin: HeaderDigests(**{part: sha256(pin, _text(digests[part])) for part in _PARTS})
+            for pin, digests in value.get("header_digests", {}).items()
+        },
         without_headers=_texts(value["without_headers"]),
         base=_base(value["base"]) if "base" in value else None,
+        images={driver: _base(entry) for driver, entry in value.get("images", {}).items()},
     )
 
 
@@ -274,8 +289,18 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
             pin: {question: {"breaks": fact.breaks, "found": fact.found} for question, fact in facts.items()}
             for pin, facts in target.header_facts.items()
         },
+        **(
+            {"header_digests": {pin: asdict(digests) for pin, digests in target.header_digests.items()}}
+            if target.header_digests
+            else {}
+        ),
         "without_headers": sorted(target.without_headers),
         **({"base": asdict(target.base)} if target.base else {}),
+        **(
+            {"images": {driver: asdict(image) for driver, image in target.images.items()}}
+            if target.images
+            else {}
+        ),
     }
 
 

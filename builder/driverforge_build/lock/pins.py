@@ -13,8 +13,10 @@ else.
     targets.<os>-<arch>.drivers        driver version -> role -> package names (roles: Role)
     targets.<os>-<arch>.kernels        kernel release -> headers, image, its modules, compiler
     targets.<os>-<arch>.header_facts   header package -> question of a probe -> answer, with its line
+    targets.<os>-<arch>.header_digests header package -> digests of what it holds; only with --classes
     targets.<os>-<arch>.without_headers   releases whose image is still published and whose headers are not
     targets.<os>-<arch>.base           what the base image's tag stood for; absent where no registry said
+    targets.<os>-<arch>.images         driver version -> the same of the driver image that is its base
 """
 
 from __future__ import annotations
@@ -24,10 +26,13 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Literal
 
-Role = Literal["firmware", "source", "tools", "toolchain", "userspace"]
+from driverforge_core.headertree import HeaderDigests
+
+Role = Literal["fabric", "firmware", "source", "tools", "toolchain", "userspace"]
 """What a driver's packages are for. `source` and `firmware` are extracted and stand alone. `tools` is whole:
 what an image of any kind has, with all dependencies. `userspace`, and `toolchain` (compiler, make, what the
-kernel's build programs link), each are whole together with `tools`.
+kernel's build programs link), each are whole together with `tools`; `fabric`, what nodes with NVSwitches run,
+together with `tools` and `userspace`. Images do without it where the lock has none.
 """
 
 
@@ -114,6 +119,11 @@ class LockedKernel:
     vendor: Mapping[str, tuple[LockedPackage, ...]] = field(default_factory=dict)
     modules: tuple[LockedPackage, ...] = ()
 
+    @property
+    def abi(self) -> str:
+        """What the kernels of all flavours have in their name: '6.1.0-56' of '6.1.0-56-cloud-amd64'."""
+        return self.release.removesuffix(f"-{self.flavour}")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedBase:
@@ -138,8 +148,10 @@ class TargetLock:
     drivers: Mapping[str, Roles] = field(default_factory=dict)
     kernels: Mapping[str, LockedKernel] = field(default_factory=dict)
     header_facts: Mapping[str, Mapping[str, HeaderFact]] = field(default_factory=dict)
+    header_digests: Mapping[str, HeaderDigests] = field(default_factory=dict)
     without_headers: tuple[str, ...] = ()
     base: LockedBase | None = None
+    images: Mapping[str, LockedBase] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -152,6 +164,12 @@ class TargetLock:
             for package in kernel.headers
             for question, fact in self.header_facts.get(package.key, {}).items()
         }
+
+    def digests(self, kernel: LockedKernel) -> HeaderDigests | None:
+        """Of all header packages of a kernel together; None where nobody looked into one of them."""
+        found = [self.header_digests.get(package.key) for package in kernel.headers]
+        known = [one for one in found if one]
+        return HeaderDigests.of_all(known) if len(known) == len(found) else None
 
     @property
     def packages_only(self) -> tuple[str, ...]:

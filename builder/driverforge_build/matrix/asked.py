@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
-from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow, Repository
+from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
+from driverforge_build.matrix.repository import Repository
 from driverforge_core.arch import to_machine
 
 _COLUMN = 16
@@ -29,7 +30,7 @@ def asked_of_repositories(matrix: Matrix, row: OsRow, arch: Arch) -> str:
             if series.flavours.get(arch)
         ),
         *(
-            _section(f"driver {driver.id}", _driver(driver, arch))
+            _section(f"driver {driver.id}", [*_driver(driver, row, arch), *_fabric(own, driver)])
             for driver in own.drivers
             if arch in driver_archs(matrix, row, driver)
         ),
@@ -63,7 +64,7 @@ def _repository(repository: Repository, row: OsRow) -> Iterator[tuple[str, Itera
     yield "older releases", (repository.older or "",)
     yield "signed", (f"its {repository.signed}",)
     yield "keyring", (repository.keyring,)
-    yield "its own key", (repository.key, repository.key_sha256)
+    yield "its own key", (repository.key, repository.key_sha256, repository.key_fingerprint)
     yield "subscription", ("needed" if repository.entitled else "",)
     yield "role", (repository.role,)
     yield "enabled", ("not in the base image" if repository.optional else "",)
@@ -79,13 +80,13 @@ def _kernels(series: KernelSeries, arch: Arch) -> Iterator[tuple[str, Iterable[s
     yield "its modules", series.modules
 
 
-def _driver(driver: DriverRow, arch: Arch) -> Iterator[tuple[str, Iterable[str]]]:
+def _driver(driver: DriverRow, row: OsRow, arch: Arch) -> Iterator[tuple[str, Iterable[str]]]:
     yield "version", (f"{driver.version} of branch {driver.branch}",)
     yield "images", (" ".join(driver.variants),)
     yield "module types", (" ".join(driver.module_types),)
     yield "made by", ("the distribution: nothing is compiled" if driver.vendor_modules else "",)
     yield "kernels", (" ".join(driver.kernels),)
-    yield "base image", (driver.image or "",)
+    yield "driver image", (driver.image_for(row.id),)
     yield "download", (driver.runfile_url(to_machine(arch)), driver.sha256.get(arch, ""))
     yield "repositories", driver.repositories
     for source in driver.modules:
@@ -94,3 +95,8 @@ def _driver(driver: DriverRow, arch: Arch) -> Iterator[tuple[str, Iterable[str]]
         yield "firmware", driver.filled((driver.firmware.package, f"/{driver.firmware.tree}"))
     yield "user space", driver.filled(driver.userspace)
     yield "beside it", driver.filled(driver.companions)
+
+
+def _fabric(row: OsRow, driver: DriverRow) -> Iterator[tuple[str, Iterable[str]]]:
+    if (fabric := row.fabric_of(driver)) is not None:
+        yield "for NVSwitches", driver.filled((*fabric.packages, *fabric.companions))

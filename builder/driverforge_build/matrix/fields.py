@@ -178,12 +178,27 @@ ArchAddress = Annotated[
 ]
 
 
+_IMAGE_NAME = r"[a-z0-9]+([._:-][a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
+
+
+_IMAGE_DIGEST = r"(@sha256:[0-9a-f]{64})?"
+
+
 ImageRef = Annotated[
     str,
     _rule(
-        r"[a-z0-9]+([._:-][a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*"
-        r"(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?(@sha256:[0-9a-f]{64})?",
+        rf"{_IMAGE_NAME}(:[A-Za-z0-9_][A-Za-z0-9_.-]*)?{_IMAGE_DIGEST}",
         "is not an image reference; write [HOST/]NAME:TAG or NAME@sha256:DIGEST",
+    ),
+]
+
+
+DriverImageRef = Annotated[
+    str,
+    _rule(
+        rf"{_IMAGE_NAME}(:[A-Za-z0-9_{{][A-Za-z0-9_.{{}}-]*)?{_IMAGE_DIGEST}",
+        "is not an image reference; write [HOST/]NAME:TAG or NAME@sha256:DIGEST, with {version}, {branch} or "
+        "{os} in the tag where they vary",
     ),
 ]
 

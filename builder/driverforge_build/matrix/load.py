@@ -14,7 +14,7 @@ from pathlib import Path
 from driverforge_build import resources
 from driverforge_build.matrix import check
 from driverforge_build.matrix.derive import Derived, resolve_like
-from driverforge_build.matrix.globs import glob_set, matching
+from driverforge_build.matrix.globs import Predicate, glob_set, matching
 from driverforge_build.matrix.merge import merge_rows, near, row_id
 from driverforge_build.matrix.model import (
     MODELS,
@@ -241,7 +241,7 @@ def _with_drivers(row: Node, wanted: Callable[[Node], bool]) -> Node:
     )
 
 
-def _is_kept(driver: Node, wanted: check.Predicate) -> bool:
+def _is_kept(driver: Node, wanted: Predicate) -> bool:
     """Whether `keep` keeps a driver; one without a branch stays, to be told."""
     branch = _text(driver.items.get("branch")) if isinstance(driver, Table) else ""
     return not branch or wanted(branch)

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from enum import Enum
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, TypeVar
 
 from pydantic import Field
 
 from driverforge_build.matrix.fields import (
     Arch,
-    ArchAddresses,
     ArchPackages,
     Archs,
     BranchNumber,
     DottedNumber,
     Download,
+    DriverImageRef,
     Family,
     Flag,
     Glob,
@@ -36,7 +36,6 @@ from driverforge_build.matrix.fields import (
     PayloadKind,
     PlainPath,
     PlainPathOrNone,
-    RepositoryId,
     RepositoryIds,
     Row,
     RowId,
@@ -51,90 +50,10 @@ from driverforge_build.matrix.fields import (
 )
 from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
+from driverforge_build.matrix.repository import Repository
 from driverforge_core.arch import to_machine
 
 _R = TypeVar("_R", bound=Row)
-
-
-class Repository(Row):
-    """A repository of a distribution, or of NVIDIA.
-
-    Where it is, this machine's or the base image's own configuration says first.
-    """
-
-    id: RepositoryId = Field(
-        description="apt: the suite; dnf and zypper: the repository's id, {machine} is x86_64 or aarch64."
-    )
-    archive: str = Field(
-        default="",
-        description="apt: last path element of the archive that holds the suite, e.g. debian-security.",
-    )
-    components: tuple[RowId, ...] = Field(
-        default=(),
-        description="apt: components to read; a repository without suites, as NVIDIA's is, has none of "
-        "these and no `archive`.",
-    )
-    urls: ArchAddresses = Field(
-        default=(),
-        description="Its address, one an architecture, where no configuration has one. apt: the archive; dnf "
-        "and zypper: the folder with repodata/. {machine} and {releasever} are replaced.",
-    )
-    mirrorlist: Download | None = Field(
-        default=None, description="Address of a list of such addresses, one a line, instead of `urls`."
-    )
-    older: Download | None = Field(
-        default=None,
-        description="Its address where the OS's `releasever` names a minor release, as 9.6: a vault, or what "
-        "is kept for subscribers of such a release.",
-    )
-    signed: Literal["index", "packages"] = Field(
-        default="index",
-        description="What its keys have signed: InRelease or repomd.xml, or each package and no index.",
-    )
-    keyring: str = Field(
-        default="",
-        description="Keys that sign it where the OS's do not: a file of the machine that runs `lock`.",
-    )
-    key: PlainPathOrNone = Field(
-        default="",
-        description="dnf and zypper: file with its public key below its address, for a vendor whose keys no "
-        "distribution has; `lock` takes it where its sum is `key_sha256`.",
-    )
-    key_sha256: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = Field(
-        default="", description="sha256 of that file's text without its `Version:` line."
-    )
-    entitled: Flag = Field(
-        default=False, description="true: it answers to a subscription only, which the host or a secret has."
-    )
-    role: Literal["main", "updates", "security", "backports", "extra"] = Field(default="main")
-    optional: Flag = Field(
-        default=False, description="true: not enabled in the base image, only read for kernels and drivers."
-    )
-
-    @property
-    def flat(self) -> bool:
-        """apt: whether it is one folder with its index and its packages (sources.list(5): a path that ends
-        in a slash).
-        """
-        return not (self.archive or self.components)
-
-    def on(self, arch: Arch) -> Repository:
-        """The repository as one architecture sees it."""
-        machine = to_machine(arch)
-        (name,) = filled((self.id,), machine=machine)
-        return self.model_copy(
-            update={
-                "id": name,
-                "urls": filled(on_arch(self.urls, arch), machine=machine),
-                "mirrorlist": self.mirrorlist and filled((self.mirrorlist,), machine=machine)[0],
-                "older": self.older and filled((self.older,), machine=machine)[0],
-            }
-        )
-
-    def addresses(self, releasever: str) -> tuple[str, ...]:
-        """Where it is: for a minor release (9.6) at `older`, if there is such a place."""
-        told = (self.older,) if self.older and "." in releasever else self.urls
-        return filled(told, releasever=releasever)
 
 
 class KernelSeries(Row):
@@ -225,7 +144,9 @@ class DriverRow(Row):
         description="Full version, e.g. 550.163.01; two rows of an OS may share one only on different "
         "`archs`."
     )
-    payload: PayloadKind
+    payload: PayloadKind = Field(
+        description="Where it comes from: packages, NVIDIA's archive, or a driver image that is the base."
+    )
     variants: Variants = Field(default=("jit", "precompiled"), description="Which images are made.")
     module_types: ModuleTypes
     archs: Archs | None = Field(default=None, description="Absent: all of the OS that the branch has.")
@@ -250,16 +171,17 @@ class DriverRow(Row):
     )
     url: Download | None = Field(
         default=None,
-        description="Address (http or https) of the runfile or image; {version}, {branch} and {machine} are "
-        "replaced.",
+        description="Address (http or https) of the runfile; {version}, {branch} and {machine} are replaced.",
     )
     sha256: dict[Arch, Sha256] = Field(
         default_factory=dict,
         description="Pins of the archive that you know; `driverforge lock` finds those of the others "
         "(docs/lock.md).",
     )
-    image: ImageRef | None = Field(
-        default=None, description="The driver image that payload `image` takes as base."
+    image: DriverImageRef | None = Field(
+        default=None,
+        description="The driver image that payload `image` takes as base, in place of the OS's; {version}, "
+        "{branch} and {os} (the id of the OS) are replaced.",
     )
 
     def filled(self, texts: Iterable[str], *, release: str = "{release}") -> tuple[str, ...]:
@@ -268,11 +190,31 @@ class DriverRow(Row):
 
     def runfile_url(self, machine: str) -> str:
         """Address of the runfile for 'x86_64' or 'aarch64'; '' where the payload is another."""
-        return filled((self.url or "",), branch=self.branch, version=self.version, machine=machine)[0]
+        url = self.url if self.payload == "runfile" else None
+        return filled((url or "",), branch=self.branch, version=self.version, machine=machine)[0]
+
+    def image_for(self, os_key: str) -> str:
+        """The driver image for an OS; '' where the payload is another."""
+        image = self.image if self.payload == "image" else None
+        return filled((image or "",), branch=self.branch, version=self.version, os=os_key)[0]
 
     def takes(self, line_id: str) -> bool:
         """Whether images are made for kernels of a series (an id of the OS's `kernels`)."""
         return glob_set(self.kernels)(line_id)
+
+
+class Fabric(Row):
+    """What nodes with NVSwitches, or in an NVLink domain, run beside the driver: in no archive of NVIDIA's.
+
+    Images have it where the lock has it, in the user space; the others serve all other nodes.
+    """
+
+    id: BranchNumber = Field(description="Drivers of this branch and newer have it, up to the next row's.")
+    packages: ArchPackages = Field(description="Packages; each must have exactly the driver's version.")
+    companions: ArchPackages = Field(
+        default=(),
+        description="Packages with versions of their own: the newest of the branch, else the newest.",
+    )
 
 
 class OsRow(Row):
@@ -302,9 +244,28 @@ class OsRow(Row):
     kernels: Annotated[tuple[KernelSeries, ...], Field(min_length=1)]
     tools: Tools = Field(default_factory=Tools)
     drivers: Annotated[tuple[DriverRow, ...], Field(min_length=1)]
+    fabric: tuple[Fabric, ...] = ()
+
+    def fabric_of(self, driver: DriverRow) -> Fabric | None:
+        """What a driver's images have for nodes with NVSwitches; None where no row says."""
+        # an image that is a base has its user space, and with it what it has of these
+        if driver.payload == "image":
+            return None
+        known = [one for one in self.fabric if int(one.id) <= int(driver.branch)]
+        return max(known, key=lambda one: int(one.id), default=None)
 
     def driver(self, driver_id: str) -> DriverRow | None:
         return next((row for row in self.drivers if row.id == driver_id), None)
+
+    @property
+    def vendors(self) -> frozenset[str]:
+        """The ids of the repositories that a vendor of its own signs."""
+        return frozenset(one.id for one in self.repositories if one.vendors)
+
+    def without_vendors(self) -> OsRow:
+        """The row for a run that asks no vendor."""
+        kept = tuple(one for one in self.repositories if not one.vendors)
+        return self.model_copy(update={"repositories": kept, "fabric": ()})
 
     def closed(self, read: Collection[str]) -> tuple[str, ...]:
         """The ids of the repositories that want a subscription, but for those `read`.
@@ -339,6 +300,10 @@ class OsRow(Row):
                     companions=on_arch(one.companions, arch),
                 )
                 for one in self.drivers
+            ),
+            fabric=tuple(
+                changed(one, packages=on_arch(one.packages, arch), companions=on_arch(one.companions, arch))
+                for one in self.fabric
             ),
         )
 

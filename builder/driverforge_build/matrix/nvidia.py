@@ -62,7 +62,7 @@ class Branch(Row):
     archs: Archs = Field(description="CPU architectures that the branch is published for.")
     module_types: ModuleTypes = Field(description="Kernel module types that the branch has.")
     payloads: Annotated[tuple[PayloadKind, ...], Field(min_length=1), AfterValidator(unique)] = Field(
-        description="Where the branch can be had from."
+        description="Where the branch can be had from; `image` needs no mention, an image may hold any."
     )
     gpus: RowIds = Field(description="GPU architectures that the branch drives (ids of `gpus`).")
     systems: tuple[OsRange, ...] = Field(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_build.plan.rows import ASKED_AT_ONCE
-from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable, Unsupported
 from driverforge_core.tags import ImageTag, kernel_text
-from driverforge_oci.client import Descriptor, Manifest, RegistryClient
+from driverforge_oci.client import OCI_INDEX, Descriptor, Manifest, RegistryClient, digest_of
 from driverforge_oci.presence import Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
+from driverforge_oci.referrers import referrers, referrers_tag
 
 _VENDOR = "nvcr.io"
+_COSIGN = ("sig", "att", "sbom")
+_REFERRERS_DEPTH = 4
 _CONFIGURATIONS = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
@@ -34,12 +38,29 @@ class Platform:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """An image in its registry. `size` is that of all that a copy of all platforms takes, each part once."""
+    """An image in its registry. `size` is that of all that a copy takes, each part once.
+
+    `made` is the text of an index that no registry has, '' as a rule: some platforms of one that is there,
+    or the manifest of files, whose `addresses` say where each blob is.
+    """
 
     digest: str
     media_type: str
     size: int
     platforms: tuple[Platform, ...]
+    made: str = ""
+    attached: tuple[Attached, ...] = ()
+    addresses: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attached:
+    """What refers to the digest `subject`, by a list of referrers, or by cosign's `tag`."""
+
+    subject: str
+    tag: str
+    kind: str
+    found: Found
 
 
 def in_registry(reference: Reference, registries: Mapping[str, str]) -> Reference:
@@ -55,8 +76,13 @@ def in_registry(reference: Reference, registries: Mapping[str, str]) -> Referenc
     return reference
 
 
-def find_all(client: RegistryClient, needs: Needs, registries: Mapping[str, str]) -> dict[str, Found]:
-    """Every needed image. Raises one error for all that are not there, or that nobody would speak of."""
+def find_all(
+    client: RegistryClient, needs: Needs, registries: Mapping[str, str], platforms: Sequence[str] = ()
+) -> dict[str, Found]:
+    """Every needed image. Raises one error for all that are not there, or that nobody would speak of.
+
+    `platforms` ('linux/amd64') are all that is taken of an index, each one where there are none.
+    """
 
     def one(image: str) -> Found | Absent | Unknown:
         place = in_registry(Reference.parse(image), registries)
@@ -64,7 +90,10 @@ def find_all(client: RegistryClient, needs: Needs, registries: Mapping[str, str]
         if not isinstance(answer, Present):
             return answer
         try:
-            return find(client, place.with_digest(answer.digest))
+            return find(client, place.with_digest(answer.digest), platforms)
+        # the registry has answered
+        except Unsupported:
+            raise
         except DriverforgeError as error:
             return Unknown(error.brief, error.resolution, isinstance(error, TemporaryFailure))
 
@@ -79,14 +108,70 @@ def find_all(client: RegistryClient, needs: Needs, registries: Mapping[str, str]
     return {image: answer for image, answer in answers.items() if isinstance(answer, Found)}
 
 
-def find(client: RegistryClient, place: Reference) -> Found:
-    """The image or index of a digest, with all that belongs to it."""
-    top = client.get_manifest(place)
+def find(client: RegistryClient, place: Reference, platforms: Sequence[str] = ()) -> Found:
+    """The image or index of a digest, with all that belongs to it and all that is attached to it."""
+    content = _content(client, place, platforms)
+    subjects = [content.digest, *(one.digest for one in content.platforms if one.digest != content.digest)]
+    attached = [
+        one
+        for subject in subjects
+        if not (content.made and subject == content.digest)
+        for one in _attached(client, place.with_digest(subject))
+    ]
+    return replace(content, attached=tuple(attached))
+
+
+def _content(client: RegistryClient, place: Reference, wanted: Sequence[str] = ()) -> Found:
+    top, made = client.get_manifest(place), ""
+    if wanted and top.is_index:
+        chosen = {entry.digest for platform in wanted if (entry := top.entry(platform))}
+        if not chosen:
+            offered = sorted({one.platform for one in top.children if one.platform})
+            raise Unsupported(
+                f"{place} has no image for {' or '.join(wanted)}",
+                details=[f"it has: {', '.join(offered) or 'nothing that states its platform'}"],
+                resolution="name one of these with --platform too, or leave --platform out",
+            )
+        if len(chosen) == 1:
+            return _content(client, place.with_digest(*chosen))
+        made = _index_of(top, chosen)
+        top = Manifest(media_type=OCI_INDEX, digest=digest_of(made.encode()), data=made.encode())
     platforms = tuple(_platforms(client, place, top))
     parts = {top.digest: len(top.data)}
     for one in platforms:
         parts |= {one.digest: one.size, **one.blobs}
-    return Found(digest=top.digest, media_type=top.media_type, size=sum(parts.values()), platforms=platforms)
+    size = sum(parts.values())
+    return Found(digest=top.digest, media_type=top.media_type, size=size, platforms=platforms, made=made)
+
+
+def _index_of(top: Manifest, chosen: Collection[str]) -> str:
+    """An index of some of another one's images, in its order: the same choice gives the same bytes."""
+    manifests = [one for one in top.document["manifests"] if one["digest"] in chosen]
+    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests}
+    return json.dumps(document, separators=(",", ":"), sort_keys=True)
+
+
+def _attached(client: RegistryClient, subject: Reference, depth: int = 1) -> Iterator[Attached]:
+    """What refers to a digest, each before what refers to it in turn: an SBOM may be signed."""
+    for suffix in _COSIGN:
+        tag = f"{referrers_tag(subject.digest)}.{suffix}"
+        answer = presence(client, subject.with_tag(tag))
+        if isinstance(answer, Unknown):
+            kind = TemporaryFailure if answer.passing else Unavailable
+            raise kind(f"{subject}: {answer.reason}", resolution=answer.resolution)
+        if isinstance(answer, Present):
+            found = _content(client, subject.with_digest(answer.digest))
+            yield Attached(subject=subject.digest, tag=tag, kind=found.media_type, found=found)
+    for one in referrers(client, subject):
+        if depth > _REFERRERS_DEPTH:
+            raise Unavailable(
+                f"{subject} is more than {_REFERRERS_DEPTH} signatures of signatures deep",
+                resolution="ask who attached them: nothing of it is left out silently",
+            )
+        place = subject.with_digest(one.digest)
+        kind_of = one.artifact_type
+        yield Attached(subject=subject.digest, tag="", kind=kind_of, found=_content(client, place))
+        yield from _attached(client, place, depth + 1)
 
 
 def _platforms(client: RegistryClient, place: Reference, top: Manifest) -> list[Platform]:

@@ -1,4 +1,4 @@
-"""A Helm chart as far as its images go: from an archive, a folder, or what is known of NVIDIA's versions.
+"""A Helm chart as far as its images go: from an archive, a folder, or by name where it is known here.
 
 Nothing is unpacked: an archive is hostile input, and only its Chart.yaml and values.yaml are read.
 """
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from driverforge_build.mirror.slots import NFD
-from driverforge_build.mirror.values import Values, merged, table_at, text_at
+from driverforge_build.mirror.slots import NFD, OURS
+from driverforge_build.mirror.values import Values, at, merged, table_at, text_at
 from driverforge_build.mirror.yamltext import mapping, parse_documents, read_mapping
 from driverforge_core.errors import InputError
 
@@ -30,7 +30,7 @@ _READ = ("Chart.yaml", "values.yaml")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chart:
-    """NVIDIA's chart: `values` are its defaults, those of the charts that it depends on among them.
+    """NVIDIA's chart, or ours: `values` are its defaults, with those of the charts that it depends on.
 
     `prefix` is the key under which a chart around it (an umbrella) has its values, '' where there is none.
     `sha256` is that of the archive, '' for a folder and for a version that is known here.
@@ -44,6 +44,16 @@ class Chart:
     prefix: str = ""
     sha256: str = ""
 
+    @property
+    def ours(self) -> bool:
+        """Ours hands whatever a ClusterPolicy knows on to it, also what its own values do not have."""
+        return self.name == OURS
+
+    @property
+    def operand_version(self) -> str:
+        """The version of operands that have none of their own. Ours brings an operator alone."""
+        return "" if self.ours else self.app_version
+
     def effective(self, *given: Values) -> dict[str, Any]:
         """The values that count, with those that a user gives, the last one strongest."""
         values = dict(self.values)
@@ -53,8 +63,9 @@ class Chart:
 
     def own(self, values: Values) -> Values:
         """The part of a user's values that is for this chart: an umbrella has it below the chart's name."""
-        key = self.prefix or OPERATOR
-        inner = values.get(key)
+        if self.ours and not self.prefix:
+            return values
+        inner = values.get(self.prefix or OPERATOR)
         return inner if isinstance(inner, Mapping) else {} if self.prefix else values
 
 
@@ -75,24 +86,27 @@ class _Parts:
         return text_at(self.chart, "appVersion") or text_at(self.chart, "version")
 
 
-def find_chart(text: str, known: Path) -> Chart:
-    """The chart in an archive or folder, or the version of that name in the folder `known`."""
+def find_chart(text: str, known: Mapping[str, Path]) -> Chart:
+    """The chart in an archive or folder, or the one of that name, or of that version of NVIDIA's."""
     path = Path(text)
     if path.is_dir():
         return _chart(_from_folder(path, _charts()), text)
     if path.is_file():
         data = _read(path)
         return _chart(_from_archive(data, text, _charts()), text, hashlib.sha256(data).hexdigest())
-    files = {file.stem.removeprefix(f"{OPERATOR}-"): file for file in sorted(known.glob("*.yaml"))}
     version = text.removeprefix(f"{OPERATOR}-")
-    file = files.get(version) or files.get(f"v{version}")
+    names = (text, f"{OPERATOR}-{version}", f"{OPERATOR}-v{version}")
+    file = next((known[name] for name in names if name in known), None)
     if file is None:
+        told = ", ".join(name.removeprefix(f"{OPERATOR}-") for name in known)
         raise InputError(
-            f"{text} is no chart: neither a file nor a version that is known here",
-            details=[f"known without the chart itself: {', '.join(files)}"],
+            f"{text} is no chart: neither a file nor one that is known here",
+            details=[f"known without the chart itself: {told}"],
             resolution=f"give the chart, which the closed cluster needs anyhow: helm pull nvidia/{OPERATOR} "
             f"--version {version}, then --chart {OPERATOR}-{version}.tgz",
         )
+    if file.is_dir():
+        return _chart(_from_folder(file, _charts()), "built in")
     document = read_mapping(file)
     return Chart(
         name=text_at(document, "name"),
@@ -103,21 +117,29 @@ def find_chart(text: str, known: Path) -> Chart:
     )
 
 
+def read_chart(data: bytes, source: str) -> Chart:
+    """The chart in the bytes of an archive."""
+    return _chart(_from_archive(data, source, _charts()), source, hashlib.sha256(data).hexdigest())
+
+
+def about_chart(data: bytes, source: str) -> Values:
+    """What Chart.yaml says in the bytes of an archive."""
+    return _from_archive(data, source, _charts()).chart
+
+
 def _chart(parts: _Parts, source: str, sha256: str = "") -> Chart:
     prefix = ""
-    if parts.name != OPERATOR:
-        inner = parts.charts.get(OPERATOR)
-        if inner is None:
+    if parts.name not in (OPERATOR, OURS):
+        prefix = next((name for name in (OPERATOR, OURS) if name in parts.charts), "")
+        if not prefix:
             raise InputError(
-                f"{source} is the chart {parts.name or '(no name)'}, which is not {OPERATOR} and has none "
-                f"in its charts/",
-                resolution=f"give the chart {OPERATOR}, or one around it, its charts/ filled",
+                f"{source} is the chart {parts.name or '(no name)'}, which is neither {OPERATOR} nor {OURS} "
+                f"and has none of them in its charts/",
+                resolution=f"give the chart {OPERATOR} or {OURS}, or one around it, its charts/ filled",
             )
-        above = table_at(parts.values, OPERATOR)
-        parts, prefix = (
-            _Parts(chart=inner.chart, values=merged(inner.values, above), charts=inner.charts),
-            OPERATOR,
-        )
+        inner = parts.charts[prefix]
+        above = table_at(parts.values, prefix)
+        parts = _Parts(chart=inner.chart, values=merged(inner.values, above), charts=inner.charts)
     return Chart(
         name=parts.name,
         version=text_at(parts.chart, "version"),
@@ -135,6 +157,9 @@ def _with_nfd(parts: _Parts, source: str) -> Values:
     if inner is None:
         if text_at(parts.values, f"{NFD}.image.repository") and text_at(parts.values, f"{NFD}.image.tag"):
             return parts.values
+        if parts.name == OURS and (version := _nfd_version(parts.chart)):
+            image = {"repository": "registry.k8s.io/nfd/node-feature-discovery", "tag": f"v{version}"}
+            return merged({NFD: {"image": image}}, parts.values)
         raise InputError(
             f"{source} lacks the chart {NFD} in its charts/, so its image is not known",
             resolution="run `helm dependency build` in it, or give the chart's archive (helm pull)",
@@ -142,6 +167,15 @@ def _with_nfd(parts: _Parts, source: str) -> Values:
     image = dict(table_at(inner.values, "image"))
     image["tag"] = text_at(image, "tag") or inner.app_version
     return merged({NFD: {"image": image}}, parts.values)
+
+
+def _nfd_version(chart: Values) -> str:
+    """The version of the chart of NFD that ours depends on; its image has it as its tag."""
+    dependencies = at(chart, "dependencies")
+    for one in dependencies if isinstance(dependencies, list) else ():
+        if isinstance(one, dict) and text_at(one, "name") == NFD:
+            return text_at(one, "version")
+    return ""
 
 
 def _charts() -> Iterator[int]:

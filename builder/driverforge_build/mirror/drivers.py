@@ -141,6 +141,25 @@ def _pool(nodes: Sequence[Node], *, precompiled: bool) -> Pool:
     )
 
 
+def next_unknown(pools: Sequence[Pool], named: Sequence[KernelRelease], lock: Lock) -> list[str]:
+    """The nodes of whose kernels' line neither the user nor the lock names any."""
+    return [
+        node
+        for pool in pools
+        if pool.kernel and not pool.next_boot
+        for node in pool.nodes
+        if not any(_same_line(pool.kernel, one) for one in named)
+        and not all(_locked_line(pool, arch, lock) for arch in pool.archs)
+    ]
+
+
+def _locked_line(pool: Pool, arch: str, lock: Lock) -> list[KernelRelease]:
+    """The kernels of a pool's line that the lock has for an architecture."""
+    target = lock.target(pool.os.tag, arch) or lock.target(pool.os.key, arch)
+    releases = [KernelRelease.parse(text) for text in target.kernels] if target else []
+    return [one for one in releases if pool.kernel and _same_line(pool.kernel, one)]
+
+
 def _next_kernels(
     pool: Pool, named: Sequence[KernelRelease], lock: Lock
 ) -> Iterator[tuple[KernelRelease, str]]:
@@ -149,10 +168,7 @@ def _next_kernels(
         if pool.kernel and _same_line(pool.kernel, kernel) and kernel.sort_key > pool.kernel.sort_key:
             yield kernel, "named with --kernel"
     for arch in sorted(pool.archs):
-        target = lock.target(pool.os.tag, arch) or lock.target(pool.os.key, arch)
-        releases = [KernelRelease.parse(text) for text in target.kernels] if target else []
-        line = [one for one in releases if pool.kernel and _same_line(pool.kernel, one)]
-        newest = max(line, key=lambda one: one.sort_key, default=None)
+        newest = max(_locked_line(pool, arch, lock), key=lambda one: one.sort_key, default=None)
         if newest and pool.kernel and newest.sort_key > pool.kernel.sort_key:
             yield newest, "the newest of its line in the lock"
 

@@ -1,23 +1,39 @@
-"""`mirror.lock.json`: written so that the same inputs give the same bytes, and read again."""
+"""`mirror.lock.json`, the same bytes for the same inputs; and how all documents of a mirror are read."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from driverforge_build.documents import MirrorImage, MirrorLockDocument, MirrorReason
+from driverforge_build.documents import (
+    MirrorArchiveDocument,
+    MirrorContent,
+    MirrorImage,
+    MirrorInventoryDocument,
+    MirrorLockDocument,
+    MirrorReason,
+)
 from driverforge_build.mirror.ask import Found
 from driverforge_build.mirror.chart import Chart
 from driverforge_build.mirror.needs import Needs, Reason
+from driverforge_build.mirror.yamltext import Read, check_size, read_bytes
 from driverforge_core.errors import InputError
+from driverforge_oci import jsontext
+from driverforge_oci.client import digest_of
 from driverforge_oci.reference import Reference
 
-MIRROR_LOCK = Path("mirror.lock.json")
+Document = TypeVar("Document")
 
-_READER = TypeAdapter(MirrorLockDocument)
+_LOCK = TypeAdapter(MirrorLockDocument)
+_INVENTORY = TypeAdapter(MirrorInventoryDocument)
+_ARCHIVE = TypeAdapter(MirrorArchiveDocument)
+ARCHIVE_LIST = ".list.json"
+FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}")
 
 
 def lock_document(
@@ -36,7 +52,7 @@ def lock_document(
         if chart
         else None,
         "inputs": dict(sorted(inputs.items())),
-        "images": [_image(name, needs.images[name], found[name]) for name in sorted(needs.images)],
+        "images": [image_document(name, needs.images[name], found[name]) for name in sorted(needs.images)],
         "left_out": [
             {"image": one.image, "slot": one.slot, "text": one.text}
             for one in sorted(needs.left_out, key=lambda one: (one.image, one.slot))
@@ -45,18 +61,32 @@ def lock_document(
     }
 
 
-def _image(name: str, reasons: list[Reason], found: Found) -> MirrorImage:
+def image_document(name: str, reasons: Sequence[Reason], found: Found) -> MirrorImage:
     return {
         "image": name,
+        **_content(found),
+        "reasons": [reason_document(reason) for reason in reasons],
+        "attached": [
+            {"subject": one.subject, "tag": one.tag, "kind": one.kind, **_content(one.found)}
+            for one in found.attached
+        ],
+    }
+
+
+def _content(found: Found) -> MirrorContent:
+    content: MirrorContent = {
         "digest": found.digest,
         "media_type": found.media_type,
         "size": found.size,
+        "made": found.made,
         "platforms": [
             {"platform": one.platform, "digest": one.digest, "size": one.size, "blobs": dict(one.blobs)}
             for one in found.platforms
         ],
-        "reasons": [reason_document(reason) for reason in reasons],
     }
+    if found.addresses:
+        content["addresses"] = dict(found.addresses)
+    return content
 
 
 def reason_document(reason: Reason) -> MirrorReason:
@@ -77,22 +107,62 @@ def dump_mirror_lock(document: MirrorLockDocument) -> str:
     return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
-def load_mirror_lock(path: Path) -> MirrorLockDocument:
-    """InputError for a file that is no such lock, with what to run."""
-    again = "make it anew with `driverforge mirror lock`, or name another with --mirror-lock"
+def load_mirror_lock(path: Path, read: Read = read_bytes) -> MirrorLockDocument:
+    """The list of a mirror, or the one that an archive's list holds.
+
+    InputError for a file that is neither, with what to run.
+    """
+    if path.name.endswith(ARCHIVE_LIST):
+        return load_archive_list(path, read)["lock"]
+    again = (
+        "make it anew with `driverforge mirror lock`, or name another with --mirror-lock: where an archive "
+        "came from, its NAME.list.json"
+    )
+    return _loaded(path, _LOCK, _check_names, "list of a mirror", again, read=read)
+
+
+def load_inventory(path: Path) -> MirrorInventoryDocument:
+    """InputError for a file that is no inventory."""
+    again = "`driverforge mirror inventory` writes it where the mirror is"
+    return _loaded(path, _INVENTORY, lambda _document: None, "inventory of a mirror", again)
+
+
+def load_archive_list(path: Path, read: Read = read_bytes) -> MirrorArchiveDocument:
+    """The list of an archive, which is hostile until it is read.
+
+    InputError for names that leave its folder, digests that are none, parts outside of the volumes.
+    """
+    again = (
+        "name the archive as it was given to --to-archive: disk/gpu where its list is disk/gpu.list.json; "
+        "copy that file again where it is lost"
+    )
+    return _loaded(path, _ARCHIVE, _check_archive, "list of an archive", again, read=read)
+
+
+def _loaded(
+    path: Path,
+    reader: TypeAdapter[Document],
+    check: Callable[[Document], object],
+    what: str,
+    again: str,
+    *,
+    read: Read = read_bytes,
+) -> Document:
     try:
-        text = path.read_text(encoding="utf-8")
+        data = read(path)
+        check_size(data, str(path))
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path} cannot be read: {why}", resolution=again) from None
     try:
-        document = _READER.validate_json(text, strict=True)
-        _check_names(document)
+        document = reader.validate_json(text, strict=True)
+        check(document)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]
-        raise InputError(f"{path} is no list of a mirror", details=problems, resolution=again) from None
+        raise InputError(f"{path} is no {what}", details=problems, resolution=again) from None
     except InputError as error:
-        raise InputError(f"{path} is no list of a mirror", details=[error.brief], resolution=again) from None
+        raise InputError(f"{path} is no {what}", details=[error.brief], resolution=again) from None
     return document
 
 
@@ -100,6 +170,33 @@ def _check_names(document: MirrorLockDocument) -> None:
     """InputError for a name or digest that is none: the file was carried, and they become parts of URLs."""
     for image in document["images"]:
         named = Reference.parse(image["image"])
-        parts = [digest for one in image["platforms"] for digest in (one["digest"], *one["blobs"])]
-        for digest in (image["digest"], *parts):
-            named.with_digest(digest)
+        _check_content(named, image)
+        for one in image["attached"]:
+            _check_content(named.with_digest(one["subject"]), one)
+            named.with_tag(one["tag"])
+
+
+def _check_content(named: Reference, content: MirrorContent) -> None:
+    sizes = [size for one in content["platforms"] for size in (one["size"], *one["blobs"].values())]
+    if min(sizes, default=0) < 0:
+        raise InputError(f"{named} has parts of less than no bytes")
+    if content["made"] and digest_of(content["made"].encode(), like=content["digest"]) != content["digest"]:
+        raise InputError(f"{named} has an index of another digest than its own")
+    if content["made"] and not isinstance(jsontext.parse(content["made"].encode()), dict):
+        raise InputError(f"{named} has an index that is none")
+    parts = [digest for one in content["platforms"] for digest in (one["digest"], *one["blobs"])]
+    for digest in (content["digest"], *parts):
+        named.with_digest(digest)
+
+
+def _check_archive(document: MirrorArchiveDocument) -> None:
+    _check_names(document["lock"])
+    total = 0
+    for volume in document["volumes"]:
+        name = volume["name"]
+        if not FILE_NAME.fullmatch(name) or volume["size"] < 0:
+            raise InputError(f"{name!r} is no volume's name, or has no size")
+        total += volume["size"]
+    for digest, span in document["parts"].items():
+        if len(span) != 2 or min(span) < 0 or sum(span) > total:
+            raise InputError(f"{digest} lies outside of the volumes")

@@ -7,13 +7,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
-from driverforge_build.documents import HeldImage, MirrorImage, MirrorLockDocument
+from driverforge_build.documents import HeldImage, MirrorContent, MirrorLockDocument
+from driverforge_build.mirror.loads import Entry, entries
 from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
+from driverforge_oci.referrers import referrers
 from driverforge_oci.session import NotFound
+
+_State = Literal["held", "incomplete", "absent", "moved", "unknown"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,50 +31,64 @@ class Holding:
 def look(
     client: RegistryClient, document: MirrorLockDocument, places: Mapping[str, Reference], *, deep: bool
 ) -> list[Holding]:
-    """The state of each image of the lock, in its order. A registry that does not answer is `unknown`."""
+    """The state of each entry of the lock, in its order. A registry that does not answer is `unknown`."""
 
-    def one(image: MirrorImage) -> Holding:
-        place = places[image["image"]]
+    def one(entry: Entry) -> Holding:
         try:
-            return _holding(client, image, place, deep=deep)
+            return _holding(client, entry, deep=deep)
         # this machine's own: the registry was not asked
         except CommandFailed:
             raise
         except DriverforgeError as error:
-            return Holding(image=_state(image, place, "unknown", reason=error.brief))
+            return Holding(image=_state(entry, "unknown", reason=error.brief))
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
-        return list(pool.map(one, document["images"]))
+        return list(pool.map(one, entries(document, places)))
 
 
-def _holding(client: RegistryClient, image: MirrorImage, place: Reference, *, deep: bool) -> Holding:
-    answer = presence(client, place.with_digest(image["digest"]))
+def _holding(client: RegistryClient, entry: Entry, *, deep: bool) -> Holding:
+    content, place = entry.content, entry.place
+    answer = presence(client, place.with_digest(content["digest"]))
     if isinstance(answer, Unknown):
-        return Holding(image=_state(image, place, "unknown", reason=answer.reason))
-    parts = _parts(image)
+        return Holding(image=_state(entry, "unknown", reason=answer.reason))
+    parts = _parts(content)
     there = _there(client, parts, place) if deep else {}
     missing = sorted(digest for digest in parts if digest not in there) if deep else []
     if isinstance(answer, Absent):
-        return Holding(image=_state(image, place, "absent", missing=[image["digest"], *missing]), held=there)
+        return Holding(image=_state(entry, "absent", missing=[content["digest"], *missing]), held=there)
     if deep:
-        there[image["digest"]] = image["size"] - sum(size for size, _ in parts.values())
+        there[content["digest"]] = content["size"] - sum(size for size, _ in parts.values())
     if missing:
-        return Holding(image=_state(image, place, "incomplete", missing=missing), held=there)
-    tagged = presence(client, place.with_tag(place.tag)) if place.tag else answer
+        return Holding(image=_state(entry, "incomplete", missing=missing), held=there)
+    state, reason = _named(client, entry)
+    return Holding(image=_state(entry, state, reason=reason), held=there)
+
+
+def _named(client: RegistryClient, entry: Entry) -> tuple[_State, str]:
+    """Whether what is there is found by its tag, or in the list of what refers to its subject."""
+    place, digest = entry.place, entry.content["digest"]
+    if entry.subject:
+        listed = referrers(client, place.with_digest(entry.subject))
+        if any(one.digest == digest for one in listed):
+            return "held", ""
+        return "moved", f"the mirror does not list it among what refers to {entry.subject}"
+    if not place.tag:
+        return "held", ""
+    tagged = presence(client, place.with_tag(place.tag))
     if isinstance(tagged, Unknown):
-        return Holding(image=_state(image, place, "unknown", reason=tagged.reason), held=there)
-    if not isinstance(tagged, Present) or tagged.digest != image["digest"]:
-        other = f"stands for {tagged.digest}" if isinstance(tagged, Present) else "does not exist"
-        return Holding(image=_state(image, place, "moved", reason=f"the tag {place.tag} {other}"), held=there)
-    return Holding(image=_state(image, place, "held"), held=there)
+        return "unknown", tagged.reason
+    if isinstance(tagged, Present) and tagged.digest == digest:
+        return "held", ""
+    other = f"stands for {tagged.digest}" if isinstance(tagged, Present) else "does not exist"
+    return "moved", f"the tag {place.tag} {other}"
 
 
-def _parts(image: MirrorImage) -> dict[str, tuple[int, bool]]:
+def _parts(content: MirrorContent) -> dict[str, tuple[int, bool]]:
     """The digest of all below the image's own: its size, and whether it is a manifest."""
     found: dict[str, tuple[int, bool]] = {}
-    for platform in image["platforms"]:
+    for platform in content["platforms"]:
         found |= {digest: (size, False) for digest, size in platform["blobs"].items()}
-        if platform["digest"] != image["digest"]:
+        if platform["digest"] != content["digest"]:
             found[platform["digest"]] = (platform["size"], True)
     return found
 
@@ -92,18 +110,11 @@ def _has_manifest(client: RegistryClient, place: Reference, digest: str) -> bool
     return True
 
 
-def _state(
-    image: MirrorImage,
-    place: Reference,
-    state: Literal["held", "incomplete", "absent", "moved", "unknown"],
-    *,
-    missing: Sequence[str] = (),
-    reason: str = "",
-) -> HeldImage:
+def _state(entry: Entry, state: _State, *, missing: Sequence[str] = (), reason: str = "") -> HeldImage:
     return {
-        "image": image["image"],
-        "place": str(place),
-        "digest": image["digest"],
+        "image": entry.name,
+        "place": str(entry.place),
+        "digest": entry.content["digest"],
         "state": state,
         "missing": list(missing),
         "reason": reason,

@@ -15,13 +15,14 @@ from driverforge_build.mirror.drivers import (
     driver_image,
     in_driver_pod,
     kernel_in_version,
+    next_unknown,
     nvidia_driver,
     plain_wish,
     pools,
     share,
 )
 from driverforge_build.mirror.nodes import Node, gpu_nodes
-from driverforge_build.mirror.slots import BY_PATH, IMAGE_KEYS, NFD, SLOTS, Slot
+from driverforge_build.mirror.slots import BY_PATH, IMAGE_KEYS, NFD, OURS, SLOTS, Slot
 from driverforge_build.mirror.values import Values, at, is_true, leaves, merged, table_at, tables, text_at
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.kernel import KernelRelease
@@ -30,7 +31,7 @@ from driverforge_oci.reference import Reference
 CLUSTER_POLICY = "ClusterPolicy"
 
 # where the values are a ClusterPolicy's, these are still the chart's
-_CHART_ALONE = ("operator", "nfd", NFD)
+_CHART_ALONE = ("operator", OURS, "nfd", NFD)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +62,14 @@ class LeftOut:
 
 @dataclass(slots=True)
 class Needs:
-    """`images` maps each image, as pods ask for it, to its reasons; `archs` are those of the GPU nodes."""
+    """`images` maps each image, as pods ask for it, to its reasons; `archs` are those of the GPU nodes.
+
+    `compiling` are nodes that compile their driver, with whoever wants it there.
+    """
 
     images: dict[str, list[Reason]] = field(default_factory=dict)
     archs: frozenset[str] = frozenset()
+    compiling: list[tuple[DriverWish, Sequence[Node]]] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
@@ -111,15 +116,18 @@ def needs_of(settings: Settings) -> Needs:
 
 def slots_of(settings: Settings) -> Iterator[Slot]:
     """The places for images that there are: those of the chart's version, or all of a ClusterPolicy's."""
+    chart = settings.chart
+    whole_policy = settings.policy is not None or (chart is not None and chart.ours)
     for slot in SLOTS:
-        above = settings.policy is None or slot.path.partition(".")[0] in _CHART_ALONE
-        if not above or (settings.chart and has_slot(settings.chart, slot.path)):
+        in_policy = whole_policy and slot.path.partition(".")[0] not in _CHART_ALONE
+        if in_policy or (chart is not None and _has_slot(chart, slot.path)):
             yield slot
 
 
-def has_slot(chart: Chart, path: str) -> bool:
-    """Whether a chart's own values name an image there."""
-    return bool(text_at(chart.values, f"{path}.image") or text_at(chart.values, f"{path}.repository"))
+def _has_slot(chart: Chart, path: str) -> bool:
+    """Whether a chart's own values have an image there. Ours has its operator's, which its user names."""
+    named = text_at(chart.values, f"{path}.image") or text_at(chart.values, f"{path}.repository")
+    return bool(named) or (chart.ours and path == OURS)
 
 
 def _effective(settings: Settings, needs: Needs) -> Values:
@@ -162,6 +170,7 @@ def _without_effect(chart: Chart, given: Values) -> Iterator[str]:
     A global registry is one, a misspelt component another.
     """
     own = dict(chart.own(given))
+    slots = {slot.path for slot in slots_of(Settings(chart=chart))}
     for key, value in own.items():
         if (
             key not in chart.values
@@ -173,8 +182,8 @@ def _without_effect(chart: Chart, given: Values) -> Iterator[str]:
     own["global"] = given.get("global", {})
     for path in leaves(own):
         parent, _, key = path.rpartition(".")
-        switch = key == "enabled" and "." not in parent and parent not in chart.values
-        image = key in IMAGE_KEYS and parent.partition(".")[0] != NFD and not has_slot(chart, parent)
+        switch = key == "enabled" and "." not in parent and parent not in {*chart.values, *slots}
+        image = key in IMAGE_KEYS and parent.partition(".")[0] != NFD and parent not in slots
         if switch or (image and at(chart.values, path) is None) or key.endswith("Registry"):
             yield f"{path} has no effect: chart {chart.version} has no such value"
 
@@ -202,17 +211,17 @@ def _wishes(settings: Settings, values: Values) -> list[DriverWish]:
 
 def _take(needs: Needs, slot: Slot, values: Values, settings: Settings) -> None:
     """A slot whose image depends on no node: needed, or left out."""
-    image = slot.image(values, settings.chart.app_version if settings.chart else "")
+    image = slot.image(values, settings.chart.operand_version if settings.chart else "")
     told = ", ".join(one.told(values) for one in slot.closed(values))
     if told:
         # 'vgpu-manager' alone is a name that nobody could pull
         if ":" in image or "@" in image:
             needs.left_out.append(LeftOut(image=image, slot=slot.path, text=f"{slot.purpose}: {told}"))
         return
-    if not image:
-        raise _no_image(slot, "the values" if settings.policy is None else CLUSTER_POLICY)
-    told = ", ".join(one.told(values) for one in slot.when)
     of_chart = settings.policy is None or slot.path.partition(".")[0] in _CHART_ALONE
+    if not image:
+        raise _no_image(slot, "the values" if of_chart else CLUSTER_POLICY)
+    told = ", ".join(one.told(values) for one in slot.when)
     reason = Reason(
         slot=slot.path,
         text=slot.purpose + (f": {told}" if told else ", always"),
@@ -223,8 +232,15 @@ def _take(needs: Needs, slot: Slot, values: Values, settings: Settings) -> None:
 
 
 def _no_image(slot: Slot, source: str) -> InputError:
+    brief = f"{source}: {slot.path} is in use and names no image"
+    if not slot.tag:
+        return InputError(
+            brief,
+            details=[slot.purpose],
+            resolution=f"set {slot.path}.image: registry.site/nvidia/driverforge-operator:v0.1.0",
+        )
     return InputError(
-        f"{source}: {slot.path} is in use and names no image",
+        brief,
         details=[f"{slot.purpose}; NVIDIA's operator would take what its own environment says, or fail"],
         resolution=f"set {slot.path}.repository, .image and .{slot.tag}, or switch it off",
     )
@@ -256,13 +272,16 @@ def _take_drivers(
             resolution="add them: kubectl get nodes -o json > nodes.json, then --nodes nodes.json",
         )
     running = _with_driver(needs, nodes)
-    if len({node.os.tag for node in running if node.os}) > 1 and not any(wish.selector for wish in wishes):
+    systems = {node.os.tag for node in running if node.os}
+    ours = settings.chart is not None and settings.chart.ours
+    if len(systems) > 1 and not ours and not any(wish.selector for wish in wishes):
         needs.warnings.append(
             "GPU nodes run several systems: with a ClusterPolicy NVIDIA's operator takes one node's for all; "
             "use NVIDIADriver objects (all are listed here)"
         )
     for wish, mine in share(wishes, running):
         _take_wish(needs, wish, in_driver_pod(wish), mine, settings)
+        needs.compiling += [] if wish.precompiled else [(wish, mine)]
     if vgpu:
         named = CLUSTER_POLICY if settings.policy is not None else ""
         host = DriverWish(
@@ -309,13 +328,13 @@ def _take_wish(
             if not image:
                 raise _no_image(slot, wish.source)
             _add(needs, image, _driver_reason(slot, wish, pool))
-    if wish.precompiled and not settings.kernels and settings.lock is None:
+    if unknown := next_unknown(groups, settings.kernels, settings.lock or Lock()):
         needs.warnings.append(
-            f"{wish.source}: which kernels the nodes boot next is not known; say it with --lock or --kernel"
+            f"{wish.source}: the next kernel of {_names(unknown)} is not known; --kernel or --lock says it"
         )
     for pool in groups:
         named = kernel_in_version(wish, pool.os)
-        others = [node for node in nodes if named and node.kernel.text != named.text]
+        others = [node.name for node in nodes if named and node.kernel.text != named.text]
         if named and others:
             needs.warnings.append(
                 f"{wish.source}: driver.version names the kernel {named}, and {_names(others)} run others: "
@@ -340,8 +359,8 @@ def _driver_reason(slot: Slot, wish: DriverWish, pool: Pool) -> Reason:
     )
 
 
-def _names(nodes: Sequence[Node]) -> str:
-    shown = ", ".join(node.name for node in nodes[:3])
+def _names(nodes: Sequence[str]) -> str:
+    shown = ", ".join(nodes[:3])
     return shown + (f" and {len(nodes) - 3} more" if len(nodes) > 3 else "")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from driverforge_build.mirror.values import is_true, table_at, text_at
-from driverforge_build.mirror.yamltext import read_documents
+from driverforge_build.mirror.yamltext import Read, read_bytes, read_documents
 from driverforge_core.arch import ARCHITECTURES, to_arch
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
@@ -52,10 +52,10 @@ class Node:
     labels: Mapping[str, str]
 
 
-def read_nodes(path: Path) -> tuple[Node, ...]:
+def read_nodes(path: Path, read: Read = read_bytes) -> tuple[Node, ...]:
     """The nodes of a dump: a List, or one document a node. InputError for a file without any."""
     found: list[Any] = []
-    for document in read_documents(path):
+    for document in read_documents(path, read):
         items = document.get("items") if isinstance(document, dict) else None
         found += items if isinstance(items, list) else [document]
     nodes = [one for one in found if isinstance(one, dict) and one.get("kind", "Node") == "Node"]

@@ -15,6 +15,9 @@ from typing import Any
 import yaml
 
 from driverforge_build.documents import MirrorLockDocument, MirrorReason
+from driverforge_build.mirror.chartarchive import SLOT as CHART_SLOT
+from driverforge_build.mirror.loads import entries
+from driverforge_build.mirror.packages import SLOT as PACKAGES_SLOT
 from driverforge_build.mirror.slots import BY_PATH
 from driverforge_build.mirror.target import Paths, Target
 from driverforge_core.errors import InputError
@@ -26,6 +29,7 @@ _HEAD = "# Made by driverforge mirror rewrite\n"
 
 def rewritten(document: MirrorLockDocument, target: Target) -> dict[str, str]:
     """The files, by name: each is whole, and none is there that has nothing to say."""
+    document = _pulled(document)
     places = target.places(image["image"] for image in document["images"])
     files = {"images.txt": _images(document, places)}
     for name, overlay in _overlays(document, places).items():
@@ -40,11 +44,22 @@ def rewritten(document: MirrorLockDocument, target: Target) -> dict[str, str]:
     return files
 
 
+def _pulled(document: MirrorLockDocument) -> MirrorLockDocument:
+    """The list without what no pod pulls: charts, and packages."""
+    unpulled = (CHART_SLOT, PACKAGES_SLOT)
+    images = [
+        one
+        for one in document["images"]
+        if not one["reasons"] or any(reason["slot"] not in unpulled for reason in one["reasons"])
+    ]
+    return {**document, "images": images}
+
+
 def not_rewritten(document: MirrorLockDocument) -> list[str]:
     """What somebody has to change by hand, a sentence each."""
     return [
         f"{image['image']} stands in a list ({reason['slot']}): change it there yourself"
-        for image in document["images"]
+        for image in _pulled(document)["images"]
         for reason in image["reasons"]
         if reason["slot"] not in BY_PATH
     ]
@@ -53,10 +68,10 @@ def not_rewritten(document: MirrorLockDocument) -> list[str]:
 def _images(document: MirrorLockDocument, places: Mapping[str, Reference]) -> str:
     """What is to be copied where: the source by digest, and its place with the tag."""
     lines = []
-    for image in document["images"]:
-        source = Reference.parse(image["image"]).with_digest(image["digest"])
-        place = places[image["image"]]
-        lines.append(f"{source} {place if place.tag else place.with_digest(image['digest'])}\n")
+    for entry in entries(document, places):
+        source = Reference.parse(entry.name).with_digest(entry.content["digest"])
+        place = entry.place if entry.place.tag else entry.place.with_digest(entry.content["digest"])
+        lines.append(f"{source} {place}\n")
     return "".join(lines)
 
 

@@ -2,7 +2,7 @@
 
 A row for each image of gpu-operator v1.11 to v26.7. Sources: the chart's templates (operator.yaml,
 clusterpolicy.yaml, nvidiadriver.yaml) and the operator's states. ClusterPolicy's `spec` has the same paths as
-the chart's values.
+the chart's values. Our chart has them too, and its operator's image in a row of its own.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from driverforge_build.mirror.values import Values, at, is_true, text_at
 
 NFD = "node-feature-discovery"
+OURS = "driverforge"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +44,7 @@ class Slot:
     """A place for an image.
 
     `per_system`: its tag ends with the node's OS, as the driver's does. `chart_version`: without a version of
-    its own it has the chart's. `tag` is the key of its version.
+    its own it has the chart's. `tag` is the key of its version, '' where `image` is the whole reference.
     """
 
     path: str
@@ -59,7 +60,8 @@ class Slot:
 
     def said(self, values: Values) -> dict[str, str]:
         """What the values say here of an image, by key."""
-        found = {key: text_at(values, f"{self.path}.{key}") for key in ("repository", "image", self.tag)}
+        keys = ("repository", "image", self.tag) if self.tag else ("image",)
+        found = {key: text_at(values, f"{self.path}.{key}") for key in keys}
         return {key: text for key, text in found.items() if text}
 
     def image(self, values: Values, app_version: str) -> str:
@@ -90,6 +92,7 @@ _VGPU = (_SANDBOX, _enabled("vgpuManager", unset="false"))
 _VFIO = (_SANDBOX, _enabled("vfioManager", unset="false"))
 
 SLOTS = (
+    Slot(path=OURS, purpose="the operator itself", tag=""),
     Slot(path="operator", purpose="the operator itself", chart_version=True),
     Slot(
         path="operator.initContainer",

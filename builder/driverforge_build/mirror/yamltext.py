@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,11 +47,20 @@ for _kind in ("bool", "int", "float", "timestamp"):
     _Texts.add_constructor(f"tag:yaml.org,2002:{_kind}", _text)
 
 
-def read_documents(path: Path) -> list[Any]:
+Read = Callable[[Path], bytes]
+"""Reads a file, once: it may be a pipe. Raises OSError."""
+
+
+def read_bytes(path: Path) -> bytes:
+    """A Read of no more than what is too much."""
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
+
+
+def read_documents(path: Path, read: Read = read_bytes) -> list[Any]:
     """The documents of a YAML or JSON file. InputError names what is wrong, and where."""
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read(path)
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
     return parse_documents(data, str(path))
@@ -58,8 +68,7 @@ def read_documents(path: Path) -> list[Any]:
 
 def parse_documents(data: bytes, name: str) -> list[Any]:
     """As `read_documents`; `name` is for messages."""
-    if len(data) > MAX_BYTES:
-        raise InputError(f"{name} has more than {MAX_BYTES >> 20} MiB, the most that is read")
+    check_size(data, name)
     try:
         text = data.decode("utf-8-sig")
         if text.lstrip()[:1] == "{":
@@ -75,6 +84,12 @@ def parse_documents(data: bytes, name: str) -> list[Any]:
         ) from None
 
 
+def check_size(data: bytes, name: str) -> None:
+    """InputError for what `read_bytes` did not read whole."""
+    if len(data) > MAX_BYTES:
+        raise InputError(f"{name} has more than {MAX_BYTES >> 20} MiB, the most that is read")
+
+
 def mapping(document: object, name: str) -> dict[str, Any]:
     """A document that is to be a mapping; nothing at all is an empty one."""
     if document in ("", None):
@@ -84,9 +99,9 @@ def mapping(document: object, name: str) -> dict[str, Any]:
     return document
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path, read: Read = read_bytes) -> dict[str, Any]:
     """The one document of a file, as a mapping."""
-    documents = read_documents(path)
+    documents = read_documents(path, read)
     if len(documents) > 1:
         raise InputError(f"{path} holds {len(documents)} documents, one is expected")
     return mapping(documents[0] if documents else None, str(path))

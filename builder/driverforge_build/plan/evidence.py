@@ -12,8 +12,9 @@ from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.probes import probe_rule, question
 from driverforge_build.matrix.select import near_ids
 from driverforge_build.nvidia.archives import told_by
+from driverforge_build.plan.classes import evidence_lines
 from driverforge_build.plan.rows import all_cells
-from driverforge_build.render.needs import archive_of, base_image
+from driverforge_build.render.needs import archive_of, base_of, locked_base_of
 from driverforge_build.verdict import UNPINNED_BASE, Source, Verdict, concerns, source_of
 from driverforge_core.cell import CellId
 from driverforge_core.errors import InputError, UsageError
@@ -148,6 +149,7 @@ def _kernel_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
         )
         return
     yield f"flavour {kernel.flavour or 'default'}, compiler {kernel.compiler}"
+    yield from evidence_lines(kernel, target)
     for package in (*kernel.headers, *filter(None, [kernel.image]), *kernel.modules):
         yield from _package_lines(package)
 
@@ -167,9 +169,10 @@ def _probe_lines(cell: Cell, target: TargetLock, matrix: Matrix) -> Iterator[str
 
 
 def _base_lines(cell: Cell, target: TargetLock, bases: Mapping[str, str]) -> Iterator[str]:
-    base = base_image(cell.os, target, bases)
-    yield str(base) if base.digest else UNPINNED_BASE.format(base.name)
-    if (locked := target.base) is None:
+    base = base_of(cell, target, bases)
+    holds = ", which the driver comes from" if cell.driver.payload == "image" else ""
+    yield f"{base}{holds}" if base.digest else UNPINNED_BASE.format(base.name)
+    if (locked := locked_base_of(cell, target)) is None:
         return
     if locked.reference == base.name and locked.digest == base.digest:
         yield f"  as the lock has it; the index over all architectures is {locked.index}"

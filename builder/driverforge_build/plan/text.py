@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedKernel, TargetLock
 from driverforge_build.matrix.expand import Cell
+from driverforge_build.plan.classes import kernel_classes, summary_lines
 from driverforge_build.plan.rows import Plan, Planned
 from driverforge_build.verdict import State, source_of
 from driverforge_core.printable import printable
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import PinnedPackage, PlanCell, PlanInputs, PlanTarget
+    from driverforge_build.documents import ClassOfKernels, PinnedPackage, PlanCell, PlanInputs, PlanTarget
 
 
 def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: text) -> Iterator[str]:
@@ -37,6 +38,13 @@ def summary(plan: Plan) -> list[str]:
     lines += [f"unknown ({_cells(count)}), to run: {run}" for run, count in runs.items()]
     warnings = Counter(warning for row in plan.rows for warning in row.verdict.warnings)
     return lines + [f"warning ({_cells(count)}): {warning}" for warning, count in warnings.items()]
+
+
+def classes(plan: Plan, lock: Lock, given: Given) -> Iterator[str]:
+    """The lines below the summary: which kernels of the plan's systems are of one class."""
+    found = (lock.target(row.cell.os.id, row.cell.arch) for row in plan.rows)
+    for target in {target.key: target for target in found if target}.values():
+        yield from summary_lines(target, given)
 
 
 def documents(plan: Plan) -> Iterator[PlanCell]:
@@ -102,7 +110,19 @@ def _target(cell: Cell, target: TargetLock) -> PlanTarget:
         ],
         "base": {"reference": base.reference, "digest": base.digest, "index": base.index} if base else None,
         "kernels": {},
+        "classes": list(_classes(target)),
     }
+
+
+def _classes(target: TargetLock) -> Iterator[ClassOfKernels]:
+    for one in kernel_classes(target).found:
+        yield {
+            "kernels": list(one.kernels),
+            "compiler": one.compiler,
+            "headers": one.digests.files,
+            "config": one.digests.config,
+            "symvers": one.digests.symvers,
+        }
 
 
 def _packages(kernel: LockedKernel) -> Iterator[PinnedPackage]:

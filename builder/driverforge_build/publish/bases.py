@@ -1,4 +1,4 @@
-"""What the tags of base images stand for now: the digests that the lock pins.
+"""What the tags of base images, and of driver images, stand for now: the digests that the lock pins.
 
 A base without a digest in the lock is built on all the same, for it may be in an engine's store alone; so a
 registry that does not say leaves what the lock has, and that is told.
@@ -13,6 +13,7 @@ from enum import Enum
 from driverforge_build.lock.pins import LockedBase
 from driverforge_core.errors import DriverforgeError
 from driverforge_oci.client import Manifest, RegistryClient
+from driverforge_oci.presence import environment
 from driverforge_oci.reference import Reference
 
 
@@ -27,7 +28,7 @@ class Freshness(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundBase:
-    """What a run knows of a target's base image. `problem` is why its registry did not say, else ''."""
+    """What a run knows of a base image. `problem` is why its registry's answer was of no use, else ''."""
 
     reference: str
     base: LockedBase | None
@@ -42,16 +43,20 @@ class FoundBase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WantedBase:
-    """A target's base image, and what the lock has of the target's base, which may be another image."""
+    """A base image, and what the lock has in its place, which may be another image.
 
-    target: str
+    `driver` is the version that a driver image has to hold, '' for a system's base.
+    """
+
+    key: str
     arch: str
     reference: str
     locked: LockedBase | None
+    driver: str = ""
 
 
 def find_bases(client: RegistryClient | None, wanted: Iterable[WantedBase]) -> dict[str, FoundBase]:
-    """What each target's base image stands for, by target; a registry is asked once for an image.
+    """What each base image stands for, by key; a registry is asked once for an image.
 
     One that names its own digest is left out: there is nothing to find. Without a client nothing is asked.
     """
@@ -62,7 +67,7 @@ def find_bases(client: RegistryClient | None, wanted: Iterable[WantedBase]) -> d
             continue
         if client is not None and one.reference not in asked:
             asked[one.reference] = _ask(client, one.reference)
-        found[one.target] = _found(one, asked.get(one.reference))
+        found[one.key] = _found(one, asked.get(one.reference), client)
     return found
 
 
@@ -75,14 +80,33 @@ def _ask(client: RegistryClient, reference: str) -> Manifest | DriverforgeError:
         return error
 
 
-def _found(wanted: WantedBase, answer: Manifest | DriverforgeError | None) -> FoundBase:
-    if isinstance(answer, Manifest):
+def _found(
+    wanted: WantedBase, answer: Manifest | DriverforgeError | None, client: RegistryClient | None
+) -> FoundBase:
+    if isinstance(answer, Manifest) and client is not None:
         image = answer.entry(f"linux/{wanted.arch}") if answer.is_index else answer
-        if image is not None:
+        problem = (
+            _unfit(client, wanted, image.digest) if image else f"it has no image for linux/{wanted.arch}"
+        )
+        if image and not problem:
             base = LockedBase(reference=wanted.reference, digest=image.digest, index=answer.digest)
             return FoundBase(reference=wanted.reference, base=base)
-        problem = f"it has no image for linux/{wanted.arch}"
     else:
-        problem = answer.brief if answer else "no registry was asked"
+        problem = answer.brief if isinstance(answer, DriverforgeError) else "no registry was asked"
     kept = wanted.locked if wanted.locked and wanted.locked.reference == wanted.reference else None
     return FoundBase(reference=wanted.reference, base=kept, problem=problem)
+
+
+def _unfit(client: RegistryClient, wanted: WantedBase, digest: str) -> str:
+    """Why an image is not the wanted driver's, '' where it is, or does not say.
+
+    NVIDIA's images and ours have the version in their environment.
+    """
+    if not wanted.driver:
+        return ""
+    try:
+        image = Reference.parse(wanted.reference).with_digest(digest)
+        said = environment(client, image, f"linux/{wanted.arch}").get("DRIVER_VERSION", wanted.driver)
+    except DriverforgeError as error:
+        return error.brief
+    return "" if said == wanted.driver else f"it holds driver {said}, as its DRIVER_VERSION says"

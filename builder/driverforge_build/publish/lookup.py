@@ -10,7 +10,7 @@ from driverforge_build.plan.rows import ImageLookup
 from driverforge_build.render.bake import INPUTS_LABEL, immutable_tag_of, repository_of
 from driverforge_build.render.context import BuildContext, context_of
 from driverforge_build.render.needs import BaseImage
-from driverforge_build.render.spec import image_specs
+from driverforge_build.render.spec import SIGNER_KEY_LABEL, SIGNER_LABEL, image_specs
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Presence, Present, Unknown, labels, presence
@@ -71,6 +71,12 @@ def standing(client: RegistryClient, registry: str, context: BuildContext) -> li
     was = BaseImage(name=name, digest=digest)
     if was != image.base:
         lines.append(f"its base was {str(was) or 'not stated'}, it is {image.base} now")
+    before, now = (
+        f"by {one[SIGNER_LABEL]} ({one.get(SIGNER_KEY_LABEL, '')})" if SIGNER_LABEL in one else "by nobody"
+        for one in (found, dict(image.labels))
+    )
+    if before != now:
+        lines.append(f"its modules were signed {before}, {now} now: --sign-certificate")
     return lines
 
 

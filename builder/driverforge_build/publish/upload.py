@@ -24,6 +24,7 @@ from driverforge_core.errors import InputError, Unavailable, UsageError
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import Absent, Present, labels, presence
 from driverforge_oci.reference import Reference
+from driverforge_oci.session import NotFound
 
 if TYPE_CHECKING:
     from driverforge_build.attest.attach import Attaching
@@ -116,6 +117,14 @@ class Publisher:
         self.engine.push(local_reference(context), str(remote), progress)
         return self._report(context, sent=True)
 
+    def fetch(self, context: BuildContext) -> bool:
+        """Let the engine have the image that the registry has; False where it has none. Raises as `push`."""
+        member = self.member(context)
+        there = _is_there(self.client, member)
+        if there:
+            self.engine.pull(str(member.reference), local_reference(context), member.platform)
+        return there
+
     def pushed(self, context: BuildContext) -> PushReport | None:
         """The image that the registry has, with the alias standing for it; None where it has none.
 
@@ -123,26 +132,43 @@ class Publisher:
         """
         return self._report(context, sent=False) if _is_there(self.client, self.member(context)) else None
 
-    def from_builder(self, context: BuildContext) -> tuple[PushReport, BuiltImage]:
-        """Let the alias stand for an image that a builder has pushed; the image as the registry has it.
+    def from_builder(self, context: BuildContext, digest: str) -> tuple[PushReport, BuiltImage]:
+        """Let the tags stand for an image that a builder has pushed by its digest, unless another one came
+        first; the image as the registry has it.
 
         Raises as `push` does, and Unavailable where nothing came.
         """
-        member, report = self.member(context), self.pushed(context)
-        if report is None:
-            raise Unavailable(
-                f"the builder said that it pushed {member.reference}, and the registry does not have it",
-                resolution="look into the build's log and the registry's; then run the same command again",
-            )
+        member = self.member(context)
+        report = self.pushed(context) or self._tagged(context, digest)
         image = self.client.resolve(member.reference, member.platform)
         layers = tuple(Layer(digest=layer.digest, size=layer.size, created_by="") for layer in image.layers)
-        return replace(report, sent=True), BuiltImage(
+        return report, BuiltImage(
             reference=report.reference,
             id=image.digest,
             size=sum(layer.size for layer in layers),
             layers=layers,
             labels=labels(self.client, member.reference.with_digest(image.digest), member.platform),
         )
+
+    def _tagged(self, context: BuildContext, digest: str) -> PushReport:
+        member = self.member(context)
+        place = member.reference.with_digest(digest)
+        try:
+            manifest = self.client.get_manifest(place)
+        except NotFound as error:
+            raise Unavailable(
+                f"the builder said that it pushed {place}, and the registry does not have it",
+                resolution="look into the build's log and the registry's; then run the same command again",
+            ) from error
+        found = labels(self.client, place, member.platform).get(INPUTS_LABEL, "")
+        if found != member.inputs:
+            raise InputError(
+                f"the builder pushed {place}, which is made from other inputs",
+                details=[f"its inputs: {found or 'not stated'}", f"ours:       {member.inputs}"],
+                resolution="look into the build's log: the bake file was changed while it was built",
+            )
+        self.client.put_manifest(member.reference, manifest.data, manifest.media_type)
+        return self._report(context, sent=True)
 
     def confirm(self, context: BuildContext, digest: str) -> PushReport:
         """Look after the alias of an image that the registry has, by one question where nothing is amiss.

@@ -70,8 +70,8 @@ def bake_document(
     """The content of docker-bake.json.
 
     Each context is expected in the folder that has its cell's name, beside the file. `network` is for all
-    steps of all targets; buildx takes it from the file only, not from --set. Of `mirrors` that of NVIDIA's
-    hosts is taken: BuildKit itself downloads the archive.
+    steps of all targets; buildx takes it from the file only, not from --set. Of `mirrors` those of NVIDIA's
+    hosts and of vendors' repositories are taken: BuildKit itself downloads from there.
     """
     targets: dict[str, Any] = {}
     for context in contexts:
@@ -151,15 +151,23 @@ def _common(context: BuildContext, mirrors: Mapping[str, str]) -> dict[str, Any]
     return {
         "context": image.id,
         "platforms": [f"linux/{image.arch}"],
-        "args": {"SOURCE_DATE_EPOCH": str(image.epoch), **_archive_at(context, mirrors)},
+        "args": {"SOURCE_DATE_EPOCH": str(image.epoch), **_downloads_at(context, mirrors)},
     }
 
 
-def _archive_at(context: BuildContext, mirrors: Mapping[str, str]) -> dict[str, str]:
-    """Where a mirror has NVIDIA's archive; nothing where the Dockerfile's own address serves."""
-    archive = context.image.archive if isinstance(context.image, ImageSpec) else None
-    at = mirrored(archive.url, mirrors) if archive else ""
-    return {"ARCHIVE_URL": at} if archive and at != archive.url else {}
+def _downloads_at(context: BuildContext, mirrors: Mapping[str, str]) -> dict[str, str]:
+    """Where mirrors have NVIDIA's archive and vendors' packages, if not at the Dockerfile's own address."""
+    image = context.image
+    if not isinstance(image, ImageSpec):
+        return {}
+    own = {"ARCHIVE_URL": image.archive.url} if image.archive else {}
+    at = {name: mirrored(url, mirrors) for name, url in own.items()}
+    for vendor in image.vendors:
+        own[vendor.argument] = vendor.url
+        keys = (f"{image.os}-{image.arch}/{vendor.id}", f"{image.os}/{vendor.id}")
+        exact = next((mirrors[key] for key in keys if key in mirrors), "")
+        at[vendor.argument] = (exact or mirrored(vendor.url, mirrors)).rstrip("/")
+    return {name: url for name, url in at.items() if url != own[name]}
 
 
 BAKE_FILE = "docker-bake.json"

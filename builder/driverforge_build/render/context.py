@@ -16,12 +16,15 @@ from driverforge_build import resources
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage
 from driverforge_build.matrix import Cell, Matrix
+from driverforge_build.matrix.programs import OperatorCell, ToolkitCell
 from driverforge_build.render import templates
 from driverforge_build.render.files import ContextFile
 from driverforge_build.render.library import library_files
+from driverforge_build.render.operator import OperatorSpec, operator_specs
+from driverforge_build.render.programs import ProgramsSpec
 from driverforge_build.render.spec import FILE_TIME, image_specs
 from driverforge_build.render.templates import AnyImage
-from driverforge_build.render.toolkit import ToolkitCell, ToolkitSpec, toolkit_specs
+from driverforge_build.render.toolkit import ToolkitSpec, toolkit_specs
 from driverforge_core.errors import StorageFailed
 
 
@@ -69,14 +72,13 @@ def context_of(image: AnyImage, folder: Path) -> BuildContext:
             )
             for name in image.programs
         },
-        **_library(),
     }
     return BuildContext(image=image, entries=dict(sorted(entries.items())), inputs=_digest_of(image, entries))
 
 
 @cache
 def _library() -> Mapping[str, ContextFile]:
-    """What all images have alike, made once for all of them."""
+    """What all images of nodes have alike, made once for all of them."""
     return {f"lib/{name}": ContextFile(content=content) for name, content in library_files().items()}
 
 
@@ -92,30 +94,42 @@ def _digest_of(image: AnyImage, entries: Mapping[str, ContextFile]) -> str:
 def _own(image: AnyImage) -> dict[str, ContextFile]:
     """What only images of one kind have.
 
-    A driver image says of itself what it holds; a toolkit image has NVIDIA's files.
+    A driver image says of itself what it holds; a toolkit image has NVIDIA's files, the operator's wheels.
     """
+    if isinstance(image, OperatorSpec):
+        return {f"lib/{name}": entry for name, entry in image.library.items()}
     if isinstance(image, ToolkitSpec):
-        return {f"artifacts/{name}": entry for name, entry in image.artifacts.items()}
+        return {**_library(), **{f"artifacts/{name}": entry for name, entry in image.artifacts.items()}}
     facts = {
         **({} if image.vendor_modules else {"image.jit.json": image.jit_facts}),
         **({"image.precompiled.json": image.facts} if image.kernel else {}),
     }
-    own = {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
+    made = {name: ContextFile(content=value.to_json().encode()) for name, value in facts.items()}
+    own = {**_library(), **made}
     if image.certificate:
         own["certificate.der"] = ContextFile(content=image.certificate.der)
     return own
 
 
+_DRIVER_SCRIPTS = {
+    "packages": ("place-source",),
+    "runfile": ("unpack-archive",),
+    "image": ("take-driver", "unpack-archive"),
+}
+"""What puts sources, and an archive's user space, into place, by payload."""
+
+
 def _scripts(image: AnyImage) -> tuple[str, ...]:
     """The scripts that an image's Dockerfile calls; another one's change leaves its inputs alone."""
     fetch = ("fetch-pinned", *(("check-signatures",) if image.packages_only else ()))
-    if isinstance(image, ToolkitSpec):
+    if isinstance(image, ProgramsSpec):
         return fetch
-    firmware = ("place-firmware",) if image.firmware_tree or image.archive else ()
+    firmware = ("place-firmware",) if image.firmware_tree or image.payload != "packages" else ()
     if image.vendor_modules:
         return (*fetch, "place-modules", *firmware)
     signing = ("attach-signatures", "verify-signatures") if image.certificate else ()
-    return (*fetch, "unpack-archive" if image.archive else "place-source", *firmware, *signing)
+    facts = ("join-facts",) if image.payload == "image" and image.kernel else ()
+    return (*fetch, *_DRIVER_SCRIPTS[image.payload], *firmware, *signing, *facts)
 
 
 def pin_list(packages: Iterable[LockedPackage], packages_only: Collection[str] = ()) -> str:
@@ -205,3 +219,11 @@ def toolkit_contexts(
     """The contexts of toolkit images. Raises InputError where NVIDIA's files, or a pin, are missing."""
     folder = resources.templates()
     return tuple(context_of(image, folder) for image in toolkit_specs(cells, matrix, lock, given=given))
+
+
+def operator_contexts(
+    cells: Iterable[OperatorCell], matrix: Matrix, lock: Lock, *, given: Given
+) -> tuple[BuildContext, ...]:
+    """The contexts of operator images. Raises InputError where wheels, or the system's pins, are missing."""
+    folder = resources.templates()
+    return tuple(context_of(image, folder) for image in operator_specs(cells, matrix, lock, given=given))

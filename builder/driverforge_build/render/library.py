@@ -55,10 +55,10 @@ def library_versions() -> str:
     return ", ".join(f"{name} {metadata.version(name)}" for name in THIRD_PARTY.values())
 
 
-def package_files(name: str) -> Iterator[tuple[str, bytes]]:
+def package_files(name: str, *, data: tuple[str, ...] = ()) -> Iterator[tuple[str, bytes]]:
     """A package's or a module's own files, as below the library's folder.
 
-    Raises InputError as library_files does.
+    `data` are suffixes of files beside the modules. Raises InputError as library_files does.
     """
     spec = find_spec(name)
     if spec is None:
@@ -82,7 +82,7 @@ def package_files(name: str) -> Iterator[tuple[str, bytes]]:
             if (
                 path.is_file()
                 and not path.name.startswith(".")
-                and (path.suffix == ".py" or path.name == "py.typed")
+                and (path.suffix in (".py", *data) or path.name == "py.typed")
             ):
                 yield f"{name}/{inside.as_posix()}", path.read_bytes()
 

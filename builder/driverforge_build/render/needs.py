@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.lock.pins import (
+    Lock,
+    LockedBase,
+    LockedKernel,
+    LockedPackage,
+    Role,
+    Roles,
+    TargetLock,
+)
 from driverforge_build.matrix import Cell, OsRow
 from driverforge_build.matrix.fields import filled
 from driverforge_build.nvidia.site import is_nvidias
@@ -18,6 +27,8 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
     if cell.driver.payload == "runfile" and archive_of(cell, lock) is None:
         problems = [f"NVIDIA's archive {cell.driver.version} for {cell.arch} is not pinned"]
     target = lock.target(cell.os.id, cell.arch)
+    if image := unpinned_image(cell, target):
+        problems.append(f"the driver image {image} is not pinned")
     roles = target.drivers.get(cell.driver.version) if target else None
     if target is None or roles is None:
         return [*problems, f"the lock does not know {cell.driver.version} for {cell.os.id}-{cell.arch}"]
@@ -59,6 +70,38 @@ def archive_of(cell: Cell, lock: Lock) -> Archive | None:
         return None
     same = not is_nvidias(own) and own.rpartition("/")[2] == pin.name
     return Archive(url=own if same else pin.url, sha256=pin.sha256)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vendor:
+    """A repository of a vendor's own, from which BuildKit itself gets packages: no base image is configured
+    with it. `url` has no / at the end.
+    """
+
+    id: str
+    url: str
+    packages: tuple[LockedPackage, ...]
+
+    @property
+    def argument(self) -> str:
+        """The variable of the Dockerfile that a site's mirror changes: CUDA_DEBIAN12_URL."""
+        return f"{re.sub(r'[^A-Za-z0-9]', '_', self.id).upper()}_URL"
+
+
+def vendors_of(cell: Cell, pins: Mapping[str, tuple[LockedPackage, ...]]) -> tuple[Vendor, ...]:
+    """The vendors' repositories that packages of an image are from."""
+    row = cell.os.on(cell.arch)
+    packages = unique_packages(package for listed in pins.values() for package in listed)
+    found = [
+        Vendor(
+            id=one.id,
+            url=one.addresses(row.releasever or "")[0].rstrip("/"),
+            packages=tuple(package for package in packages if package.suite == one.id),
+        )
+        for one in row.repositories
+        if one.vendors
+    ]
+    return tuple(vendor for vendor in found if vendor.packages)
 
 
 def _roles(cell: Cell) -> list[Role]:
@@ -123,7 +166,9 @@ def pins_of(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, 
     Interpreter and tools go with the user space: one list, one RUN, one layer.
     """
     pins = {
-        "userspace": unique_packages((*roles.get("tools", ()), *roles.get("userspace", ()))),
+        "userspace": unique_packages(
+            (*roles.get("tools", ()), *roles.get("userspace", ()), *roles.get("fabric", ()))
+        ),
         "toolchain": unique_packages(roles.get("toolchain", ())),
     }
     if cell.driver.payload == "packages":
@@ -154,8 +199,31 @@ def base_image(row: OsRow, target: TargetLock | None, bases: Mapping[str, str]) 
     """The base image of an OS: what the user names, else the matrix; by the digest that it names itself, else
     by the one in the lock.
     """
-    name, _, digest = bases.get(row.id, row.base).partition("@")
-    locked = target.base if target else None
+    return _by_digest(bases.get(row.id, row.base), target.base if target else None)
+
+
+def base_of(cell: Cell, target: TargetLock | None, bases: Mapping[str, str]) -> BaseImage:
+    """What an image of a cell stands on: the driver image of payload `image`, else the base of the OS."""
+    if image := cell.driver.image_for(cell.os.id):
+        return _by_digest(image, locked_base_of(cell, target))
+    return base_image(cell.os, target, bases)
+
+
+def locked_base_of(cell: Cell, target: TargetLock | None) -> LockedBase | None:
+    """What the lock has of the image that `base_of` names, or of another in its place."""
+    if target is None:
+        return None
+    return target.images.get(cell.driver.version) if cell.driver.payload == "image" else target.base
+
+
+def unpinned_image(cell: Cell, target: TargetLock | None) -> str:
+    """The driver image of payload `image` where nothing pins it, else ''."""
+    base = base_of(cell, target, {})
+    return base.name if cell.driver.payload == "image" and not base.digest else ""
+
+
+def _by_digest(reference: str, locked: LockedBase | None) -> BaseImage:
+    name, _, digest = reference.partition("@")
     if not digest and locked and locked.reference == name:
         digest = locked.digest
     return BaseImage(name=name, digest=digest)

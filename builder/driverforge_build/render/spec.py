@@ -16,17 +16,19 @@ from driverforge_build.matrix import Cell
 from driverforge_build.render.needs import (
     Archive,
     BaseImage,
+    Vendor,
     archive_of,
-    base_image,
+    base_of,
     filled_for,
     jit_module_types,
     missing_pins,
     pins_of,
+    vendors_of,
 )
 from driverforge_build.render.signing import read_certificate
 from driverforge_core.certificate import Certificate
 from driverforge_core.driver import DriverVersion
-from driverforge_core.errors import InputError, Unsupported
+from driverforge_core.errors import InputError
 from driverforge_core.image import ImageFacts
 from driverforge_core.tags import immutable_tag, jit_tag, precompiled_tag
 
@@ -40,11 +42,15 @@ FIRMWARE = "/opt/driverforge/firmware"
 SOURCE_FOLDERS = {"open": "kernel-open", "proprietary": "kernel"}
 
 
+SIGNER_LABEL, SIGNER_KEY_LABEL = "io.driverforge.signer", "io.driverforge.signer-key"
+"""The name of the certificate that an image's modules are signed for, and its key's identifier."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """Kernel module sources of one type.
 
-    `path` is theirs in the image; `tree` where a package has them, '' inside an archive of NVIDIA's.
+    `path` is theirs in the image; `tree` where a package has them, which payload `packages` alone reads.
     """
 
     module_type: str
@@ -58,10 +64,11 @@ class ImageSpec:
 
     `pins` maps the name of a list in the context to its packages. `kernel` is '' for a JIT image.
     `packages_only` are the repositories whose packages have to prove themselves who made them, for nobody
-    signs their indexes. `vendor_modules`: the modules are the distribution's own build; nothing is compiled,
-    and there are no sources. `certificate` is that of the key that signs the modules, None where none are
-    compiled or signed. `epoch` is the date of the newest repository that was read, in seconds: when the image
-    says that it was made.
+    signs their indexes. `vendors` are where packages are from that BuildKit downloads itself.
+    `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no
+    sources. `certificate` is that of the key that signs the modules, None where none are compiled or signed.
+    `epoch` is the date of the newest repository that was read, in seconds: when the image says that it was
+    made.
     """
 
     id: str
@@ -80,6 +87,7 @@ class ImageSpec:
     vendor_modules: bool
     firmware_tree: str
     archive: Archive | None
+    vendors: tuple[Vendor, ...]
     pins: Mapping[str, tuple[LockedPackage, ...]]
     packages_only: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
@@ -95,6 +103,14 @@ class ImageSpec:
         Such as 'debian12-amd64-535.261.03'.
         """
         return f"{self.os}-{self.arch}-{self.driver}"
+
+    @property
+    def vendor_lists(self) -> frozenset[str]:
+        """The lists with packages of vendors."""
+        ids = {vendor.id for vendor in self.vendors}
+        return frozenset(
+            name for name, packages in self.pins.items() if any(one.suite in ids for one in packages)
+        )
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -174,17 +190,12 @@ def image_specs(cells: Iterable[Cell], lock: Lock, *, given: Given | None = None
 def _spec(cell: Cell, lock: Lock, given: Given) -> ImageSpec:
     target = lock.target(cell.os.id, cell.arch)
     assert target is not None
-    base = base_image(cell.os, target, given.bases)
-    if cell.driver.payload == "image":
-        raise Unsupported(
-            f"{cell.id}: payload `image` cannot be built by this version",
-            resolution="use payload packages or runfile",
-        )
+    base = base_of(cell, target, given.bases)
     kernel = target.kernels.get(str(cell.kernel))
     sources = _sources(cell)
     pins = pins_of(cell, target.drivers[cell.driver.version], kernel)
     archive = archive_of(cell, lock) if cell.driver.payload == "runfile" else None
-    jit_facts = _facts(cell, sources, pins, archive)
+    jit_facts = _facts(cell, sources, pins, _digest_with_sources(cell, archive, base))
     facts = jit_facts
     if cell.kernel:
         facts = replace(
@@ -213,9 +224,10 @@ def _spec(cell: Cell, lock: Lock, given: Given) -> ImageSpec:
         sources=sources,
         vendor_modules=cell.driver.vendor_modules,
         firmware_tree=filled_for(cell.driver.firmware.tree, cell)
-        if cell.driver.firmware and archive is None
+        if cell.driver.firmware and cell.driver.payload == "packages"
         else "",
         archive=archive,
+        vendors=vendors_of(cell, pins),
         pins=pins,
         packages_only=target.packages_only,
         labels=_labels(cell, base, certificate),
@@ -244,7 +256,7 @@ def _facts(
     cell: Cell,
     sources: tuple[Source, ...],
     pins: Mapping[str, tuple[LockedPackage, ...]],
-    archive: Archive | None,
+    whole: str,
 ) -> ImageFacts:
     return ImageFacts(
         os=cell.id.os,
@@ -259,17 +271,22 @@ def _facts(
         source_digests={
             source.module_type: digest
             for source in sources
-            if (digest := _source_digest(source, pins, archive))
+            if (digest := _source_digest(source, pins, whole))
         },
     )
 
 
-def _source_digest(
-    source: Source, pins: Mapping[str, tuple[LockedPackage, ...]], archive: Archive | None
-) -> str:
-    """What the sources are made of: the archive or the packages that hold them, '' where none is pinned."""
+def _digest_with_sources(cell: Cell, archive: Archive | None, base: BaseImage) -> str:
+    """The digest of the one thing that holds all sources, '' where packages hold them."""
     if archive:
-        made_of = [archive.sha256]
+        return archive.sha256
+    return base.digest if cell.driver.payload == "image" else ""
+
+
+def _source_digest(source: Source, pins: Mapping[str, tuple[LockedPackage, ...]], whole: str) -> str:
+    """What the sources are made of: `whole`, or the packages that hold them; '' where none is pinned."""
+    if whole:
+        made_of = [whole]
     else:
         made_of = sorted(package.sha256 for package in pins.get(f"source-{source.module_type}", ()))
     digest = hashlib.sha256(" ".join(made_of).encode()).hexdigest()
@@ -303,8 +320,8 @@ def _labels(cell: Cell, base: BaseImage, certificate: Certificate | None) -> tup
     signer: tuple[tuple[str, str], ...] = ()
     if certificate:
         signer = (
-            ("io.driverforge.signer", certificate.name),
-            ("io.driverforge.signer-key", certificate.key_id),
+            (SIGNER_LABEL, certificate.name),
+            (SIGNER_KEY_LABEL, certificate.key_id),
         )
     return (
         ("name", "NVIDIA Driver Container"),

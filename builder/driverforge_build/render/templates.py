@@ -6,13 +6,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from driverforge_build.render.operator import OperatorSpec
 from driverforge_build.render.spec import ImageSpec
 from driverforge_build.render.toolkit import ToolkitSpec
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-AnyImage = ImageSpec | ToolkitSpec
+AnyImage = ImageSpec | ToolkitSpec | OperatorSpec
 
 
 @cache
@@ -34,4 +35,6 @@ def dockerfile(image: AnyImage, folder: Path) -> str:
 
 def launcher(image: AnyImage, program: str, folder: Path) -> str:
     """The sh script that starts one of its programs on the image's own interpreter."""
-    return _environment(folder).get_template("bin/launcher.j2").render(image=image, program=program)
+    package = "driverforge_operator" if isinstance(image, OperatorSpec) else "driverforge_node"
+    template = _environment(folder).get_template("bin/launcher.j2")
+    return template.render(image=image, program=program, package=package)

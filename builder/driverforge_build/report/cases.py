@@ -7,21 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 
 from driverforge_build.documents import BuildCell, Failure, PlanCell
+from driverforge_build.junit import JUnitCase, Outcome, Suite
 from driverforge_core.cell import JIT, CellId
 from driverforge_core.errors import InputError
-
-
-class Outcome(Enum):
-    """A test's outcome, as CI systems know them."""
-
-    PASSED = "passed"
-    FAILED = "failed"
-    ERROR = "error"
-    """Nobody knows: a registry did not answer."""
-    SKIPPED = "skipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,3 +110,20 @@ def _evidence(error: Failure) -> Iterator[str]:
     yield from error["details"]
     if error["resolution"]:
         yield f"next: {error['resolution']}"
+
+
+def suites(cases: Iterable[Case]) -> list[Suite]:
+    """For JUnit: a suite for the images of a driver on an OS, a case a cell."""
+    by_group = dict[str, list[JUnitCase]]()
+    for case in cases:
+        by_group.setdefault(case.group, []).append(
+            JUnitCase(
+                name=case.cell,
+                outcome=case.outcome,
+                word=case.word,
+                message=case.message,
+                text=case.text,
+                seconds=case.seconds,
+            )
+        )
+    return [Suite(name=group, cases=mine) for group, mine in by_group.items()]

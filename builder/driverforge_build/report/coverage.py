@@ -79,11 +79,15 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A kernel release, '' for images that compile on the node; `entries` by driver version."""
+    """A kernel release, '' for images that compile on the node; `entries` by driver version.
+
+    `alike` are the others of its class.
+    """
 
     kernel: str
     packages: Sequence[PinnedPackage]
     entries: Mapping[str, Entry]
+    alike: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +165,9 @@ def _put(
 def _group(os: str, arch: str, rows: Mapping[str, Mapping[str, Entry]], plan: PlanDocument) -> Group:
     target = plan["targets"].get(f"{os}-{arch}")
     packages = target["kernels"] if target else {}
+    classes = (
+        {kernel: one["kernels"] for one in target["classes"] for kernel in one["kernels"]} if target else {}
+    )
     drivers = {driver for entries in rows.values() for driver in entries}
     return Group(
         os=os,
@@ -172,6 +179,7 @@ def _group(os: str, arch: str, rows: Mapping[str, Mapping[str, Entry]], plan: Pl
                 kernel=kernel,
                 packages=packages.get(kernel, ()),
                 entries=rows[kernel],
+                alike=[other for other in classes.get(kernel, ()) if other != kernel],
             )
             for kernel in _newest_first(rows)
         ],

@@ -23,15 +23,20 @@ DOCUMENTS: dict[str, type] = {
     "times": documents.TimesDocument,
     "mirror-lock": documents.MirrorLockDocument,
     "mirror-inventory": documents.MirrorInventoryDocument,
+    "mirror-archive": documents.MirrorArchiveDocument,
+    "mirror-copy": documents.MirrorCopyDocument,
+    "mirror-volumes": documents.MirrorVolumesDocument,
+    "mirror-prune": documents.MirrorPruneDocument,
+    "mirror-shelf": documents.MirrorShelfDocument,
 }
 """Name of a schema file to the document that it describes."""
 
 Schema = dict[str, Any]
 
 
-def report_schema(name: str) -> Schema:
+def document_schema(document: type) -> Schema:
     """A document's schema as JSON data; sentences of docstrings in one line."""
-    schema = TypeAdapter(DOCUMENTS[name]).json_schema(ref_template="#/$defs/{model}")
+    schema = TypeAdapter(document).json_schema(ref_template="#/$defs/{model}")
     for one in (schema, *schema.get("$defs", {}).values()):
         if "description" in one:
             one["description"] = " ".join(one["description"].split())

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from driverforge_build.report.cases import Case, Outcome
+from driverforge_build.junit import Outcome
+from driverforge_build.report.cases import Case
 from driverforge_core.cell import JIT
 from driverforge_core.errors import StorageFailed
 from driverforge_core.printable import printable

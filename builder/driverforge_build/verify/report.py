@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from driverforge_build import junit
 from driverforge_build.documents import failure
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.verify.judge import Check, Outcome
@@ -126,3 +127,29 @@ def text(proofs: Sequence[Proof]) -> Iterator[str]:
             yield f"  {proof.attached.line()}"
     failed = sum(not proof.passed for proof in proofs)
     yield f"{len(proofs) - failed} passed, {failed} failed"
+
+
+def suites(proofs: Sequence[Proof]) -> Iterator[junit.Suite]:
+    """For JUnit: a suite a cell, a case a check. A cell that could not be tried has one case in error."""
+    for proof in proofs:
+        cases = [
+            junit.JUnitCase(
+                name=check.name,
+                outcome=junit.Outcome.PASSED if check.passed else junit.Outcome.FAILED,
+                word=check.outcome.value,
+                message=check.reason,
+                text="\n".join(check.log),
+            )
+            for check in proof.checks
+        ]
+        if error := proof.error:
+            cases.append(
+                junit.JUnitCase(
+                    name="could not be tried",
+                    outcome=junit.Outcome.ERROR,
+                    word="error",
+                    message=error.brief,
+                    text=error.render(),
+                )
+            )
+        yield junit.Suite(name=proof.cell, cases=cases, seconds=proof.seconds)

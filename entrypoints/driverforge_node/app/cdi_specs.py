@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import InputError
-from driverforge_node import log
 from driverforge_node.cdi import specfiles, stale
 from driverforge_node.cdi.generate import MakeNvml, SpecRequest, make_spec, write_spec
 from driverforge_node.cdi.hooks import DEFAULT_PROGRAM

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import Enum
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
-from driverforge_node import log
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.model import Handler
 from driverforge_node.runtime.request import RuntimeRequest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from driverforge_node import log
+from driverforge_core import log
 from driverforge_node.devices import repair
 from driverforge_node.devices.repair import FileRepair, LinkRepair
 from driverforge_node.gpu.device_files import (
@@ -58,7 +58,7 @@ def make_links(
     name.
     """
     view = _prepared(host, request)
-    wanted = _files_to_link(view, create_all=create_all)
+    wanted = files_to_link(view, create_all=create_all)
     repairs = repair.plan_links(host.node, folder, wanted, dev_root=view.roots.dev_host)
     if not request.plan:
         repair.make_links(host.node, repairs)
@@ -78,7 +78,8 @@ def _prepared(host: Host, request: DeviceRequest) -> DriverView:
     return DriverView(roots=roots, system=host.files, driver=driver, dev=dev)
 
 
-def _files_to_link(view: DriverView, *, create_all: bool) -> list[DeviceFile]:
+def files_to_link(view: DriverView, *, create_all: bool) -> list[DeviceFile]:
+    """The device files that are there; with `create_all` also those that are to come."""
     numbers = [(path, view.dev.device_number(path)) for path in char_devices(view, EVERY)]
     there = [DeviceFile(path=path, major=found[0], minor=found[1]) for path, found in numbers if found]
     if not create_all:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed, DriverforgeError, InUse, TemporaryFailure
-from driverforge_node import log
 from driverforge_node.driver import statusfile
 from driverforge_node.driver.converge import converge, lost, roll_back
 from driverforge_node.driver.plan import next_steps

@@ -5,7 +5,7 @@ Both as the toolkit's settings ask for them.
 
 from __future__ import annotations
 
-from driverforge_node import log
+from driverforge_core import log
 from driverforge_node.cdi.generate import generate_management
 from driverforge_node.devices import repair
 from driverforge_node.gpu.device_files import PROC_DEVICES, control_files, device_majors

@@ -6,9 +6,10 @@ from a container of its own, the sidecar waits for it and loads the module.
 
 from __future__ import annotations
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed
 from driverforge_core.names import PEERMEM
-from driverforge_node import log, probe
+from driverforge_node import probe
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.loadtree import tree_folder
 from driverforge_node.driver.state.network import INFINIBAND

@@ -9,8 +9,8 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import TemporaryFailure
-from driverforge_node import log
 from driverforge_node.app.configure_runtime import apply_runtime, low_level_of, revert_at_stop
 from driverforge_node.app.management_spec import write_management_spec
 from driverforge_node.app.toolkit_watch import policy_of, watch_beside

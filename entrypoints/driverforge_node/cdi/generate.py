@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from posixpath import dirname
 
+from driverforge_core import log
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_node import log
 from driverforge_node.cdi import modes, specfiles, stale, transform
 from driverforge_node.cdi.conformance import file_name, split_kind
 from driverforge_node.cdi.driverfiles import EditOptions

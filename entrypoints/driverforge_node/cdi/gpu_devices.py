@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from driverforge_core import log
 from driverforge_core.errors import InputError
-from driverforge_node import log
 from driverforge_node.cdi.conformance import valid_name
 from driverforge_node.cdi.device_edits import node_edits
 from driverforge_node.cdi.driverfiles import EditOptions

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from driverforge_core import validations
 from driverforge_core.errors import DriverforgeError, NotPermitted
 from driverforge_node.cdi import specfiles
 from driverforge_node.doctor import gather_runtime, runtime_files
@@ -32,7 +33,6 @@ from driverforge_node.toolkit import config_toml
 from driverforge_node.toolkit.release_plan import is_own_program
 from driverforge_node.toolkit.releases import Layout
 
-VALIDATIONS = "/run/nvidia/validations"
 DEV_ROOTS = ("/", "/run/nvidia/driver")
 TEMPLATES = ("config.toml.tmpl", "config-v3.toml.tmpl")
 LOGS = (
@@ -117,7 +117,7 @@ def _of_files(host: Host, install_dir: str, *, live: bool) -> NodeEvidence:
         journal_problem=problem,
         restores=tuple(_restores(node)),
         lock_held=_is_locked(node, f"{journal.FOLDER}/lock"),
-        ready=node.list_dir(VALIDATIONS),
+        ready=node.list_dir(validations.FOLDER),
         logs=_logs(node, LOGS),
     )
 

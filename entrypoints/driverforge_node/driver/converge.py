@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from driverforge_node import log
+from driverforge_core import log
 from driverforge_node.driver import notices, steps
 from driverforge_node.driver.plan import next_steps, restore_firmware
 from driverforge_node.driver.state import paths

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, StorageFailed
-from driverforge_node import log
 from driverforge_node.driver.state import daemons
 from driverforge_node.driver.state.daemons import DaemonProgram
 from driverforge_node.driver.state.records import RunningDaemon, record_daemons, running_daemons

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from driverforge_core import log
 from driverforge_core.errors import Unavailable
-from driverforge_node import log
 from driverforge_node.ports import Gpu, Mig
 
 # NVML's numbers of the profiles with the attribute '+gfx' (NVML_GPU_INSTANCE_PROFILE_*_SLICE_GFX of nvml.h:

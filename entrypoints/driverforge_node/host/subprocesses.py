@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed, TemporaryFailure, Unavailable
-from driverforge_node import log
 from driverforge_node.host.processes import KernelProcesses
 from driverforge_node.ports import Result
 

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import re
 
-from driverforge_core import deb822
+from driverforge_core import deb822, log
 from driverforge_core.errors import CommandFailed, DriverforgeError, InputError
-from driverforge_node import log
 from driverforge_node.packages import (
     PackageAccess,
     PackageFile,

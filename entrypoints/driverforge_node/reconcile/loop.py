@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed, DriverforgeError, TemporaryFailure
-from driverforge_node import log
 from driverforge_node.ports import Host
 from driverforge_node.reconcile.outcomes import Blocked, Done, Outcome, Skipped, Step, Steps
 

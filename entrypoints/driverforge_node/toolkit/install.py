@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, StorageFailed, TemporaryFailure
-from driverforge_node import log
 from driverforge_node.ports import Files, Host, bytes_of
 from driverforge_node.runtime.formats.values import KeyPath, dotted
 from driverforge_node.toolkit import artifacts

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from driverforge_node import log
+from driverforge_core import log
 from driverforge_node.ports import Files, Host
 from driverforge_node.runtime.formats.values import KeyPath
 from driverforge_node.toolkit import artifacts

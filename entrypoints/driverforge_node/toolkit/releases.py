@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
-from driverforge_node import log
 from driverforge_node.driver.usage import describe_holder
 from driverforge_node.ports import Files, Holder, Host
 from driverforge_node.toolkit.wrapper import CONFIG

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from driverforge_node import log
+from driverforge_core import log
 from driverforge_node.ports import Files, text_of
 from driverforge_node.watch.findings import Findings, Observation
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, TemporaryFailure
-from driverforge_node import log
 from driverforge_node.ports import Host
 from driverforge_node.watch import report
 from driverforge_node.watch.decide import (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 _NODE = "entrypoints/driverforge_node"
+_BUILDER = "builder/driverforge_build"
 # file → the test modules that concern it, the quick ones first: the first failure ends a mutant
 FILES: dict[str, tuple[str, ...]] = {
     f"{_NODE}/driver/plan.py": (
@@ -62,6 +63,12 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_runtime_node_kept.py",
         "tests/tree/test_runtime_config_asked.py",
     ),
+    f"{_NODE}/runtime/transaction/entry.py": (
+        "tests/tree/test_runtime_plans.py",
+        "tests/tree/test_runtime_edited.py",
+        "tests/tree/test_runtime_pending.py",
+        "tests/tree/test_runtime_node_kept.py",
+    ),
     f"{_NODE}/runtime/transaction/consequences.py": (
         "tests/unit/test_runtime_consequences.py",
         "tests/unit/test_runtime_existing.py",
@@ -99,10 +106,82 @@ FILES: dict[str, tuple[str, ...]] = {
         "tests/tree/test_index_command.py",
     ),
     "builder/driverforge_build/publish/upload.py": (
+        "tests/unit/test_build_retry.py",
         "tests/unit/test_push_publishing.py",
         "tests/unit/test_push_family.py",
     ),
     "builder/driverforge_build/report/covered.py": ("tests/tree/test_index_command.py",),
+    f"{_BUILDER}/discover/survey.py": (
+        "tests/tree/test_lock_parallel.py",
+        "tests/tree/test_lock_entitled.py",
+        "tests/tree/test_lock_states.py",
+        "tests/tree/test_lock_command.py",
+    ),
+    f"{_BUILDER}/discover/pin.py": (
+        "tests/unit/test_pin_modules.py",
+        "tests/unit/test_hostile_metadata.py",
+        "tests/tree/test_lock_fabric.py",
+        "tests/tree/test_lock_command.py",
+    ),
+    f"{_BUILDER}/fetch/cache.py": (
+        "tests/tree/test_apt_fetch.py",
+        "tests/tree/test_web_limits.py",
+    ),
+    f"{_BUILDER}/fetch/fetcher.py": (
+        "tests/tree/test_apt_fetch.py",
+        "tests/tree/test_fetch_limits.py",
+        "tests/tree/test_web_limits.py",
+    ),
+    f"{_BUILDER}/fetch/headers.py": (
+        "tests/tree/test_fetch_limits.py",
+        "tests/tree/test_fetch_rpm.py",
+        "tests/tree/test_probes_packages.py",
+        "tests/tree/test_apt_fetch.py",
+    ),
+    f"{_BUILDER}/fetch/packagefile.py": (
+        "tests/tree/test_fetch_limits.py",
+        "tests/tree/test_fetch_rpm.py",
+        "tests/tree/test_verify_tree.py",
+    ),
+    f"{_BUILDER}/fetch/unpack.py": ("tests/tree/test_verify_tree.py",),
+    f"{_BUILDER}/fetch/web.py": (
+        "tests/tree/test_fetch_limits.py",
+        "tests/tree/test_apt_fetch.py",
+        "tests/tree/test_web_limits.py",
+        "tests/tree/test_lock_entitled.py",
+    ),
+    f"{_BUILDER}/mirror/chart.py": ("tests/unit/test_mirror_charts.py", "tests/unit/test_mirror_needs.py"),
+    f"{_BUILDER}/mirror/nodes.py": ("tests/unit/test_mirror_needs.py", "tests/tree/test_mirror_command.py"),
+    f"{_BUILDER}/mirror/needs.py": ("tests/unit/test_mirror_needs.py", "tests/unit/test_mirror_operator.py"),
+    f"{_BUILDER}/mirror/drivers.py": (
+        "tests/unit/test_mirror_needs.py",
+        "tests/unit/test_mirror_operator.py",
+    ),
+    f"{_BUILDER}/mirror/slots.py": ("tests/unit/test_mirror_operator.py", "tests/unit/test_mirror_needs.py"),
+    f"{_BUILDER}/mirror/rewrite.py": ("tests/unit/test_mirror_rewrite.py",),
+    f"{_BUILDER}/mirror/keep.py": ("tests/unit/test_mirror_prune.py", "tests/engine/test_mirror_prune.py"),
+    f"{_BUILDER}/mirror/prune.py": ("tests/unit/test_mirror_prune.py", "tests/engine/test_mirror_prune.py"),
+    f"{_BUILDER}/mirror/ask.py": ("tests/tree/test_mirror_command.py",),
+    f"{_BUILDER}/attest/read.py": ("tests/unit/test_attest_run.py", "tests/tree/test_attest_command.py"),
+    f"{_BUILDER}/attest/attach.py": ("tests/unit/test_attest_run.py", "tests/tree/test_attest_command.py"),
+    f"{_BUILDER}/attest/attached.py": (
+        "tests/unit/test_attest_run.py",
+        "tests/unit/test_attest_documents.py",
+    ),
+    f"{_BUILDER}/attest/statement.py": (
+        "tests/unit/test_attest_documents.py",
+        "tests/unit/test_attest_run.py",
+    ),
+    "entrypoints/driverforge_oci/client.py": (
+        "tests/unit/test_oci_hostile.py",
+        "tests/unit/test_oci_client.py",
+        "tests/unit/test_oci_referrers.py",
+    ),
+    "entrypoints/driverforge_oci/transport.py": (
+        "tests/unit/test_oci_transport.py",
+        "tests/unit/test_oci_hostile.py",
+        "tests/tree/test_web_limits.py",
+    ),
     "entrypoints/driverforge_core/modsign.py": ("tests/tree/test_sign_messages.py",),
     "entrypoints/driverforge_core/certificate.py": ("tests/tree/test_sign_messages.py",),
     "builder/driverforge_build/app/signing.py": (
@@ -116,6 +195,7 @@ OPERATORS: tuple[str, ...] = (
     "ours/NegateCondition",
     "ours/SwapMembership",
     "ours/DropCall",
+    "ours/ReplaceException",
     "core/ReplaceUnaryOperator_Delete_Not",
     "core/ReplaceAndWithOr",
     "core/ReplaceOrWithAnd",
@@ -138,7 +218,6 @@ OPERATORS: tuple[str, ...] = (
     "core/ReplaceBinaryOperator_BitOr_BitAnd",
     "core/ReplaceBinaryOperator_BitAnd_BitOr",
     "core/NumberReplacer",
-    "core/ExceptionReplacer",
     "core/ZeroIterationForLoop",
     "core/ReplaceBreakWithContinue",
     "core/ReplaceContinueWithBreak",

@@ -1,4 +1,4 @@
-"""From a file's text to its mutants, with cosmic-ray's operators and three of our own."""
+"""From a file's text to its mutants, with cosmic-ray's operators and four of our own."""
 
 from __future__ import annotations
 
@@ -106,18 +106,47 @@ class DropCall:
         return node
 
 
+class ReplaceException:
+    """Catches what nobody raises, in place of one exception.
+
+    cosmic-ray's ExceptionReplacer ends at a dotted name (`except socket.gaierror`).
+    """
+
+    def mutation_positions(self, node: Node) -> Iterator[Span]:
+        for parent, at in self._caught(node):
+            yield parent.children[at].start_pos, parent.children[at].end_pos
+
+    def mutate(self, node: Node, index: int) -> Node:
+        parent, at = self._caught(node)[index]
+        prefix = parent.children[at].get_first_leaf().prefix
+        parent.children[at] = parse(f"{prefix}CosmicRayTestingException")
+        return node
+
+    def _caught(self, node: Node) -> list[tuple[Node, int]]:
+        if node.type != "except_clause":
+            return []
+        what = node.children[1]
+        if what.type != "atom":
+            return [(node, 1)]
+        several = what.children[1]
+        if several.type != "testlist_comp":
+            return [(what, 1)]
+        return [(several, at) for at in range(0, len(several.children), 2)]
+
+
 OURS: dict[str, Callable[[], Operator]] = {
     "ours/NegateCondition": NegateCondition,
     "ours/SwapMembership": SwapMembership,
     "ours/DropCall": DropCall,
+    "ours/ReplaceException": ReplaceException,
 }
 
 
 def mutants(file: str, source: str, operators: Sequence[str]) -> Iterator[Mutant]:
     """Every mutant of a text, in the order of the operators.
 
-    What does not compile is no mutant, nor is one text twice. Decorators and annotations are left alone:
-    what changes there changes no behaviour, or all of it.
+    What does not compile is no mutant, nor is one text twice. Decorators, annotations and imports for the
+    type checker are left alone: what changes there changes no behaviour, or all of it.
     """
     quiet = tuple(_quiet(source))
     seen = {source}
@@ -136,7 +165,10 @@ def mutants(file: str, source: str, operators: Sequence[str]) -> Iterator[Mutant
 
 
 def _quiet(source: str) -> Iterator[Span]:
-    """Where decorators and annotations are. `ast` counts columns in bytes; those lines are ASCII."""
+    """Where decorators, annotations and `if TYPE_CHECKING` are.
+
+    `ast` counts columns in bytes; those lines are ASCII.
+    """
     for node in ast.walk(ast.parse(source)):
         found: list[ast.expr | None] = []
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -145,6 +177,8 @@ def _quiet(source: str) -> Iterator[Span]:
             found += node.decorator_list
         elif isinstance(node, ast.arg | ast.AnnAssign):
             found.append(node.annotation)
+        elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            found.append(node.test)
         for part in found:
             if part is not None:
                 yield (

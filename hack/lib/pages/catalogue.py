@@ -1,10 +1,13 @@
-"""Write what is generated from matrix.yaml, its models, and the shapes of our JSON.
+"""Write what is generated from matrix.yaml, from models, and from the shapes of our JSON.
 
 With --check, write nothing and exit 1 where a file differs.
 
 * builder/driverforge_build/data/matrix.schema.json, for editors
 * builder/driverforge_build/data/reports/*.schema.json, of what `driverforge` writes for other programs
+* entrypoints/driverforge_operator/data/*.schema.json, of what `driverforge-operator` does
 * entrypoints/driverforge_node/catalogue.py, what a node needs to know of the matrix
+* charts/driverforge/crds/*.yaml, the operator's custom resources, from their models
+* charts/driverforge/files/rights.yaml and values.schema.json, from the kinds that it handles and those models
 * docs/matrix.md, the parts between `<!-- generated: NAME -->` and `<!-- end -->`
 """
 
@@ -17,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 import own_python
 from pages.files import ROOT, write_or_check
@@ -27,6 +30,8 @@ if __name__ == "__main__":
     own_python.use()
 sys.path[:0] = [str(ROOT / "builder"), str(ROOT / "entrypoints")]
 
+import yaml  # noqa: E402
+
 from driverforge_build.matrix import Matrix, jit_cells, load_matrix  # noqa: E402
 from driverforge_build.matrix.fields import Row  # noqa: E402
 from driverforge_build.matrix.model import MODELS, Keep  # noqa: E402
@@ -34,8 +39,15 @@ from driverforge_build.matrix.nvidia import Branch, Probe  # noqa: E402
 from driverforge_build.matrix.probes import probe_rule  # noqa: E402
 from driverforge_build.matrix.schema import json_schema  # noqa: E402
 from driverforge_build.matrix.validate import row_model  # noqa: E402
-from driverforge_build.report.schemas import DOCUMENTS, report_schema  # noqa: E402
+from driverforge_build.report.schemas import DOCUMENTS, document_schema  # noqa: E402
 from driverforge_core.osid import OsId  # noqa: E402
+from driverforge_operator.crd import schema as operator_schema  # noqa: E402
+from driverforge_operator.explain.documents import DOCUMENTS as OPERATOR_DOCUMENTS  # noqa: E402
+from pages.rights import rights  # noqa: E402
+from pages.valuesschema import values_schema  # noqa: E402
+
+RIGHTS_HEAD = "# Generated from entrypoints/driverforge_operator by hack/generate; change it there.\n"
+RESOURCE_HEAD = "# Generated from entrypoints/driverforge_operator/crd by hack/generate; change it there.\n"
 
 CATALOGUE_HEAD = '''\
 """What a node knows of the matrix: OS families, GPUs, and kernels that drivers do not compile for.
@@ -71,13 +83,33 @@ def main() -> int:
     files = {
         f"{data}/matrix.schema.json": json.dumps(json_schema(), indent=2) + "\n",
         **{
-            f"{data}/reports/{name}.schema.json": json.dumps(report_schema(name), indent=2) + "\n"
-            for name in DOCUMENTS
+            f"{data}/reports/{name}.schema.json": json.dumps(document_schema(one), indent=2) + "\n"
+            for name, one in DOCUMENTS.items()
+        },
+        **{
+            f"entrypoints/driverforge_operator/data/{name}.schema.json": json.dumps(
+                document_schema(one), indent=2
+            )
+            + "\n"
+            for name, one in OPERATOR_DOCUMENTS.items()
         },
         "entrypoints/driverforge_node/catalogue.py": formatted(catalogue(matrix)),
         "docs/matrix.md": with_blocks(page, matrix),
+        "charts/driverforge/crds/clusterpolicies.yaml": resource(operator_schema.cluster_policy()),
+        "charts/driverforge/crds/nvidiadrivers.yaml": resource(operator_schema.nvidia_driver()),
+        "charts/driverforge/files/rights.yaml": rights_page(),
+        "charts/driverforge/values.schema.json": json.dumps(values_schema(), indent=1) + "\n",
     }
     return write_or_check(files, __doc__)
+
+
+def resource(definition: dict[str, Any]) -> str:
+    # by way of JSON, which has no references: YAML would write the second of two equal lists as an alias
+    return RESOURCE_HEAD + yaml.safe_dump(json.loads(json.dumps(definition)), sort_keys=False, width=110)
+
+
+def rights_page() -> str:
+    return RIGHTS_HEAD + yaml.safe_dump(rights(), sort_keys=False, width=110)
 
 
 def catalogue(matrix: Matrix) -> str:

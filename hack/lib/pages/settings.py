@@ -1,6 +1,6 @@
 """Write pages of docs/ from the tables that driverctl itself reads.
 
-These are docs/environment.md, docs/toolkit-environment.md and docs/doctor.md.
+These are docs/environment.md, docs/toolkit-environment.md, docs/validator-environment.md and docs/doctor.md.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ def main() -> int:
     from driverforge_node.doctor import presentation
     from driverforge_node.driver.state import variables
     from driverforge_node.toolkit import options
+    from driverforge_node.validate import validator_settings
 
     pages = {
         "docs/environment.md": variables.page(),
         "docs/toolkit-environment.md": options.page(),
+        "docs/validator-environment.md": validator_settings.page(),
         "docs/doctor.md": presentation.page(),
     }
     return write_or_check(pages, __doc__)

@@ -17,7 +17,7 @@ sys.path.insert(0, str(TOP / "tests"))  # the test bench is a part of the quicks
 
 from driverforge_core.cell import CellId  # noqa: E402
 from driverforge_core.errors import DriverforgeError, Unavailable  # noqa: E402
-from quickstart import images, machine, node  # noqa: E402
+from quickstart import cluster, images, machine, node  # noqa: E402
 from quickstart.report import Report  # noqa: E402
 from support import cache  # noqa: E402
 from support.machines import engine, registry  # noqa: E402
@@ -32,6 +32,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--clean", action="store_true", help="remove everything that a run made")
     parser.add_argument(
         "--images-only", action="store_true", help="stop after the images are pushed: no kernel is booted"
+    )
+    parser.add_argument(
+        "--cluster",
+        action="store_true",
+        help="the node is one of a Kubernetes cluster, and the operator puts the driver onto it",
     )
     return parser.parse_args()
 
@@ -73,7 +78,7 @@ def run(args: argparse.Namespace, report: Report) -> int:
         with report.phase("plan: a verdict for each cell") as result:
             jit, precompiled = images.choose(site, report)
             result(f"chosen: {precompiled}")
-        if not site.base:
+        if site.engine is None:
             report.missing(
                 "build, push, boot a node", "they need root, apt-get and a container engine, see above"
             )
@@ -89,6 +94,14 @@ def run(args: argparse.Namespace, report: Report) -> int:
         if lack := machine.guest_shortcomings():
             report.missing("boot a node", lack)
             return os.EX_UNAVAILABLE
+        if args.cluster:
+            cell = CellId.parse(precompiled)
+            cluster.run(
+                report,
+                site.engine,
+                cluster.Site(work=args.work, cell=cell, image=pushed[precompiled], registry=site.registry),
+            )
+            return 0
         node.run(
             report, work=args.work, release=str(CellId.parse(precompiled).kernel), image=pushed[precompiled]
         )
@@ -108,7 +121,11 @@ def with_engine(site: images.Site, report: Report, stack: ExitStack) -> images.S
         server = stack.enter_context(registry.serve(site.work / "registry"))
         result(server.address)
     return replace(
-        site, base=base, registry=f"{server.address}/nvidia", environ={**os.environ, **docker.environment()}
+        site,
+        base=base,
+        registry=f"{server.address}/nvidia",
+        environ={**os.environ, **docker.environment()},
+        engine=docker,
     )
 
 

@@ -14,6 +14,7 @@ import sh
 from driverforge_core.cell import CellId
 from driverforge_core.errors import CommandFailed, Unavailable
 from quickstart.report import Report
+from support.machines.engine import Engine
 
 SELECT = "debian12-amd64-535.261.03-*"
 MATRIX = Path(__file__).resolve().parents[2] / "quickstart.yaml"
@@ -23,7 +24,7 @@ MATRIX = Path(__file__).resolve().parents[2] / "quickstart.yaml"
 class Site:
     """Where this run works.
 
-    `base` (an image) and `registry` (HOST:PORT/PATH) are empty where there is no engine.
+    `base` (an image) and `registry` (HOST:PORT/PATH) are empty where there is no `engine`.
     """
 
     work: Path
@@ -31,6 +32,7 @@ class Site:
     environ: dict[str, str]
     base: str = ""
     registry: str = ""
+    engine: Engine | None = None
 
     @property
     def lock_file(self) -> Path:

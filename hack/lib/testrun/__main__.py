@@ -22,12 +22,18 @@ from support.machines import accelerator  # noqa: E402
 from support.tiertable import Row, table  # noqa: E402
 from testrun.arguments import TIERS, arguments  # noqa: E402
 
+SPREAD = ["-n", "2"]
+WAITS = ["-n", "3"]  # a third of its time it waits for programs and daemons that it starts
 # a module's tests share what is dear (an image, a booted node) and stay with one worker; the cluster tier has
 # one API server
-SPREAD = ["-n", "2"]
-BY_MODULE = [*SPREAD, "--dist", "loadfile"]
-WAITS = ["-n", "3"]  # a third of its time it waits for programs that it starts
-WORKERS = {"unit": SPREAD, "tree": WAITS, "ns": SPREAD, "engine": BY_MODULE, "vm": BY_MODULE}
+BY_MODULE = ["--dist", "loadfile"]
+WORKERS = {
+    "unit": SPREAD,
+    "tree": WAITS,
+    "ns": SPREAD,
+    "engine": [*WAITS, *BY_MODULE],
+    "vm": [*SPREAD, *BY_MODULE],
+}
 # tiers whose daemons, kernels and clusters others wrote: what fails there is tried once more, alone, and
 # named if it passes then
 TRIED_AGAIN = ("engine", "vm", "cluster")

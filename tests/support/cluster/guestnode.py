@@ -1,8 +1,8 @@
 """A node with a real kernel: a kubelet under systemd in a guest, for the API server on this machine.
 
-It runs one static pod, whose manifest lies on the node: so it has its pod without a network, too, from the
-images that its containerd holds. While there is one, the pod is to be seen in the API as any other. A pod's
-own network is a second address of the guest's card.
+It runs what the API server gives it, or one static pod, whose manifest lies on the node: so it has its pod
+without a network, too, from the images that its containerd holds. While there is one, the pod is to be seen
+in the API as any other. A pod's own network is a second address of the guest's card.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ _NETWORK = {
         }
     ],
 }
+_DNS = "10.0.2.3"  # of QEMU's network; it knows what this machine knows
+_MANIFESTS = "/etc/kubernetes/manifests"
 _PLUGINS = ("macvlan", "host-local", "loopback")
 _HARDWARE = f"""#!/bin/bash
 # what firmware and a network service do on a node of metal
@@ -109,10 +111,13 @@ class GuestNode:
         self.api = api
         self.name = name
 
-    def join(self, kubelet: Path, fakegpu: Path, pod: Mapping[str, Any]) -> None:
-        """Install the kubelet and its static pod, and start it. A reboot starts it again.
+    def join(
+        self, kubelet: Path, fakegpu: Path, pod: Mapping[str, Any] | None = None, *, registry: str = ""
+    ) -> None:
+        """Install the kubelet and maybe a static pod, and start it. A reboot starts it again.
 
-        The node has the labels that the pod's node selector asks for.
+        The node has the labels that the pod's node selector asks for. `registry` is HOST:PORT of one on this
+        machine's loopback, from which the node pulls by that very name.
         """
         archive = aptfetch.archive()
         plugins = archive.unpacked([archive.newest("containernetworking-plugins", suite="bookworm")])
@@ -120,9 +125,11 @@ class GuestNode:
             "enableServer": True,
             "address": "127.0.0.1",
             "readOnlyPort": 10255,
-            "staticPodPath": "/etc/kubernetes/manifests",
+            "staticPodPath": _MANIFESTS,
+            "clusterDNS": [_DNS],  # else each pod is warned about, again and again
         }
-        labels = ",".join(f"{name}={value}" for name, value in pod["spec"].get("nodeSelector", {}).items())
+        selector = pod["spec"].get("nodeSelector", {}) if pod else {}
+        labels = ",".join(f"{name}={value}" for name, value in selector.items())
         files: dict[str, Content] = {
             "/bench/kubelet": kubelet,
             "/bench/fakegpu.ko": fakegpu / "fakegpu.ko",
@@ -132,7 +139,8 @@ class GuestNode:
             "/etc/containerd/config.toml": CONTAINERD["bookworm"],
             "/etc/kubeconfig": self.api.kubeconfig(self.name, host=qemu.HERE),
             "/etc/kubelet.json": configuration(**settings),
-            "/etc/kubernetes/manifests/driver.json": json.dumps(pod),
+            **({f"{_MANIFESTS}/driver.json": json.dumps(pod)} if pod else {}),
+            **(_mirror(registry) if registry else {}),
             "/etc/systemd/system/hardware.service": _HARDWARE_UNIT,
             "/etc/systemd/system/kubelet.service": _KUBELET_UNIT.format(name=self.name, labels=labels),
         }
@@ -152,11 +160,28 @@ class GuestNode:
         try:
             said = self.python(_WAIT.replace("SECONDS", str(timeout)), timeout=timeout + 120)
         except CommandFailed as error:
-            script = "tail -n 100 /var/log/pods/*/*/*.log; journalctl --no-pager --lines=60 --unit=kubelet"
-            error.details = (*error.details, *self.guest.run(script, timeout=300).output.splitlines())
+            error.details = (*error.details, *self.logs())
             raise
         found: dict[str, Any] = json.loads(said)
         return found
+
+    def logs(self) -> list[str]:
+        """The last words of all its pods, and of its kubelet."""
+        script = "tail -n 100 /var/log/pods/*/*/*.log; journalctl --no-pager --lines=60 --unit=kubelet"
+        return self.guest.run(script, timeout=300).output.splitlines()
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/nodes/{self.name}"
+
+    def object(self) -> dict[str, Any]:
+        """The node as the API server has it; {} before its kubelet has registered it."""
+        answer = self.api.request("GET", self.path)
+        return answer.body if answer.ok else {}
+
+    def ready(self) -> bool:
+        """Whether the API server calls the node Ready."""
+        return _ready(self.object())
 
     def seen_ready(self, pod: str, namespace: str) -> bool:
         """Whether the API server has the static pod as Ready."""
@@ -172,6 +197,13 @@ class GuestNode:
         return set(self.python(_ENDED).splitlines())
 
 
-def _ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions", [])
+def _mirror(registry: str) -> dict[str, Content]:
+    """Tell containerd where a registry of this machine's loopback is, seen from the guest."""
+    here = registry.replace("127.0.0.1", qemu.HERE)
+    text = f'server = "http://{here}"\n\n[host."http://{here}"]\n  capabilities = ["pull", "resolve"]\n'
+    return {f"/etc/containerd/certs.d/{registry}/hosts.toml": text}
+
+
+def _ready(found: Mapping[str, Any]) -> bool:
+    conditions = found.get("status", {}).get("conditions", [])
     return any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)

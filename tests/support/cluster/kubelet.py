@@ -1,8 +1,8 @@
 """A real kubelet on a systemd node, for the API server of `support.cluster.kubernetes`.
 
 Pods that name this node run. Nothing schedules and nothing pulls: a test creates pods with `spec.nodeName`,
-and images are archives that it names. A pod has no network but its own loopback. What a kubelet writes to the
-kernel's settings goes to files that the node has in their place.
+and images are archives that it names. A pod has no network but its own loopback, and what `podnetwork` gives
+it. What a kubelet writes to the kernel's settings goes to files that the node has in their place.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from support import aptfetch
+from support.cluster import podnetwork
 from support.cluster.kubernetes import Api
 from support.machines import ociarchive
 from support.machines.engine import Engine
@@ -48,6 +49,8 @@ CONTAINERD = {
     [plugins."io.containerd.grpc.v1.cri".cni]
       bin_dir = "/usr/lib/cni"
       conf_dir = "/etc/cni/net.d"
+    [plugins."io.containerd.grpc.v1.cri".registry]
+      config_path = "/etc/containerd/certs.d"
   [plugins."io.containerd.internal.v1.opt"]
     path = "/var/lib/containerd/opt"
 """,
@@ -64,18 +67,6 @@ CONTAINERD = {
 }
 SUITES = tuple(CONTAINERD)  # containerd 1.6, and the newest that runs on Debian 12's C library
 _NETWORK = {"cniVersion": "0.4.0", "name": "bench", "plugins": [{"type": "bench"}]}
-# a CNI plugin that gives a pod a loopback interface, and an address that leads nowhere: exec probes need no
-# network
-_PLUGIN = """#!/bin/sh
-case $CNI_COMMAND in
-VERSION) echo '{"cniVersion": "0.4.0", "supportedVersions": ["0.3.1", "0.4.0"]}' ;;
-ADD)
-	nsenter --net="$CNI_NETNS" ip link set lo up
-	echo '{"cniVersion": "0.4.0", "interfaces": [{"name": "'"$CNI_IFNAME"'", "sandbox": "'"$CNI_NETNS"'"}],
-		"ips": [{"version": "4", "interface": 0, "address": "10.88.77.2/24"}]}'
-	;;
-esac
-"""
 _UNIT = """[Unit]
 After=containerd.service
 [Service]
@@ -175,16 +166,6 @@ class RunningPod:
         self._until(self.ready, "Ready", timeout)
         return self
 
-    def until_ended(self, timeout: float = 180) -> RunningPod:
-        """Wait until all containers have ended with 0 and are not started again.
-
-        Raises CommandFailed, with logs, if they do not.
-        """
-        self._until(lambda: self.status().get("phase") in ("Succeeded", "Failed"), "ended", timeout)
-        if self.status()["phase"] == "Failed":
-            raise CommandFailed(f"pod {self.name} failed", details=self.about())
-        return self
-
     def _until(self, condition: Callable[[], bool], what: str, timeout: float) -> None:
         try:
             until(condition, f"pod {self.name} {what}", timeout=timeout)
@@ -231,11 +212,13 @@ def kube_node(
     name: str,
     images: Iterable[Path],
     suite: str = "bookworm",
+    network: str = podnetwork.ALONE,
 ) -> Iterator[KubeNode]:
     """Start a Debian 12 node with a kubelet and the containerd of `suite`; yields when the node is Ready.
 
     `suite` is one of SUITES. `name` is one for which `api` knows a token. `images` are archives that name
-    their image; `PAUSE` and `BUSYBOX` are there anyway. What the node leaves on the machine goes to `folder`.
+    their image; `PAUSE` and `BUSYBOX` are there anyway. `network` is a plugin of podnetwork. What the node
+    leaves on the machine goes to `folder`.
     """
     share = folder / "share"
     share.mkdir()
@@ -248,7 +231,7 @@ def kube_node(
         machine.put("/etc/containerd/config.toml", node.configuration)
         machine.put("/etc/cni/net.d/10-bench.conflist", json.dumps(_NETWORK))
         for plugin in ("bench", "loopback"):
-            machine.put(f"/usr/lib/cni/{plugin}", _PLUGIN)
+            machine.put(f"/usr/lib/cni/{plugin}", network)
             machine.run(f"chmod +x /usr/lib/cni/{plugin}")
         machine.run("systemctl restart containerd")
         for archive in inside:

@@ -1,12 +1,13 @@
-"""A Kubernetes API that nothing acts on: etcd and kube-apiserver as plain processes, and a client.
+"""A Kubernetes API: etcd and kube-apiserver as plain processes, and a client.
 
-It validates, defaults, authorises and stores as any cluster does. There are no controllers, and no nodes but
-those that a test starts (`support.cluster.kubelet`). A pod runs where a test gives it the name of such a
-node, nowhere else.
+It validates, defaults, authorises and stores as any cluster does. Nothing acts on it unless a test asks for
+controllers, and there are no nodes but those that a test starts (`support.cluster.kubelet`, `guestnode`).
+Without controllers a pod runs where a test gives it the name of such a node, nowhere else.
 """
 
 from __future__ import annotations
 
+import http
 import http.client
 import json
 import re
@@ -23,12 +24,14 @@ from typing import Any
 
 import yaml
 
-from support.cluster.kubernetes_build import Programs
+from support.cluster.kubernetes_build import Controllers, Programs
 from support.machines import qemu
 from support.process import require, run, start, stop, until
 
 _HOST = "127.0.0.1"
 _TIMEOUT = 60  # seconds for one request
+OPERATOR = "operator"
+"""A user with every right, whose requests are in the audit log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +62,20 @@ class Api:
     port: int
     token: str
     certificate: Path
+    operator: str = ""  # the token of OPERATOR
+    audit: Path = Path("audit.log")
     nodes: Mapping[str, str] = field(default_factory=dict)  # name of a node → its kubelet's token
+    etcd: int = 0  # the port of its store
 
-    def kubeconfig(self, node: str, *, host: str = _HOST) -> str:
-        """What the kubelet of `node` needs to reach this server as system:node:NAME.
+    def kubeconfig(self, user: str, *, host: str = _HOST) -> str:
+        """What the kubelet of a node needs to reach this server as system:node:NAME, or OPERATOR.
 
         `host` is this machine's name on the node: its own, or that of QEMU's network.
         """
+        return self.kubeconfig_with({OPERATOR: self.operator, **self.nodes}[user], host=host)
+
+    def kubeconfig_with(self, token: str, *, host: str = _HOST) -> str:
+        """The same for whoever has a token."""
         cluster = {
             "server": f"https://{host}:{self.port}",
             "certificate-authority-data": b64encode(self.certificate.read_bytes()).decode(),
@@ -74,11 +84,23 @@ class Api:
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "bench", "cluster": cluster}],
-            "users": [{"name": node, "user": {"token": self.nodes[node]}}],
-            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": node}}],
+            "users": [{"name": "bench", "user": {"token": token}}],
+            "contexts": [{"name": "bench", "context": {"cluster": "bench", "user": "bench"}}],
             "current-context": "bench",
         }
         return json.dumps(document)
+
+    def requests(self) -> list[str]:
+        """What OPERATOR asked for so far, as 'patch nodes node-1': verb, kind, name."""
+        found = []
+        for line in self.audit.read_text().splitlines():
+            event = json.loads(line)
+            about = event.get("objectRef", {})
+            # a watch is told when it begins and when it ends
+            if event["stage"] == ("ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"):
+                words = (event["verb"], about.get("resource", ""), about.get("name", ""))
+                found.append(" ".join(filter(None, (*words, about.get("subresource", "")))))
+        return found
 
     def request(self, method: str, path: str, body: str = "", *, kind: str = "application/json") -> Answer:
         """One request with a body of media type `kind`. Raises OSError where nothing answers."""
@@ -95,6 +117,20 @@ class Api:
             response = connection.getresponse()
             text = response.read().decode()
         return Answer(status=response.status, body=json.loads(text) if text.startswith("{") else text)
+
+    def compact(self) -> None:
+        """Let the store forget all that is not so any more, as it does every few minutes elsewhere."""
+        with closing(http.client.HTTPConnection(_HOST, self.etcd, timeout=_TIMEOUT)) as connection:
+
+            def ask(path: str, body: Mapping[str, Any]) -> Any:
+                connection.request("POST", f"/v3/kv/{path}", json.dumps(body))
+                response = connection.getresponse()
+                text = response.read().decode()
+                assert response.status == http.HTTPStatus.OK, text
+                return json.loads(text)
+
+            revision = ask("range", {"key": b64encode(b"/").decode()})["header"]["revision"]
+            ask("compaction", {"revision": revision, "physical": True})
 
     def apply(self, manifest: str, *, dry_run: bool = False) -> Answer:
         """Apply a YAML document as `kubectl apply --server-side` does: 201 if it is new, 200 if it was there.
@@ -127,16 +163,31 @@ class Api:
 
 
 @contextmanager
-def api_server(programs: Programs, folder: Path, *, nodes: Sequence[str] = ()) -> Iterator[Api]:
-    """Start both programs; yields once the API is ready.
+def api_server(
+    programs: Programs,
+    folder: Path,
+    *,
+    nodes: Sequence[str] = (),
+    controllers: Controllers | None = None,
+    options: Sequence[str] = (),
+) -> Iterator[Api]:
+    """Start the programs; yields once the API is ready.
 
     All that they write, logs too, goes to an empty folder. `nodes` are names under which a kubelet may
-    register (Node authorizer, NodeRestriction).
+    register (Node authorizer, NodeRestriction); `options` are more of kube-apiserver's.
     """
     require("openssl")
     client, peer, secure = _free_ports(3)
     tokens = {name: secrets.token_hex(16) for name in nodes}
-    api = Api(port=secure, token=secrets.token_hex(16), certificate=folder / "server.crt", nodes=tokens)
+    api = Api(
+        port=secure,
+        token=secrets.token_hex(16),
+        certificate=folder / "server.crt",
+        audit=folder / "audit.log",
+        operator=secrets.token_hex(16),
+        nodes=tokens,
+        etcd=client,
+    )
     _write_files(folder, api)
     with ExitStack() as stack:
 
@@ -148,8 +199,15 @@ def api_server(programs: Programs, folder: Path, *, nodes: Sequence[str] = ()) -
 
         child, log = launch("etcd", _etcd(programs, folder, client, peer))
         until(lambda: _listens(client), "etcd", child=child, log=log)
-        child, log = launch("kube-apiserver", _apiserver(programs, folder, client, secure))
+        child, log = launch("kube-apiserver", [*_apiserver(programs, folder, client, secure), *options])
         until(lambda: _ready(api), "kube-apiserver", child=child, log=log)
+        if controllers:
+            config = folder / "controllers.kubeconfig"
+            config.write_text(api.kubeconfig_with(api.token))
+            for argv in _controllers(controllers, folder, config):
+                launch(Path(argv[0]).name, argv)
+            path = "/api/v1/namespaces/default/serviceaccounts/default"
+            until(lambda: api.request("GET", path).ok, "kube-controller-manager")
         yield api
 
 
@@ -175,7 +233,7 @@ def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[s
         f"--bind-address={_HOST}",
         f"--advertise-address={_HOST}",
         "--endpoint-reconciler-type=none",
-        "--service-cluster-ip-range=10.0.0.0/24",
+        f"--service-cluster-ip-range={qemu.SERVICE}/29",
         f"--tls-cert-file={folder / 'server.crt'}",
         f"--tls-private-key-file={folder / 'server.key'}",
         f"--token-auth-file={folder / 'tokens.csv'}",
@@ -186,6 +244,21 @@ def _apiserver(programs: Programs, folder: Path, etcd: int, port: int) -> list[s
         f"--service-account-signing-key-file={folder / 'server.key'}",
         f"--service-account-key-file={folder / 'server.crt'}",  # a PKCS#8 private key is refused here
         f"--admission-control-config-file={folder / 'admission.yaml'}",
+        f"--audit-policy-file={folder / 'audit.yaml'}",
+        f"--audit-log-path={folder / 'audit.log'}",
+    ]
+
+
+def _controllers(programs: Controllers, folder: Path, config: Path) -> list[list[str]]:
+    common = [f"--kubeconfig={config}", "--leader-elect=false", "--secure-port=0"]
+    signing = [
+        f"--service-account-private-key-file={folder / 'server.key'}",
+        f"--root-ca-file={folder / 'server.crt'}",
+    ]
+    return [
+        # a guest without KVM that is busy answers late
+        [str(programs.manager), *common, *signing, "--node-monitor-grace-period=120s"],
+        [str(programs.scheduler), *common],
     ]
 
 
@@ -198,7 +271,7 @@ def _write_files(folder: Path, api: Api) -> None:
         "-addext",
         "keyUsage=critical,digitalSignature,keyCertSign",
         "-addext",
-        f"subjectAltName=IP:{_HOST},IP:{qemu.HERE}",
+        f"subjectAltName=IP:{_HOST},IP:{qemu.HERE},IP:{qemu.SERVICE}",
     ]
     key = [
         "-newkey",
@@ -224,9 +297,18 @@ def _write_files(folder: Path, api: Api) -> None:
     )
     users = [
         f'{api.token},admin,admin,"system:masters"',
+        f'{api.operator},{OPERATOR},{OPERATOR},"system:masters"',
         *(f'{token},system:node:{name},{name},"system:nodes"' for name, token in api.nodes.items()),
     ]
     (folder / "tokens.csv").write_text("".join(f"{user}\n" for user in users))
+    audit = {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "users": [OPERATOR]}, {"level": "None"}],
+    }
+    (folder / "audit.yaml").write_text(json.dumps(audit))
+    (folder / "audit.log").touch()
     security = {
         "apiVersion": "pod-security.admission.config.k8s.io/v1",
         "kind": "PodSecurityConfiguration",

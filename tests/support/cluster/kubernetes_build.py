@@ -24,6 +24,13 @@ MODULE = "k8s.io/kubernetes"
 # without a stamp the server calls itself v0.0.0-master+$Format:%H$
 _MAJOR, _MINOR, _ = VERSION.split(".")
 _STAMP = {"gitVersion": f"v{VERSION}", "gitMajor": _MAJOR, "gitMinor": _MINOR, "gitTreeState": "clean"}
+_FLAGS = (
+    *gobuild.QUICK,
+    (
+        "-ldflags=-s -w "
+        f"{' '.join(f'-X k8s.io/component-base/version.{key}={value}' for key, value in _STAMP.items())}"
+    ),
+)
 # in one module, so that etcd has the version which Kubernetes was tested with
 RECIPE = gobuild.Recipe(
     name="cluster",
@@ -34,14 +41,16 @@ RECIPE = gobuild.Recipe(
         "kubelet": f"{MODULE}/cmd/kubelet",
         "etcd": "go.etcd.io/etcd/server/v3",
     },
-    flags=(
-        "-trimpath",
-        "-gcflags=all=-l -dwarf=false",  # a fifth less to compile, a second more to start
-        (
-            "-ldflags=-s -w "
-            f"{' '.join(f'-X k8s.io/component-base/version.{key}={value}' for key, value in _STAMP.items())}"
-        ),
-    ),
+    flags=_FLAGS,
+    staging=MODULE,
+)
+# apart from those: few tests need them, and everybody else would wait for them, too
+CONTROLLERS = gobuild.Recipe(
+    name="cluster-controllers",
+    what=f"kube-controller-manager and kube-scheduler {VERSION}",
+    requires={MODULE: f"v{VERSION}"},
+    packages={name: f"{MODULE}/cmd/{name}" for name in ("kube-controller-manager", "kube-scheduler")},
+    flags=_FLAGS,
     staging=MODULE,
 )
 _ELSEWHERE = f"{PROGRAMS} names a folder that has them"
@@ -55,6 +64,14 @@ class Programs:
     etcd: Path
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Controllers:
+    """What makes pods of DaemonSets and puts them onto nodes."""
+
+    manager: Path
+    scheduler: Path
+
+
 def programs(environ: Mapping[str, str] = os.environ) -> Programs:
     """From the folder that `PROGRAMS` names, else from the cache; compiled where it has none.
 
@@ -65,7 +82,7 @@ def programs(environ: Mapping[str, str] = os.environ) -> Programs:
         if gone := missing(str(found.apiserver), str(found.etcd)):
             raise InputError(f"{PROGRAMS} names a folder without programs", details=gone)
         return found
-    return _in(_made())
+    return _in(_cached(RECIPE))
 
 
 def kubelet(environ: Mapping[str, str] = os.environ) -> Path:
@@ -78,16 +95,31 @@ def kubelet(environ: Mapping[str, str] = os.environ) -> Path:
         if missing(str(found)):
             raise Unavailable(f"{PROGRAMS} names a folder without a kubelet", details=[str(found)])
         return found
-    return _made() / "kubelet"
+    return _cached(RECIPE) / "kubelet"
+
+
+def controllers(environ: Mapping[str, str] = os.environ) -> Controllers:
+    """The controllers of the same version, found or compiled by the same rule as the kubelet."""
+    named = environ.get(PROGRAMS)
+    folder = Path(named) if named else _cached(CONTROLLERS)
+    found = Controllers(manager=folder / "kube-controller-manager", scheduler=folder / "kube-scheduler")
+    if gone := missing(str(found.manager), str(found.scheduler)):
+        raise Unavailable(f"{PROGRAMS} names a folder without controllers", details=gone)
+    return found
 
 
 def _in(folder: Path) -> Programs:
     return Programs(apiserver=folder / "kube-apiserver", etcd=folder / "etcd")
 
 
-def _made() -> Path:
+def made() -> bool:
+    """Whether nothing has to be compiled any more."""
+    return bool(os.environ.get(PROGRAMS)) or all(map(gobuild.made, (RECIPE, CONTROLLERS)))
+
+
+def _cached(recipe: gobuild.Recipe) -> Path:
     try:
-        return gobuild.programs(RECIPE)
+        return gobuild.programs(recipe)
     except Unavailable as error:
         raise Unavailable(
             error.brief,

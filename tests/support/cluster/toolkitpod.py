@@ -6,7 +6,9 @@ writes what it was called with to a log on the node, and runs the container with
 
 from __future__ import annotations
 
+import hashlib
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ import yaml
 
 from driverforge_build.render.library import library_files
 from driverforge_core.errors import InputError
+from support import cache
 from support.machines.engine import Engine
 from support.samples.toolkitsource import write_source
 
@@ -54,7 +57,7 @@ def image(engine: Engine, base: str, folder: Path, *, reference: str, artifacts:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
     (context / "bin").mkdir()
-    for name in ("driverctl", "nvidia-toolkit"):
+    for name in ("driverctl", "nvidia-toolkit", "nvidia-validator", "driver-manager"):
         (context / "bin" / name).write_text(_LAUNCHER.format(name=name))
         (context / "bin" / name).chmod(0o755)
     shutil.copytree(artifacts, context / "deb", symlinks=True)
@@ -68,6 +71,24 @@ def image(engine: Engine, base: str, folder: Path, *, reference: str, artifacts:
     engine.docker("save", "--output", archive, reference)
     engine.docker("image", "rm", "--force", reference)
     return archive
+
+
+def kept(engine: Engine, base: str, *, reference: str) -> Path:
+    """The archive of an image with doubles, from the cache: a node's image store is kept by what is in it."""
+    inputs = {
+        "library": {name: hashlib.sha256(data).hexdigest() for name, data in library_files().items()},
+        "ours": cache.digest(Path(__file__)),
+        "base": base,
+        "reference": reference,
+    }
+
+    def make(folder: Path) -> None:
+        with tempfile.TemporaryDirectory(prefix="driverforge-toolkit-", dir="/var/tmp") as name:
+            work = Path(name)
+            made = image(engine, base, work, reference=reference, artifacts=doubles(work / "doubles"))
+            shutil.move(made, folder / "image.tar")
+
+    return cache.cached("toolkitimage", inputs, make) / "image.tar"
 
 
 def daemonset() -> dict[str, Any]:

@@ -43,7 +43,7 @@ class FakeEngine:
     def network(self) -> str:
         return ""
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
+    def build(self, job: BuildJob, progress: StepListener) -> str:
         progress("userspace 1/1 RUN true")
         with self.lock:
             self.built.append(job.cell)
@@ -53,7 +53,7 @@ class FakeEngine:
             for path, content in self.contents[job.cell].items():
                 (job.output / path).parent.mkdir(parents=True, exist_ok=True)
                 (job.output / path).write_bytes(content)
-            return
+            return ""
         self.brought[job.cell] = {
             name: {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
             for name, folder in job.contexts.items()
@@ -66,9 +66,11 @@ class FakeEngine:
             layers=(layer,),
             labels=self.labels.get(job.cell, {}),
         )
-        if job.remote:
-            self.push(job.reference, job.remote, progress)
-            del self.images[job.reference]
+        if not job.remote:
+            return ""
+        self.pushed.append(job.remote)
+        place = Reference.parse(job.remote).with_tag("")
+        return store_image(self.registry, place, self.images.pop(job.reference).labels)
 
     def inspect(self, reference: str) -> BuiltImage | None:
         return self.images.get(reference)
@@ -88,7 +90,10 @@ class FakeEngine:
 def store_image(
     registry: MemoryRegistry, place: Reference, labels: Mapping[str, str], *, arch: str = "amd64"
 ) -> str:
-    """Put an image with these labels into a registry; returns its digest."""
+    """Put an image with these labels into a registry, also under the place's tag, where it has one.
+
+    Returns its digest.
+    """
     config = json.dumps({"architecture": arch, "os": "linux", "config": {"Labels": dict(labels)}}).encode()
     digest = f"sha256:{hashlib.sha256(config).hexdigest()}"
     registry.blobs[place.repository, digest] = config
@@ -101,6 +106,6 @@ def store_image(
         }
     ).encode()
     name = f"sha256:{hashlib.sha256(manifest).hexdigest()}"
-    for key in (place.tag, name):
+    for key in filter(None, (name, place.tag)):
         registry.manifests[place.repository, key] = (OCI_MANIFEST, manifest)
     return name

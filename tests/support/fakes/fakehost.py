@@ -274,6 +274,7 @@ class FakeCommands:
     programs: dict[str, Callable[[Sequence[str]], tuple[int, str, str]]] = field(default_factory=dict)
     daemons: dict[str, Callable[[], int]] = field(default_factory=dict)  # name -> start it, return the PID
     calls: list[tuple[str, ...]] = field(default_factory=list)
+    environments: list[Mapping[str, str] | None] = field(default_factory=list)  # one a run
 
     def run(
         self,
@@ -287,6 +288,7 @@ class FakeCommands:
         stream: bool = False,
     ) -> Result:
         self.calls.append(tuple(argv))
+        self.environments.append(env)
         if argv[0] not in self.programs:
             raise Unavailable(f"program not found: {argv[0]}")
         status, out, err = self.programs[argv[0]](argv[1:])

@@ -20,9 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.advice import Given
+from driverforge_build.advice import Given, Selection
 from driverforge_build.app.build import BuildRequest, run
-from driverforge_build.app.knowledge import Selection
 from driverforge_build.app.prepare import exit_status, prepare
 from driverforge_build.app.runner import CellListener
 from driverforge_build.fetch.web import registry_transport
@@ -30,6 +29,7 @@ from driverforge_build.plan.shards import ShardWanted
 from driverforge_build.ports import BuildJob, BuiltImage, Layer, StepListener
 from driverforge_build.publish.lookup import image_lookup
 from driverforge_build.publish.upload import Publisher
+from driverforge_core.errors import Unavailable
 from driverforge_oci.client import OCI_MANIFEST, RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
@@ -77,7 +77,7 @@ class FolderEngine:
     def network(self) -> str:
         return ""
 
-    def build(self, job: BuildJob, progress: StepListener) -> None:
+    def build(self, job: BuildJob, progress: StepListener) -> str:
         time.sleep(BUILD_S)
         self.fuse.burn()
         labels = _labels(job)
@@ -85,6 +85,7 @@ class FolderEngine:
         new.write_text(json.dumps(labels))
         new.rename(self._file(job.reference))
         self._tell("built", job.cell)
+        return ""
 
     def inspect(self, reference: str) -> BuiltImage | None:
         try:
@@ -110,6 +111,9 @@ class FolderEngine:
         }
         self.client.put_manifest(place, json.dumps(manifest).encode(), OCI_MANIFEST)
         self._tell("pushed", labels["io.driverforge.cell"])
+
+    def pull(self, remote: str, reference: str, platform: str) -> None:
+        raise Unavailable("this engine has what it has built")
 
     def files(self, reference: str, folder: str) -> Mapping[str, bytes] | None:
         return None

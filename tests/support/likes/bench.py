@@ -1,7 +1,8 @@
 """`driverforge` on a likeness: lock, plan and build as a user calls them, and runs of the images.
 
 The matrix is the shipped one, and so are the addresses in it. A proxy answers for the vendors' hosts. One of
-NVIDIA's archives is a miniature; `--mirror nvidia=` leads to it, for an engine does not ask a test's proxy.
+NVIDIA's archives is a miniature; `--mirror nvidia=` leads to it, and to what a likeness has of NVIDIA's
+packages, for an engine does not ask a test's proxy.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from support.process import Finished
 from support.samples.aptrepo import served
 from support.samples.nvidiasite import publish_common
 
+NVIDIA = "developer.download.nvidia.com"
 ARCHIVE = "580.178.04"
 """The driver whose archive NVIDIA's hosts have here."""
 
@@ -88,6 +90,9 @@ def _selected(cells: Sequence[str]) -> list[str]:
 @contextmanager
 def likeness_bench(likeness: Likeness, engine: Engine, folder: Path) -> Iterator[LikenessBench]:
     publish_common(folder / "nvidia", ARCHIVE)
+    packages = likeness.hosts / NVIDIA
+    if packages.is_dir():
+        (folder / "nvidia/compute").symlink_to(packages / "compute")
     hosts = {path.name: path for path in likeness.hosts.iterdir()}
     with vendors(hosts, folder / "site") as running, served(folder / "nvidia") as nvidia:
         builder = BuilderBench(

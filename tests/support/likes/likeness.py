@@ -109,6 +109,12 @@ def thin(name: str, version: str, release: str, **more: Any) -> Rpm:
     return Rpm(name=name, version=version, release=release, arch="x86_64", files=said, **more)
 
 
+def fabric(version: str) -> list[Rpm]:
+    """What NVIDIA has for nodes with NVSwitches beside a driver of 580 or newer."""
+    exact = ("nvidia-fabricmanager", "nvidia-imex", "libnvidia-nscq", "libnvsdm")
+    return [*(thin(name, version, "1") for name in exact), thin("nvlsm", "2025.10.12", "1")]
+
+
 def write(folder: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Rocky Linux 10 as far as Debian 13 has it.
 
 Packages are made by rpmbuild, signed by rpmsign, indexed by createrepo_c; as with the real one, nobody signs
-the index. What kmod, cpio, make, gcc, libelf and dnf's plugins hold is Debian's. The kernel is Debian's 6.12,
-which like Rocky's was compiled by gcc 14. The interpreter is the base's, for Debian's dnf needs it: its
-package says that it stands in.
+the index, but of NVIDIA's repository. What kmod, cpio, make, gcc, libelf and dnf's plugins hold is Debian's.
+The kernel is Debian's 6.12, which like Rocky's was compiled by gcc 14. The interpreter is the base's, for
+Debian's dnf needs it: its package says that it stands in.
 """
 
 from __future__ import annotations
@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from support.likes import headers
-from support.likes.likeness import Likeness, debians, likeness, thin, write
+from support.likes.likeness import Likeness, debians, fabric, likeness, thin, write
 from support.machines import kernels
 from support.machines.kernels import Kernel
 from support.samples.aptrepo import SigningKey
-from support.samples.rpmrepo import Rpm, build_all, index, sign
+from support.samples.rpmrepo import Rpm, build_all, index, sign, sign_index
 
 HOST = "dl.rockylinux.org"
 LISTS = "mirrors.rockylinux.org"
+NVIDIA = "developer.download.nvidia.com"
+DRIVER = "580.178.04"
 RELEASE = "6.12.0-211.7.1.el10_2.x86_64"
 REPOSITORIES = ("BaseOS", "AppStream")
 _SUITE = "trixie"
@@ -99,6 +101,10 @@ def _make(folder: Path, kernel: Kernel, key: SigningKey) -> None:
             lists = hosts / LISTS / f"mirrorlist?arch=x86_64&repo={repository_name}-10"
             address = f"https://{HOST}/{target.relative_to(hosts / HOST)}/\n"
             write(lists.parent, {lists.name: address})
+    cuda = hosts / NVIDIA / "compute/cuda/repos/rhel10/x86_64"
+    build_all(fabric(DRIVER), cuda)
+    index(cuda)
+    sign_index(cuda, key)
     write(folder / "base", _BASE)
     installed = folder / "base/installed"
     installed.mkdir()
@@ -130,6 +136,7 @@ def _packages(work: Path, kernel: Kernel) -> dict[str, list[Rpm]]:
         _real(work, "kmod", "31", "12.el10", "kmod", "libkmod2", requires=glibc),
         _real(work, "cpio", "2.15", "3.el10", "cpio", requires=glibc),
         _real(work, "make", "4.4.1", "9.el10", "make", requires=glibc, epoch="1"),
+        thin("infiniband-diags", "57.0", "2.el10"),
         thin("elfutils-libelf", "0.194", "1.el10", provides=("libelf.so.1()(64bit)",), requires=glibc),
         _real(work, "dnf-plugins-core", "4.7.0", "9.el10", "dnf-plugins-core", "python3-dateutil"),
         *_kernel_images(),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from support.likes import headers, modules
-from support.likes.likeness import STANDS_IN, Likeness, debians, likeness, thin, write
+from support.likes.likeness import STANDS_IN, Likeness, debians, fabric, likeness, thin, write
 from support.machines import kernels
 from support.machines.kernels import Kernel
 from support.process import run
@@ -65,6 +65,7 @@ _BASE = {
     **{
         f"etc/zypp/repos.d/{name}.repo": _REPOSITORY.format(id=name, place=place)
         for name, place in REPOSITORIES.items()
+        if name != "cuda-sles15"  # a base image knows none of NVIDIA's
     },
 }
 
@@ -92,6 +93,7 @@ def _make(folder: Path, kernel: Kernel, key: SigningKey) -> None:
             "SLE_BCI": [*_tools(work), *_headers(work, kernel)],
             "sle-module-basesystem": [
                 thin("kernel-default", *_rebuilt()),
+                thin("infiniband-diags", "57.0", "150700.1.2"),
                 thin("libOpenCL1", "2.2.11", "150500.1.1", requires=("glibc >= 2.38",)),
                 _kmp(work, kernel),
             ],
@@ -190,4 +192,4 @@ def _userspace() -> list[Rpm]:
         *("nvidia-common-G07", "nvidia-compute-G07", "nvidia-compute-utils-G07", "nvidia-modprobe"),
         *("nvidia-persistenced", "libnvidia-cfg", "libnvidia-gpucomp", "libnvidia-ml"),
     )
-    return [thin(name, DRIVER, "1", epoch="3") for name in names]
+    return [*(thin(name, DRIVER, "1", epoch="3") for name in names), *fabric(DRIVER)]

@@ -6,7 +6,6 @@ byte. The browser looks up no name: what asks for anything but a file or the loo
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import select
@@ -186,11 +185,6 @@ class Tab:
             self.call(
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, text=text, windowsVirtualKeyCode=code
             )
-
-    def picture(self, path: Path, *, whole: bool = False) -> None:
-        """A PNG of what is seen, or of the whole page."""
-        data = self.call("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
 
     def requested(self) -> list[str]:
         """Every address that was asked for. What the page's own policy refuses is tried and never sent."""

@@ -25,7 +25,7 @@ BUILDKITD = gobuild.Recipe(
     what="buildkitd 0.25.2",
     requires={_BUILDKIT: "v0.25.2"},
     packages={"buildkitd": f"{_BUILDKIT}/cmd/buildkitd"},
-    flags=("-trimpath", "-ldflags=-s -w"),
+    flags=(*gobuild.QUICK, "-ldflags=-s -w"),
     staging=_BUILDKIT,
 )
 BUILDAH = gobuild.Recipe(
@@ -34,7 +34,7 @@ BUILDAH = gobuild.Recipe(
     requires={_BUILDAH: "v1.41.5"},
     packages={"buildah": f"{_BUILDAH}/cmd/buildah"},
     # signatures and a file system that nobody here has, each with a C library of its own
-    flags=("-trimpath", "-ldflags=-s -w", "-tags=containers_image_openpgp exclude_graphdriver_btrfs"),
+    flags=(*gobuild.QUICK, "-ldflags=-s -w", "-tags=containers_image_openpgp exclude_graphdriver_btrfs"),
     cgo=True,
     staging=_BUILDAH,
 )

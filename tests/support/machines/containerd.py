@@ -30,7 +30,7 @@ RECIPE = gobuild.Recipe(
         f"usr/bin/{name}": f"{_MODULE}/cmd/{name}"
         for name in ("containerd", "containerd-shim-runc-v2", "ctr")
     },
-    flags=("-trimpath", f"-ldflags=-s -w -X {_MODULE}/version.Version={_VERSION}"),
+    flags=(*gobuild.QUICK, f"-ldflags=-s -w -X {_MODULE}/version.Version={_VERSION}"),
 )
 _CONFIG = 'version = 2\ndisabled_plugins = ["io.containerd.grpc.v1.cri"]\n'
 

@@ -99,6 +99,11 @@ class Pods:
             answer = call(connection, "ImageStatus", encode({1: {1: self._image}}), service=IMAGES)
         return bool(messages(answer, 1))
 
+    def pull(self) -> None:
+        """Have the image pulled as a kubelet does. Raises where that fails, with what containerd says."""
+        with UnixSockets().connect(self._socket, timeout=60) as connection:
+            call(connection, "PullImage", encode({1: {1: self._image}}), service=IMAGES)
+
     def run(self, handler: str, command: list[str]) -> int:
         """Run a pod with one container through a handler ('' for the default).
 

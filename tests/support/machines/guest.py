@@ -71,6 +71,7 @@ class Machine:
     cpus: int = 1
     disks: tuple[Disk, ...] = ()
     network: bool = False  # a card, whose network ends at this machine (qemu.HERE)
+    service: int = 0  # the port of this machine that qemu.SERVICE leads to
     reboots: bool = False  # the guest's reboot is one, and does not end it
     firmware: Firmware | None = None  # one that starts signed kernels only
 
@@ -112,6 +113,7 @@ class Guest:
             folder=folder,
             drives=drives,
             network=machine.network,
+            service=machine.service,
             reboots=machine.reboots,
         )
         self._child = qemu.launch([*words, *more], folder)
@@ -313,7 +315,7 @@ def _saved_state(machine: Machine) -> Path:
     inputs = {
         "initrd": str(_initrd(machine)),
         "arguments": [_kernel_arguments(machine), machine.memory, machine.cpus],
-        "parts": [machine.network, machine.reboots],
+        "parts": [machine.network, machine.service, machine.reboots],
         "qemu": run(qemu.PROGRAM, "--version").stdout.splitlines()[0],
         "accelerator": accelerator.identity(accelerator.chosen(machine.image)),
         "disks": disks,

@@ -1,7 +1,8 @@
-"""A JIT image as `driverforge build` makes it on a real engine: Debian's compiler, a driver in miniature.
+"""An image as `driverforge build` makes it on a real engine: Debian's compiler, a driver in miniature.
 
 What is in it besides the driver is what a user's image has. Its build takes a minute; the cache keeps the
-image by its own `inputs` digest, so a change of our code makes it anew.
+image by its own `inputs` digest, so a change of our code makes it anew. A JIT image unless asked for one with
+the modules of a kernel.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CELL = f"debian12-amd64-{DRIVER}-jit"
 NAME = f"driverforge.test/driver:{DRIVER}-debian12"
 
 
-def build(engine: Engine) -> Path:
+def build(engine: Engine, cell: str = CELL) -> Path:
     """An OCI archive of the image."""
     with tempfile.TemporaryDirectory(prefix="driverforge-jit-", dir="/var/tmp") as name:
         folder = Path(name)
@@ -34,14 +35,14 @@ def build(engine: Engine) -> Path:
                 environment={"HTTP_PROXY": serving.proxy},
             )
             bench.lock.write_text(dump_lock(tiny_lock(real_lock(), folder / "mirror", salt="jit")))
-            asked = ["--plan", "--json", "--output", "nowhere", "--select", CELL]
+            asked = ["--plan", "--json", "--output", "nowhere", "--select", cell]
             [image] = json.loads(bench.driverforge("generate", *asked).stdout)["images"]
 
             def make(target: Path) -> None:
                 mirrors = [f"debian12/{SUITE}={serving.mirror}", f"debian12/{PLAIN_SUITE}={PLAIN_MIRROR}"]
                 given = [word for mirror in mirrors for word in ("--mirror", mirror)]
                 given += ["--ca", str(serving.authorities), "--network", "host", "--json"]
-                [built] = json.loads(bench.driverforge("build", "--select", CELL, *given).stdout)["cells"]
+                [built] = json.loads(bench.driverforge("build", "--select", cell, *given).stdout)["cells"]
                 engine.docker("save", "--output", target / "image.tar", built["reference"])
                 bench.forget(built["reference"])
 

@@ -16,6 +16,7 @@ from support.process import start, until
 
 PROGRAM = "qemu-system-x86_64"
 HERE = "10.0.2.2"  # what a guest with a card calls this machine's 127.0.0.1 (QEMU's user network)
+SERVICE = "10.0.2.1"  # the address, port 443, that a machine with a `service` has on that network
 _CARD = "card"
 
 
@@ -44,11 +45,13 @@ def arguments(
     folder: Path,
     drives: list[Drive],
     network: bool = False,
+    service: int = 0,
     reboots: bool = False,
 ) -> list[str]:
     """The machine: `accelerator` is the words that say what it runs on, `memory` in MiB.
 
-    `network` gives it a card, whose network ends at this machine. With `reboots` the guest's own reboot is
+    `network` gives it a card, whose network ends at this machine; `service` is a port of this machine that
+    SERVICE leads to. With `reboots` the guest's own reboot is
     one; else it ends QEMU, which is how a panic is seen at once.
 
     The console is in folder/console, the second serial port and the control socket in folder/{serial,qmp}.
@@ -79,7 +82,8 @@ def arguments(
         "chardev:agent",
     ]
     control = ["-qmp", f"unix:{folder}/qmp,server=on,wait=off"]
-    card = ["-nic", f"user,id={_CARD},model=virtio-net-pci"] if network else []
+    forward = f",guestfwd=tcp:{SERVICE}:443-cmd:busybox nc 127.0.0.1 {service}" if service else ""
+    card = ["-nic", f"user,id={_CARD},model=virtio-net-pci{forward}"] if network else []
     disks = [word for drive in drives for word in drive.options()]
     return [*machine, *plain, *channel, *control, *card, *disks]
 

@@ -15,13 +15,16 @@ from pathlib import Path
 
 from driverforge_core.errors import Unavailable
 from support.process import require, start, stop, until
+from support.samples.signingkeys import SigningKey, signing_key
 
 _CONFIG = """\
 version: 0.1
 log: {{level: info, accesslog: {{disabled: true}}}}
-storage: {{filesystem: {{rootdirectory: {data}}}, delete: {{enabled: true}}}}
+storage: {{filesystem: {{rootdirectory: {data}}}, delete: {{enabled: {deletes}}}}}
 http: {{addr: "127.0.0.1:0"}}
 """
+TLS_NAME = "127.1"
+"""The C library's other name of 127.0.0.1: clients take that itself for a registry without TLS."""
 _LISTENING = re.compile(r"listening on (127\.0\.0\.1:\d+)")
 
 
@@ -35,16 +38,23 @@ class Registry:
 
 @contextmanager
 def serve(
-    folder: Path, *, users: Mapping[str, str] | None = None, program: str | Path = "docker-registry"
+    folder: Path,
+    *,
+    users: Mapping[str, str] | None = None,
+    program: str | Path = "docker-registry",
+    deletes: bool = True,
+    identity: SigningKey | None = None,
 ) -> Iterator[Registry]:
     """Serve what is in `folder`/data.
 
-    `users` (name → password) closes it to everybody else (HTTP basic). `program` may be a newer distribution.
+    `users` (name → password) closes it to everybody else (HTTP basic). `program` may be a newer distribution,
+    `deletes` switches deletion on. With an `identity`, a certificate of TLS_NAME, it speaks TLS, and its
+    address has that name.
     """
     require(str(program), "setpriv")
     folder.mkdir(parents=True, exist_ok=True)
     config, log = folder / "config.yml", folder / "registry.log"
-    config.write_text(_CONFIG.format(data=folder / "data"))
+    config.write_text(_CONFIG.format(data=folder / "data", deletes=str(deletes).lower()))
     env = {"OTEL_TRACES_EXPORTER": "none"}
     if users:
         lines = [f"{name}:{bcrypt(password)}\n" for name, password in users.items()]
@@ -53,6 +63,11 @@ def serve(
             "REGISTRY_AUTH": "htpasswd",
             "REGISTRY_AUTH_HTPASSWD_REALM": "bench",
             "REGISTRY_AUTH_HTPASSWD_PATH": str(folder / "htpasswd"),
+        }
+    if identity:
+        env |= {
+            "REGISTRY_HTTP_TLS_CERTIFICATE": str(identity.file),
+            "REGISTRY_HTTP_TLS_KEY": str(identity.key),
         }
     log.unlink(missing_ok=True)
     child = start([program, "serve", config], log=log, env=env)
@@ -67,9 +82,16 @@ def serve(
         found = _LISTENING.search(log.read_text())
         if found is None:
             raise Unavailable("docker-registry names no address", details=[log.read_text()])
-        yield Registry(address=found[1], log=log)
+        address = found[1].replace("127.0.0.1", TLS_NAME) if identity else found[1]
+        yield Registry(address=address, log=log)
     finally:
         stop(child)
+
+
+def identity(folder: Path) -> SigningKey:
+    """A certificate of TLS_NAME that is its own authority."""
+    name = f"subjectAltName=DNS:{TLS_NAME}"
+    return signing_key(folder, "-addext", name, subject=f"/CN={TLS_NAME}")
 
 
 def bcrypt(password: str) -> str:

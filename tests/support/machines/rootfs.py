@@ -137,7 +137,9 @@ def systemd_machine(
     )
 
 
-def rebooting_machine(image: Image, *, store: Path, append: str = "", memory: int = 2048) -> Machine:
+def rebooting_machine(
+    image: Image, *, store: Path, append: str = "", memory: int = 2048, service: int = 0
+) -> Machine:
     """The node of `systemd_machine` with a network card. It reboots, and finds its image store by itself."""
     disk = Disk(name="store", file=store, mount="/var/lib/containerd")
     return Machine(
@@ -148,6 +150,7 @@ def rebooting_machine(image: Image, *, store: Path, append: str = "", memory: in
         memory=memory,
         cpus=2,
         network=True,
+        service=service,
         reboots=True,
     )
 

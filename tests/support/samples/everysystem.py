@@ -19,6 +19,7 @@ from driverforge_build.matrix.fields import Arch, filled
 from driverforge_core.arch import to_machine
 from driverforge_core.kernel import KernelRelease
 from support.samples.aptrepo import Archive, Deb, SigningKey
+from support.samples.nvidiasite import publish_flat
 from support.samples.rpmrepo import Rpm, build_all, index, sign_index
 from support.samples.synthetic import release_of
 
@@ -38,7 +39,12 @@ class Shelf:
     row: OsRow
     arch: Arch
     packages: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
+    fabric: dict[str, set[tuple[str, str]]] = field(default_factory=lambda: defaultdict(set))
     files: dict[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def content(self, repository: str) -> list[tuple[str, str]]:
+        """Names and versions; of what goes with drivers there is a version for each."""
+        return [*self.packages[repository].items(), *sorted(self.fabric[repository])]
 
     def put(self, repository: str, names: Sequence[str], version: str = "1.0-1") -> None:
         self.packages[repository] |= dict.fromkeys(names, version)
@@ -48,7 +54,7 @@ def shelf(matrix: Matrix, whole: OsRow, arch: Arch) -> Shelf:
     """What a row asks of its repositories, for one kernel of each series."""
     row = whole.on(arch)
     made = Shelf(row, arch)
-    main = row.repositories[0].id
+    main = next(one.id for one in row.repositories if not one.vendors)
     made.put(main, [row.python.package, *row.tools.runtime, *row.tools.jit])
     kernels = [(series, release_of(series, arch)) for series in row.kernels if series.flavours.get(arch)]
     for series, release in kernels:
@@ -57,6 +63,10 @@ def shelf(matrix: Matrix, whole: OsRow, arch: Arch) -> Shelf:
     for driver in row.drivers:
         if driver.payload == "packages" and arch in driver_archs(matrix, whole, driver):
             _put_driver(made, driver, kernels)
+        if (fabric := row.fabric_of(driver)) is not None and arch in driver_archs(matrix, whole, driver):
+            (vendor,) = row.vendors
+            made.fabric[vendor] |= {(name, f"{driver.version}-1") for name in driver.filled(fabric.packages)}
+            made.fabric[vendor] |= {(name, "2025.10-1") for name in fabric.companions}
     return made
 
 
@@ -143,7 +153,11 @@ def _write_debs(shelves: Sequence[Shelf], folder: Path, key: SigningKey) -> Iter
     for one in shelves:
         archive = Archive(folder / _key(one), key)
         for repository in one.row.repositories:
-            debs = [deb for name in one.packages[repository.id].items() for deb in _debs(one, *name)]
+            debs = [deb for name in one.content(repository.id) for deb in _debs(one, *name)]
+            if repository.flat:
+                flat = folder / _key(one) / repository.id
+                yield f"{_key(one)}/{repository.id}", publish_flat(flat, key, debs)
+                continue
             filled: dict[str, list[Deb | Path]] = {name: [] for name in repository.components}
             filled[repository.components[0]] = [*debs]
             archive.publish(repository.id, filled, archs=[one.arch])
@@ -164,7 +178,7 @@ def _debs(one: Shelf, name: str, version: str) -> Iterator[Deb]:
 
 def _write_rpms(shelves: Sequence[Shelf], folder: Path, key: SigningKey) -> Iterator[tuple[str, Path]]:
     wanted = {
-        (_key(one), repository.id): [_rpm(one, *name) for name in one.packages[repository.id].items()]
+        (_key(one), repository.id): [_rpm(one, *name) for name in one.content(repository.id)]
         for one in shelves
         for repository in one.row.repositories
     }

@@ -70,9 +70,13 @@ def publish_redistributable(root: Path, version: str, machine: str = "x86_64") -
 
 
 def publish_packages(root: Path, key: SigningKey, debs: Iterable[Deb], distro: str = "debian12") -> Path:
-    """NVIDIA's repository of a distribution for x86_64: flat, made with apt-ftparchive, signed."""
+    """NVIDIA's repository of a distribution for x86_64."""
+    return publish_flat(root / "compute/cuda/repos" / distro / "x86_64", key, debs)
+
+
+def publish_flat(folder: Path, key: SigningKey, debs: Iterable[Deb]) -> Path:
+    """A flat repository, as NVIDIA's are, made with apt-ftparchive and signed."""
     require("apt-ftparchive")
-    folder = root / "compute/cuda/repos" / distro / "x86_64"
     folder.mkdir(parents=True, exist_ok=True)
     for deb in debs:
         build_deb(deb, folder / f"{deb.name}_{deb.version}_{deb.arch}.deb")

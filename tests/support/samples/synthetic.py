@@ -17,7 +17,7 @@ from driverforge_build.matrix import Cell, DriverRow, KernelSeries, Matrix, OsRo
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.globs import expand_braces
-from driverforge_build.matrix.model import Repository
+from driverforge_build.matrix.repository import Repository
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
@@ -119,15 +119,29 @@ def _releases(row: OsRow, arch: str) -> Iterator[KernelRelease]:
 
 def _target(whole: OsRow, arch: Arch) -> TargetLock:
     row = whole.on(arch)
-    suite = row.repositories[0].id
+    first = next(one for one in row.repositories if not one.vendors)
+    suite = first.id
 
-    def packages(names: Iterable[str], version: str) -> tuple[LockedPackage, ...]:
+    def packages(names: Iterable[str], version: str, suite: str = suite) -> tuple[LockedPackage, ...]:
         return tuple(synthetic_package(name, version, arch, suite) for name in names)
+
+    def fabric(driver: DriverRow) -> tuple[LockedPackage, ...]:
+        rows = [found] if (found := row.fabric_of(driver)) else []
+        return tuple(
+            package
+            for vendor in sorted(row.vendors)
+            for one in rows
+            for package in (
+                *packages(driver.filled(one.packages), f"{driver.version}-1", vendor),
+                *packages((name for name in one.companions if name == "nvlsm"), "1", vendor),
+                *packages((name for name in one.companions if name != "nvlsm"), "1"),
+            )
+        )
 
     return TargetLock(
         os=row.id,
         arch=arch,
-        repositories=(_repository(row.repositories[0]),),
+        repositories=(_repository(first),),
         drivers={
             driver.version: {
                 "tools": packages((row.python.package, *row.tools.runtime), "1"),
@@ -142,6 +156,7 @@ def _target(whole: OsRow, arch: Arch) -> TargetLock:
                     [driver.firmware.package] if driver.firmware else [], f"{driver.version}-1"
                 ),
                 "source": packages(_modules(driver), f"{driver.version}-1"),
+                "fabric": fabric(driver),
             }
             for driver in row.drivers
         },

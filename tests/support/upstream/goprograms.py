@@ -1,38 +1,56 @@
-"""All programs of the bench that are compiled from the Go module proxy.
+"""The programs that every run of the bench needs, compiled from the Go module proxy.
 
 Run as a program, it makes those that the cache lacks. `hack/test` starts it beside its first tiers, which
-leave a processor idle at times. A test that needs a program meanwhile waits for its lock in the cache. What
-cannot be made is said by the tests that need it.
+leave a processor idle at times. A test that needs a program meanwhile waits for its lock in the cache, or
+makes what nobody has begun. What cannot be made is said by the tests that need it.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import time
-from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from driverforge_core.errors import DriverforgeError
-from support import gobuild
+from support import cache, gobuild, helm
 from support.cluster import kubernetes_build
 from support.machines import containerd
-from support.upstream import gotools
+from support.upstream import gotools, registries
 
-# what is needed first comes first
-PROGRAMS: Mapping[str, Callable[[], object]] = {
-    containerd.RECIPE.what: lambda: gobuild.programs(containerd.RECIPE),
-    gotools.RECIPE.what: gotools.programs,
-    kubernetes_build.RECIPE.what: kubernetes_build.programs,
-}
+# what is needed first comes first: the engine tier's in the order of its tests, then the cluster tier's
+RECIPES = (
+    registries.REGCTL,
+    registries.OLAREG,
+    registries.CRANE,
+    gotools.RECIPE,
+    containerd.RECIPE,
+    kubernetes_build.RECIPE,
+    helm.RECIPE,
+)
 
 
 def main() -> None:
-    for what, make in PROGRAMS.items():
-        began = time.monotonic()
+    folder = cache.root() / "go"
+    with cache.locked(folder.with_suffix(".lock")):
+        # ours alone under the lock: what is there was left by a killed run
+        shutil.rmtree(folder, ignore_errors=True)
         try:
-            make()
-        except DriverforgeError as error:
-            print(error.render(), flush=True)
-        else:
-            print(f"{what}: {time.monotonic() - began:.0f} s", flush=True)
+            for recipe in RECIPES:
+                if recipe is not kubernetes_build.RECIPE or kubernetes_build.PROGRAMS not in os.environ:
+                    _make(recipe, folder)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _make(recipe: gobuild.Recipe, folder: Path) -> None:
+    began = time.monotonic()
+    try:
+        gobuild.programs(recipe, compiled=folder)
+    except DriverforgeError as error:
+        print(error.render(), flush=True)
+    else:
+        print(f"{recipe.what}: {time.monotonic() - began:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from driverforge_core.errors import Unavailable
 from support import cache
 from support.machines.engine import Engine, debian_base
@@ -45,6 +47,8 @@ class Target:
 
 BOOKWORM = Target(os="debian12", suite="bookworm", branch="535", series="6.1")
 TRIXIE = Target(os="debian13", suite="trixie", branch="550", series="6.12")
+# every run compiles one whole driver: the newer one, for the newer kernel
+TARGETS = (TRIXIE, pytest.param(BOOKWORM, marks=pytest.mark.full(reason="compiles a second whole driver")))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Registries and a registry client of others, from the Go module proxy: distribution 3, olareg, regctl."""
+"""Registries and their clients of others, from the Go module proxy: distribution, olareg, regctl, crane."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from support.process import start, stop, until
 _DISTRIBUTION = "github.com/distribution/distribution/v3"
 _OLAREG = "github.com/olareg/olareg"
 _REGCLIENT = "github.com/regclient/regclient"
+_CRANE = "github.com/google/go-containerregistry"
 
 
 def _recipe(name: str, what: str, module: str, version: str, package: str) -> gobuild.Recipe:
-    return gobuild.Recipe(name=name, what=what, requires={module: version}, packages={name: package})
+    return gobuild.Recipe(
+        name=name, what=what, requires={module: version}, packages={name: package}, flags=gobuild.QUICK
+    )
 
 
 DISTRIBUTION = _recipe(
@@ -25,6 +28,7 @@ DISTRIBUTION = _recipe(
 )
 OLAREG = _recipe("olareg", "olareg 0.1.2", _OLAREG, "v0.1.2", f"{_OLAREG}/cmd/olareg")
 REGCTL = _recipe("regctl", "regctl 0.11.7", _REGCLIENT, "v0.11.7", f"{_REGCLIENT}/cmd/regctl")
+CRANE = _recipe("crane", "crane 0.20.6", _CRANE, "v0.20.6", f"{_CRANE}/cmd/crane")
 
 
 def program(recipe: gobuild.Recipe) -> Path:
@@ -59,6 +63,7 @@ def serve_olareg(folder: Path) -> Iterator[str]:
         str(port),
         "--dir",
         folder,
+        "--api-delete",
     ]
     log = folder.with_suffix(".log")
     child = start(words, log=log)

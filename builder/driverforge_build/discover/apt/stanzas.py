@@ -14,6 +14,8 @@ from driverforge_core.errors import InputError
 
 INDEX_LIMIT = 512 << 20
 """Bytes, unpacked. The index of all of Debian 12's main has 50 MB."""
+_STANZA_LIMIT = 8 << 20
+"""Bytes. The longest of Debian 12's main has 0.08 MB; a long one is joined once for each chunk."""
 _CHUNK = 1 << 20
 _NAME = re.compile(rb"^Package:[ \t]*(\S+)", re.MULTILINE)
 _PROVIDES = re.compile(rb"^Provides:[ \t]*(.+)", re.MULTILINE)
@@ -62,7 +64,8 @@ def add_stanzas(
 def read_stanzas(path: Path, suffix: str, *, limit: int = INDEX_LIMIT) -> Iterator[bytes]:
     """The stanzas of a Packages file, streamed; `suffix` (.xz, .gz or '') tells its compression.
 
-    Raises InputError for one that is damaged, or unpacks to more than `limit` bytes.
+    Raises InputError for one that is damaged, unpacks to more than `limit` bytes, or has a stanza that no
+    package has.
     """
     rest, size = b"", 0
     try:
@@ -74,6 +77,8 @@ def read_stanzas(path: Path, suffix: str, *, limit: int = INDEX_LIMIT) -> Iterat
                     raise EOFError(f"it unpacks to more than {limit} bytes")
                 *whole, rest = (rest + chunk).split(b"\n\n")
                 yield from whole
+                if len(rest) > _STANZA_LIMIT:
+                    raise EOFError(f"a stanza has more than {_STANZA_LIMIT} bytes")
     except DAMAGED as error:
         raise InputError(
             f"cannot unpack the index {path}: {error}", resolution="remove the file and run the command again"

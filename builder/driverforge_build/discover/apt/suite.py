@@ -10,37 +10,45 @@ A flat repository, as NVIDIA's, has no suites: InRelease, index and packages lie
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from driverforge_build.discover import signature
 from driverforge_build.discover.apt import release_file
-from driverforge_build.discover.apt.release_file import ReleaseFile
+from driverforge_build.discover.apt.release_file import Digest, ReleaseFile
 from driverforge_build.discover.apt.stanzas import add_stanzas, read_stanzas
 from driverforge_build.discover.machine import Machine
 from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST, PackageIndex
+from driverforge_build.discover.partial import URL, PartialCopy
+from driverforge_build.discover.publishedkey import PublishedKey, published_key, with_published
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
-from driverforge_build.matrix.model import OsRow, Repository
+from driverforge_build.matrix.model import OsRow
+from driverforge_build.matrix.repository import Repository
 from driverforge_build.nvidia.site import mirrored
 from driverforge_build.ports import Blob, Downloads
 from driverforge_core.errors import Unavailable, UsageError
 from driverforge_core.osid import OsId
 from driverforge_oci.transport import without_secrets
 
+_FOLDER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 PORTS = {"ubuntu": "ubuntu-ports"}
 """Ubuntu's archive has amd64; its other architectures, with all pockets, are in an archive of their own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
-    """Where a suite is: its archive's address, with no / at the end, and the keys that may have signed it."""
+    """Where a suite is: its archive's address, with no / at the end, and the keys that may have signed it:
+    of files, and of a flat repository the one that it publishes itself.
+    """
 
     repository: Repository
     uri: str
     keyrings: tuple[Path, ...]
+    key: PublishedKey | None = None
 
     @property
     def folder(self) -> str:
@@ -58,25 +66,29 @@ class Location:
     def address(self, downloads: Downloads) -> str:
         return self.uri
 
+    def address_of(self, path: str) -> str:
+        return f"{self.uri}/{path}"
+
     def read(self, downloads: Downloads, settings: Settings) -> Suite:
         return read_suite(downloads, self, now=settings.now, accept_expired=settings.accept_expired)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A suite whose signature is verified. `inrelease` is the sha256 of the signed file."""
+    """A suite whose signature is verified. `inrelease` is the sha256 of the signed file, `size` its bytes."""
 
     location: Location
     release: ReleaseFile
     fingerprints: tuple[str, ...]
     inrelease: str
+    size: int
 
     @property
     def id(self) -> str:
         return self.location.id
 
     def address(self, path: str) -> str:
-        return f"{self.location.uri}/{path}"
+        return self.location.address_of(path)
 
     def locked(self, arch: Arch) -> LockedRepository:
         indexes = [self.release.index(component, arch) for component in self.location.components]
@@ -92,6 +104,32 @@ class Suite:
 
     def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
         read_packages(downloads, self, arch, index)
+
+    def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
+        location, index = self.location, dict[str, Blob]()
+        path = f"dists/{self.id}/" if location.components != ("",) else ""
+        for component in location.components:
+            if found := self.release.index(component, arch):
+                index[path + found[0]] = _index_blob(self, *found)
+        signed = Blob(urls=(f"{location.folder}/InRelease",), sha256=self.inrelease, size=self.size)
+        name = without_secrets(location.uri).partition("?")[0].rpartition("/")[2]
+        folder = name if _FOLDER.fullmatch(name) else self.id
+        return PartialCopy(
+            folder=folder,
+            index={**index, f"{path}InRelease": signed},
+            definition=self._definition(row, arch, folder),
+        )
+
+    def _definition(self, row: OsRow, arch: Arch, folder: str) -> str:
+        """A line of sources.list(5)."""
+        # a package of an image may have apt ask for further indexes (appstream does), which are not here
+        options = [f"arch={arch}", "target=Packages", "by-hash=no"]
+        options += [f"signed-by={row.keyring}"] if row.keyring else []
+        # a copy stands still; what it has was in time when it was made
+        options += ["check-valid-until=no"] if self.release.valid_until else []
+        flat = self.location.repository.flat
+        components = "/" if flat else " ".join((self.id, *self.location.repository.components))
+        return f"deb [{' '.join(options)}] {URL}/{folder} {components}\n"
 
 
 def locate(row: OsRow, arch: Arch, settings: Settings) -> list[Location]:
@@ -143,16 +181,19 @@ def _flat_location(row: OsRow, arch: Arch, repository: Repository, settings: Set
     )
     own = Path(repository.keyring or row.keyring)
     keys = (own,) if repository.keyring and own.is_file() else settings.keys_of(row.id)
-    if not keys:
-        raise Nowhere(
-            f"{row.id}: nothing says who may sign its repository {repository.id}",
-            details=[f"{own} is not on this machine"],
-            resolution="install the package that has its keys (NVIDIA's: cuda-keyring), or give them: "
-            f"--keyring {row.id}=FILE, and the distribution's with another --keyring; or name another file "
-            "with `keyring:` of the repository",
-        )
     uri = exact or mirrored(repository.urls[0], settings.mirrors)
-    return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys)
+    key = published_key(repository)
+    return Location(repository=repository, uri=uri.rstrip("/"), keyrings=keys, key=key)
+
+
+def _unsigned(location: Location) -> Nowhere:
+    return Nowhere(
+        f"nothing says who may sign the repository {location.id}",
+        details=[f"{location.repository.keyring or 'no keyring of its own'} is not on this machine"],
+        resolution="install the package that has its keys (NVIDIA's: cuda-keyring), or give them: --keyring "
+        "FILE, and the distribution's with another --keyring; or name another file with `keyring:` of the "
+        "repository",
+    )
 
 
 def _nowhere(row: OsRow, arch: Arch, repository: Repository, machine: Machine) -> Nowhere:
@@ -199,11 +240,14 @@ def read_suite(
 ) -> Suite:
     """Fetch and verify a suite's InRelease. `now` is UTC and aware.
 
-    Raises TemporaryFailure, NotThere, Untrusted, or Unavailable where it is too old.
+    Raises TemporaryFailure, NotThere, Untrusted, Nowhere, or Unavailable where it is too old.
     """
     name = f"InRelease of {location.repository.id}"
     signed = downloads.document(f"{location.folder}/InRelease")
-    verified = signature.verify(signed, location.keyrings, name=name)
+    with with_published(downloads, location.address_of, location.keyrings, location.key) as keys:
+        if not keys:
+            raise _unsigned(location)
+        verified = signature.verify(signed, keys, name=name)
     parsed = release_file.parse(verified.text, name=name)
     if not (location.repository.flat or _is(parsed, location.repository.id)):
         raise UsageError(
@@ -226,6 +270,7 @@ def read_suite(
         release=parsed,
         fingerprints=verified.fingerprints,
         inrelease=hashlib.sha256(signed).hexdigest(),
+        size=len(signed),
     )
 
 
@@ -254,17 +299,21 @@ def read_packages(downloads: Downloads, suite: Suite, arch: Arch, package_index:
                 resolution="correct `components` of this repository in the matrix, or use a mirror that "
                 "holds it whole",
             )
-        path, digest = found
-        plain = f"{location.folder}/{path}"
-        folder, _, file_name = plain.rpartition("/")
-        by_hash = (f"{folder}/by-hash/SHA256/{digest.sha256}",) if suite.release.by_hash else ()
-        index = downloads.blob(Blob(urls=(*by_hash, plain), sha256=digest.sha256, size=digest.size))
+        index = downloads.blob(_index_blob(suite, *found))
         # a vendor's packages are for those who ask for them: a distribution may have some of the same names
         normal = suite.release.automatic and not location.repository.flat
         preference = AUTOMATIC if normal else ON_REQUEST
         add_stanzas(
             package_index,
-            read_stanzas(index, file_name.removeprefix("Packages")),
+            read_stanzas(index, found[0].rpartition("/")[2].removeprefix("Packages")),
             suite=location.repository.id,
             preference=preference,
         )
+
+
+def _index_blob(suite: Suite, path: str, digest: Digest) -> Blob:
+    """A component's index, by its hash where the suite has it so."""
+    plain = f"{suite.location.folder}/{path}"
+    by_hash = f"{plain.rpartition('/')[0]}/by-hash/SHA256/{digest.sha256}"
+    urls = (by_hash, plain) if suite.release.by_hash else (plain,)
+    return Blob(urls=urls, sha256=digest.sha256, size=digest.size)

@@ -11,12 +11,16 @@ from itertools import takewhile
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from driverforge_build.discover.entitlement import SCC, logged_in
 from driverforge_build.discover.packages import AUTOMATIC, ON_REQUEST
+from driverforge_build.discover.publishedkey import PublishedKey, published_key
 from driverforge_build.discover.repofiles import RepoFile
-from driverforge_build.discover.rpm.repomd import PublishedKey, RpmRepository, read_repository
+from driverforge_build.discover.rpm.repomd import RpmRepository, read_repository
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.matrix.fields import Arch
-from driverforge_build.matrix.model import OsRow, Repository
+from driverforge_build.matrix.model import OsRow
+from driverforge_build.matrix.repository import Repository
+from driverforge_build.nvidia.site import mirrored
 from driverforge_build.ports import ClientCertificate, Downloads, Refused
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import Unavailable
@@ -29,7 +33,7 @@ class RpmPlace:
     """Where a repository is: its address with no / at the end, or the address of a list of mirrors.
 
     `keyrings`, and its own `key`, may have signed it, where its index `must_be_signed`; `certificate` lets us
-    in. `preference` is AUTOMATIC or ON_REQUEST.
+    in. `preference` is AUTOMATIC or ON_REQUEST. `streams`: of its module streams only the default ones count.
     """
 
     id: str
@@ -40,6 +44,7 @@ class RpmPlace:
     certificate: ClientCertificate | None = None
     preference: int = AUTOMATIC
     key: PublishedKey | None = None
+    streams: bool = True
 
     def address(self, downloads: Downloads) -> str:
         if self.certificate is not None:
@@ -57,7 +62,8 @@ class RpmPlace:
                 must_be_signed=self.must_be_signed,
                 key=self.key,
             )
-            return replace(found, preference=self.preference)
+            parts = {kind: part for kind, part in found.parts.items() if self.streams or kind != "modules"}
+            return replace(found, preference=self.preference, parts=parts)
         except Refused as error:
             raise Nowhere(
                 f"a subscription is needed for the repository {self.id}: {error.brief}",
@@ -84,25 +90,27 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
     own = _own(row, repository, settings)
     given = _given(row, arch, repository, settings)
     certificate = (own.certificate if own else None) or settings.entitlement if repository.entitled else None
+    opened = certificate if row.package_manager == "dnf" else settings.logins.get(SCC)
     uri, mirrorlist = given, ""
     if not uri and own is not None:
         uri, mirrorlist = own.on(own.uri, arch), own.on(own.mirrorlist, arch)
-    if not (uri or mirrorlist) and (certificate or not repository.entitled):
-        uri = next(iter(repository.addresses(row.releasever or "")), "")
+    if not (uri or mirrorlist) and (opened or not repository.entitled):
+        uri = mirrored(next(iter(repository.addresses(row.releasever or "")), ""), settings.mirrors)
         mirrorlist = (repository.mirrorlist or "").replace("{releasever}", row.releasever or "")
+    uri = logged_in(uri, settings.logins, entitled=repository.entitled) or ""
     if not (uri or mirrorlist):
         if repository.optional or repository.role == "extra" or repository.entitled:
             return None
         raise _nowhere(row, arch, repository)
     keyring = repository.keyring or row.keyring
     keys = (own.keys if own else ()) or ((Path(keyring),) if keyring and Path(keyring).is_file() else ())
-    key = PublishedKey(path=repository.key, sha256=repository.key_sha256) if repository.key_sha256 else None
     return RpmPlace(
         id=repository.id,
         uri=uri.rstrip("/"),
         mirrorlist="" if uri else mirrorlist,
         keyrings=settings.keys_of(row.id) or keys,
-        key=key,
+        key=published_key(repository),
+        streams=not repository.vendors,
         must_be_signed=repository.signed == "index",
         certificate=certificate,
         # no base image has these enabled: they are for kernels, and what a driver asks of them
@@ -128,11 +136,12 @@ def _given(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
 def _shared(row: OsRow, arch: Arch) -> str:
     """The folder that the addresses of an OS's repositories have in common, above that of a machine.
 
-    Those of another host than the first one's (NVIDIA's, those of a subscription) do not count.
+    Those of another host than the first one's (those of a subscription) do not count, nor a vendor's.
     """
     addresses = [
         address
         for repository in row.repositories
+        if not repository.vendors
         for address in repository.addresses(row.releasever or "")[:1]
     ]
     host = urlsplit(addresses[0]).netloc if addresses else ""

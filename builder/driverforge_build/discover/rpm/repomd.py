@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from urllib.parse import urlsplit, urlunsplit
 from xml.etree import ElementTree as ET
 
 from driverforge_build.discover import signature
 from driverforge_build.discover.packages import AUTOMATIC, PackageIndex
+from driverforge_build.discover.partial import URL, PartialCopy
+from driverforge_build.discover.publishedkey import PublishedKey, optional_document, with_published
 from driverforge_build.discover.rpm.entries import add_records
 from driverforge_build.discover.rpm.primary import PATH, UNREADABLE, read_primary, safe_parser
 from driverforge_build.discover.rpm.streams import hidden_packages
@@ -26,13 +27,16 @@ from driverforge_build.discover.signature import Untrusted
 from driverforge_build.lock import sound
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
-from driverforge_build.ports import Blob, Downloads, NotThere
+from driverforge_build.matrix.model import OsRow
+from driverforge_build.ports import Blob, Downloads
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
 from driverforge_oci.transport import without_secrets
 
 _NAMESPACE = "{http://linux.duke.edu/metadata/repo}"
 _READ = ("primary", "modules")
+_NOT_CARRIED = ("_db", "_zck", "other")
+"""Parts that neither dnf nor zypper asks for: the same in another form, and change logs."""
 _UNREADABLE: tuple[type[Exception], ...] = (
     *UNREADABLE,
     ET.ParseError,
@@ -57,20 +61,9 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PublishedKey:
-    """A public key that a repository publishes itself, at a path below its address.
-
-    `sha256` is that of its text without the line `Version:`, which names the program that wrote it.
-    """
-
-    path: str
-    sha256: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RpmRepository:
     """A repository whose repomd.xml is trusted. `document` is its sha256, `preference` AUTOMATIC or
-    ON_REQUEST.
+    ON_REQUEST. `index` is all that dnf and zypper may read of it, by path, repomd.xml last.
     """
 
     id: str
@@ -79,6 +72,7 @@ class RpmRepository:
     date: datetime | None
     fingerprints: tuple[str, ...]
     parts: dict[str, Part]
+    index: dict[str, Part]
     preference: int = AUTOMATIC
 
     def address(self, path: str) -> str:
@@ -95,8 +89,27 @@ class RpmRepository:
             indexes={part.path: part.sha256 for part in self.parts.values()},
         )
 
+    def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
+        signed = [f"gpgkey=file://{row.keyring}"] if row.keyring else []
+        settings = {
+            "name": self.id,
+            "baseurl": f"{URL}/{self.id}",
+            "enabled": 1,
+            "gpgcheck": 1,
+            "repo_gpgcheck": int(bool(self.fingerprints)),
+        }
+        lines = [f"[{self.id}]", *(f"{key}={value}" for key, value in settings.items()), *signed]
+        return PartialCopy(
+            folder=self.id,
+            index={path: self._blob(part) for path, part in self.index.items()},
+            definition="\n".join(lines) + "\n",
+        )
+
     def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
-        """Add its packages, without those of module streams that are not enabled unless somebody asks."""
+        """Add its packages, without those of module streams that are not enabled unless somebody asks.
+
+        A vendor's streams are its driver's branches: what an image has of them, the row's versions say.
+        """
         modules = self.parts.get("modules")
         hidden = hidden_packages(self._file(modules, downloads), modules.suffix) if modules else frozenset()
         primary = self.parts["primary"]
@@ -106,7 +119,10 @@ class RpmRepository:
         add_records(index, records, repository=self.id, hidden=hidden, preference=self.preference)
 
     def _file(self, part: Part, downloads: Downloads) -> Path:
-        return downloads.blob(Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size))
+        return downloads.blob(self._blob(part))
+
+    def _blob(self, part: Part) -> Blob:
+        return Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size)
 
 
 def below(uri: str, path: str) -> str:
@@ -131,7 +147,7 @@ def read_repository(
     """
     document = downloads.document(below(uri, "repodata/repomd.xml"))
     what = f"repomd.xml of {name}"
-    apart = _optional(downloads, below(uri, "repodata/repomd.xml.asc"))
+    apart = optional_document(downloads, below(uri, "repodata/repomd.xml.asc"))
     if must_be_signed and apart is None:
         raise Untrusted(
             f"{what} is not signed, and its distribution signs it",
@@ -140,7 +156,7 @@ def read_repository(
             "`signed: packages` in the repository's row",
         )
     fingerprints: tuple[str, ...] = ()
-    with _with_published(downloads, uri, keyrings, key) as keys:
+    with with_published(downloads, partial(below, uri), keyrings, key) as keys:
         if apart is not None and keys:
             fingerprints = signature.verify_detached(document, apart, keys, name=what)
     if must_be_signed and not fingerprints:
@@ -151,45 +167,18 @@ def read_repository(
     if not fingerprints:
         _came_safely(uri, what)
     date, parts = parse_repomd(document, name=what)
+    signed = {"repodata/repomd.xml.asc": apart, "repodata/repomd.xml": document}
+    index = [part for kind, part in parts.items() if not kind.endswith(_NOT_CARRIED)]
+    index += [_whole(path, data) for path, data in signed.items() if data is not None]
     return RpmRepository(
         id=name,
         uri=uri,
         document=hashlib.sha256(document).hexdigest(),
         date=date,
         fingerprints=fingerprints,
-        parts=parts,
+        parts={kind: parts[kind] for kind in _READ if kind in parts},
+        index={part.path: part for part in index},
     )
-
-
-@contextmanager
-def _with_published(
-    downloads: Downloads, uri: str, keyrings: tuple[Path, ...], key: PublishedKey | None
-) -> Iterator[tuple[Path, ...]]:
-    """The keyrings, and the key that the repository publishes, where it is the one that is known.
-
-    Raises Untrusted where it is another one.
-    """
-    text = _optional(downloads, below(uri, key.path)) if key else None
-    if key is None or text is None:
-        yield keyrings
-        return
-    plain = b"".join(line for line in text.splitlines(keepends=True) if not line.startswith(b"Version"))
-    if (found := hashlib.sha256(plain).hexdigest()) != key.sha256:
-        raise Untrusted(
-            f"{key.path} is not the key that signs this repository",
-            details=[without_secrets(below(uri, key.path)), f"sha256 {found}, known is {key.sha256}"],
-            resolution="use another mirror; if its owner has a new key: `key_sha256:` of its row",
-        )
-    with TemporaryDirectory(prefix="driverforge-key-") as folder:
-        (file := Path(folder, "key.asc")).write_bytes(text)
-        yield (*keyrings, file)
-
-
-def _optional(downloads: Downloads, url: str) -> bytes | None:
-    try:
-        return downloads.document(url)
-    except NotThere:
-        return None
 
 
 def _came_safely(uri: str, what: str) -> None:
@@ -203,13 +192,14 @@ def _came_safely(uri: str, what: str) -> None:
 
 
 def parse_repomd(document: bytes, *, name: str) -> tuple[datetime | None, dict[str, Part]]:
-    """When a repository was made, and its parts that are read here. Raises InputError."""
+    """When a repository was made, and its parts. Raises InputError."""
     try:
         parts: dict[str, Part] = {}
         stamps = []
         for element in _data(document):
             stamps.append(float(element.findtext(f"{_NAMESPACE}timestamp") or 0))
-            if (kind := element.get("type", "")) in _READ:
+            kind = element.get("type", "")
+            if kind in _READ or _is_plain(element):
                 parts[kind] = _part(element)
         if "primary" not in parts:
             raise ValueError("it names no primary index")
@@ -226,6 +216,16 @@ def _data(document: bytes) -> Iterator[ET.Element]:
     # a first reading refuses entities, which ElementTree would expand
     safe_parser().Parse(document, True)
     return ET.fromstring(document).iter(f"{_NAMESPACE}data")  # noqa: S314
+
+
+def _whole(path: str, data: bytes) -> Part:
+    return Part(path=path, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+
+
+def _is_plain(element: ET.Element) -> bool:
+    """Whether a part that is not read here has what a copy of it needs."""
+    checksum = element.find(f"{_NAMESPACE}checksum")
+    return checksum is not None and checksum.get("type") == "sha256" and bool(element.get("type"))
 
 
 def _part(element: ET.Element) -> Part:

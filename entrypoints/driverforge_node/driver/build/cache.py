@@ -12,9 +12,9 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, InputError
-from driverforge_core.image import MODULE_SET_NAME, ModuleSet
-from driverforge_node import log
+from driverforge_core.image import ANSWERS_NAME, MODULE_SET_NAME, ModuleSet
 from driverforge_node.driver.state import paths
 from driverforge_node.ports import Files, Host
 
@@ -71,9 +71,12 @@ def restore(host: Host, key: CacheKey, stage: str) -> bool:
     description = node.read_text(f"{key.folder}/{MODULE_SET_NAME}")
     try:
         digests = ModuleSet.from_json(description).modules
-        contents = {name: node.read_bytes(f"{key.folder}/{name}") for name in digests}
+        # an entry that a former version made has no answers
+        answers = [ANSWERS_NAME] if node.exists(f"{key.folder}/{ANSWERS_NAME}") else []
+        contents = {name: node.read_bytes(f"{key.folder}/{name}") for name in (*digests, *answers)}
         whole = all(
-            f"sha256:{hashlib.sha256(data).hexdigest()}" == digests[name] for name, data in contents.items()
+            f"sha256:{hashlib.sha256(contents[name]).hexdigest()}" == digest
+            for name, digest in digests.items()
         )
     except (FileNotFoundError, InputError):
         whole, contents = False, {}

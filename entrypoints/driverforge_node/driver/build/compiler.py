@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import (
     CommandFailed,
     DriverforgeError,
@@ -13,7 +14,6 @@ from driverforge_core.errors import (
     Unsupported,
 )
 from driverforge_core.kernel import KernelRelease
-from driverforge_node import log
 from driverforge_node.driver.build import shortcuts
 from driverforge_node.driver.build.headers import KernelHeaders
 from driverforge_node.family.model import Compiler

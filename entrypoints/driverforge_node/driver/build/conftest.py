@@ -59,13 +59,14 @@ _SCRIPT = r"""
 df_look_up() {
     echo asked >>"$df_calls" || kill $$
     { echo "$1" && cat "$2"; } >"$df_place.new" && df_key=$(sha256sum <"$df_place.new") || return 1
-    df_key=${df_key%% *} df_said=1
+    df_key=${df_key%% *} df_said=1 df_word=answered
     if [ -e "$df_place$df_key.yes" ]; then
         df_said=0
     elif ! [ -e "$df_place$df_key.no" ]; then
         mv "$df_place.new" "$df_place$df_key.$1" || return 1
+        df_word=open
     fi
-    echo answered >>"$df_calls"
+    echo $df_word >>"$df_calls"
     return $df_said
 }
 df_compiler() {
@@ -118,6 +119,8 @@ class Outcome:
     headers: Mapping[str, str]
     compiled: int
     remembered: int
+    # what the questions begin with that the memory has for these tests
+    kind: str
 
 
 def read_script(host: Host, work: str, make: tuple[str, ...]) -> Script:
@@ -167,50 +170,43 @@ def answer(host: Host, script: Script, memory: Memory, place: Place, *, work: st
     """
     host.files.make_dirs(f"{work}/conftest")
     said_with = hashlib.sha256(place.portable(" ".join(script.flags.words)).encode()).hexdigest()[:16]
+    all_kinds = f"probe {said_with} "
     version = f"{work}/conftest/uts_release"
     # Kbuild puts it below each of the headers.
     ending = host.files.read_text(version) if host.files.exists(version) else ""
     written: dict[str, str] = {}
-    compiled = remembered = 0
-    # headers.h first: each other test includes it
-    for name, verb, tests in (
-        ("headers", "test_kernel_header", script.headers),
-        *((name, "compile_tests", tests) for name, tests in script.tests.items()),
+    compiled = from_earlier = 0
+    # headers.h first: all tests include it. None includes what others wrote: make runs them side by side.
+    for names, kinds in (
+        (("headers",), (Question.PRESENT, Question.ABSENT)),
+        (tuple(script.tests), (Question.COMPILE,)),
     ):
-        kinds = (Question.PRESENT, Question.ABSENT) if name == "headers" else (Question.COMPILE,)
-        if name in ("headers", "functions"):
-            known = _remembered(memory, said_with, kinds)
-            remembered += len(known)
+        for known in [remembered(memory, f"{all_kinds}{kind.value} ") for kind in kinds]:
+            from_earlier += len(known)
             _tell(host, work, known)
+        open_names = names
         for _ in range(_ROUNDS):
-            text = _run_script(host, script, verb, tests, work) if tests else ""
-            asked = _take_questions(host, work)
-            if not asked:
+            ran = {name: _run_script(host, script, name, work) for name in open_names}
+            written |= {name: text + ending for name, (text, _) in ran.items()}
+            open_names = tuple(name for name, (_, is_open) in ran.items() if is_open)
+            if not open_names:
                 break
-            found = _compile(host, script, asked, work=work, jobs=jobs)
+            found = _compile(host, script, _take_questions(host, work, kinds), work=work, jobs=jobs)
             for probe, (said, read) in found.items():
-                memory.learn(
-                    f"probe {said_with} {probe.question.value} {probe.key}", _WORDS[said], reads=read
-                )
+                memory.learn(f"{all_kinds}{probe.question.value} {probe.key}", _WORDS[said], reads=read)
             _tell(host, work, {probe.key: _WORDS[said] for probe, (said, _) in found.items()})
-            compiled += len(asked)
+            compiled += len(found)
         else:
-            raise Unsupported(f"conftest.sh asks new questions after each answer: {name}")
-        written[name] = text + ending
-        host.files.write_atomic(f"{work}/conftest/{name}.h", written[name].encode())
-    return Outcome(headers=written, compiled=compiled, remembered=remembered)
+            raise Unsupported(f"conftest.sh asks new questions after each answer: {', '.join(open_names)}")
+        for name in names:
+            host.files.write_atomic(f"{work}/conftest/{name}.h", written[name].encode())
+    return Outcome(headers=written, compiled=compiled, remembered=from_earlier, kind=all_kinds)
 
 
-def _remembered(memory: Memory, said_with: str, kinds: tuple[Question, ...]) -> Mapping[str, str]:
-    """What is known of earlier builds, by the probes' keys."""
-    found = {}
-    for kind in kinds:
-        prefix = f"probe {said_with} {kind.value} "
-        for name in memory.questions(prefix):
-            said = memory.recall(name)
-            if said is not None:
-                found[name.removeprefix(prefix)] = said
-    return found
+def remembered(memory: Memory, kind: str) -> Mapping[str, str]:
+    """What is known of earlier builds, by what comes after `kind` in the questions: the probes' keys."""
+    asked = ((name, memory.recall(name)) for name in memory.questions(kind))
+    return {name.removeprefix(kind): said for name, said in asked if said is not None}
 
 
 def _tell(host: Host, work: str, answers: Mapping[str, str]) -> None:
@@ -220,7 +216,13 @@ def _tell(host: Host, work: str, answers: Mapping[str, str]) -> None:
         host.commands.run(["touch", *names], cwd=work)
 
 
-def _run_script(host: Host, script: Script, verb: str, tests: tuple[str, ...], work: str) -> str:
+def _run_script(host: Host, script: Script, name: str, work: str) -> tuple[str, bool]:
+    """What the script writes into conftest/NAME.h, and whether it asked what nobody knows yet."""
+    verb, tests = "test_kernel_header", script.headers
+    if name != "headers":
+        verb, tests = "compile_tests", script.tests[name]
+    if not tests:
+        return "", False
     words = (script.path, script.compiler, script.arch, script.source, script.output, f"{work}/{PREFIX}")
     flags = " ".join(script.flags.words)
     ran = host.commands.run(
@@ -229,19 +231,19 @@ def _run_script(host: Host, script: Script, verb: str, tests: tuple[str, ...], w
     if not ran.ok:
         raise Unsupported(f"conftest.sh ended with status {ran.status}", details=[ran.stderr[-2000:]])
     calls = host.files.read_text(f"{work}/{PREFIX}calls").split()
-    if calls.count("asked") != calls.count("answered"):
+    if calls.count("asked") * 2 != len(calls):
         raise Unsupported(
             "conftest.sh asked, and nobody could answer: no memory, processes or space?",
             details=[ran.stderr[-2000:]],
         )
-    return ran.stdout
+    return ran.stdout, "open" in calls
 
 
-def _take_questions(host: Host, work: str) -> tuple[Probe, ...]:
-    """The texts that the last run of the script had no answer for."""
+def _take_questions(host: Host, work: str, kinds: Sequence[Question]) -> tuple[Probe, ...]:
+    """The texts that the last runs of the script had no answer for."""
     names = frozenset(name for name in host.files.list_dir(work) if name.startswith(PREFIX))
     found = []
-    for question in Question:
+    for question in kinds:
         for name in names:
             stem, _, suffix = name.rpartition(".")
             if suffix == question.value and not {f"{stem}.yes", f"{stem}.no"} & names:
@@ -253,9 +255,10 @@ def _take_questions(host: Host, work: str) -> tuple[Probe, ...]:
 def _compile(
     host: Host, script: Script, probes: Sequence[Probe], *, work: str, jobs: int
 ) -> Mapping[Probe, tuple[bool, frozenset[str]]]:
-    """Ask the compiler. Returns for each probe what it said, and which files it read."""
-    if not probes:
-        return {}
+    """Ask the compiler. Returns for each probe what it said, and which files it read.
+
+    A question that another one's answer has settled is left out.
+    """
     looked_for = f"{work}/conftest/headers.h"
     present = _DEFINED.findall(host.files.read_text(looked_for)) if host.files.exists(looked_for) else []
     groups = grouped(probes, frozenset(present))
@@ -269,12 +272,14 @@ def _compile(
     host.commands.run(
         ["make", f"-j{jobs}", "-s", "-f", f"{PREFIX}probes.mk"], cwd=work, timeout=3600, stream=True
     )
-    answers = {}
+    answers: dict[Probe, tuple[bool, frozenset[str]]] = {}
     for number, group in enumerate(groups):
         shared = f"{work}/{PREFIX}{number}.h.err"
-        before = headers_read(host.files.read_text(shared)) if group.shared else frozenset()
+        before = headers_read(host.files.read_text(shared)) if group.lines else frozenset()
         for probe in group.probes:
             stem = f"{work}/{PREFIX}{probe.key}"
+            if probe.question is Question.ABSENT and not host.files.exists(f"{stem}.status"):
+                continue
             said = host.files.read_text(f"{stem}.err")
             status = int(host.files.read_text(f"{stem}.status"))
             found = verdict(status, said)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driverforge_core import log
 from driverforge_core.cms import DIGESTS
 from driverforge_core.errors import InputError, Unsupported
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
-from driverforge_node import catalogue, log
+from driverforge_node import catalogue
 from driverforge_node.family.lookup import family_of
 from driverforge_node.family.model import Compiler, Family, HeaderTree, config_value
 from driverforge_node.packages import PackageAccess, PackageFile, PackageRequest
@@ -46,7 +47,11 @@ def unpack_headers(
     rules = family_of(release)
     manager = rules.package_manager()
     access = PackageAccess(
-        commands=host.commands, files=host.files, environ=host.environ, ca_bundle=site_ca_bundle(host, rules)
+        commands=host.commands,
+        files=host.files,
+        environ=host.environ,
+        # an update of the trust store costs what a whole compilation from the cache may cost
+        ca_bundle="" if given else site_ca_bundle(host, rules),
     )
     if given:
         paths = tuple(

@@ -19,11 +19,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 
+from driverforge_core import log
 from driverforge_core.errors import TemporaryFailure, Unsupported
 from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease, parse_os_release
-from driverforge_node import log
 from driverforge_node.driver.build import cache, publish
 from driverforge_node.driver.build.compiler import Ways, check_compiler, compile_modules
 from driverforge_node.driver.build.headers import (
@@ -33,6 +33,7 @@ from driverforge_node.driver.build.headers import (
     unpack_headers,
 )
 from driverforge_node.driver.build.processors import processors
+from driverforge_node.driver.build.space import require_space
 from driverforge_node.driver.state import network, paths, variables
 from driverforge_node.driver.state.network import NetworkBuildFiles
 from driverforge_node.ports import Host
@@ -41,10 +42,6 @@ from driverforge_node.ports import Host
 WORK = "/var/tmp/driverforge"  # noqa: S108
 LOGS = "/var/log/driverforge"
 TOOLS = ("make", "ld", "objdump", "awk", "strip")
-# Measured: sources with debug information grow threefold while they are linked (192 to 594 MB, 241 to 715
-# MB), and headers unpack to 60 MB.
-GROWTH = 4
-HEADERS_KIB = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,21 +268,6 @@ def _compile(
         signature_digests=signature_digests(host.files.read_text(f"{headers.tree.output}/.config")),
     )
     host.files.remove_tree(work)
-
-
-def require_space(host: Host, source: str, folder: str) -> None:
-    """Raises StorageFailed where a compilation would fill the disk."""
-    from driverforge_core.errors import StorageFailed
-
-    listed = host.commands.run(["du", "--summarize", "--block-size=1024", "--dereference-args", source])
-    needed = (int(listed.stdout.split()[0]) * GROWTH + HEADERS_KIB) * 1024
-    free = host.files.free_bytes(folder)
-    if free < needed:
-        raise StorageFailed(
-            f"not enough space to compile: {free >> 20} MiB free, about {needed >> 20} MiB needed",
-            details=[f"work folder: {folder}", f"sources: {source}"],
-            resolution="free space there (df -h), or name another folder with --work-dir",
-        )
 
 
 @contextmanager

@@ -18,14 +18,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
-from driverforge_node import log
+from driverforge_core.headertree import NAMES_OF_A_KERNEL
 from driverforge_node.ports import Files
 
 # A node boots few kernels; a builder has a dozen releases and flavours of a series, for two or three drivers.
 MAX_FILES = 36
-# Configuration that only names the kernel: two kernels with the same headers differ in it.
-NAMES_OF_A_KERNEL = (b"CONFIG_BUILD_SALT", b"CONFIG_VERSION_SIGNATURE")
 AUTOCONF = "include/generated/autoconf.h"
 
 
@@ -139,6 +138,19 @@ class Memory:
     def questions(self, kind: str) -> frozenset[str]:
         """All that begin with `kind` and were ever asked here."""
         return frozenset(name for table in self._earlier for name in table.records if name.startswith(kind))
+
+    def reads(self, kind: str) -> frozenset[str] | None:
+        """What the answers of this build to all questions that begin with `kind` were read from.
+
+        None where one of them is not kept.
+        """
+        paths: set[str] = set()
+        for name, (_, reads) in self._now.items():
+            if name.startswith(kind):
+                if reads is None:
+                    return None
+                paths.update(reads)
+        return frozenset(map(self._place.real, paths))
 
     def learn(self, question: str, answer: str, *, reads: Iterable[str]) -> None:
         """`reads` are the files that the answer depends on. One that has the kernel's name is not kept."""

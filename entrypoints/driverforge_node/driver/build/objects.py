@@ -14,8 +14,8 @@ import tarfile
 import zlib
 from collections.abc import Mapping
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
-from driverforge_node import log
 from driverforge_node.driver.build.memory import (
     AUTOCONF,
     Memory,
@@ -91,13 +91,21 @@ class Objects:
         if not members:
             return
         try:
-            data = zlib.compress(_pack(members), 1)
+            data = self._compressed(members)
             archive = write_named(self._host.node, self._folder, data, context=self._place.context)
         except DriverforgeError as error:
             log.warning("compiled objects are not kept", folder=self._folder, reason=error.brief)
             return
         for name, read in reads.items():
             self._memory.learn(_KIND + name, archive, reads=read)
+
+    def _compressed(self, members: Mapping[str, bytes]) -> bytes:
+        """An archive of `members`; an earlier build's where it has the same: compressing takes longer."""
+        for name, earlier in self._archives.items():
+            data = read_named(self._host.node, self._folder, name) if earlier == members else None
+            if data is not None:
+                return data
+        return zlib.compress(_pack(members), 1)
 
     def _archive(self, name: str) -> Mapping[str, bytes]:
         if name not in self._archives:

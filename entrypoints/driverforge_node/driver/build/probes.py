@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -35,6 +36,11 @@ class Probe:
     def key(self) -> str:
         return hashlib.sha256(f"{self.question.value}\n{self.text}".encode()).hexdigest()
 
+    @property
+    def when_present(self) -> Probe:
+        """What conftest.sh asks of a header first. Only where the answer is no does it ask on."""
+        return Probe(question=Question.PRESENT, text=self.text)
+
 
 # Measured with gcc 12: 0.84 s to precompile linux/pci.h, 0.27 s for a probe without, 0.04 s with it.
 PAYS_FROM = 3
@@ -45,11 +51,8 @@ class Group:
     """Probes that begin with the same directives."""
 
     probes: tuple[Probe, ...]
-
-    @property
-    def shared(self) -> bool:
-        """Whether a precompiled header pays: making one costs as much as three probes."""
-        return len(self.probes) > PAYS_FROM and split(self.probes[0].text)[1] > 0
+    # how many lines of each the precompiled header stands for; () without one
+    lines: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +79,15 @@ class Flags:
         )
 
 
-def split(text: str) -> tuple[str, int]:
-    """The directives that a probe begins with, up to the first line of C, and how many lines these are.
+def beginnings(text: str) -> tuple[tuple[str, int], ...]:
+    """The directives that a probe begins with, and how many lines these are: first some, at last all of them.
 
-    Conditionals are not cut in two. In the directives, spaces around a line and empty lines are left out.
+    They end at the first line of C, and conditionals are not cut in two. In the directives, spaces around a
+    line and empty lines are left out.
     """
     lines = text.split("\n")
-    depth = end = 0
+    ends = []
+    depth = 0
     continued = False
     for number, line in enumerate(lines):
         word = line.strip()
@@ -98,8 +103,8 @@ def split(text: str) -> tuple[str, int]:
                 break
         continued = word.endswith("\\")
         if depth == 0 and not continued:
-            end = number + 1
-    return "\n".join(line.strip() for line in lines[:end] if line.strip()), end
+            ends.append(number + 1)
+    return tuple(("\n".join(line.strip() for line in lines[:end] if line.strip()), end) for end in ends)
 
 
 _IF_PRESENT = re.compile(r"^#\s*if defined\((NV_\w+_PRESENT)\)\n(#\s*include .*\n)#\s*endif$", re.MULTILINE)
@@ -115,18 +120,32 @@ def effective(directives: str, present: Collection[str]) -> str:
 
 
 def grouped(probes: Iterable[Probe], present: Collection[str]) -> tuple[Group, ...]:
-    """Probes by what they begin with; one whose header is only looked for is a group of its own.
+    """Probes by what they begin with; those for which no precompiled header pays are each a group.
 
+    Making one costs as much as three probes. What begins with it and includes more uses it as well.
     `present` are the macros that conftest/headers.h defines.
     """
-    found: dict[str, list[Probe]] = {}
+    found = {
+        probe: {effective(text, present): lines for text, lines in beginnings(probe.text)} for probe in probes
+    }
+    compiled = [each for probe, each in found.items() if probe.question is Question.COMPILE and each]
+    whole = Counter(list(each)[-1] for each in compiled)
+    pays = {text for text, count in whole.items() if text and count > PAYS_FROM}
+    shared: dict[str, list[Probe]] = {}
     alone = []
-    for probe in probes:
-        if probe.question is Question.COMPILE:
-            found.setdefault(effective(split(probe.text)[0], present), []).append(probe)
+    for probe, each in found.items():
+        begins = max(pays & each.keys(), key=len, default="")
+        if begins and probe.question is Question.COMPILE:
+            shared.setdefault(begins, []).append(probe)
         else:
             alone.append(Group(probes=(probe,)))
-    return (*(Group(probes=tuple(each)) for each in found.values()), *alone)
+    return (
+        *(
+            Group(probes=tuple(group), lines=tuple(found[probe][begins] for probe in group))
+            for begins, group in shared.items()
+        ),
+        *alone,
+    )
 
 
 PREFIX = "driverforge-"
@@ -138,15 +157,17 @@ def makefile(compiler: str, groups: Sequence[Group]) -> str:
 
     The texts are in KEY.c and so on, below a line that says what is asked. Relative includes are looked for
     where conftest.sh has its own file, since that is where make runs. `-H` names every header that was read,
-    in failed runs too.
+    in failed runs too. Whether a header is absent is not asked where it turned out to be present: that KEY
+    has no files.
     """
     rules, goals = [], []
+    asked = {probe.key for group in groups for probe in group.probes}
     for number, group in enumerate(groups):
         header = f"{PREFIX}{number}.h"
-        if group.shared:
+        if group.lines:
             first = f"{PREFIX}{group.probes[0].key}.c"
             # one line more: the question
-            end = split(group.probes[0].text)[1] + 1
+            end = group.lines[0] + 1
             make_it = f"{compiler} @{PREFIX}rest.flags -H -x c-header {header} -o $@ 2>{header}.err"
             # Without the precompiled one the compiler reads the header itself: dearer, and the same answer.
             rules.append(
@@ -154,24 +175,27 @@ def makefile(compiler: str, groups: Sequence[Group]) -> str:
                 f"\t@{{ cat {PREFIX}includes && sed -n '2,{end}p' {first}; }} >{header}\n"
                 f"\t@{make_it} || rm -f $@\n"
             )
-        for probe in group.probes:
+        for probe, lines in zip(group.probes, group.lines or (0,) * len(group.probes), strict=True):
             stem = f"{PREFIX}{probe.key}"
             goals.append(f"{stem}.status")
-            line, needs = 2, ""
-            if group.shared:
+            needs = unless = ""
+            if group.lines:
                 run = f"@{PREFIX}rest.flags -H -include {header} -x c -c - -o {stem}.o"
-                line, needs = split(probe.text)[1] + 2, f" {header}.gch"
+                needs = f" {header}.gch"
             elif probe.question is Question.COMPILE:
                 run = f"@{PREFIX}all.flags -H -x c -c - -o {stem}.o"
             else:
                 run = f"{_QUESTION_FLAGS[probe.question]} @{PREFIX}all.flags -H - >/dev/null"
+            if probe.question is Question.ABSENT and probe.when_present.key in asked:
+                needs = f" {PREFIX}{probe.when_present.key}.status"
+                unless = f"grep -qx 0 {needs} || "
             rules.append(
                 f"{stem}.status:{needs}\n"
                 # not through a pipe: where tail fails, the compiler would accept half of a text
-                f"\t@tail -n +{line} {stem}.{probe.question.value} >{stem}.text\n"
-                f"\t@{compiler} {run} <{stem}.text 2>{stem}.err; echo $$? >$@\n"
+                f"\t@tail -n +{lines + 2} {stem}.{probe.question.value} >{stem}.text\n"
+                f"\t@{unless}{{ {compiler} {run} <{stem}.text 2>{stem}.err; echo $$? >$@; }}\n"
             )
-        if group.shared:
+        if group.lines:
             # 20 MB each
             last = " ".join(f"{PREFIX}{probe.key}.status" for probe in group.probes)
             goals.append(f"{header}.done")

@@ -10,6 +10,7 @@ from driverforge_core.image import MODULE_SET_NAME, MODULES_ROOT, ImageFacts, Mo
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.modinfo import read_modinfo
 from driverforge_core.names import NVIDIA_MODULES
+from driverforge_node.driver.build.answers import write_answers
 from driverforge_node.ports import Host
 
 
@@ -31,6 +32,8 @@ def stage_modules(
     signature_digests: tuple[str, ...] = (),
 ) -> ModuleSet:
     """Strip each module of `work` into the folder `stage`, check it, and describe the set there.
+
+    The answers that the modules were compiled by go beside them.
 
     Raises CommandFailed where a module that the sources have was not made, or is not for `kernel`.
     """
@@ -61,6 +64,7 @@ def stage_modules(
         signature_digests=signature_digests,
         network=network,
     )
+    write_answers(host.files, work, stage)
     host.files.write_atomic(f"{stage}/{MODULE_SET_NAME}", modules.to_json().encode())
     return modules
 

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unsupported
-from driverforge_node import log
-from driverforge_node.driver.build import conftest
+from driverforge_node.driver.build import conftest, precompiled, whole
 from driverforge_node.driver.build.headers import KernelHeaders
 from driverforge_node.driver.build.memory import Digests, Memory, Place
 from driverforge_node.driver.build.objects import Objects
@@ -21,7 +21,7 @@ from driverforge_node.driver.state.network import OFED
 from driverforge_node.ports import Host
 
 # A change of what is written to the cache
-_FORMAT = "2"
+_FORMAT = "3"
 # What works on an object besides the compiler, and says how: in scripts/ and tools/ of the kernel's files
 _KBUILD = ("Makefile*", "Kbuild.include", "*.so", "objtool", "genksyms", "recordmcount*")
 
@@ -50,10 +50,17 @@ def prepare(
             kept = ""
         where = place(host, headers, source=source, work=work)
         memory = Memory(host.node, kept, where, Digests(files=host.files))
-        script = conftest.read_script(host, work, make)
-        outcome = conftest.answer(host, script, memory, where, work=work, jobs=jobs)
+        name = whole.name_of(host, headers.tree.output)
+        question = _whole(host, headers, where, make, source=source) if kept else ""
+        outcome = whole.recall(host, memory, question, name=name, work=work) if question else None
+        if outcome is None:
+            script = conftest.read_script(host, work, make)
+            outcome = conftest.answer(host, script, memory, where, work=work, jobs=jobs)
+            if question:
+                whole.learn(host, memory, question, outcome, output=headers.tree.output, work=work)
         objects = Objects(host, kept, where, memory) if kept else None
         restored = objects.restore(work) if objects else 0
+        compiler = precompiled.stand_in(host, headers.compiler.program, work=work)
     except TemporaryFailure:
         # a stop signal
         raise
@@ -66,7 +73,16 @@ def prepare(
         from_earlier_builds=outcome.remembered,
         objects_from_earlier_builds=restored,
     )
-    return Prepared(arguments=conftest.NOTHING_LEFT, headers=outcome.headers, memory=memory, objects=objects)
+    arguments = (*conftest.NOTHING_LEFT, f"CC={compiler}")
+    return Prepared(arguments=arguments, headers=outcome.headers, memory=memory, objects=objects)
+
+
+def _whole(host: Host, headers: KernelHeaders, where: Place, make: tuple[str, ...], *, source: str) -> str:
+    """The question of all that NVIDIA's Kbuild would find out; '' where it has to be asked."""
+    others = [folder for folder in (source, OFED) if host.files.is_dir(folder)]
+    everything = whole.everything(host, headers.tree, others, f"{source}/conftest.sh")
+    words = where.portable(" ".join(word for word in make if not word.startswith("-j")))
+    return f"conftest {everything} {words}" if everything else ""
 
 
 def written_anew(host: Host, prepared: Prepared, work: str) -> str:

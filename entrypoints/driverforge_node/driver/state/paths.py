@@ -6,13 +6,14 @@ NVIDIA/gpu-operator.
 
 from __future__ import annotations
 
+from driverforge_core import validations
+
 # the contract: shared with the operator, the toolkit and the validators
 RUN = "/run/nvidia"
 LOCK = f"{RUN}/nvidia-driver.pid"
 DIGEST = f"{RUN}/nvidia-driver.state"
 ROOT = f"{RUN}/driver"
-VALIDATIONS = f"{RUN}/validations"
-DAEMONS_STATUS = f"{VALIDATIONS}/.driver-daemons-status"
+DAEMONS_STATUS = f"{validations.FOLDER}/.driver-daemons-status"
 FIRMWARE_SEARCH = "/sys/module/firmware_class/parameters/path"
 FIRMWARE_SEARCH_VALUE = f"{ROOT}/lib/firmware"
 # the operator's kernelModuleConfig is mounted here

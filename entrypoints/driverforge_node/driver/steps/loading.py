@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed, DriverforgeError
-from driverforge_node import log
 from driverforge_node.driver.state import loadtree, paths, records
 from driverforge_node.driver.state.module_sets import ModuleSource, module_sets, read_image
 from driverforge_node.driver.state.network import NetworkBuildFiles

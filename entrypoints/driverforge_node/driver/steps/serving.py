@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from driverforge_core import validations
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_node.driver.state import daemons, paths
 from driverforge_node.driver.state.daemons import DaemonProgram
@@ -28,7 +29,7 @@ class SetStatus:
         return f"tell the startup probe: {self.text}"
 
     def apply(self, host: Host) -> None:
-        host.files.make_dirs(paths.VALIDATIONS)
+        host.files.make_dirs(validations.FOLDER)
         host.files.write_atomic(paths.DAEMONS_STATUS, f"{self.text}\n".encode())
 
     def problem(self, host: Host) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import posixpath
 
+from driverforge_core import log
 from driverforge_core.errors import InputError
-from driverforge_node import log
 from driverforge_node.ports import Host, bytes_of
 from driverforge_node.runtime.formats import jsonedit
 from driverforge_node.runtime.formats.values import lookup

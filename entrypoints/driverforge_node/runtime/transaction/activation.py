@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed, Unavailable, Unsupported
-from driverforge_node import log
 from driverforge_node.runtime.find import cri
 from driverforge_node.runtime.find.daemon import enter
 from driverforge_node.runtime.find.instance import process_instance

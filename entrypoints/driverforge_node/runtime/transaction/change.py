@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from dataclasses import replace
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure
-from driverforge_node import log
 from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files

@@ -12,8 +12,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 
+from driverforge_core import log
 from driverforge_core.errors import CommandFailed
-from driverforge_node import log
 from driverforge_node.ports import Host, text_of
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.backends import config_files

@@ -14,8 +14,8 @@ from __future__ import annotations
 import secrets
 from contextlib import suppress
 
+from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, Unavailable
-from driverforge_node import log
 from driverforge_node.ports import Host, Result, text_of
 from driverforge_node.runtime.find.daemon import enter
 from driverforge_node.runtime.find.instance import boot_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from driverforge_node import log
+from driverforge_core import log
 from driverforge_node.ports import Host
 from driverforge_node.runtime import journal
 from driverforge_node.runtime.model import RuntimeDaemon

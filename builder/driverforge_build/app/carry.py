@@ -1,0 +1,252 @@
+"""The lives of `driverforge mirror copy`: registry to registry, registry to archive, archive to registry."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from driverforge_build.app.mirror import inventory_of
+from driverforge_build.documents import (
+    CopiedImage,
+    MirrorArchiveDocument,
+    MirrorCopyDocument,
+    MirrorInventoryDocument,
+    MirrorLockDocument,
+    MirrorVolumesDocument,
+)
+from driverforge_build.mirror.archive import Archive, ArchiveSink, ArchiveSource, sum_name
+from driverforge_build.mirror.carried import FilesAnd
+from driverforge_build.mirror.copying import Copied, Copier, CopyListener, Sink, Source
+from driverforge_build.mirror.file import ARCHIVE_LIST, load_archive_list, load_inventory
+from driverforge_build.mirror.layout import LaidOut, configurations, lay_out
+from driverforge_build.mirror.loads import Load, loads
+from driverforge_build.mirror.nodes import read_nodes
+from driverforge_build.mirror.registries import BegunUploads, RegistrySink, RegistrySource
+from driverforge_build.mirror.target import Target
+from driverforge_build.mirror.tide import Tide
+from driverforge_build.mirror.trust import check_volumes, reading, signature_of, signed
+from driverforge_build.mirror.volumes import Volumes
+from driverforge_build.ports import Downloads, StatementSigner, StatementVerifier
+from driverforge_build.sharedfile import replace_text
+from driverforge_core.errors import InputError
+from driverforge_oci.client import RegistryClient
+from driverforge_oci.reference import Reference
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Carrying:
+    """What all copies need: `tide` is told of busy registries by whoever made the clients.
+
+    `downloads` reads the files that no registry has.
+    """
+
+    tide: Tide
+    listener: CopyListener
+    downloads: Downloads
+
+    def source(self, client: RegistryClient) -> Source:
+        return FilesAnd(registries=RegistrySource(client), downloads=self.downloads)
+
+    def copy(self, source: Source, sink: Sink, images: Sequence[Load]) -> list[Copied]:
+        return Copier(source=source, sink=sink, tide=self.tide, listener=self.listener).run(images)
+
+
+def copy_between(
+    carrying: Carrying,
+    lock: MirrorLockDocument,
+    source: RegistryClient,
+    sink: RegistryClient,
+    target: Target,
+    *,
+    registries: Mapping[str, str],
+    begun: Path,
+    deep: bool = False,
+) -> MirrorCopyDocument:
+    """From the registries that have the images to a mirror. `begun` is a file of uploads under way.
+
+    With `deep` an image whose tag is there is asked for its parts too.
+    """
+    images = loads(lock, _places(lock, target), registries)
+    into = RegistrySink(client=sink, begun=BegunUploads(begun), deep=deep)
+    with closing(into.begun):
+        return _document(carrying.copy(carrying.source(source), into, images))
+
+
+def save(
+    carrying: Carrying,
+    lock: MirrorLockDocument,
+    source: RegistryClient,
+    place: Path,
+    *,
+    registries: Mapping[str, str],
+    volume_size: int = 0,
+    inventory: Path | None = None,
+    signer: StatementSigner | None = None,
+) -> MirrorCopyDocument:
+    """From registries to the archive PLACE.tar with its list PLACE.list.json.
+
+    `inventory` says what the receiver holds: that is left out. Where an image fails there is no list, and the
+    next run goes on. `signer` signs the list, into a file beside it.
+    """
+    held = load_inventory(inventory)["held"] if inventory else {}
+    archive = Archive.plan(place, lock, each=volume_size, held=held)
+    named = _named(lock)
+    sink = ArchiveSink(archive, place.with_name(f"{place.name}.journal"))
+    listed = list_of(place)
+    try:
+        sink.begin(_finished(listed))
+        # it speaks of other bytes from here on
+        listed.unlink(missing_ok=True)
+        results = carrying.copy(carrying.source(source), sink, loads(lock, named, registries))
+        if any(result.error for result in results):
+            return _document(results)
+        document = sink.finish()
+    finally:
+        sink.close()
+    for volume in document["volumes"]:
+        line = f"{volume['sha256']}  {volume['name']}\n"
+        replace_text(place.parent / sum_name(volume["name"]), line, option="--to-archive")
+    text = json.dumps(document, indent=1) + "\n"
+    signature_of(listed).unlink(missing_ok=True)
+    if signer:
+        replace_text(signature_of(listed), signed(signer, text, place.name), option="--to-archive")
+    replace_text(listed, text, option="--to-archive")
+    sink.place.unlink(missing_ok=True)
+    return _document(results, listed=str(listed))
+
+
+def _finished(listed: Path) -> MirrorArchiveDocument | None:
+    """The list that an earlier run has made; None where there is none that can be read."""
+    try:
+        return load_archive_list(listed) if listed.exists() else None
+    except InputError:
+        return None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arrived:
+    """An archive that has come: its list, and what the list's file is, by sha256."""
+
+    document: MirrorArchiveDocument
+    folder: Path
+    digest: str
+
+
+def arrived(place: Path, verifier: StatementVerifier | None = None) -> Arrived:
+    """Read an archive's list, once; `verifier` has to accept it before."""
+    listed, digest = list_of(place), ""
+
+    def read(path: Path) -> bytes:
+        nonlocal digest
+        data = reading(verifier)(path)
+        digest = hashlib.sha256(data).hexdigest()
+        return data
+
+    document = load_archive_list(listed, read)
+    return Arrived(document=document, folder=listed.parent, digest=digest)
+
+
+def load(
+    carrying: Carrying,
+    archive: Arrived,
+    sink: RegistryClient,
+    target: Target,
+    *,
+    begun: Path,
+    deep: bool = False,
+) -> MirrorCopyDocument:
+    """From an archive to a mirror; `begun` and `deep` as for `copy_between`."""
+    document = archive.document
+    volumes = _volumes(archive)
+    images = loads(document["lock"], _places(document["lock"], target), {})
+    into = RegistrySink(client=sink, begun=BegunUploads(begun), deep=deep)
+    with closing(volumes), closing(into.begun):
+        return _document(carrying.copy(ArchiveSource(document=document, volumes=volumes), into, images))
+
+
+def unpack(archive: Arrived, folder: Path, url: str) -> list[LaidOut]:
+    """The packages of an archive as folders, which nodes reach at `url`."""
+    document = archive.document
+    with closing(_volumes(archive)) as volumes:
+        source = ArchiveSource(document=document, volumes=volumes)
+        return _unpacked(source, loads(document["lock"], _named(document["lock"]), {}), folder, url)
+
+
+def unpack_held(
+    lock: MirrorLockDocument, client: RegistryClient, target: Target, folder: Path, url: str
+) -> list[LaidOut]:
+    """The packages of a mirror as folders."""
+    held = [replace(one, source=one.place) for one in loads(lock, _places(lock, target), {})]
+    return _unpacked(RegistrySource(client), held, folder, url)
+
+
+def _unpacked(source: Source, images: Sequence[Load], folder: Path, url: str) -> list[LaidOut]:
+    found = lay_out(source, images, folder, url)
+    if not found:
+        raise InputError(
+            "the list has no packages",
+            resolution="where nodes compile their driver, `driverforge mirror lock --packages` adds them",
+        )
+    for name, text in configurations(found):
+        replace_text(folder / name, text, option="--out")
+    return found
+
+
+def receipt(
+    archive: Arrived, client: RegistryClient, target: Target, nodes: Path | None
+) -> MirrorInventoryDocument:
+    """What the mirror holds of an archive that was loaded, as its sender wants to know it."""
+    return inventory_of(
+        archive.document["lock"],
+        archive.digest,
+        client,
+        target,
+        deep=True,
+        nodes=read_nodes(nodes) if nodes else (),
+    )
+
+
+def checked(
+    place: Path, names: Collection[str], verifier: StatementVerifier | None = None
+) -> MirrorVolumesDocument:
+    """The volumes of an archive that are in hand; those of `names`, without any all."""
+    archive = arrived(place, verifier)
+    return {"schema": 1, "volumes": check_volumes(archive.document, archive.folder, names)}
+
+
+def list_of(place: Path) -> Path:
+    """An archive's list, by the archive's name or by its own."""
+    return place if place.name.endswith(ARCHIVE_LIST) else Path(f"{place}{ARCHIVE_LIST}")
+
+
+def _volumes(archive: Arrived) -> Volumes:
+    return Volumes({archive.folder / one["name"]: one["size"] for one in archive.document["volumes"]})
+
+
+def _named(lock: MirrorLockDocument) -> dict[str, Reference]:
+    """The images of a list where their names say that they lie."""
+    return {image["image"]: Reference.parse(image["image"]) for image in lock["images"]}
+
+
+def _places(lock: MirrorLockDocument, target: Target) -> dict[str, Reference]:
+    return target.places(image["image"] for image in lock["images"])
+
+
+def _document(results: Sequence[Copied], *, listed: str = "") -> MirrorCopyDocument:
+    images = [_image(result) for result in results]
+    return {"schema": 1, "images": images, "sent": sum(image["sent"] for image in images), "list": listed}
+
+
+def _image(result: Copied) -> CopiedImage:
+    return {
+        "image": result.load.image,
+        "place": str(result.load.place),
+        "digest": result.load.digest,
+        "state": result.state,
+        "sent": result.sent,
+        "error": result.error.document() if result.error else None,
+    }

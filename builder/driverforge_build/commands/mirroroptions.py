@@ -1,0 +1,99 @@
+"""Options that commands of `driverforge mirror` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.core import ParameterSource
+
+from driverforge_build.commands import options
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class LiveOrFile(click.Path):
+    """A file, or the word `live`: then `live:RESOURCES`, which are asked for with kubectl."""
+
+    def __init__(self, resources: str) -> None:
+        super().__init__(path_type=Path, exists=True, dir_okay=False)
+        self._resources = resources
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return Path(f"live:{self._resources}") if value == "live" else super().convert(value, param, ctx)
+
+
+mirror_lock_option = click.option(
+    "--mirror-lock",
+    "lock_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default="mirror.lock.json",
+    show_default=True,
+    metavar="FILE",
+    help="The list of what the mirror has to hold, of `driverforge mirror lock`; or an archive's, "
+    "NAME.list.json, which has it.",
+)
+
+nodes_option = click.option(
+    "--nodes",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Say what nodes run, too: kubectl get nodes -o json > nodes.json",
+)
+
+paths_option = click.option(
+    "--paths",
+    type=click.Choice(["keep", "host", "flatten"]),
+    default="keep",
+    show_default=True,
+    help="What becomes of nvcr.io/nvidia/driver below the mirror's path: nvidia/driver, "
+    "nvcr.io/nvidia/driver, or driver.",
+)
+
+
+def registries_option(text: str) -> Callable[[F], F]:
+    """--registry, several times, with its own help text; the command gets `registries`, place by place."""
+    form = "HOST[/PATH]=HOST[:PORT][/PATH]"
+    return click.option(
+        "--registry",
+        "registries",
+        multiple=True,
+        metavar=form,
+        callback=options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io"),
+        help=text,
+    )
+
+
+def target_options(function: F) -> F:
+    """--to and --paths; the command gets `target`."""
+    return _target_options(function, required=True)
+
+
+def target_or_other_options(function: F) -> F:
+    """The same, where `target` is None without --to."""
+    return _target_options(function, required=False)
+
+
+def _target_options(function: F, *, required: bool) -> F:
+    @wraps(function)
+    def merged(*, to: str | None, paths: str, **rest: Any) -> Any:
+        from driverforge_build.mirror.target import Paths, Target
+
+        return function(target=None if to is None else Target.parse(to, Paths(paths)), **rest)
+
+    decorated = paths_option(merged)
+    return click.option(
+        "--to",
+        required=required,
+        metavar="[http://]HOST[:PORT][/PATH]",
+        help="The mirror. http:// where it has no TLS.",
+    )(decorated)  # type: ignore[return-value]
+
+
+def typed(option: str) -> bool:
+    """Whether somebody wrote it here: a pipeline's environment is for all its commands."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is ParameterSource.COMMANDLINE

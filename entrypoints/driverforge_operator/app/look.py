@@ -1,0 +1,121 @@
+"""Read what the findings are made from; what the user may not read is told, not a failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TypeVar
+
+from driverforge_core.errors import InputError, NotPermitted
+from driverforge_operator.crd.schema import cluster_policy, nvidia_driver
+from driverforge_operator.explain.gates import Gate, closed, gates
+from driverforge_operator.explain.installation import Installation, rights
+from driverforge_operator.explain.scene import Scene, Sight
+from driverforge_operator.ports import Inspector, Kind, Log, Page
+from driverforge_operator.state.kinds import CLUSTER_POLICY, DEFINITION, NVIDIA_DRIVER
+from driverforge_operator.state.workloads import (
+    DAEMON_SET,
+    DEPLOYMENT,
+    EVENT,
+    MACHINE,
+    NAMESPACE,
+    POD,
+)
+
+LINES = 200  # of a log: what a compiler says of one error, and the words around it
+Item = TypeVar("Item")
+
+
+class Looks:
+    """Lists what may be listed, and remembers what may not."""
+
+    def __init__(self, inspector: Inspector) -> None:
+        self._inspector = inspector
+        self.unread: list[str] = []
+
+    def everywhere(self, kind: Kind[Item], fields: str = "") -> Sequence[Item]:
+        """Of all namespaces; of ours alone where the user may not see the others."""
+        pages = partial(self._inspector.everywhere, kind, fields=fields)
+        found = self._noted(f"{kind.plural} of all namespaces", lambda: _items(pages()))
+        if found is None:
+            return self.ours(kind) if kind.namespaced else ()
+        return found
+
+    def ours(self, kind: Kind[Item]) -> Sequence[Item]:
+        return self._noted(kind.plural, lambda: _items(self._inspector.pages(kind))) or ()
+
+    def log(self, log: Log, lines: int = LINES) -> tuple[str, ...]:
+        what = f"log of {log.container} of pod {log.namespace}/{log.pod}"
+        return self._noted(what, lambda: self._inspector.tail(log, lines)) or ()
+
+    def _noted(self, what: str, read: Callable[[], Item]) -> Item | None:
+        try:
+            return read()
+        except NotPermitted as error:
+            self.unread.append(f"{what}: {'; '.join((error.brief, *error.details))}")
+            return None
+
+
+def _items(pages: Iterator[Page[Item]]) -> Sequence[Item]:
+    return [one for page in pages for one in page.items]
+
+
+def look(inspector: Inspector, namespace: str, *, node: str = "") -> Sight:
+    """Everything, or what concerns one node."""
+    looks = Looks(inspector)
+    nodes = looks.everywhere(MACHINE, f"metadata.name={node}" if node else "")
+    # a pod that waits for its place is on no node yet
+    selectors = (f"spec.nodeName={node}", "spec.nodeName=") if node else ()
+    listed = [looks.everywhere(POD, fields) for fields in selectors] or [looks.ours(POD)]
+    pods = {(one.metadata.namespace, one.metadata.name): one for found in listed for one in found}
+    return Sight(
+        namespace=namespace,
+        nodes={one.metadata.name: one for one in nodes},
+        pods=tuple(pods.values()),
+        daemonsets=[one for one in looks.everywhere(DAEMON_SET) if one.spec.template.spec.component],
+        warnings=looks.everywhere(EVENT, "type=Warning"),
+        policies={one.metadata.name: one for one in looks.everywhere(CLUSTER_POLICY)},
+        drivers={one.metadata.name: one for one in looks.everywhere(NVIDIA_DRIVER)},
+        unread=tuple(dict.fromkeys(looks.unread)),
+    )
+
+
+def explain(inspector: Inspector, namespace: str, node: str) -> tuple[Sight, tuple[Gate, ...]]:
+    """The gates of one node, with the log of the container that the closed one waits for.
+
+    Raises InputError where there is no such node.
+    """
+    sight = look(inspector, namespace, node=node)
+    machine = sight.nodes.get(node)
+    if machine is None:
+        raise InputError(
+            f"there is no node {node}", details=sight.unread, resolution="kubectl get nodes shows their names"
+        )
+    found = gates(Scene(node=machine, sight=sight))
+    shut = closed(found)
+    stuck = shut.culprit if shut else None
+    if stuck is None:
+        return sight, found
+    looks = Looks(inspector)
+    log = looks.log(stuck.log)
+    sight = replace(sight, logs={stuck.log: log}, unread=(*sight.unread, *looks.unread))
+    return sight, gates(Scene(node=machine, sight=sight))
+
+
+def installation(inspector: Inspector, namespace: str) -> Installation:
+    """What the doctor judges."""
+    sight = look(inspector, namespace)
+    looks = Looks(inspector)
+    definitions = {one["metadata"]["name"]: one for one in looks.everywhere(DEFINITION)}
+    namespaces = looks.everywhere(NAMESPACE, f"metadata.name={namespace}")
+    answers = {right: inspector.may(right) for right in rights(namespace)}
+    return Installation(
+        sight=replace(sight, unread=(*sight.unread, *looks.unread)),
+        ours=(cluster_policy(), nvidia_driver()),
+        served={name: one for name, one in definitions.items() if name.endswith(".nvidia.com")},
+        namespace=next(iter(namespaces), None),
+        deployments=looks.everywhere(DEPLOYMENT),
+        refused=[right for right, answer in answers.items() if answer is False],
+        live=None not in answers.values(),
+    )

@@ -1,0 +1,77 @@
+"""Asking registries, beside the loop: one that is slow holds nothing up but its own images."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import replace
+
+from driverforge_operator.app.follow import Pause
+from driverforge_operator.plan.whole import asked_for
+from driverforge_operator.ports import Answer, Question, Registries
+from driverforge_operator.state.whole import State
+
+LOGGER = logging.getLogger("driverforge")
+_AT_LEAST = 10.0
+"""Seconds before an image that was not there is asked for again; a minute more, in the end."""
+
+
+class Lookups:
+    """Which images are wanted, and what registries said of them. `run` is a thread's own."""
+
+    def __init__(self, registries: Registries) -> None:
+        self._registries = registries
+        self._wanted: frozenset[Question] = frozenset()
+        self._again: dict[Question, tuple[float, Pause]] = {}
+        self._answers: list[tuple[Question, Answer]] = []
+        self._changed = threading.Condition()
+
+    def want(self, questions: Collection[Question]) -> None:
+        """Ask for these, and for others no more."""
+        with self._changed:
+            if self._wanted != questions:
+                self._wanted = frozenset(questions)
+                self._changed.notify()
+
+    def answers(self) -> list[tuple[Question, Answer]]:
+        """What was said since the last call."""
+        with self._changed:
+            found, self._answers = self._answers, []
+        return found
+
+    def run(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            with self._changed:
+                self._again = {one: when for one, when in self._again.items() if one in self._wanted}
+                due = [one for one in self._wanted if self._due(one)]
+                if not due:
+                    self._changed.wait(timeout=1)
+            for question in due:
+                if not stop.is_set():
+                    self._ask(question)
+
+    def _due(self, question: Question) -> bool:
+        return question not in self._again or self._again[question][0] <= time.monotonic()
+
+    def _ask(self, question: Question) -> None:
+        answer = self._registries.ask(question)
+        known = question in self._again
+        pause = self._again[question][1] if known else Pause()
+        # what is there stays there
+        wait = float("inf") if answer.found == "yes" else pause.seconds(_AT_LEAST)
+        if answer.found != "yes" and not known:
+            LOGGER.warning("%s: %s", question.image, answer.reason or "no registry has it")
+        with self._changed:
+            self._again[question] = (time.monotonic() + wait, pause)
+            self._answers.append((question, answer))
+
+
+def looked_up(state: State, registries: Registries) -> State:
+    """The same cluster with an answer to each question; an answer may raise another one."""
+    answers: dict[Question, Answer] = {}
+    found = replace(state, around=replace(state.around, images=answers))
+    while unasked := asked_for(found) - answers.keys():
+        answers |= {question: registries.ask(question) for question in unasked}
+    return found

@@ -1,0 +1,1 @@
+"""One module a subcommand: its options, and what it prints."""

@@ -1,0 +1,46 @@
+"""`driverforge-operator plan`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from driverforge_operator.commands.options import from_option, namespace_option
+from driverforge_operator.commands.output import say
+
+
+@click.command("plan")
+@namespace_option
+@from_option
+@click.option("--objects", is_flag=True, help="Print the objects that would be applied, as YAML.")
+def plan_command(*, namespace: str, folder: Path | None, objects: bool) -> int:
+    """Show what `run` would change now: nothing is written.
+
+    Nodes are labelled, objects applied or deleted, and the status of custom resources written, in this order.
+    The images of a live cluster are looked up in their registries, as `run` does.
+    """
+    from driverforge_operator.app.lookups import looked_up
+    from driverforge_operator.cluster.registries import registries
+    from driverforge_operator.commands.reader import inspector
+    from driverforge_operator.plan.actions import Apply
+    from driverforge_operator.plan.whole import plan
+    from driverforge_operator.state.whole import observe
+
+    reader = inspector(folder, namespace)
+    state = observe(reader, namespace, os.environ)
+    if not folder:
+        state = looked_up(state, registries(reader, os.environ))
+    actions = plan(state)
+    if objects:
+        import yaml
+
+        documents = [dict(one.document) for one in actions if isinstance(one, Apply)]
+        say(yaml.safe_dump_all(documents, sort_keys=False).rstrip("\n"))
+        return 0
+    for action in actions:
+        say(str(action))
+    if not actions:
+        say("nothing to do")
+    return 0

@@ -1,0 +1,84 @@
+"""Which container of a pod the others wait for, and what is said of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from driverforge_operator.ports import Log
+from driverforge_operator.state.workloads import ContainerStatus, Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """The container that holds a pod up. `init` is whether the pod's own containers wait for it."""
+
+    pod: Pod
+    container: str
+    image: str
+    init: bool
+    status: ContainerStatus
+
+    @property
+    def running(self) -> bool:
+        return self.status.state.running is not None
+
+    @property
+    def told(self) -> str:
+        """What the kubelet says of it: 'CrashLoopBackOff, exited 1 after 4 restarts'."""
+        status, state = self.status, self.status.state
+        again = f" after {status.restart_count} restarts" if status.restart_count else ""
+        if self.running:
+            missing = "has not ended" if self.init else f"is not {'ready' if status.started else 'started'}"
+            return f"runs, and {missing}{again}"
+        if state.terminated:
+            return f"exited {state.terminated.exit_code}{again}"
+        reason = (state.waiting.reason if state.waiting else "") or "not started"
+        ended = status.last_state.terminated
+        return f"{reason}{f', exited {ended.exit_code}' if ended else ''}{again}"
+
+    @property
+    def message(self) -> str:
+        """The words of the kubelet or the container itself, '' while it runs."""
+        if self.running:
+            return ""
+        state = self.status.state
+        ended = state.terminated or self.status.last_state.terminated
+        return "\n".join(one.message for one in (state.waiting, ended) if one and one.message)
+
+    @property
+    def log(self) -> Log:
+        """Where it says why: before its last restart, where it does not run now."""
+        return Log(
+            namespace=self.pod.metadata.namespace,
+            pod=self.pod.metadata.name,
+            container=self.container,
+            previous=not self.running and self.status.restart_count > 0,
+        )
+
+    def __str__(self) -> str:
+        return f"container {self.container} of pod {self.pod.metadata}"
+
+
+def blocked(pod: Pod) -> Blocked | None:
+    """The first container that is not as it shall be; None where all are, or none was started yet."""
+    status = pod.status
+    for containers, found, init in (
+        (pod.spec.init_containers, status.init_container_statuses, True),
+        (pod.spec.containers, status.container_statuses, False),
+    ):
+        known = {one.name: one for one in found}
+        for container in containers:
+            one = known.get(container.name)
+            if one is not None and not _fine(one, init=init):
+                return Blocked(
+                    pod=pod, container=container.name, image=container.image, init=init, status=one
+                )
+    return None
+
+
+def _fine(status: ContainerStatus, *, init: bool) -> bool:
+    """Whether nothing waits for it: an init container ended with 0, or is a side car that started."""
+    ended = status.state.terminated
+    if init:
+        return ended.exit_code == 0 if ended else bool(status.state.running and status.started)
+    return status.ready

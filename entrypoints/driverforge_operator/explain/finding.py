@@ -1,0 +1,93 @@
+"""What is wrong, why, and what to do: of one gate, or of the installation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from driverforge_core.errors import InputError
+from driverforge_core.osid import OsId
+from driverforge_core.tags import ImageTag
+from driverforge_operator.explain.blocked import Blocked
+from driverforge_operator.explain.causes import Cause, likely
+from driverforge_operator.explain.scene import Scene, Sight
+from driverforge_operator.state.workloads import Pod
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """`what` is seen; `cause` names a row of the causes, whose words are `told`; `command` helps.
+
+    `blocked` is the container that it is about, `last` the last line of its log.
+    """
+
+    what: str
+    cause: str
+    told: str
+    command: str
+    evidence: tuple[str, ...] = ()
+    blocked: Blocked | None = None
+    last: str = ""
+
+    @classmethod
+    def by(cls, advice: Cause, what: str, evidence: Iterable[str]) -> Finding:
+        return cls(
+            what=what, evidence=tuple(evidence), cause=advice.id, told=advice.told, command=advice.command
+        )
+
+    @classmethod
+    def of(cls, what: str, stuck: Blocked, scene: Scene) -> Finding:
+        """What a container that holds its pod up lets one see."""
+        pod = stuck.pod.metadata
+        warnings = scene.warnings("Pod", pod.namespace, pod.name)
+        log = scene.sight.logs.get(stuck.log, ())
+        row = likely([stuck.told, stuck.message, *warnings, *log], stuck.container)
+        advice = _advice(row, scene, stuck.pod, container=stuck.container, image=stuck.image)
+        last = next((line.strip() for line in reversed(log) if line.strip()), "")
+        evidence = filter(None, (*stuck.message.splitlines(), *warnings))
+        return replace(cls.by(advice, what, evidence), blocked=stuck, last=last)
+
+    @classmethod
+    def unplaced(cls, pod: Pod, scene: Scene) -> Finding:
+        """A pod of which no container was started: it is not scheduled, refused, or just there."""
+        metadata, status = pod.metadata, pod.status
+        conditions = [f"{one.reason}: {one.message}" for one in status.conditions if one.status == "False"]
+        warnings = scene.warnings("Pod", metadata.namespace, metadata.name)
+        said = [text for text in (status.reason, status.message, *conditions, *warnings) if text.strip(": ")]
+        where = "" if pod.spec.node_name else ", not scheduled"
+        first = pod.spec.containers[0].name if pod.spec.containers else ""
+        advice = _advice(likely(said, first), scene, pod, container=first, image="")
+        return cls.by(advice, f"pod {metadata} is {status.phase or 'new'}{where}", said)
+
+    @property
+    def brief(self) -> str:
+        return f"{self.blocked.container}: {self.what}" if self.blocked else self.what
+
+
+def operator_down(what: str, told: str, sight: Sight) -> Finding:
+    return Finding(what=what, cause="operator-down", told=told, command=sight.find_operator)
+
+
+def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:
+    wanted = cell(image, scene) or "CELL"
+    return row.filled(
+        node=scene.node.metadata.name,
+        namespace=pod.metadata.namespace,
+        pod=pod.metadata.name,
+        container=container,
+        image=image,
+        cell=wanted,
+        select=f"driverforge build --select '{wanted}'",
+    )
+
+
+def cell(image: str, scene: Scene) -> str:
+    """The cell of `driverforge` that an image is made of for this node; '' where its tag does not say."""
+    try:
+        tag = ImageTag.parse(image.rpartition(":")[2])
+        system = OsId.parse(tag.os).key
+    except InputError:
+        return ""
+    kernel = tag.kernel.text if tag.kernel else "jit"
+    driver = f"{tag.version}.*" if isinstance(tag.version, int) else str(tag.version)
+    return f"{system}-{scene.node.status.node_info.architecture or '*'}-{driver}-{kernel}"

@@ -1,0 +1,182 @@
+"""The pools of a cluster: which nodes are ready, which wait, and which still run the old driver."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from driverforge_operator.explain.documents import (
+    NodeIsOld,
+    NodeWaits,
+    PoolDocument,
+    ResourceDocument,
+    StatusDocument,
+)
+from driverforge_operator.explain.gates import closed, gates
+from driverforge_operator.explain.scene import Scene, Sight
+from driverforge_operator.explain.sentence import aligned
+from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.workloads import DaemonSet, Pod, WorkloadSpec
+
+_DRIVERS = ("driver", "vgpu-manager")  # components
+_DIGEST = "DRIVER_CONFIG_DIGEST"
+_SHOWN = 20  # nodes of a list for people; programs get all
+
+
+def fleet(sight: Sight) -> StatusDocument:
+    daemonsets = [one for one in sight.daemonsets if one.spec.template.spec.component in _DRIVERS]
+    pools = {id(one): _pool(one) for one in daemonsets}
+    unserved: list[NodeWaits] = []
+    for node in sight.nodes.values():
+        if not node.gpu:
+            continue
+        scene = Scene(node=node, sight=sight)
+        name, waits = node.metadata.name, _waits(scene)
+        own = next((one for one in daemonsets if one.selects(node.labels)), None)
+        if own is None:
+            unserved += [waits] if waits else []
+            continue
+        pool = pools[id(own)]
+        if waits:
+            pool["waiting"].append(waits)
+        else:
+            pool["ready"].append(name)
+        for pod in scene.operands(own.spec.template.spec.component)[-1:]:
+            if _outdated(pod, own):
+                pool["old"].append(_old(name, pod))
+    return {
+        "schema": 1,
+        "resources": [_resource(kind, one) for kind, one in sight.resources],
+        "pools": list(pools.values()),
+        "unserved": unserved,
+        "unread": list(sight.unread),
+    }
+
+
+def _pool(daemonset: DaemonSet) -> PoolDocument:
+    owner = daemonset.metadata.owner
+    return {
+        "namespace": daemonset.metadata.namespace,
+        "daemonset": daemonset.metadata.name,
+        "resource": f"{owner.kind}/{owner.name}" if owner else "",
+        "driver": _image(daemonset.spec.template.spec),
+        "on_delete": daemonset.spec.update_strategy.type == "OnDelete",
+        "ready": [],
+        "waiting": [],
+        "old": [],
+    }
+
+
+def _waits(scene: Scene) -> NodeWaits | None:
+    gate = closed(gates(scene))
+    if gate is None:
+        return None
+    return {"node": scene.node.metadata.name, "gate": gate.name, "told": gate.told}
+
+
+def _outdated(pod: Pod, daemonset: DaemonSet) -> bool:
+    """Whether the pod's driver is another one than its DaemonSet has now.
+
+    Images and the digest of the configuration decide, which a driver itself goes by; a label on the template
+    makes no other driver.
+    """
+    wanted = _configuration(daemonset.spec.template.spec)
+    found = _configuration(pod.spec)
+    return any(found.get(name) != value for name, value in wanted.items())
+
+
+def _configuration(spec: WorkloadSpec) -> dict[str, tuple[str, str]]:
+    """Image and digest of each container."""
+    found: dict[str, tuple[str, str]] = {}
+    for one in (*spec.init_containers, *spec.containers):
+        values = {variable.name: variable.value for variable in one.env}
+        found[one.name] = (one.image, values.get(_DIGEST, ""))
+    return found
+
+
+def _image(spec: WorkloadSpec) -> str:
+    return spec.containers[0].image if spec.containers else ""
+
+
+def _old(node: str, pod: Pod) -> NodeIsOld:
+    namespace, name = pod.metadata.namespace, pod.metadata.name
+    return {
+        "node": node,
+        "pod": f"{namespace}/{name}",
+        "driver": _image(pod.spec),
+        "command": f"kubectl delete pod -n {namespace} {name}",
+    }
+
+
+def _resource(kind: str, resource: CustomResource) -> ResourceDocument:
+    told = [f"{one.get('reason')}: {one.get('message')}".rstrip(": ") for one in resource.true_conditions]
+    return {
+        "kind": kind,
+        "name": resource.metadata.name,
+        "state": str(resource.status.get("state", "")) or "no status",
+        "told": "; ".join(told),
+    }
+
+
+def as_text(document: StatusDocument) -> str:
+    """The same for people: a table of pools, then the nodes that somebody has to look at."""
+    lines = [*_resources(document["resources"]), "", *_pools(document["pools"])]
+    for pool in document["pools"]:
+        lines += _nodes(f"waiting in {pool['daemonset']}", pool["waiting"])
+        if pool["old"]:
+            how = (
+                "each moves on when its driver pod is deleted, which stops its GPU pods"
+                if pool["on_delete"]
+                else "they follow by themselves"
+            )
+            rows = [(one["node"], one["driver"], one["command"]) for one in pool["old"]]
+            lines += ["", f"on the old driver in {pool['daemonset']} ({how}):"]
+            lines += _cut(aligned([("NODE", "RUNS", "MOVE IT ON"), *rows]))
+    lines += _nodes("GPU nodes that no pool serves", document["unserved"])
+    lines += ["", *(f"not read: {one}" for one in document["unread"])] if document["unread"] else []
+    return "\n".join(lines)
+
+
+def _resources(resources: Sequence[ResourceDocument]) -> list[str]:
+    if not resources:
+        return ["no ClusterPolicy and no NVIDIADriver: nothing is asked for"]
+    rows = [(f"{one['kind']}/{one['name']}", one["state"], one["told"]) for one in resources]
+    return aligned([("RESOURCE", "STATE", "WHAT IT SAYS"), *rows])
+
+
+def _pools(pools: Sequence[PoolDocument]) -> list[str]:
+    if not pools:
+        return ["no driver DaemonSet"]
+    rows = [
+        (
+            one["daemonset"],
+            str(len(one["ready"])),
+            str(len(one["waiting"])),
+            str(len(one["old"])),
+            one["driver"],
+        )
+        for one in pools
+    ]
+    return aligned([("POOL", "READY", "WAITING", "OLD", "DRIVER"), *rows])
+
+
+def _nodes(title: str, nodes: Sequence[NodeWaits]) -> list[str]:
+    """Grouped by what is seen: forty nodes that wait for one image are one line."""
+    if not nodes:
+        return []
+    groups: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for one in nodes:
+        groups[one["gate"], one["told"]].append(one["node"])
+    rows = [
+        (names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more", gate, told)
+        for (gate, told), names in groups.items()
+    ]
+    return ["", f"{title} (driverforge-operator explain NODE):", *_cut(aligned([_HEADER, *rows]))]
+
+
+_HEADER = ("NODE", "GATE", "WHAT IS SEEN")
+
+
+def _cut(lines: list[str]) -> list[str]:
+    more = len(lines) - _SHOWN - 1
+    return lines if more <= 0 else [*lines[: _SHOWN + 1], f"and {more} more: --json"]

@@ -1,0 +1,305 @@
+"""The gates that a node goes through until pods get its GPUs, in order.
+
+A gate waits for those above it, so the first that is closed is the one to look at. None of this asks which
+operator made the pods: an operand is known by the switch that its node selector wants.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import NamedTuple
+
+from driverforge_core import nodekeys
+from driverforge_operator.explain.absent import absent
+from driverforge_operator.explain.blocked import Blocked, blocked
+from driverforge_operator.explain.finding import Finding, operator_down
+from driverforge_operator.explain.scene import Scene
+
+
+class GateState(Enum):
+    """What is said of a gate."""
+
+    OPEN = "open"
+    CLOSED = "CLOSED"
+    WAITS = "waits"
+    """For one above it, or, by its own words, for one below."""
+    OFF = "off"
+    """Nobody wants what is behind it, or somebody else brings it."""
+
+
+OPEN, CLOSED, WAITS, OFF = GateState
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One row of the table. `finding` says more where it is closed."""
+
+    name: str
+    state: GateState
+    told: str
+    finding: Finding | None = None
+
+    @property
+    def culprit(self) -> Blocked | None:
+        """The container whose log says why it is closed."""
+        return self.finding.blocked if self.finding else None
+
+
+class Told(NamedTuple):
+    """What a gate says that no finding closes."""
+
+    state: GateState
+    told: str
+    finding: Finding | None = None
+
+
+Seen = Told | Finding
+"""What one look at a gate gives."""
+
+
+def gates(scene: Scene) -> tuple[Gate, ...]:
+    """All, in order; the ones below a closed one wait."""
+    found: list[Gate] = []
+    for name, look in _GATES:
+        seen = look(scene)
+        if isinstance(seen, Finding):
+            shut = any(one.state is CLOSED for one in found)
+            seen = Told(WAITS if shut else CLOSED, seen.brief, seen)
+        found.append(Gate(name=name, state=seen.state, told=seen.told, finding=seen.finding))
+    return tuple(found)
+
+
+def closed(found: Sequence[Gate]) -> Gate | None:
+    """The gate to look at; one that waits for a lower one counts where nothing else is closed."""
+    shut = (gate for state in (CLOSED, WAITS) for gate in found if gate.state is state)
+    return next(shut, None)
+
+
+def _kubelet(scene: Scene) -> Seen:
+    ready = next((one for one in scene.node.status.conditions if one.type == "Ready"), None)
+    if ready is None or ready.status == "True":
+        return Told(OPEN, "Ready" if ready else "its kubelet says nothing")
+    return Finding(
+        what=f"the node is not Ready ({ready.reason})",
+        evidence=(ready.message,),
+        cause="kubelet",
+        told="its kubelet or container runtime does not run, and all below is what was known before",
+        command="driverctl doctor  # on the node; journalctl -u kubelet -u containerd",
+    )
+
+
+def _nfd(scene: Scene) -> Seen:
+    for key in nodekeys.GPU_FEATURES:
+        if scene.labels.get(key) == "true":
+            system = f"{scene.labels.get(nodekeys.OS_ID, '')}{scene.labels.get(nodekeys.OS_VERSION, '')}"
+            return Told(OPEN, f"{key.removeprefix(nodekeys.FEATURE)}, {system or 'no system told'}")
+    if any(key.startswith(nodekeys.FEATURE) for key in scene.labels):
+        return Finding(
+            what="Node Feature Discovery sees no PCI device of NVIDIA's (vendor 10de)",
+            cause="no-gpu",
+            told="the node has no GPU, or its virtual machine was given none",
+            command="lspci -d 10de:  # on the node",
+        )
+    return _unlabelled(scene)
+
+
+def _unlabelled(scene: Scene) -> Finding:
+    """Why there are no labels of Node Feature Discovery: its pod here, or that it has none."""
+    what = "the node has no label of Node Feature Discovery"
+    for pod in scene.pods:
+        if "node-feature-discovery" in pod.metadata.name or "nfd-worker" in pod.metadata.name:
+            if stuck := blocked(pod):
+                return Finding.of(f"{what}, for {stuck.told}", stuck, scene)
+            return Finding(
+                what=what,
+                evidence=(f"pod {pod.metadata} runs here",),
+                cause="nfd-silent",
+                told="its worker runs, and its master or API does not take what it finds",
+                command="kubectl get pods -A | grep node-feature-discovery  # then logs of the master",
+            )
+    taints = ", ".join(str(one) for one in scene.node.spec.taints)
+    return Finding(
+        what=what,
+        evidence=(f"taints of the node: {taints}",) if taints else (),
+        cause="nfd-missing",
+        told=(
+            "its worker does not stand a taint of this node"
+            if taints
+            else "Node Feature Discovery is not installed, or has no pod on this node"
+        ),
+        command="kubectl get daemonsets -A | grep -e node-feature-discovery -e nfd",
+    )
+
+
+def _present(scene: Scene) -> Seen:
+    value = scene.labels.get(nodekeys.GPU_PRESENT)
+    if value == "true":
+        return Told(OPEN, "true")
+    what = f"{nodekeys.GPU_PRESENT} is {value or 'not there'}"
+    if scene.sight.resources:
+        return operator_down(what, "no operator runs, or it may not label nodes", scene.sight)
+    return Finding(
+        what=what,
+        cause="not-asked",
+        told="there is no ClusterPolicy and no NVIDIADriver",
+        command="kubectl get clusterpolicies,nvidiadrivers",
+    )
+
+
+def _switches(scene: Scene) -> Seen:
+    node = scene.node.metadata.name
+    if scene.labels.get(nodekeys.OPERANDS) == "false":
+        return Finding(
+            what=f"{nodekeys.OPERANDS}=false takes all operands from this node",
+            cause="switched-off",
+            told="somebody wants none here",
+            command=f"kubectl label node {node} {nodekeys.OPERANDS}-",
+        )
+    switches = {
+        key.removeprefix(nodekeys.DEPLOY): value
+        for key, value in scene.labels.items()
+        if key.startswith(nodekeys.DEPLOY)
+    }
+    if not switches:
+        what = "the node has no switches (nvidia.com/gpu.deploy.…)"
+        return operator_down(
+            what, "no operator runs, or the one that runs is for virtual machines here", scene.sight
+        )
+    if paused := {one: value for one, value in switches.items() if "paused" in value}:
+        return _paused(scene, paused)
+    told = ", ".join(f"{one}={value}" for one, value in sorted(switches.items()) if value != "true")
+    return Told(OPEN, told or f"{len(switches)} are true")
+
+
+def _paused(scene: Scene, paused: Mapping[str, str]) -> Seen:
+    values = " and ".join(sorted(set(paused.values())))
+    told = f"{', '.join(sorted(paused))} {'is' if len(paused) == 1 else 'are'} {values}"
+    if any(stuck.init for pod in scene.operands("driver") if (stuck := blocked(pod))):
+        # the driver manager paused them, and is still at it: its own gate says why
+        return Told(WAITS, told)
+    back = " ".join(f"{nodekeys.DEPLOY}{one}=true" for one in sorted(paused))
+    return Finding(
+        what=told,
+        cause="labels-paused",
+        told="who paused them (driver manager, MIG manager) is gone without putting them back",
+        command=f"kubectl label node {scene.node.metadata.name} --overwrite {back}",
+    )
+
+
+def _driver_pod(scene: Scene) -> Seen:
+    seen = _operand(scene, "driver")
+    if isinstance(seen, Finding) and (stuck := seen.blocked) and stuck.running and not stuck.init:
+        return Told(OPEN, f"{stuck.pod.metadata.name} runs")
+    return seen
+
+
+_PLUGIN = "plugin-validation"
+
+
+def _validator(scene: Scene) -> Seen:
+    seen = _operand(scene, "operator-validator")
+    if isinstance(seen, Finding) and (stuck := seen.blocked) and stuck.running and stuck.container == _PLUGIN:
+        return Told(WAITS, f"{_PLUGIN} waits for the node's capacity", seen)
+    return seen
+
+
+def _operand(scene: Scene, component: str) -> Seen:
+    """Whether an operand is there and ready."""
+    switch = scene.labels.get(nodekeys.DEPLOY + component, "")
+    if switch == "pre-installed":
+        return Told(OFF, "the host has its own")
+    if switch == "false":
+        return Told(OFF, f"{nodekeys.DEPLOY}{component}=false")
+    if not switch:
+        # a node for virtual machines has other switches
+        return Told(OFF, f"no switch {nodekeys.DEPLOY}{component} on this node")
+    pods = scene.operands(component)
+    if not pods:
+        if not scene.sight.asked_for(component):
+            return Told(OFF, "no custom resource asks for it")
+        return absent(scene, component)
+    if pods[-1].ready:
+        return Told(OPEN, f"{pods[-1].metadata.name} is ready")
+    if stuck := blocked(pods[-1]):
+        return Finding.of(stuck.told, stuck, scene)
+    return Finding.unplaced(pods[-1], scene)
+
+
+_GPUS = re.compile(r"nvidia\.com/(?:gpu|mig-)")
+
+
+def _capacity(scene: Scene) -> Seen:
+    status = scene.node.status
+    usable = {key: int(value) for key, value in status.allocatable.items() if _GPUS.match(key)}
+    if any(usable.values()):
+        return Told(OPEN, ", ".join(f"{value} {key}" for key, value in sorted(usable.items()) if value))
+    plugin = _operand(scene, "device-plugin")
+    if isinstance(plugin, Told) and plugin.state is OFF:
+        return Told(OFF, "no device plugin")
+    broken = {key: value for key, value in status.capacity.items() if _GPUS.match(key) and int(value)}
+    if broken:
+        told = ", ".join(f"{value} {key}" for key, value in sorted(broken.items()))
+        return Finding(
+            what=f"of {told} none is usable",
+            cause="gpus-unhealthy",
+            told="the device plugin calls them unhealthy, as after an Xid",
+            command="dmesg | grep -i xid  # on the node; kubectl logs of its device plugin",
+        )
+    plugins = scene.operands("device-plugin")
+    pod = f"-n {plugins[-1].metadata.namespace} {plugins[-1].metadata.name}" if plugins else "…"
+    return Finding(
+        what="the kubelet offers no nvidia.com/gpu",
+        cause="not-registered",
+        told="the device plugin found no GPU, or the kubelet restarted after it registered",
+        command=f"kubectl logs {pod}; kubectl delete pod {pod}",
+    )
+
+
+# Node Readiness Controller, cluster autoscalers and clouds: taints that go away once a node is good
+_UNREADY = re.compile(r"^readiness\.k8s\.io/|not-?ready|startup|uninitialized", re.IGNORECASE)
+
+
+def _taint(scene: Scene) -> Seen:
+    node = scene.node.metadata.name
+    for taint in scene.node.spec.taints:
+        if taint.key == nodekeys.NOT_READY:
+            return Finding(
+                what=f"the node has the taint {taint}",
+                cause="ready-taint",
+                told="the operator takes it off once the validator's pod became ready in this boot",
+                command=scene.sight.find_operator,
+            )
+        if _UNREADY.search(taint.key):
+            return Finding(
+                what=f"the node has the taint {taint}",
+                cause="unready-taint",
+                told="who takes it off has not seen the node ready yet",
+                command=f"kubectl taint node {node} {taint.key}-",
+            )
+    if scene.node.spec.unschedulable:
+        return Finding(
+            what="the node is cordoned",
+            cause="cordoned",
+            told="an administrator or an upgrade keeps pods away",
+            command=f"kubectl uncordon {node}",
+        )
+    return Told(OPEN, "none")
+
+
+_GATES: tuple[tuple[str, Callable[[Scene], Seen]], ...] = (
+    ("kubelet", _kubelet),
+    ("NFD labels", _nfd),
+    ("gpu.present", _present),
+    ("deploy labels", _switches),
+    ("driver pod", _driver_pod),
+    ("driver ready", partial(_operand, component="driver")),
+    ("toolkit", partial(_operand, component="container-toolkit")),
+    ("validator", _validator),
+    ("device plugin", partial(_operand, component="device-plugin")),
+    ("capacity", _capacity),
+    ("ready taint", _taint),
+)

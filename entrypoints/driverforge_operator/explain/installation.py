@@ -1,0 +1,316 @@
+"""What is wrong with an installation: rules on what was read of it, the worst first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from driverforge_core import nodekeys
+from driverforge_operator.explain.causes import REFUSED, likely
+from driverforge_operator.explain.documents import DoctorDocument
+from driverforge_operator.explain.finding import Finding
+from driverforge_operator.explain.scene import Sight
+from driverforge_operator.explain.sentence import finding_document
+from driverforge_operator.ports import Document, Kind, Right
+from driverforge_operator.state.contents import SECRETS
+from driverforge_operator.state.kinds import (
+    CLUSTER_POLICY,
+    EVENT,
+    LEASE,
+    NODE,
+    NVIDIA_DRIVER,
+    OURS,
+    THEIR_DEPLOYMENT,
+)
+from driverforge_operator.state.workloads import Deployment
+
+_SHOWN = 10  # fields, rights and events of one finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """`ours` are the definitions of custom resources that this version needs, `served` those of the cluster.
+
+    `namespace` is None where it could not be read; `refused` are rights that the user lacks. What a dump
+    (not `live`) has none of was not dumped, and is not judged.
+    """
+
+    sight: Sight
+    ours: Sequence[Document]
+    served: Mapping[str, Document]
+    namespace: Document | None
+    deployments: Sequence[Deployment]
+    refused: Sequence[Right]
+    live: bool
+
+    @property
+    def operators(self) -> dict[str, list[Deployment]]:
+        """Deployments by the operator that they run, however they are named."""
+        found = {name: [one for one in self.deployments if _operator(one) == name] for name in _OPERATORS}
+        return {name: deployments for name, deployments in found.items() if deployments}
+
+
+_NVIDIA = "gpu-operator"
+_OPERATORS = (_NVIDIA, "driverforge-operator")
+
+
+def _operator(deployment: Deployment) -> str:
+    """The operator that a container of it is named for or starts; '' for none."""
+    containers = deployment.spec.template.spec.containers
+    words = [word for one in containers for word in (one.name, *one.command, *one.args)]
+    programs = {word.rpartition("/")[2] for word in words}
+    return next((one for one in _OPERATORS if one in programs), "")
+
+
+_FOLLOW = ("list", "watch")
+_NEEDED: tuple[tuple[Sequence[Kind[Any]], str, tuple[str, ...]], ...] = (
+    ((NODE,), "", (*_FOLLOW, "get", "patch")),
+    ((CLUSTER_POLICY, NVIDIA_DRIVER), "", _FOLLOW),
+    ((CLUSTER_POLICY, NVIDIA_DRIVER), "status", ("patch",)),
+    (OURS, "", (*_FOLLOW, "create", "patch", "delete")),
+    ((SECRETS, THEIR_DEPLOYMENT), "", _FOLLOW),
+    ((LEASE,), "", ("get", "create", "patch")),
+    ((EVENT,), "", ("create", "patch")),
+)
+"""Kinds, a part of them, and what is done with it."""
+
+
+def rights(namespace: str) -> list[Right]:
+    """What the operator has to be allowed."""
+    return [
+        Right(
+            verb=verb,
+            group=kind.group,
+            plural=kind.plural,
+            part=part,
+            namespace=namespace if kind.namespaced else "",
+        )
+        for kinds, part, verbs in _NEEDED
+        for kind in kinds
+        for verb in verbs
+    ]
+
+
+def examine(installation: Installation) -> list[tuple[str, Finding]]:
+    """What each rule found, with the part of the installation that it is about."""
+    return [(part, finding) for part, rule in _RULES for finding in rule(installation)]
+
+
+def _definitions(installation: Installation) -> Iterator[Finding]:
+    if not installation.served and not installation.live:
+        return
+    for definition in installation.ours:
+        name = definition["metadata"]["name"]
+        served = installation.served.get(name)
+        if served is None:
+            yield Finding(
+                what=f"{name} is not installed",
+                cause="crd-missing",
+                told="nobody can write such a resource, and an operator that watches it finds none",
+                command=_INSTALL,
+            )
+        elif lacking := sorted(_fields(definition) - _fields(served)):
+            yield Finding(
+                what=f"{name} lacks {len(lacking)} fields that this version has",
+                evidence=_first(lacking),
+                cause="crd-older",
+                told="an upgrade left the definition as it was: the API server drops these fields silently",
+                command=_INSTALL,
+            )
+
+
+_INSTALL = "kubectl apply --server-side --force-conflicts -f charts/driverforge/crds"
+
+
+def _fields(definition: Document) -> set[str]:
+    """Paths of all fields of the version that is stored: 'spec.driver.image'."""
+    for version in definition["spec"]["versions"]:
+        if version.get("storage"):
+            schema = version.get("schema", {}).get("openAPIV3Schema", {})
+            return {path for path in _paths(schema, "") if path.startswith("spec.")}
+    return set()
+
+
+def _paths(schema: Mapping[str, Any], at: str) -> Iterator[str]:
+    for name, one in (schema.get("properties") or {}).items():
+        path = f"{at}.{name}".lstrip(".")
+        yield path
+        yield from _paths(one, path)
+    for key, mark in (("items", "[]"), ("additionalProperties", "{}")):
+        if isinstance(schema.get(key), Mapping):
+            yield from _paths(schema[key], f"{at}{mark}")
+
+
+def _operators(installation: Installation) -> Iterator[Finding]:
+    if not installation.deployments and not installation.live:
+        return
+    found = installation.operators
+    if len(found) > 1:
+        theirs = found[_NVIDIA][0].metadata
+        yield Finding(
+            what="two operators are in this cluster",
+            evidence=tuple(
+                f"{name}: Deployment {', '.join(str(one.metadata) for one in deployments)}"
+                for name, deployments in found.items()
+            ),
+            cause="two-operators",
+            told="both read the same custom resources; ours leaves such a cluster alone",
+            command=f"kubectl scale deployment -n {theirs.namespace} {theirs.name} --replicas=0"
+            "  # or uninstall either",
+        )
+    if not found:
+        yield Finding(
+            what="no operator is deployed",
+            cause="no-operator",
+            told="it was never installed, or runs outside of this cluster",
+            command="kubectl get deployments -A | grep -i -e gpu-operator -e driverforge",
+        )
+    for one in chain.from_iterable(found.values()):
+        if not one.status.available_replicas:
+            metadata = one.metadata
+            yield Finding(
+                what=f"Deployment {metadata} has no running pod",
+                cause="operator-down",
+                told="nothing in the cluster follows the custom resources now",
+                command=f"kubectl logs -n {metadata.namespace} deploy/{metadata.name} --previous",
+            )
+
+
+def _rights(installation: Installation) -> Iterator[Finding]:
+    refused = installation.refused
+    if refused:
+        yield Finding(
+            what=f"this user lacks {len(refused)} rights that the operator needs",
+            evidence=_first(list(map(str, refused))),
+            cause="rights",
+            told="it matters if this user is the operator's: run the doctor in its pod",
+            command=f"kubectl exec -n {installation.sight.namespace} deploy/driverforge -- "
+            "driverforge-operator doctor",
+        )
+
+
+def _first(lines: Sequence[str]) -> tuple[str, ...]:
+    more = len(lines) - _SHOWN
+    return (*lines[:_SHOWN], f"and {more} more") if more > 0 else tuple(lines)
+
+
+def _features(installation: Installation) -> Iterator[Finding]:
+    nodes = installation.sight.nodes.values()
+    if nodes and not any(key.startswith(nodekeys.FEATURE) for node in nodes for key in node.labels):
+        yield Finding(
+            what="no node has a label of Node Feature Discovery",
+            cause="nfd-missing",
+            told="without it no node is known to have a GPU, and both operators report ready",
+            command="kubectl get daemonsets -A | grep -e node-feature-discovery -e nfd",
+        )
+    elif nodes and not any(node.gpu for node in nodes):
+        yield Finding(
+            what="Node Feature Discovery found no GPU of NVIDIA's on any node",
+            cause="no-gpu",
+            told="there is none, or its worker does not run on the nodes that have one (taints)",
+            command="kubectl get pods -A -o wide | grep -e node-feature-discovery -e nfd",
+        )
+
+
+def _security(installation: Installation) -> Iterator[Finding]:
+    if installation.namespace is None:
+        return
+    metadata = installation.namespace["metadata"]
+    level = (metadata.get("labels") or {}).get("pod-security.kubernetes.io/enforce", "")
+    if level and level != "privileged":
+        yield Finding(
+            what=f"namespace {metadata['name']} enforces the {level} pod security standard",
+            cause="psa",
+            told="driver and toolkit are privileged pods, which the API server refuses there",
+            command=f"kubectl label namespace {metadata['name']} --overwrite "
+            "pod-security.kubernetes.io/enforce=privileged",
+        )
+
+
+def _admission(installation: Installation) -> Iterator[Finding]:
+    """Pods that the API server refused lately."""
+    sight = installation.sight
+    for one in sight.daemonsets:
+        metadata = one.metadata
+        events = sight.warnings_by_object.get(("DaemonSet", metadata.namespace, metadata.name), ())
+        said = list(dict.fromkeys(event.message for event in events if event.reason == "FailedCreate"))
+        if not said:
+            continue
+        advice = likely(said, "", otherwise=REFUSED).filled(
+            namespace=metadata.namespace, daemonset=metadata.name, pod=metadata.name
+        )
+        what = f"the API server refuses pods of DaemonSet {metadata}"
+        yield Finding.by(advice, what, said[-_SHOWN:])
+
+
+def _resources(installation: Installation) -> Iterator[Finding]:
+    sight = installation.sight
+    if not sight.resources:
+        yield Finding(
+            what="there is no ClusterPolicy and no NVIDIADriver",
+            cause="not-asked",
+            told="nothing is asked for, so nothing is deployed",
+            command="kubectl get clusterpolicies,nvidiadrivers  # a first one: docs/operator.md",
+        )
+    if len(sight.policies) > 1:
+        yield Finding(
+            what=f"there are {len(sight.policies)} ClusterPolicies, and one counts",
+            evidence=tuple(sorted(sight.policies)),
+            cause="resource-ignored",
+            told="the oldest counts, the others are ignored",
+            command="kubectl get clusterpolicies --sort-by=.metadata.creationTimestamp",
+        )
+
+
+_RULES: tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...] = (
+    ("operators", _operators),
+    ("definitions", _definitions),
+    ("namespace", _security),
+    ("admission", _admission),
+    ("rights", _rights),
+    ("Node Feature Discovery", _features),
+    ("custom resources", _resources),
+)
+
+
+def looked_at(installation: Installation) -> tuple[str, ...]:
+    """What there was to judge. That nothing was found says little of a dump with nodes alone."""
+    sight = installation.sight
+    return (
+        f"{len(sight.nodes)} nodes, {sum(node.gpu for node in sight.nodes.values())} with a GPU",
+        f"operators: {', '.join(installation.operators) or 'none'}",
+        f"{len(installation.served)} definitions of nvidia.com",
+        f"{len(sight.daemonsets)} DaemonSets of operands, {len(sight.warnings)} warnings",
+        f"namespace {sight.namespace}" if installation.namespace else f"no namespace {sight.namespace}",
+        "rights of this user" if installation.live else "no rights: a dump has none",
+    )
+
+
+def as_text(found: Sequence[tuple[str, Finding]], installation: Installation) -> str:
+    """What the doctor says to people."""
+    parts = [
+        "\n".join(
+            [
+                f"{finding.cause}: {finding.what}",
+                *(f"  | {line}" for line in finding.evidence),
+                f"  why:  {finding.told}",
+                f"  next: {finding.command}",
+            ]
+        )
+        for _, finding in found
+    ]
+    parts += [f"looked at: {'; '.join(looked_at(installation))}"]
+    parts += [f"not read: {one}" for one in installation.sight.unread]
+    return "\n\n".join(parts if found else ["nothing found", *parts])
+
+
+def document(found: Sequence[tuple[str, Finding]], installation: Installation) -> DoctorDocument:
+    """The same for programs."""
+    return {
+        "schema": 1,
+        "looked_at": list(looked_at(installation)),
+        "found": [finding_document(part, finding) for part, finding in found],
+        "unread": list(installation.sight.unread),
+    }

@@ -1,0 +1,120 @@
+"""What is known of a cluster, and of one node in it, when somebody asks why."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from driverforge_operator.operands.table import OPERANDS
+from driverforge_operator.ports import Log
+from driverforge_operator.state.kinds import CustomResource, by_age
+from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """What could be read. `pods` are operands and what else was looked at, of all namespaces.
+
+    `unread` says what the user may not see. `logs` has the last lines of some containers.
+    """
+
+    namespace: str
+    nodes: Mapping[str, Machine]
+    pods: Sequence[Pod]
+    daemonsets: Sequence[DaemonSet]
+    warnings: Sequence[Warned]
+    policies: Mapping[str, CustomResource]
+    drivers: Mapping[str, CustomResource]
+    unread: tuple[str, ...] = ()
+    logs: Mapping[Log, tuple[str, ...]] = field(default_factory=dict)
+
+    @cached_property
+    def pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
+        found: dict[str, list[Pod]] = defaultdict(list)
+        for pod in self.pods:
+            found[pod.node].append(pod)
+        return found
+
+    @cached_property
+    def warnings_by_object(self) -> Mapping[tuple[str, str, str], Sequence[Warned]]:
+        """By kind, namespace and name; the oldest first."""
+        found: dict[tuple[str, str, str], list[Warned]] = defaultdict(list)
+        for one in sorted(self.warnings, key=lambda one: one.when):
+            about = one.involved_object
+            found[about.kind, about.namespace, about.name].append(one)
+        return found
+
+    @cached_property
+    def policy(self) -> CustomResource | None:
+        """The ClusterPolicy that counts: the oldest."""
+        return next(iter(by_age(self.policies.values())), None)
+
+    @property
+    def resources(self) -> Sequence[tuple[str, CustomResource]]:
+        """All custom resources, each with its kind."""
+        return [
+            *(("ClusterPolicy", one) for one in self.policies.values()),
+            *(("NVIDIADriver", one) for one in self.drivers.values()),
+        ]
+
+    @property
+    def complaints(self) -> tuple[str, ...]:
+        """What the operator says in the custom resources' status is wrong with them."""
+        return tuple(
+            f"{kind} {resource.metadata.name}: {one.get('reason')}: {one.get('message')}"
+            for kind, resource in self.resources
+            for one in resource.true_conditions
+            if one.get("type") == "Error"
+        )
+
+    @property
+    def find_operator(self) -> str:
+        """The command that shows whether an operator runs."""
+        return f"kubectl get pods -n {self.namespace}; driverforge-operator doctor"
+
+    def asked_for(self, component: str) -> bool:
+        """Whether a custom resource wants a component; an NVIDIADriver alone wants the driver only."""
+        if component == "driver" and self.drivers:
+            return True
+        if self.policy is None:
+            return False
+        fields = (one.field for one in OPERANDS if one.switch == component and one.field)
+        settings = self.policy.spec.get(next(fields, component)) or {}
+        return not (isinstance(settings, dict) and settings.get("enabled") is False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """One node."""
+
+    node: Machine
+    sight: Sight
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        return self.node.labels
+
+    @property
+    def pods(self) -> Sequence[Pod]:
+        return self.sight.pods_by_node.get(self.node.metadata.name, ())
+
+    def operands(self, component: str) -> list[Pod]:
+        """Pods of a component that are there and stay, the newest last.
+
+        A pod that asks for further labels than the switch is another operand with the same switch (MPS).
+        """
+        found = [
+            pod
+            for pod in self.pods
+            if pod.spec.component == component
+            and pod.metadata.deletion_timestamp is None
+            and "nvidia.com/mps.capable" not in pod.spec.node_selector
+        ]
+        return sorted(found, key=lambda pod: pod.metadata.creation_timestamp or "")
+
+    def warnings(self, kind: str, namespace: str, name: str) -> list[str]:
+        """What was said of an object, each thing once."""
+        found = self.sight.warnings_by_object.get((kind, namespace, name), ())
+        return list(dict.fromkeys(f"{one.reason}: {one.message}" for one in found))

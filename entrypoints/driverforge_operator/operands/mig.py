@@ -1,0 +1,28 @@
+"""The MIG manager: layouts and clients are ours, or an administrator's."""
+
+from __future__ import annotations
+
+from driverforge_operator.crd.clusterpolicy import MigManager
+from driverforge_operator.operands.manifest import (
+    Manifest,
+    container,
+    daemonset,
+    drop_env,
+    remove,
+    set_env,
+    volume,
+)
+from driverforge_operator.operands.setting import Setting
+
+
+def mig_manager(objects: list[Manifest], setting: Setting) -> None:
+    workload, spec = daemonset(objects), setting.spec.mig_manager or MigManager()
+    main = container(workload, "nvidia-mig-manager")
+    if spec.config and spec.config.name:
+        remove(objects, "ConfigMap", "default-mig-parted-config")
+        volume(workload, "mig-parted-config")["configMap"] = {"name": spec.config.name}
+        drop_env(main, "DEFAULT_CONFIG_FILE")
+        set_env(main, {"CONFIG_FILE": "/mig-parted-config/config.yaml"})
+    if spec.gpu_clients_config and spec.gpu_clients_config.name:
+        remove(objects, "ConfigMap", "default-gpu-clients")
+        volume(workload, "gpu-clients")["configMap"] = {"name": spec.gpu_clients_config.name}

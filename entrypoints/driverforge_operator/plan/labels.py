@@ -1,0 +1,158 @@
+"""The labels and annotations of one node.
+
+A value that somebody set stays: 'false' is an administrator's, 'paused-…' a program's of the node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from driverforge_core import nodekeys
+from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
+from driverforge_operator.operands.setting import CRIO, DOCKER
+from driverforge_operator.plan.actions import PatchNode
+from driverforge_operator.plan.intent import Intent
+from driverforge_operator.plan.placement import Placement
+from driverforge_operator.plan.readiness import readiness
+from driverforge_operator.state.nodes import Node
+
+CONTAINER, PASSTHROUGH, VGPU = "container", "vm-passthrough", "vm-vgpu"
+_SWITCHES = {
+    CONTAINER: (
+        "driver",
+        "container-toolkit",
+        "device-plugin",
+        "gpu-feature-discovery",
+        "dcgm",
+        "dcgm-exporter",
+        "node-status-exporter",
+        "operator-validator",
+        "client",
+    ),
+    PASSTHROUGH: (
+        "sandbox-device-plugin",
+        "sandbox-validator",
+        "vfio-manager",
+        "kata-manager",
+        "cc-manager",
+        "client",
+    ),
+    VGPU: (
+        "sandbox-device-plugin",
+        "vgpu-manager",
+        "vgpu-device-manager",
+        "sandbox-validator",
+        "cc-manager",
+        "client",
+    ),
+}
+_VALIDATOR = "operator-validator"
+_MIG_PRODUCTS = ("h100", "a100", "a30")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """`switches` are components whose switch is set where it is not; all others are taken away."""
+
+    values: Mapping[str, str | None]
+    switches: frozenset[str]
+
+
+def label(node: Node, placement: Placement, intent: Intent, ready_since: str = "") -> PatchNode | None:
+    """What has to change on a node, None for nothing.
+
+    `ready_since` is when the validator's pod of the node became ready, '' while it is not.
+    """
+    wanted = _wanted(node, placement, intent)
+    labels = {key: value for key, value in wanted.values.items() if node.labels.get(key) != value}
+    for switch in wanted.switches:
+        # an empty value is as good as none
+        if not node.labels.get(nodekeys.DEPLOY + switch):
+            labels[nodekeys.DEPLOY + switch] = "true"
+    kept = {nodekeys.OPERANDS, *(nodekeys.DEPLOY + switch for switch in wanted.switches)}
+    for key in node.labels:
+        if key.startswith(nodekeys.DEPLOY) and key not in kept:
+            labels[key] = None
+    # nobody takes the taint off where no validator runs
+    validated = _VALIDATOR in wanted.switches and node.labels.get(f"{nodekeys.DEPLOY}{_VALIDATOR}") != "false"
+    ready = readiness(node, wanted=intent.ready_taint and validated, ready_since=ready_since)
+    annotations = {
+        key: value
+        for key, value in (
+            (nodekeys.UPGRADE_ENABLED, _upgrade_enabled(placement, intent)),
+            (nodekeys.VALIDATED, ready.validated),
+        )
+        if node.annotations.get(key) != value
+    }
+    tainted = None if ready.tainted is node.tainted else ready.tainted
+    if not labels and not annotations and tainted is None:
+        return None
+    return PatchNode(node=node.name, labels=labels, annotations=annotations, tainted=tainted)
+
+
+def _wanted(node: Node, placement: Placement, intent: Intent) -> Wanted:
+    # while several claim it, it stays with the one that it has
+    owner = placement.owner or (node.labels.get(nodekeys.DRIVER_OWNER) if placement.claims else None)
+    # what most nodes have needs no label
+    runtime = placement.runtime if placement.runtime in (CRIO, DOCKER) else None
+    values: dict[str, str | None] = {nodekeys.DRIVER_OWNER: owner, nodekeys.RUNTIME: runtime}
+    if not placement.gpu:
+        # a node that never had a GPU has no label of ours
+        values[nodekeys.GPU_PRESENT] = "false" if node.labels.get(nodekeys.GPU_PRESENT) else None
+        return Wanted(values=values, switches=frozenset())
+    values[nodekeys.GPU_PRESENT] = "true"
+    if node.labels.get(nodekeys.OPERANDS) == "false":
+        return Wanted(values=values, switches=frozenset())
+    spec = intent.policy.spec if intent.policy else None
+    workload = _workload(node, spec)
+    switches = _switches(workload, spec)
+    if workload == CONTAINER and _mig_capable(node):
+        switches |= {"mig-manager"}
+        config = spec.mig_manager.config if spec and spec.mig_manager else None
+        if not node.labels.get(nodekeys.MIG_CONFIG) and config and config.default:
+            values[nodekeys.MIG_CONFIG] = config.default
+    return Wanted(values=values, switches=switches)
+
+
+def _workload(node: Node, spec: ClusterPolicySpec | None) -> str:
+    sandbox = spec.sandbox_workloads if spec else None
+    if sandbox is None or not sandbox.enabled:
+        return CONTAINER
+    wish = node.labels.get(nodekeys.WORKLOAD, "")
+    return wish if wish in (CONTAINER, PASSTHROUGH, VGPU) else sandbox.default_workload
+
+
+def _switches(workload: str, spec: ClusterPolicySpec | None) -> frozenset[str]:
+    found = frozenset(_SWITCHES.get(workload, _SWITCHES[CONTAINER]))
+    kata = spec is not None and spec.sandbox_workloads is not None and spec.sandbox_workloads.mode == "kata"
+    if kata and workload == PASSTHROUGH:
+        return found - {"sandbox-device-plugin"} | {"kata-sandbox-device-plugin"}
+    return found
+
+
+def _mig_capable(node: Node) -> bool:
+    if node.labels.get(nodekeys.VGPU_HOST_DRIVER):
+        return False
+    if node.labels.get(nodekeys.MIG_CAPABLE) == "true":
+        return True
+    product = node.labels.get(nodekeys.GPU_PRODUCT, "").lower()
+    return any(name in product for name in _MIG_PRODUCTS)
+
+
+def _upgrade_enabled(placement: Placement, intent: Intent) -> str | None:
+    """Whether somebody evicts a node's pods before its driver pod goes; driver managers read it."""
+    if not placement.gpu:
+        return None
+    if intent.drivers_by_resource:
+        owner = next((one for one in intent.drivers if one.name == placement.owner), None)
+        if owner is None or owner.spec is None:
+            return None
+        own = owner.spec.upgrade_policy
+        return "true" if own is None or own.auto_upgrade else None
+    spec = intent.policy.spec if intent.policy else None
+    if spec is None or spec.driver.enabled is False:
+        return None
+    sandbox = spec.sandbox_workloads is not None and spec.sandbox_workloads.enabled
+    policy = spec.driver.upgrade_policy
+    return "true" if policy and policy.auto_upgrade and not sandbox else None

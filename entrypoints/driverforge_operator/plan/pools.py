@@ -1,0 +1,268 @@
+"""The objects of pools: nodes that get the same driver."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from driverforge_core import nodekeys
+from driverforge_operator.crd.blocks import DriverManager, Image
+from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
+from driverforge_operator.operands import names
+from driverforge_operator.operands.configuration import configuration
+from driverforge_operator.operands.driver import DriverPool, driver_objects, startup_probe
+from driverforge_operator.operands.manifest import Manifest, image_name, image_of, owner_of
+from driverforge_operator.operands.openshift import OpenShift
+from driverforge_operator.operands.policydriver import as_driver, host_root
+from driverforge_operator.plan.intent import Intent
+from driverforge_operator.plan.placement import Census, PoolKey
+from driverforge_operator.ports import Document, Question
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
+from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
+
+_DROPS_MINOR = ("rhel", "rocky", "ol")
+_FIRST_ARCH = "amd64"
+"""Whose pools have the names that NVIDIA's operator gives, which knows no other."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pool:
+    """A pool's driver, or why its objects stay as they are: a condition's reason, and the words.
+
+    `uid` is of the resource that asks for it. A reason without words is nothing to tell: soon known.
+    `questions` are what a registry is asked before anything changes.
+    """
+
+    key: PoolKey
+    uid: str
+    driver: DriverPool
+    reason: str = ""
+    message: str = ""
+    questions: tuple[Question, ...] = ()
+
+    @property
+    def documents(self) -> list[Document]:
+        """What shall be there, [] where that is not decided."""
+        return [] if self.reason else [*driver_objects(self.driver)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asker:
+    """The resource that asks for a pool. `toolkit`: OpenShift's driver toolkit may compile for it."""
+
+    name: str
+    uid: str
+    owner: Manifest
+    spec: NvidiaDriverSpec
+    jit_version: str
+    toolkit: bool = True
+
+
+def pools(intent: Intent, census: Census, around: Surroundings) -> list[Pool]:
+    """All pools, in an order that stays."""
+    keys = {placement.pool for placement in census if placement.pool}
+    return [found for key in sorted(keys, key=str) if (found := pool(key, intent, around))]
+
+
+def questions(intent: Intent, census: Census, around: Surroundings) -> frozenset[Question]:
+    """What registries are to be asked."""
+    return frozenset(one for found in pools(intent, census, around) for one in found.questions)
+
+
+def pool(key: PoolKey, intent: Intent, around: Surroundings) -> Pool | None:
+    """The driver of nodes that are alike; None where nobody says which."""
+    asker = _asker(key, intent)
+    if asker is None:
+        return None
+    found = _pool(key, asker, intent, around, precompiled=bool(key.kernel))
+    if found.reason == "ImageMissing" and key.kernel and asker.jit_version:
+        # its nodes compile, until somebody has made the image
+        spec = asker.spec.model_copy(update={"version": asker.jit_version})
+        compiled = _pool(key, replace(asker, spec=spec), intent, around, precompiled=False)
+        return replace(compiled, questions=found.questions + compiled.questions)
+    return found
+
+
+def shared(intent: Intent, found: Collection[Pool]) -> list[Document]:
+    """The objects that all pools use, and none owns."""
+    return [*startup_probe(intent.namespace)] if found else []
+
+
+def undecided(intent: Intent, census: Census, found: Collection[Pool]) -> frozenset[str]:
+    """The uids of resources of which nobody can say now what they want: nothing of theirs is taken away.
+
+    Their spec has problems, another one claims a node too, a node has lost the labels of its system, as while
+    Node Feature Discovery restarts, or an image or ConfigMap of theirs is missing.
+    """
+    unclear = {name for placement in census if placement.pool is None for name in placement.claims}
+    uids = {one.uid for one in intent.drivers if one.spec is None or one.name in unclear}
+    uids |= {one.uid for one in found if one.reason}
+    policy = intent.policy
+    unplaced = not intent.drivers_by_resource and any(one.told for one in census)
+    if policy and (policy.spec is None or unplaced):
+        uids.add(policy.uid)
+    return frozenset(uids)
+
+
+def stays(document: Document, unclear: Collection[str]) -> bool:
+    """Whether an object is left alone though nobody wants it: `unclear` are uids from `undecided`.
+
+    What has no owner serves all.
+    """
+    owners = {one["uid"] for one in document["metadata"].get("ownerReferences", ())}
+    return bool(owners.intersection(unclear) if owners else unclear)
+
+
+def _asker(key: PoolKey, intent: Intent) -> _Asker | None:
+    if key.driver:
+        found = next((one for one in intent.drivers if one.name == key.driver), None)
+        if found is None or found.spec is None:
+            return None
+        owner = owner_of(NVIDIA_DRIVER, found.name, found.uid)
+        spec = found.spec
+        return _Asker(name=found.name, uid=found.uid, owner=owner, spec=spec, jit_version=found.jit_version)
+    policy = intent.policy
+    if policy is None or policy.spec is None:
+        return None
+    owner = owner_of(CLUSTER_POLICY, policy.name, policy.uid)
+    spec = as_driver(policy.spec)
+    return _Asker(
+        name="",
+        uid=policy.uid,
+        owner=owner,
+        spec=spec,
+        jit_version=policy.jit_version,
+        toolkit=policy.spec.operator.use_ocp_driver_toolkit is not False,
+    )
+
+
+def _pool(key: PoolKey, asker: _Asker, intent: Intent, around: Surroundings, *, precompiled: bool) -> Pool:
+    spec, whole = _named(asker.spec, around.environment), not asker.name
+    arch = key.arch if key.arch != _FIRST_ARCH else ""
+    apart = (key.kernel or key.rhcos, arch)
+    driver = DriverPool(
+        namespace=intent.namespace,
+        name=names.policy_daemonset(key.os, *apart)
+        if whole
+        else names.driver_daemonset(spec.driver_type, key.os, asker.uid, *apart),
+        account="nvidia-driver" if whole else names.driver_account(spec.driver_type, asker.name, key.os),
+        owner=asker.owner,
+        os=key.os,
+        kernel=key.kernel,
+        precompiled=precompiled,
+        selector=_selector(key, spec),
+        spec=spec,
+        whole=whole,
+        host_root=host_root(intent.policy.spec if intent.policy else None),
+        openshift=_openshift(around.openshift, key.rhcos, toolkit=asker.toolkit and not precompiled),
+        contents=around.contents,
+        ready_taint=intent.ready_taint,
+    )
+    found = Pool(key=key, uid=asker.uid, driver=driver)
+    if problem := _problem(driver):
+        return replace(found, reason="InvalidSpec", message=problem)
+    try:
+        mounts = configuration(
+            spec,
+            key.os,
+            precompiled=precompiled,
+            subscribed=around.openshift is None,
+            contents=around.contents,
+        )
+    except LookupError as error:
+        return replace(found, reason="ConfigurationMissing", message=str(error.args[0]))
+    return _looked_up(replace(found, driver=replace(driver, mounts=mounts)), around)
+
+
+def _named(spec: NvidiaDriverSpec, environment: Mapping[str, str]) -> NvidiaDriverSpec:
+    """A spec whose images, where it names none, are those of the operator's environment."""
+    found: dict[str, object] = {}
+    for field, part, variable in (
+        ("", spec, "DRIVER_IMAGE"),
+        ("manager", spec.manager or DriverManager(), "DRIVER_MANAGER_IMAGE"),
+        ("gds", spec.gds, "GDS_IMAGE"),
+        ("gdrcopy", spec.gdrcopy, "GDRCOPY_IMAGE"),
+    ):
+        name = environment.get(variable)
+        if name and part and not image_name(part):
+            fields = image_of(name)
+            found |= {field: part.model_copy(update=fields)} if field else fields
+    return spec.model_copy(update=found)
+
+
+def _problem(driver: DriverPool) -> str:
+    """What is wrong with a spec that a schema cannot see, with the field's path; '' for nothing."""
+    spec, path = driver.spec, "spec.driver" if driver.whole else "spec"
+    if driver.precompiled and (spec.version or "").startswith("sha256:"):
+        return f"{path}.version: a digest names one kernel's image: write the driver's branch, e.g. '580'"
+    named = {path: driver.image, f"{path}.manager": image_name(spec.manager or Image())}
+    named |= {
+        f"spec.{field}": image_name(car)
+        for field, car in (("gds", spec.gds), ("gdrcopy", spec.gdrcopy))
+        if car and car.enabled
+    }
+    missing = [field for field, image in named.items() if not image]
+    if missing:
+        return f"{', '.join(missing)}: name the image: repository, image and version, or all of it in image"
+    return ""
+
+
+def _looked_up(found: Pool, around: Surroundings) -> Pool:
+    """The pool, as far as registries let it."""
+    driver, images = found.driver, around.images
+    asked = tuple(
+        Question(image=image, arch=found.key.arch, secrets=driver.pull_secrets) for image in driver.images
+    )
+    found = replace(found, questions=asked)
+    if images is None:
+        return found
+    answers = {one.image: images.get(one) for one in asked}
+    if missing := [image for image, answer in answers.items() if answer and answer.found == "no"]:
+        return replace(found, reason="ImageMissing", message=_missing(found, missing))
+    # what a registry does not tell is the nodes' to find out: they may have other ways and rights
+    return replace(found, reason="ImageNotAskedFor") if None in answers.values() else found
+
+
+def _missing(found: Pool, images: Collection[str]) -> str:
+    """Which image is not there, and the command that makes ours."""
+    pool, told = found.driver, f"no registry has {' and '.join(images)}"
+    if found.key.arch:
+        told += f" for {found.key.arch}"
+    if pool.image not in images:
+        return told
+    # a precompiled image is named by a branch, a cell by a whole version
+    version = f"{pool.spec.version}*" if pool.precompiled else pool.spec.version
+    arch = found.key.arch or "*"
+    cell = f"{pool.os.tag}-{arch}-{version}-{pool.kernel if pool.precompiled else 'jit'}"
+    registry = pool.spec.repository or pool.image.rpartition("/")[0]
+    return f"{told}: driverforge build --select '{cell}' --registry {registry} --push"
+
+
+def _selector(key: PoolKey, spec: NvidiaDriverSpec) -> Mapping[str, str]:
+    version = nodekeys.OS_MAJOR if key.os.id in _DROPS_MINOR else nodekeys.OS_VERSION
+    return {
+        **({nodekeys.DRIVER_OWNER: key.driver} if key.driver else {}),
+        nodekeys.OS_ID: key.os.id,
+        version: key.os.version,
+        **({nodekeys.KERNEL: key.kernel} if key.kernel else {}),
+        **({nodekeys.ARCH: key.arch} if key.arch else {}),
+        **({nodekeys.OSTREE_VERSION: key.rhcos} if key.rhcos else {}),
+        **(spec.node_selector or {}),
+    }
+
+
+def _openshift(cluster: OpenShiftCluster | None, rhcos: str, *, toolkit: bool) -> OpenShift | None:
+    if cluster is None:
+        return None
+    if not (toolkit and cluster.toolkit_images):
+        return OpenShift(version=cluster.version)
+    return OpenShift(
+        version=cluster.version,
+        toolkit=True,
+        rhcos=rhcos,
+        toolkit_image=cluster.toolkit_images.get(rhcos, ""),
+        http_proxy=cluster.http_proxy,
+        https_proxy=cluster.https_proxy,
+        no_proxy=cluster.no_proxy,
+        authorities=cluster.authorities,
+    )

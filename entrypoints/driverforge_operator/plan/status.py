@@ -1,0 +1,254 @@
+"""What custom resources say became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from driverforge_operator.operands.driver import DRIVER
+from driverforge_operator.operands.manifest import FOUND_BY
+from driverforge_operator.plan.actions import ConditionNow, PoolSummary, SetStatus
+from driverforge_operator.plan.intent import Driver, Intent, Policy
+from driverforge_operator.plan.operands import StateNow, operands_wait_for
+from driverforge_operator.plan.placement import Census
+from driverforge_operator.plan.pools import Pool
+from driverforge_operator.ports import Document, Ref
+from driverforge_operator.state.kinds import CLUSTER_POLICY, MANAGED_BY, NVIDIA_DRIVER, CustomResource
+
+_NAMES = 5  # of nodes, as examples in a message
+
+
+def statuses(
+    intent: Intent,
+    census: Census,
+    pools: Sequence[Pool],
+    operands: Sequence[StateNow],
+    *,
+    objects: Mapping[Ref, Document],
+    resources: Mapping[Ref, CustomResource],
+) -> list[SetStatus]:
+    """Those that are not written yet. While a registry is asked, what was said stays."""
+    asked = {one.uid for one in pools if one.reason and not one.message}
+    wanted = [_ignored(name, intent, resources) for name in intent.ignored]
+    if intent.policy and intent.policy.uid not in asked:
+        wanted.append(_policy(intent.policy, intent, census, pools, operands, objects=objects))
+    wanted += [_driver(one, intent, census, pools, objects) for one in intent.drivers if one.uid not in asked]
+    return [one for one in wanted if not written(one, resources[one.ref].status)]
+
+
+def written(wanted: SetStatus, status: Mapping[str, object]) -> bool:
+    """Whether a status says already what it shall say, leaving its times aside."""
+    conditions = status.get("conditions")
+    if not isinstance(conditions, list):
+        return False
+    found = {
+        (one.get("type"), one.get("status"), one.get("reason"), one.get("message")) for one in conditions
+    }
+    return (
+        status.get("state") == wanted.state
+        and status.get("namespace") == wanted.namespace
+        and status.get("observedGeneration") == wanted.generation
+        and found == {(one.type, one.status, one.reason, one.message) for one in wanted.conditions}
+        and (status.get("pools") or []) == [dict(one) for one in wanted.pools]
+    )
+
+
+def _ignored(name: str, intent: Intent, resources: Mapping[Ref, CustomResource]) -> SetStatus:
+    oldest = intent.policy.name if intent.policy else ""
+    ref = CLUSTER_POLICY.ref(name)
+    return SetStatus(
+        ref=ref,
+        state="ignored",
+        namespace=intent.namespace,
+        generation=resources[ref].metadata.generation,
+        conditions=_error("Ignored", f"ClusterPolicy {oldest} is older, and only one counts: delete either"),
+    )
+
+
+def _policy(
+    policy: Policy,
+    intent: Intent,
+    census: Census,
+    pools: Sequence[Pool],
+    operands: Sequence[StateNow],
+    *,
+    objects: Mapping[Ref, Document],
+) -> SetStatus:
+    own = [one for one in pools if one.uid == policy.uid]
+    summaries = tuple(_summary(one, objects) for one in own)
+    state, conditions = _policy_outcome(policy, census, own, summaries, operands_wait_for(operands, objects))
+    return SetStatus(
+        ref=CLUSTER_POLICY.ref(policy.name),
+        state=state,
+        namespace=intent.namespace,
+        generation=policy.generation,
+        conditions=conditions,
+        pools=summaries,
+    )
+
+
+def _policy_outcome(
+    policy: Policy,
+    census: Census,
+    pools: Sequence[Pool],
+    summaries: Sequence[PoolSummary],
+    others: Mapping[str, list[str]],
+) -> tuple[str, tuple[ConditionNow, ...]]:
+    if policy.problems:
+        return "notReady", _error("InvalidSpec", "; ".join(map(str, policy.problems)))
+    if held := _held(pools):
+        return "notReady", held
+    driver = _waiting("", census, summaries)
+    if waiting := {**({"state-driver": driver} if driver else {}), **others}:
+        words = "; ".join(told for state in waiting.values() for told in state)
+        told = f"ClusterPolicy is not ready; states not ready: [{' '.join(waiting)}]: {words}"
+        return "notReady", _error("OperandNotReady", told)
+    if not any(one.labelled for one in census):
+        told = "no node has labels of Node Feature Discovery: install it, or wait for it"
+        return "ready", _ready("NFDLabelsMissing", told)
+    if not any(one.gpu for one in census):
+        return "ready", _ready("NoGPUNodes", "no node has a GPU")
+    return "ready", _ready(
+        "Reconciled",
+        _unheard("spec.daemonsets.labels", policy.spec.daemonsets.labels if policy.spec else None),
+    )
+
+
+def _driver(
+    driver: Driver,
+    intent: Intent,
+    census: Census,
+    pools: Sequence[Pool],
+    objects: Mapping[Ref, Document],
+) -> SetStatus:
+    own = [one for one in pools if one.uid == driver.uid]
+    summaries = tuple(_summary(one, objects) for one in own)
+    state, conditions = _outcome(driver, intent, census, own, summaries)
+    return SetStatus(
+        ref=NVIDIA_DRIVER.ref(driver.name),
+        state=state,
+        namespace=intent.namespace,
+        generation=driver.generation,
+        conditions=conditions,
+        pools=summaries,
+    )
+
+
+def _outcome(
+    driver: Driver, intent: Intent, census: Census, pools: Sequence[Pool], summaries: Sequence[PoolSummary]
+) -> tuple[str, tuple[ConditionNow, ...]]:
+    if not intent.drivers_by_resource:
+        told = "the ClusterPolicy decides about drivers, unless its driver.useNvidiaDriverCRD is true"
+        return "disabled", _error("Disabled", told)
+    if driver.problems:
+        return "notReady", _error("InvalidSpec", "; ".join(map(str, driver.problems)))
+    if conflict := _conflict(driver, census):
+        return "notReady", _error("ConflictingNodeSelector", conflict)
+    if held := _held(pools):
+        return "notReady", held
+    if waiting := _waiting(driver.name, census, summaries):
+        return "notReady", _error("DriverNotReady", "; ".join(waiting))
+    return "ready", _ready("Reconciled", _unheard("spec.labels", driver.spec.labels if driver.spec else None))
+
+
+def _unheard(path: str, labels: Mapping[str, str] | None) -> str:
+    """Labels of a spec that have no effect, '' for none."""
+    keys = sorted({*FOUND_BY, MANAGED_BY} & (labels or {}).keys())
+    return (
+        f"{path}: {', '.join(keys)} of DaemonSets stay as they are, which are found by them" if keys else ""
+    )
+
+
+def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
+    """The condition of pools whose objects stay as they are: of the first reason, with all its words."""
+    told = [one for one in pools if one.reason and one.message]
+    if not told:
+        return ()
+    reason = told[0].reason
+    words = [f"{one.key.os.tag}: {one.message}" for one in told if one.reason == reason]
+    return _error(reason, "; ".join(words))
+
+
+def _waiting(owner: str, census: Census, summaries: Sequence[PoolSummary]) -> list[str]:
+    """What is not ready: nodes that nothing can be done for, and DaemonSets."""
+    return [told for told in (*_left_out(owner, census), *map(_waits_for, summaries)) if told]
+
+
+def _conflict(driver: Driver, census: Census) -> str:
+    for placement, names in census.items():
+        if len(placement.claims) > 1 and driver.name in placement.claims:
+            shown = _examples(names)
+            return (
+                f"{_some(placement.claims)} claim {len(names)} nodes ({shown}), which stay as they "
+                f"are until nodeSelector of only one matches them"
+            )
+    return ""
+
+
+def _left_out(owner: str, census: Census) -> list[str]:
+    """Nodes that a driver ('' for the ClusterPolicy's) claims and cannot serve."""
+    return [
+        f"{len(names)} nodes ({_examples(names)}) stay as they are: {placement.reason}"
+        for placement, names in census.items()
+        if placement.told and placement.owner == owner and len(placement.claims) == bool(owner)
+    ]
+
+
+def _examples(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)[:_NAMES])
+
+
+def _some(names: Sequence[str]) -> str:
+    """Not all of thousands: the API takes a message of 32 KB, and a person reads less."""
+    more = len(names) - _NAMES
+    return " and ".join([*names[:_NAMES], *([f"{more} more"] if more > 0 else [])])
+
+
+def _summary(pool: Pool, objects: Mapping[Ref, Document]) -> PoolSummary:
+    """A pool as a status shows it."""
+    ref = Ref(api_version="apps/v1", kind="DaemonSet", namespace=pool.driver.namespace, name=pool.driver.name)
+    workload = objects.get(ref)
+    found: Mapping[str, Any] = workload.get("status", {}) if workload else {}
+    generation = workload["metadata"].get("generation", 1) if workload else 1
+    desired = found.get("desiredNumberScheduled", 0)
+    # a generation is the API server's: one that was not applied yet has none
+    seen = found.get("observedGeneration", 0) >= generation
+    return PoolSummary(
+        name=pool.driver.name,
+        os=pool.key.os.tag,
+        arch=pool.key.arch,
+        kernel=pool.key.kernel,
+        image=_image(workload) if pool.reason else pool.driver.image,
+        desired=desired,
+        ready=found.get("numberAvailable", 0),
+        upToDate=found.get("updatedNumberScheduled", 0) if seen else 0,
+        reason=pool.reason if pool.message else "" if seen else "NotRolledOut",
+    )
+
+
+def _image(workload: Document | None) -> str:
+    """What a pool runs whose objects stay as they are."""
+    containers = workload["spec"]["template"]["spec"]["containers"] if workload else ()
+    return next((one["image"] for one in containers if one["name"] == DRIVER), "")
+
+
+def _waits_for(pool: PoolSummary) -> str:
+    name, desired = pool["name"], pool["desired"]
+    if pool["reason"]:
+        return f"{name} is not rolled out yet"
+    ready = min(pool["ready"], pool["upToDate"])
+    return "" if ready == desired else f"{name}: {ready} of {desired} driver pods are ready"
+
+
+def _ready(reason: str, message: str = "") -> tuple[ConditionNow, ...]:
+    return (
+        ConditionNow(type="Ready", status="True", reason=reason, message=message),
+        ConditionNow(type="Error", status="False", reason=reason, message=""),
+    )
+
+
+def _error(reason: str, message: str) -> tuple[ConditionNow, ...]:
+    return (
+        ConditionNow(type="Ready", status="False", reason=reason, message=""),
+        ConditionNow(type="Error", status="True", reason=reason, message=message),
+    )

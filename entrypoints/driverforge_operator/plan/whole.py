@@ -1,0 +1,74 @@
+"""The plan of a whole cluster, and of the parts that one change concerns."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from driverforge_operator.plan.actions import Action, Apply, Delete
+from driverforge_operator.plan.admission import secured
+from driverforge_operator.plan.difference import covers
+from driverforge_operator.plan.intent import Intent, read_intent
+from driverforge_operator.plan.labels import label
+from driverforge_operator.plan.operands import StateNow, states, unclear_policy
+from driverforge_operator.plan.placement import Census, Placement, place
+from driverforge_operator.plan.pools import Pool, pools, questions, shared, stays, undecided
+from driverforge_operator.plan.status import statuses
+from driverforge_operator.ports import Document, Question, Ref
+from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.surroundings import Surroundings
+from driverforge_operator.state.whole import State
+
+
+def plan(state: State) -> list[Action]:
+    """Everything that has to change: nodes first, since objects select nodes by what is written there."""
+    intent = read_intent(state.namespace, state.policies, state.drivers)
+    census: dict[Placement, list[str]] = defaultdict(list)
+    actions: list[Action] = []
+    for node in state.nodes.values():
+        placement = place(node, intent)
+        census[placement].append(node.name)
+        if patch := label(node, placement, intent, state.validators.get(node.name, "")):
+            actions.append(patch)
+    return [*actions, *cluster(intent, census, state.objects, state.resources, state.around)]
+
+
+def asked_for(state: State) -> frozenset[Question]:
+    """The images that registries are to be asked for."""
+    intent = read_intent(state.namespace, state.policies, state.drivers)
+    census = {place(node, intent): (node.name,) for node in state.nodes.values()}
+    return questions(intent, census, state.around)
+
+
+def cluster(
+    intent: Intent,
+    census: Census,
+    objects: Mapping[Ref, Document],
+    resources: Mapping[Ref, CustomResource],
+    around: Surroundings,
+) -> list[Action]:
+    """All but the nodes. What it costs depends on the number of pools, not of nodes."""
+    found, operands = pools(intent, census, around), states(intent, census, around)
+    wanted = wanted_objects(intent, found, operands)
+    actions: list[Action] = [*secured(intent, around)]
+    actions += [
+        Apply(document=document)
+        for ref, document in wanted.items()
+        if ref.kind not in around.unserved and (ref not in objects or not covers(objects[ref], document))
+    ]
+    unclear = undecided(intent, census, found) | unclear_policy(intent, operands)
+    actions += [
+        Delete(ref=ref)
+        for ref, document in objects.items()
+        if ref not in wanted and not stays(document, unclear)
+    ]
+    return [*actions, *statuses(intent, census, found, operands, objects=objects, resources=resources)]
+
+
+def wanted_objects(
+    intent: Intent, found: Sequence[Pool], operands: Sequence[StateNow]
+) -> dict[Ref, Document]:
+    """Every object that shall be there."""
+    documents = [*shared(intent, found), *(one for pool in found for one in pool.documents)]
+    documents += [one for state in operands for one in state.objects]
+    return {Ref.of(document): document for document in documents}

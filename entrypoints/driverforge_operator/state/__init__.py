@@ -1,0 +1,1 @@
+"""What was observed: nodes, custom resources and our own objects, with the fields that are used."""

@@ -1,0 +1,94 @@
+"""The operator with many nodes and many resources, counted in requests: times are another machine's.
+
+`hack/bench operator` measures sizes up to 5,000.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from support.cluster import kubernetes_build
+from support.cluster.kubernetes import Api
+from support.cluster.operator import (
+    NODES,
+    add_driver,
+    add_node,
+    merge,
+    metric,
+    operator,
+    page,
+    settled,
+    small_cluster,
+)
+from support.process import until
+from support.skipping import provided
+
+# the programs may have to be compiled first
+pytestmark = pytest.mark.timeout(3600)
+
+sys.path.append(str(Path(__file__).parents[2] / "hack/lib"))
+from bench.operator import POOLS, measure  # noqa: E402
+
+MANY = 500
+DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
+
+
+@pytest.fixture
+def cluster(api: Api) -> Iterator[Api]:
+    with small_cluster(api) as found:
+        yield found
+
+
+def test_what_is_asked_grows_with_the_nodes_and_one_node_costs_one_request() -> None:
+    provided(kubernetes_build.programs)
+    cost = measure(MANY, rest=5)
+    assert cost.requests["patch nodes"] == MANY
+    assert cost.requests["list nodes"] == 1
+    assert cost.requests["patch daemonsets"] == POOLS
+    # a list and a watch a kind, and what pools are made of, with an event each
+    assert cost.requests.total() <= MANY + 9 * POOLS + 30
+    assert cost.at_rest == 0
+    assert cost.one["added"] == {"patch nodes": 1}
+    assert cost.one["changed"] == {"patch nodes": 1}
+    assert not cost.one["deleted"]
+
+
+def test_thousands_of_resources_that_claim_a_node_starve_nobody(cluster: Api, tmp_path: Path) -> None:
+    many = 500
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: add_driver(cluster, f"claim-{number}", default=True), range(many)))
+    with operator(cluster, tmp_path) as log:
+        until(
+            lambda: metric(log, "driverforge_operator_leader") == 1 and " status of " in log.read_text(),
+            "it has begun",
+            timeout=120,
+            log=log,
+        )
+        add_node(cluster, "op-later", os_id="ubuntu", version="22.04")
+        until(lambda: "label node op-later" in log.read_text(), "a node is labelled", log=log)
+        # long before all was said
+        assert log.read_text().count(" status of ") < many
+        assert page(log, "/healthz")[0] == 200
+    assert max(map(len, log.read_text().splitlines())) < 1000
+
+
+def test_an_object_as_large_as_it_may_be_is_one_of_many(cluster: Api, tmp_path: Path) -> None:
+    large = {f"example.com/{number}": "ü" * 60_000 for number in range(2)}
+    merge(cluster, NODES[0], {"metadata": {"annotations": large}})
+    env = [{"name": f"V{number}", "value": "x" * 10_000} for number in range(100)]
+    add_driver(cluster, "large", nodeSelector={"team": "red"}, env=env)
+    with operator(cluster, tmp_path) as log:
+        until(lambda: settled(cluster), "drivers", log=log)
+        merge(cluster, NODES[1], {"metadata": {"labels": {"team": "red"}}})
+        until(lambda: "op-rocky" in log.read_text(), "a node is labelled", log=log)
+        assert page(log, "/healthz")[0] == 200
+    refused = json.dumps({"metadata": {"labels": {"example.com/ä": "ü"}}})
+    answer = cluster.request("PATCH", NODES[0], refused, kind="application/merge-patch+json")
+    # such a label never gets as far as an operator
+    assert not answer.ok

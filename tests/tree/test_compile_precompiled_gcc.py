@@ -1,0 +1,161 @@
+"""Objects by precompiled headers: the real compiler makes the bytes that it makes without."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+
+import pytest
+
+from driverforge_node.driver.build import space
+from driverforge_node.driver.build.precompiled import stand_in
+from driverforge_node.host.real import real_host
+from support.process import missing, run
+
+# gcc 12 orders what two() does otherwise where it does not know that the stack pointer has a name
+BIG = """/* ours */
+#ifndef BIG_H
+#define BIG_H
+#include "deep.h"
+struct waiter { long flags; void *task; long list[3]; };
+extern int ask(int, struct waiter *);
+extern void tell(int, int *, struct waiter *);
+#endif // BIG_H
+"""
+DEEP = """#ifndef DEEP_H
+#define DEEP_H
+register unsigned long current_stack_pointer asm("rsp");
+static inline unsigned long here(void) { return current_stack_pointer; }
+#define NAMED KBUILD_BASENAME
+#endif
+"""
+SOURCE = """
+#include "big.h"
+int %s(int a, int b)
+{
+    int kind;
+    struct waiter w;
+    int said = ask(a, &w);
+    w.flags = 1;
+    kind = said;
+    tell(b, &kind, &w);
+    return kind + w.flags;
+}
+const char *name_of_%s = NAMED;
+"""
+NAMES = ("one", "two", "three", "four")
+FLAGS = ("-O2", "-mno-red-zone", "-fno-PIE", "-mcmodel=kernel", "-mpreferred-stack-boundary=3", "-mno-sse")
+pytestmark = pytest.mark.skipif(
+    platform.machine() != "x86_64" or bool(missing("gcc")), reason="needs gcc, for a register of x86-64"
+)
+
+
+def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes, set[str]]:
+    """An object as Kbuild has it made, and which files it depends on."""
+    folder.mkdir(exist_ok=True)
+    depends, out = folder / f".{name}.d", folder / f"{name}.o"
+    run(
+        *(compiler, f"-Wp,-MMD,{depends}", "-include", work / "first.h", *FLAGS),
+        *(f'-DKBUILD_BASENAME="{name}"', "-c", "-o", out, f"{work}/uvm/{name}.c"),
+    )
+    words = depends.read_text().replace("\\", " ").split()
+    return out.read_bytes(), {word for word in words if not word.endswith(":")}
+
+
+def work_folder(work: Path, deep: str = DEEP) -> Path:
+    (work / "uvm").mkdir(parents=True)
+    (work / "first.h").write_text("#define FIRST 1\n")
+    (work / "uvm/big.h").write_text(BIG)
+    (work / "uvm/deep.h").write_text(f"#if FIRST\n{deep}#endif\n")
+    for name in NAMES:
+        (work / f"uvm/{name}.c").write_text(SOURCE % (name, name))
+    return work
+
+
+def test_objects_are_the_plain_ones_and_depend_on_the_same_files(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "driverforge-work")
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    assert compiler != "gcc"
+    for name in NAMES:
+        plain = compiled("gcc", work, name, tmp_path / "plain")
+        assert compiled(compiler, work, name, tmp_path / "ours") == plain
+        # a compiler that could not use it would have said so
+        assert (work / f"uvm/driverforge-{name}.c.err").read_text() == ""
+    assert (work / "uvm/driverforge-0.h.gch").exists()
+
+
+def test_without_the_register_named_again_the_compiler_orders_otherwise(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work")
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    compiled(compiler, work, "one", tmp_path / "ours")
+    assert "rsp" in (work / "uvm/driverforge-0.registers").read_text()
+    (work / "uvm/driverforge-0.registers").write_text("")
+    assert compiled(compiler, work, "two", tmp_path / "ours") != compiled(
+        "gcc", work, "two", tmp_path / "plain"
+    )
+
+
+def test_headers_that_name_no_register_get_none(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work", "#define NAMED KBUILD_BASENAME\n")
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    assert compiled(compiler, work, "two", tmp_path / "ours") == compiled(
+        "gcc", work, "two", tmp_path / "plain"
+    )
+    assert (work / "uvm/driverforge-0.h.gch").exists()
+    assert (work / "uvm/driverforge-0.registers").read_text() == ""
+
+
+@pytest.mark.parametrize("line", ["static const char *here_in = KBUILD_BASENAME;", "#error no"])
+def test_headers_that_need_the_sources_name_are_not_precompiled(tmp_path: Path, line: str) -> None:
+    named = f"#ifdef KBUILD_BASENAME\n#define NAMED KBUILD_BASENAME\n#endif\n{line}\n"
+    deep = (
+        named
+        if "error" not in line
+        else f"#ifndef KBUILD_BASENAME\n{line}\n#endif\n{named.partition(line)[0]}"
+    )
+    work = work_folder(tmp_path / "work", deep)
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    for name in NAMES[:2]:
+        plain = compiled("gcc", work, name, tmp_path / "plain")
+        assert compiled(compiler, work, name, tmp_path / "ours") == plain
+    assert not (work / "uvm/driverforge-0.h.gch").exists()
+
+
+@pytest.mark.parametrize("line", ["#undef ASKED", "#undef ASKED\n#define ASKED 3"])
+def test_headers_that_change_a_macro_of_their_source_are_not_precompiled(tmp_path: Path, line: str) -> None:
+    work = work_folder(tmp_path / "work", f"{DEEP}{line}\n")
+    for name in NAMES:
+        text = (SOURCE % (name, name)).replace(
+            "return kind", "#ifdef ASKED\nkind += ASKED;\n#endif\nreturn kind"
+        )
+        (work / f"uvm/{name}.c").write_text(f"#define ASKED 2\n{text}")
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    for name in NAMES[:2]:
+        plain = compiled("gcc", work, name, tmp_path / "plain")
+        assert compiled(compiler, work, name, tmp_path / "ours") == plain
+    assert not (work / "uvm/driverforge-0.h.gch").exists()
+
+
+def test_a_disk_with_room_for_a_plain_build_alone_gets_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = work_folder(tmp_path / "work")
+    monkeypatch.setattr(space, "PRECOMPILED", 1 << 60)
+    assert stand_in(real_host(), "gcc", work=str(work)) == "gcc"
+
+
+def test_a_damaged_precompiled_header_costs_time_alone(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work")
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    compiled(compiler, work, "one", tmp_path / "ours")
+    (work / "uvm/driverforge-0.h.gch").write_bytes(b"gpch")
+    assert compiled(compiler, work, "two", tmp_path / "ours") == compiled(
+        "gcc", work, "two", tmp_path / "plain"
+    )
+
+
+def test_what_is_compiled_already_needs_none(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work")
+    (work / "uvm/one.o").write_bytes(b"")
+    text = Path(stand_in(real_host(), "gcc", work=str(work))).read_text()
+    assert "df_group=" not in text

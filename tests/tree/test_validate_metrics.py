@@ -1,0 +1,206 @@
+"""The node status exporter: what it serves, and that no client can stop it. Real sockets."""
+
+from __future__ import annotations
+
+import socket
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from driverforge_core.errors import Unavailable
+from driverforge_core.validations import FOLDER
+from driverforge_node.app.status_exporter import export
+from driverforge_node.host.metrics_server import AT_ONCE, HttpMetrics
+from driverforge_node.ports import JsonObject
+from driverforge_node.validate.context import Context
+from driverforge_node.validate.node_metrics import METRICS
+from driverforge_node.validate.validator_settings import parse
+from support.fakes.fakecluster import FakeCluster
+from support.fakes.fakehost import FakeNode, fake_node
+
+SMI = "/run/nvidia/driver/usr/bin/nvidia-smi"
+
+
+class Scrapes:
+    """A `MetricsServer` that keeps the page of each moment at which the exporter waits."""
+
+    def __init__(self) -> None:
+        self.page: Callable[[], str] = str
+
+    @contextmanager
+    def serve(self, port: int, page: Callable[[], str]) -> Iterator[int]:
+        self.page = page
+        yield port
+
+
+def no_cuda(_: object) -> object:
+    raise AssertionError("the exporter computes nothing")
+
+
+def values(page: str) -> dict[str, float]:
+    lines = [line for line in page.splitlines() if not line.startswith("#")]
+    return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines}
+
+
+def exported(node: FakeNode, cluster: FakeCluster, *, seconds: float, name: str = "n1") -> list[str]:
+    """The page before each wait."""
+    scrapes, pages = Scrapes(), []
+    began = node.clock.time
+    node.clock.stop_at = began + seconds
+    node.clock.on_wait = lambda _: pages.append(scrapes.page())
+    environ = {"COMPONENT": "metrics", "METRICS_PORT": "8000", "NODE_NAME": name}
+    context = Context(
+        host=node.host,
+        settings=parse(environ, {}),
+        cluster=lambda: cluster,
+        cuda=no_cuda,  # type: ignore[arg-type]
+    )
+    export(context, scrapes)
+    return pages
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> FakeNode:
+    made = fake_node(tmp_path)
+    made.files.make_dirs(FOLDER)
+    return made
+
+
+def a_cluster(capacity: JsonObject) -> FakeCluster:
+    object_ = {"metadata": {"name": "n1"}, "status": {"capacity": capacity}}
+    return FakeCluster(objects={"/api/v1/nodes/n1": object_})
+
+
+def put_driver(node: FakeNode, status: int) -> None:
+    for path in (SMI, "/run/nvidia/driver/usr/lib64/libnvidia-ml.so.1"):
+        node.files.make_dirs(path.rpartition("/")[0])
+        node.files.write_atomic(path, b"")
+    node.commands.programs[SMI] = lambda _: (status, "GPU 0: a fake\n", "no device")
+
+
+def test_a_node_where_all_works(node: FakeNode) -> None:
+    put_driver(node, 0)
+    for part in ("driver", "toolkit", "plugin", "cuda"):
+        node.files.write_atomic(f"{FOLDER}/{part}-ready", b"")
+    last = exported(node, a_cluster({"nvidia.com/gpu": "4", "nvidia.com/mig-1g.10gb": "3"}), seconds=60)[-1]
+    now = node.clock.now()
+    assert {name.partition("node_")[2] or name: value for name, value in values(last).items()} == {
+        "metrics_ready_ts_seconds": now - 60,
+        "driver_ready": 1,
+        "toolkit_ready": 1,
+        "plugin_ready": 1,
+        "cuda_ready": 1,
+        "driver_validation": 1,
+        "driver_validation_last_success_ts_seconds": now - 60,
+        "device_plugin_devices_total": 7,
+        "device_plugin_validation_last_success_ts_seconds": now - 60,
+        "gpu_operator_nvidia_pci_devices_total": 1,
+    }
+
+
+def test_a_node_where_nothing_works_is_served_too(node: FakeNode) -> None:
+    put_driver(node, 9)
+    found = values(exported(node, FakeCluster(), seconds=60)[-1])
+    assert found.pop("gpu_operator_node_metrics_ready_ts_seconds") > 0
+    assert found.pop("gpu_operator_node_device_plugin_devices_total") == -1
+    assert found.pop("gpu_operator_nvidia_pci_devices_total") == 1
+    assert set(found.values()) == {0}
+
+
+def test_a_file_that_cannot_be_read_does_not_end_the_exporter(node: FakeNode) -> None:
+    def broken(_: object) -> tuple[int, str, str]:
+        raise OSError("Input/output error")
+
+    put_driver(node, 0)
+    node.commands.programs[SMI] = broken
+    found = values(exported(node, FakeCluster(), seconds=30)[-1])
+    assert found["gpu_operator_node_driver_validation"] == 0
+
+
+def test_success_of_earlier_keeps_its_time(node: FakeNode) -> None:
+    put_driver(node, 0)
+    began = node.clock.now()
+    node.commands.programs[SMI] = lambda _: ((0 if node.clock.now() == began else 9), "GPU 0: a fake\n", "")
+    found = values(exported(node, FakeCluster(), seconds=120)[-1])
+    assert found["gpu_operator_node_driver_validation"] == 0
+    assert found["gpu_operator_node_driver_validation_last_success_ts_seconds"] == began
+
+
+def test_files_are_looked_at_twice_as_often_as_the_driver(node: FakeNode) -> None:
+    put_driver(node, 0)
+    assert len(exported(node, FakeCluster(), seconds=300)) == 10
+    assert len(node.commands.calls) == 5
+
+
+def test_each_metric_has_its_words_and_a_name_is_quoted(node: FakeNode) -> None:
+    page = exported(node, FakeCluster(), seconds=30, name='n"1\n')[-1]
+    assert page.count("# HELP ") == page.count("# TYPE ") == len(METRICS)
+    assert page.count('{node="n\\"1\\n"} ') == len(METRICS)
+
+
+# --- over HTTP --------------------------------------------------------------------------------------
+
+
+def fetch(port: int, path: str = "/metrics") -> str:
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+        assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+        return str(answer.read().decode())
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=30)
+
+
+def test_prometheus_reads_the_page_of_now() -> None:
+    pages = iter(("first 1\n", "second 2\n"))
+    with HttpMetrics().serve(0, lambda: next(pages)) as port:
+        assert fetch(port) == "first 1\n"
+        assert fetch(port, "/metrics?name[]=x") == "second 2\n"
+
+
+def test_silent_clients_do_not_keep_prometheus_out() -> None:
+    """Ten times as many as are served at once, none of which ever says a whole request."""
+    with HttpMetrics().serve(0, lambda: "a 1\n") as port, ExitStack() as stack:
+        silent = [stack.enter_context(connect(port)) for _ in range(10 * AT_ONCE)]
+        for client in silent[::2]:
+            client.sendall(b"GET /metrics HTTP/1.1\r\nX: ")
+        assert fetch(port) == "a 1\n"
+        silent[0].settimeout(30)
+        assert silent[0].recv(1) == b"", "the oldest one was ended"
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\x00\xff\r\n\r\n",
+        b"POST /metrics HTTP/1.1\r\n\r\n",
+        b"GET " + b"/" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\n" + b"X: y\r\n" * 1000 + b"\r\n",
+        b"GET /etc/passwd HTTP/1.1\r\n\r\n",
+    ],
+    ids=["bytes", "post", "long", "headers", "another-path"],
+)
+def test_a_request_that_is_none_of_ours_gets_nothing(request_: bytes) -> None:
+    with HttpMetrics().serve(0, lambda: "secret 1\n") as port:
+        answer = b""
+        # it may be refused before all of it was sent
+        with connect(port) as client, suppress(OSError):
+            client.sendall(request_)
+            client.shutdown(socket.SHUT_WR)
+            answer = client.recv(1 << 16)
+        assert b"secret" not in answer
+        assert fetch(port) == "secret 1\n"
+
+
+def test_a_port_that_is_taken_is_told() -> None:
+    with (
+        HttpMetrics().serve(0, str) as port,
+        pytest.raises(Unavailable, match=f"port {port} cannot be served") as caught,
+        HttpMetrics().serve(port, str),
+    ):
+        pass
+    assert "METRICS_PORT" in caught.value.resolution

@@ -1,0 +1,106 @@
+"""What `mirror prune` keeps, decided without a registry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from driverforge_build.mirror.keep import Keep
+from driverforge_build.mirror.prune import Stock, judge
+from driverforge_build.mirror.target import Paths, Target
+from driverforge_core.errors import InputError
+from driverforge_oci.reference import Reference
+
+TARGET = Target.parse("registry.site/kse", Paths.KEEP)
+PLACE = Reference(host="registry.site", repository="kse/nvidia/driver")
+A, B, C, D = (f"sha256:{letter * 64}" for letter in "abcd")
+
+
+def pod(*images: str) -> list[object]:
+    containers = [{"image": image} for image in images]
+    return [{"kind": "Pod", "metadata": {"namespace": "n", "name": "p"}, "spec": {"containers": containers}}]
+
+
+def test_a_list_of_referrers_that_names_what_is_above_it_ends() -> None:
+    stock = Stock(place=PLACE, tags={"1": A}, below={A: [B], B: [A, C], C: []})
+    assert stock.closure(A) == [C, B, A]
+    assert judge(stock, Keep(target=TARGET)).doomed == [C, B, A]
+
+
+def test_what_is_above_goes_last_and_what_is_shared_stays() -> None:
+    stock = Stock(place=PLACE, tags={"old": A, "new": D}, below={A: [B, C], D: [C], B: [], C: []})
+    keep = Keep(target=TARGET, wanted={PLACE.repository: {"new": ["lock"]}})
+    judged = judge(stock, keep)
+    assert judged.doomed == [B, A]
+    assert judged.kept == {D: ["lock"], C: ["part of new"]}
+
+
+@pytest.mark.parametrize("name", ["nvcr.io/nvidia/driver", "registry.site/kse/nvidia/driver"])
+def test_an_old_list_takes_nothing_that_runs(name: str) -> None:
+    stock = Stock(place=PLACE, tags={}, below={A: [B, C], B: [], C: []})
+    keep = Keep(target=TARGET)
+    keep.add_dump("pods.json", pod(f"docker-pullable://{name}@{B}", "sha256:" + "0" * 64))
+    assert judge(stock, keep, [A, B, C]).doomed == []
+    assert judge(stock, Keep(target=TARGET), [A, B, C]).doomed == [B, C, A]
+
+
+def test_a_kernel_keeps_its_drivers_alone() -> None:
+    keep = Keep(target=TARGET)
+    keep.add_dump("n", [{"kind": "Node", "status": {"nodeInfo": {"kernelVersion": "6.12.94+deb13-amd64"}}}])
+    assert keep.for_kernel("580.1-6.12.94_deb13-amd64-debian13")
+    assert not keep.for_kernel("580.1-6.12.94_deb13-amd64x-debian13")
+    assert not keep.for_kernel("580.1-debian13")
+
+
+def test_what_nodes_have_counts_where_a_dump_has_other_objects_than_pods() -> None:
+    policy = {"kind": "ClusterPolicy", "metadata": {"name": "p"}, "spec": {"driver": {"image": "driver"}}}
+    node = {"kind": "Node", "status": {"images": [{"names": [f"nvcr.io/nvidia/driver@{A}"]}]}}
+    stock = Stock(place=PLACE, tags={"old": A}, below={A: []})
+    keep = Keep(target=TARGET)
+    keep.add_dump("dump.yaml", [policy, node])
+    assert judge(stock, keep).doomed == []
+    running = Keep(target=TARGET)
+    running.add_dump("dump.yaml", [node, *pod("nvcr.io/nvidia/driver:new")])
+    assert judge(stock, running).doomed == [A]
+
+
+def test_what_was_made_here_stays_with_its_list() -> None:
+    """Packages and charts lie at addresses before they are copied; in the mirror they are as any image."""
+    image = "localhost/driverforge/packages:debian12-amd64"
+    content: dict[str, Any] = {
+        "image": image,
+        "digest": A,
+        "media_type": "application/x",
+        "size": 5,
+        "made": "{}",
+    }
+    platform = {"platform": "", "digest": A, "size": 2, "blobs": {B: 3}}
+    made = {
+        **content,
+        "platforms": [platform],
+        "addresses": {B: "http://deb.site/a"},
+        "reasons": [],
+        "attached": [],
+    }
+    lock: Any = {"schema": 1, "chart": None, "inputs": {}, "images": [made], "left_out": [], "warnings": []}
+    keep = Keep(target=TARGET)
+    keep.add_lock("lock", lock)
+    place = Reference(host="registry.site", repository="kse/driverforge/packages")
+    stock = Stock(place=place, tags={"debian12-amd64": A, "debian13-amd64": C}, below={A: [], C: []})
+    judged = judge(stock, keep)
+    assert (list(judged.kept), judged.doomed) == ([A], [C])
+
+
+def test_a_signature_of_what_nobody_knows_is_left() -> None:
+    tag = f"sha256-{'b' * 64}.sig"
+    stock = Stock(place=PLACE, tags={tag: C}, below={B: [], C: []})
+    judged = judge(stock, Keep(target=TARGET))
+    assert (judged.doomed, len(judged.left)) == ([], 1)
+    gone = Stock(place=PLACE, tags={tag: C}, below={C: []})
+    assert judge(gone, Keep(target=TARGET)).doomed == [C]
+
+
+def test_a_dump_without_objects_is_refused() -> None:
+    with pytest.raises(InputError, match="no object of a cluster"):
+        Keep(target=TARGET).add_dump("empty.json", [{}])

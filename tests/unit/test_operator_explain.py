@@ -1,0 +1,506 @@
+"""`explain NODE`: the gate that is closed, the container, its last log line, the cause, what helps.
+
+The messages are those of public reports; the issue is named where it is NVIDIA/gpu-operator's.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomllib
+
+from driverforge_core import nodekeys
+from driverforge_core.errors import InputError, NotPermitted
+from driverforge_operator.app.look import explain
+from driverforge_operator.cluster.dump import Dump
+from driverforge_operator.explain.finding import Finding
+from driverforge_operator.explain.gates import Gate, GateState, closed
+from driverforge_operator.explain.sentence import sentence, table
+from driverforge_operator.ports import Log
+from support.samples.scenes import NAMESPACE, NODE, SceneFolder
+
+CRASHED = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}}
+EXITED = {"lastState": {"terminated": {"exitCode": 1, "reason": "Error"}}, "restartCount": 7}
+
+
+def shut(scene: SceneFolder, folder: Path) -> tuple[Gate, Finding]:
+    """The closed gate of the scene's node, through the folder of a dump."""
+    _, gates = explain(Dump(scene.write(folder)), NAMESPACE, NODE)
+    gate = closed(gates)
+    assert gate is not None
+    assert gate.finding is not None
+    return gate, gate.finding
+
+
+def crash(component: str, container: str, log: str) -> SceneFolder:
+    scene = SceneFolder()
+    scene.wait_behind_driver()
+    scene.hold(component, container, CRASHED, **EXITED)
+    scene.log(component, container, log, previous=True)
+    return scene
+
+
+def test_a_ready_node_has_no_closed_gate(tmp_path: Path) -> None:
+    _, gates = explain(Dump(SceneFolder().write(tmp_path)), NAMESPACE, NODE)
+    assert {gate.name: gate.state for gate in gates} == dict.fromkeys(
+        (gate.name for gate in gates), GateState.OPEN
+    )
+    assert sentence(NODE, gates) == "Node gpu-0 is ready: every gate is open."
+
+
+def test_the_sentence_names_gate_container_log_line_cause_and_command(tmp_path: Path) -> None:
+    scene = crash(
+        "driver",
+        "nvidia-driver-ctr",
+        "modprobe nvidia\nmodprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n\n",
+    )
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert sentence(NODE, gates) == (
+        "Node gpu-0 is not ready because the gate 'driver pod' is closed on container nvidia-driver-ctr of "
+        "pod gpu-operator/nvidia-driver-daemonset-x7k2p: CrashLoopBackOff, exited 1 after 7 restarts; its "
+        "last log line is \"modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\"; "
+        "likely cause: Secure Boot: the kernel does not accept the modules' signature [secure-boot]; try: "
+        "driverforge build --select 'ubuntu22.04-amd64-595.91.07-jit' --sign-certificate FILE "
+        "--sign-key FILE  # a key of mokutil --list-enrolled"
+    )
+
+
+def test_gates_below_a_closed_one_wait(tmp_path: Path) -> None:
+    scene = crash("driver", "nvidia-driver-ctr", "")
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    states = [gate.state.name for gate in gates]
+    assert states == ["OPEN"] * 4 + ["CLOSED"] + ["WAITS"] * 5 + ["OPEN"]
+    assert table(NODE, gates, ()).splitlines()[5].split()[:3] == ["driver", "pod", "CLOSED"]
+
+
+PULLS = [
+    (  # 1212
+        (
+            'Failed to pull image "nvcr.io/nvidia/driver:550.90.07-debian12": rpc error: code = NotFound '
+            "desc = "
+            'failed to pull and unpack image "nvcr.io/nvidia/driver:550.90.07-debian12": failed to resolve '
+            'reference "nvcr.io/nvidia/driver:550.90.07-debian12": nvcr.io/nvidia/driver:550.90.07-debian12: '
+            "not found"
+        ),
+        "image-missing",
+    ),
+    (  # 170, docker
+        (
+            'Failed to pull image "nvcr.io/nvidia/driver:460.32.03-amzn2": rpc error: code = Unknown desc '
+            "= Error "
+            "response from daemon: manifest for nvcr.io/nvidia/driver:460.32.03-amzn2 not found: manifest "
+            "unknown: manifest unknown"
+        ),
+        "image-missing",
+    ),
+    (  # 332
+        (
+            'Failed to pull image "nvcr.io/nvidia/driver:510.47.03-ubuntu18.04": failed to do request: Head '
+            '"https://nvcr.io/nvidia/driver/manifests/510.47.03-ubuntu18.04": dial tcp: lookup nvcr.io: '
+            "no such host"
+        ),
+        "registry-unreachable",
+    ),
+    (
+        (
+            'Failed to pull image "r.example/driver:1": failed to resolve reference: unexpected status '
+            "from HEAD "
+            "request to https://r.example/v2/driver/manifests/1: 401 Unauthorized"
+        ),
+        "pull-denied",
+    ),
+    (
+        'Failed to pull image "r.example/driver:1": no match for platform in manifest: not found',
+        "image-architecture",
+    ),
+]
+
+
+@pytest.mark.parametrize(("message", "cause"), PULLS)
+def test_an_image_that_cannot_be_pulled(tmp_path: Path, message: str, cause: str) -> None:
+    scene = SceneFolder()
+    scene.wait_behind_driver()
+    scene.hold("driver", "nvidia-driver-ctr", {"waiting": {"reason": "ImagePullBackOff"}})
+    scene.warn("Pod", "nvidia-driver-daemonset-x7k2p", "Failed", message)
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", cause)
+    assert finding.evidence == (f"Failed: {message}",)
+
+
+@pytest.mark.parametrize(
+    ("image", "command"),
+    [
+        ("nvcr.io/nvidia/driver:595.91.07-ubuntu22.04", "ubuntu22.04-amd64-595.91.07-jit"),
+        ("r:5000/driver:580-6.8.0-60-generic-ubuntu24.04", "ubuntu24.04-amd64-580.*-6.8.0-60-generic"),
+    ],
+)
+def test_a_missing_image_names_what_builds_it(tmp_path: Path, image: str, command: str) -> None:
+    scene = SceneFolder()
+    (container,) = scene.pod("driver")["spec"]["containers"]
+    container["image"] = image
+    scene.hold(
+        "driver", "nvidia-driver-ctr", {"waiting": {"reason": "ErrImagePull", "message": "image not found"}}
+    )
+    assert shut(scene, tmp_path)[1].command == f"driverforge build --select '{command}'"
+
+
+LOGS = [
+    # 2166, and its driver manager's of earlier years
+    (
+        "k8s-driver-manager",
+        "level=error msg=Unable to cleanup driver modules, attempting again",
+        "driver-held",
+    ),
+    ("nvidia-driver-ctr", "Could not unload NVIDIA driver kernel modules, driver is in use", "driver-held"),
+    ("nvidia-driver-ctr", "error: the NVIDIA driver 580.178.04 is in use", "driver-held"),
+    (
+        "k8s-driver-manager",
+        "level=info msg=Waiting for MOFED to be installed...",
+        "mofed",
+    ),  # k8s-driver-manager 123
+    ("nvidia-driver-ctr", "Could not resolve Linux kernel version", "kernel-headers"),  # 85, 155, 205
+    (  # 583
+        "nvidia-driver-ctr",
+        "make[1]: *** /lib/modules/5.15.0-60-generic/build: No such file or directory.  Stop.",
+        "kernel-headers",
+    ),
+    (  # 266
+        "nvidia-driver-ctr",
+        (
+            "ERROR: The kernel module failed to load, because it was not signed by a key that is trusted "
+            "by the "
+            "kernel."
+        ),
+        "secure-boot",
+    ),
+    ("nvidia-driver-ctr", "Loading of unsigned module is rejected", "secure-boot"),  # 1726
+    (
+        "nvidia-driver-ctr",
+        "error: every NVIDIA GPU on this node belongs to another driver: nouveau",
+        "nouveau",
+    ),
+    (  # 1390: these words name nouveau for whatever went wrong
+        "nvidia-driver-ctr",
+        (
+            "ERROR: Unable to load the kernel module 'nvidia.ko'.  This happens most frequently when this "
+            "kernel "
+            "module was built against the wrong or improperly configured kernel sources, with a version "
+            "of gcc "
+            "that differs from the one used to build the target kernel, or if another driver, such as "
+            "nouveau, "
+            "is present and prevents the NVIDIA kernel module from obtaining ownership of the NVIDIA GPU(s)"
+        ),
+        "unable-to-load",
+    ),
+    ("nvidia-driver-ctr", "something that nobody has seen before", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("container", "log", "cause"), LOGS)
+def test_what_a_drivers_log_says(tmp_path: Path, container: str, log: str, cause: str) -> None:
+    gate, finding = shut(crash("driver", container, f"a line before\n{log}\n"), tmp_path)
+    assert (gate.name, finding.cause, finding.last) == ("driver pod", cause, log)
+
+
+def test_a_driver_that_compiles_is_no_failure_of_the_pod(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.wait_behind_driver()
+    scene.hold("driver", "nvidia-driver-ctr", {"running": {}})
+    scene.log("driver", "nvidia-driver-ctr", "Building kernel modules\n")
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause, finding.last) == ("driver ready", "starting", "Building kernel modules")
+
+
+def test_a_toolkit_that_still_waits_for_a_ready_driver(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.hold("container-toolkit", "driver-validation", {"running": {}})
+    scene.log("container-toolkit", "driver-validation", "command failed, retrying after 5 seconds")
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("toolkit", "stuck-init")
+
+
+def test_a_runtime_without_the_handler(tmp_path: Path) -> None:
+    scene = SceneFolder()  # 413
+    scene.hold("operator-validator", "driver-validation", {"waiting": {"reason": "PodInitializing"}})
+    scene.warn(
+        "Pod",
+        "nvidia-operator-validator-x7k2p",
+        "FailedCreatePodSandBox",
+        "Failed to create pod sandbox: rpc error: code = Unknown desc = failed to get sandbox runtime: "
+        'no runtime for "nvidia" is configured',
+    )
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("validator", "runtime-without-nvidia")
+
+
+def test_a_validator_that_waits_for_capacity_is_not_to_blame(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.hold("operator-validator", "plugin-validation", {"running": {}})
+    scene.hold("device-plugin", "nvidia-device-plugin", CRASHED, **EXITED)
+    scene.log(
+        "device-plugin", "nvidia-device-plugin", "Failed to initialize NVML: Unknown Error", previous=True
+    )
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("device plugin", "nvml-lost")
+
+
+def test_a_validator_that_waits_for_capacity_in_vain_is_told_with_its_container(tmp_path: Path) -> None:
+    scene = _relabelled(**{f"{nodekeys.DEPLOY}device-plugin": "false"})
+    scene.hold("operator-validator", "plugin-validation", {"running": {}})
+    scene.node["status"].update(capacity={}, allocatable={})
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert "is closed on container plugin-validation of pod" in sentence(NODE, gates)
+
+
+def test_a_plugin_that_registered_nothing(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.hold("operator-validator", "plugin-validation", {"running": {}})
+    scene.node["status"].update(capacity={}, allocatable={})
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("capacity", "not-registered")
+    scene.node["status"].update(capacity={"nvidia.com/gpu": "8"}, allocatable={"nvidia.com/gpu": "0"})
+    assert shut(scene, tmp_path)[1].cause == "gpus-unhealthy"
+
+
+def test_an_untolerated_taint_and_the_list_that_stands_it(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.node["spec"]["taints"] = [
+        {"key": "nvidia.com/gpu", "effect": "NoSchedule"},
+        {"key": "team", "value": "ml", "effect": "NoSchedule"},
+    ]
+    del scene.pods["nvidia-driver-daemonset"]
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", "taint")
+    assert (
+        finding.what == "DaemonSet nvidia-driver-daemonset does not stand the node's taint team=ml:NoSchedule"
+    )
+    head, _, patch = finding.command.partition(" -p ")
+    assert head == "kubectl patch clusterpolicy cluster-policy --type=merge"
+    # a list is replaced as a whole: the old ones have to be in it
+    assert json.loads(patch.strip("'"))["spec"]["daemonsets"]["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "team", "operator": "Exists", "effect": "NoSchedule"},
+    ]
+
+
+def _relabelled(**labels: str | None) -> SceneFolder:
+    scene = SceneFolder()
+    for key, value in labels.items():
+        if value is None:
+            del scene.node["metadata"]["labels"][key]
+        else:
+            scene.node["metadata"]["labels"][key] = value
+    return scene
+
+
+def test_labels_that_stayed_paused(tmp_path: Path) -> None:
+    key = f"{nodekeys.DEPLOY}device-plugin"  # 316, 2833
+    scene = _relabelled(**{key: "paused-for-driver-upgrade"})
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("deploy labels", "labels-paused")
+    assert finding.command == f"kubectl label node gpu-0 --overwrite {key}=true"
+    # while the driver manager is at it, its own trouble is what counts
+    scene.hold("driver", "k8s-driver-manager", {"running": {}})
+    scene.log("driver", "k8s-driver-manager", "Waiting for MOFED to be installed...")
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", "mofed")
+
+
+def test_labels_that_are_missing(tmp_path: Path) -> None:
+    feature = "feature.node.kubernetes.io/pci-10de.present"
+    assert shut(_relabelled(**{feature: None}), tmp_path)[1].cause == "no-gpu"
+    bare = SceneFolder()
+    bare.node["metadata"]["labels"] = {}
+    gate, finding = shut(bare, tmp_path)
+    assert (gate.name, finding.cause) == ("NFD labels", "nfd-missing")
+    bare.node["spec"]["taints"] = [{"key": "team", "effect": "NoSchedule"}]
+    assert "does not stand a taint" in shut(bare, tmp_path)[1].told
+    gate, finding = shut(_relabelled(**{nodekeys.GPU_PRESENT: None}), tmp_path)
+    assert (gate.name, finding.cause) == ("gpu.present", "operator-down")
+    gate, finding = shut(_relabelled(**{nodekeys.OPERANDS: "false"}), tmp_path)
+    assert (gate.name, finding.cause) == ("deploy labels", "switched-off")
+
+
+def test_a_worker_of_node_feature_discovery_that_crashes(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.node["metadata"]["labels"] = {}
+    worker: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "gpu-operator-node-feature-discovery-worker-2f7hq", "namespace": "nfd"},
+        "spec": {"nodeName": NODE, "containers": [{"name": "worker", "image": "nfd:1"}]},
+        "status": {"containerStatuses": [{"name": "worker", "state": CRASHED, **EXITED}]},
+    }
+    scene.others.append(worker)
+    gate, finding = shut(scene, tmp_path)
+    assert gate.name == "NFD labels"
+    assert finding.blocked is not None
+    assert finding.blocked.log == Log(
+        namespace="nfd", pod=worker["metadata"]["name"], container="worker", previous=True
+    )
+
+
+def test_pods_that_the_api_server_refuses(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    del scene.pods["nvidia-driver-daemonset"]
+    assert shut(scene, tmp_path)[1].cause == "no-pod-yet"
+    scene.warn(
+        "DaemonSet",
+        "nvidia-driver-daemonset",
+        "FailedCreate",
+        'Error creating: pods "nvidia-driver-daemonset-hxf84" is forbidden: violates PodSecurity '
+        '"baseline:latest": host namespaces (hostPID=true), privileged (container "nvidia-driver-ctr" '
+        "must not "
+        "set securityContext.privileged=true)",
+    )
+    _, finding = shut(scene, tmp_path)
+    assert finding.cause == "psa"
+    assert finding.command.startswith("kubectl label namespace gpu-operator ")
+
+
+def test_a_pod_that_waits_for_another_driver_to_go(tmp_path: Path) -> None:
+    scene = SceneFolder()  # 1049, 2255
+    pod = scene.pod("driver")
+    del pod["spec"]["nodeName"]
+    fields = [{"key": "metadata.name", "operator": "In", "values": [NODE]}]
+    terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    pod["spec"]["affinity"] = {"nodeAffinity": {required: terms}}
+    told = "0/9 nodes are available: 1 node(s) didn't match pod anti-affinity rules."
+    pod["status"] = {
+        "phase": "Pending",
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": told}
+        ],
+    }
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", "other-driver-pod")
+    assert finding.evidence == (f"Unschedulable: {told}",)
+
+
+def test_no_daemonset_for_this_node(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    del scene.pods["nvidia-driver-daemonset"]
+    template = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]
+    template["spec"]["nodeSelector"][nodekeys.KERNEL] = "5.15.0-99-generic"
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", "not-selected")
+    assert "=5.15.0-99-generic, and the node has 5.15.0-131-generic" in finding.what
+    # nothing at all: what the custom resource says counts
+    del scene.daemonsets["nvidia-driver-daemonset"]
+    assert shut(scene, tmp_path)[1].cause == "operator-down"
+    error = {"type": "Error", "status": "True", "reason": "ImageMissing", "message": "no 595-ubuntu22.04"}
+    scene.policy["status"] = {"conditions": [error]}
+    _, finding = shut(scene, tmp_path)
+    assert finding.evidence == ("ClusterPolicy cluster-policy: ImageMissing: no 595-ubuntu22.04",)
+
+
+def test_a_driver_of_the_host_is_no_closed_gate(tmp_path: Path) -> None:
+    scene = _relabelled(**{f"{nodekeys.DEPLOY}driver": "pre-installed"})
+    del scene.pods["nvidia-driver-daemonset"]
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert closed(gates) is None
+    assert [gate.name for gate in gates if gate.state is GateState.OFF] == ["driver pod", "driver ready"]
+
+
+def test_a_node_for_virtual_machines_has_no_gates_of_containers(tmp_path: Path) -> None:
+    scene = SceneFolder("sandbox-mixed-nodes")
+    machines = [
+        name
+        for name, node in scene.nodes.items()
+        if f"{nodekeys.DEPLOY}vfio-manager" in node["metadata"]["labels"]
+    ]
+    assert machines
+    for name in machines:
+        _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, name)
+        states = {gate.name: gate.state for gate in gates}
+        assert states["deploy labels"] is GateState.OPEN
+        assert states["toolkit"] is states["validator"] is GateState.OFF
+
+
+def test_a_node_that_is_not_ready_or_held_back(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.node["spec"] = {"taints": [{"key": "readiness.k8s.io/gpu", "effect": "NoSchedule"}]}
+    assert shut(scene, tmp_path)[1].cause == "unready-taint"
+    scene.node["spec"] = {"taints": [{"key": nodekeys.NOT_READY, "effect": "NoSchedule"}]}
+    assert shut(scene, tmp_path)[1].cause == "ready-taint"
+    scene.node["spec"] = {"unschedulable": True}
+    assert shut(scene, tmp_path)[1].cause == "cordoned"
+    told = "container runtime is down"
+    scene.node["status"]["conditions"] = [
+        {"type": "Ready", "status": "False", "reason": "KubeletNotReady", "message": told}
+    ]
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.evidence) == ("kubelet", (told,))
+
+
+def test_a_node_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no node gpu-9"):
+        explain(Dump(SceneFolder().write(tmp_path)), NAMESPACE, "gpu-9")
+
+
+def test_kubectl_finds_it_as_a_plugin() -> None:
+    scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts["kubectl-driverforge"] == scripts["driverforge-operator"]
+
+
+def test_what_a_user_may_not_read_is_told(tmp_path: Path) -> None:
+    class Narrow(Dump):
+        """A user of one namespace."""
+
+        def everywhere(self, kind: Any, *, fields: str = "") -> Any:
+            if kind.namespaced:
+                raise NotPermitted("the API server answers 403 Forbidden", details=[kind.plural])
+            return super().everywhere(kind, fields=fields)
+
+    sight, gates = explain(Narrow(SceneFolder().write(tmp_path)), NAMESPACE, NODE)
+    assert closed(gates) is None
+    assert [one.partition(":")[0] for one in sight.unread] == [
+        "pods of all namespaces",
+        "daemonsets of all namespaces",
+        "events of all namespaces",
+    ]
+
+
+def test_a_pod_that_goes_is_none(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.pod("driver")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert shut(scene, tmp_path)[1].cause == "no-pod-yet"
+
+
+def test_another_operand_with_the_same_switch_is_not_the_device_plugin(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    mps = copy.deepcopy(scene.pod("device-plugin"))
+    mps["metadata"] |= {"name": "mps", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    mps["spec"]["nodeSelector"]["nvidia.com/mps.capable"] = "true"
+    mps["status"] = {"phase": "Pending"}
+    scene.others.append(mps)
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert closed(gates) is None
+
+
+@pytest.mark.parametrize(
+    "taint",
+    [
+        {"key": "team", "effect": "PreferNoSchedule"},
+        {"key": "node.kubernetes.io/disk-pressure", "effect": "NoSchedule"},
+    ],
+    ids=lambda one: one["key"],
+)
+def test_a_taint_that_keeps_no_pod_of_a_daemonset_away(tmp_path: Path, taint: dict[str, str]) -> None:
+    scene = SceneFolder()
+    scene.node["spec"]["taints"] = [taint]
+    del scene.pods["nvidia-driver-daemonset"]
+    assert shut(scene, tmp_path)[1].cause == "no-pod-yet"
+
+
+def test_a_container_that_runs_again_has_its_own_log(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.hold("driver", "nvidia-driver-ctr", {"running": {}}, **EXITED)
+    scene.log("driver", "nvidia-driver-ctr", "the life before", previous=True)
+    scene.log("driver", "nvidia-driver-ctr", "this life")
+    assert shut(scene, tmp_path)[1].last == "this life"

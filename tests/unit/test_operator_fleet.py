@@ -1,0 +1,133 @@
+"""`status`: pools, and which nodes are ready, wait, or still run the old driver."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+from driverforge_core import nodekeys
+from driverforge_operator.app.look import look
+from driverforge_operator.cli import cli
+from driverforge_operator.cluster.dump import Dump
+from driverforge_operator.explain.documents import DOCUMENTS, StatusDocument
+from driverforge_operator.explain.fleet import as_text, fleet
+from support.samples.scenes import NAMESPACE, SceneFolder
+
+SCHEMAS = Path(__file__).parents[2] / "entrypoints/driverforge_operator/data"
+
+
+def status(scene: SceneFolder, folder: Path) -> StatusDocument:
+    return fleet(look(Dump(scene.write(folder)), NAMESPACE))
+
+
+def update(scene: SceneFolder, image: str) -> None:
+    """The DaemonSet has another driver from now on; its pods have the one from before."""
+    (container,) = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]["spec"]["containers"]
+    container["image"] = image
+
+
+def test_a_pool_that_is_done(tmp_path: Path) -> None:
+    (pool,) = status(SceneFolder(), tmp_path)["pools"]
+    assert (pool["ready"], pool["waiting"], pool["old"]) == (["gpu-0"], [], [])
+    assert pool["on_delete"]
+
+
+def test_a_node_on_the_old_driver_and_the_command_that_moves_it_on(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    update(scene, "nvcr.io/nvidia/driver:600.1.1-ubuntu22.04")
+    (pool,) = status(scene, tmp_path)["pools"]
+    (old,) = pool["old"]
+    assert old["driver"] == "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04"
+    assert old["command"] == "kubectl delete pod -n gpu-operator nvidia-driver-daemonset-x7k2p"
+    assert pool["ready"] == ["gpu-0"]  # the old driver serves
+    assert old["command"] in as_text(status(scene, tmp_path))
+
+
+def test_another_label_of_the_template_makes_no_other_driver(tmp_path: Path) -> None:
+    scene = SceneFolder()  # the label of the chart's version: each one outdates every driver pod upstream
+    template = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]
+    template["metadata"]["labels"]["helm.sh/chart"] = "gpu-operator-v27"
+    assert status(scene, tmp_path)["pools"][0]["old"] == []
+    template["spec"]["initContainers"][0]["env"].append({"name": "DRIVER_CONFIG_DIGEST", "value": "7"})
+    assert len(status(scene, tmp_path)["pools"][0]["old"]) == 1
+
+
+def test_nodes_that_wait_for_the_same_are_one_line(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    for number in range(1, 30):
+        other = copy.deepcopy(scene.node)
+        other["metadata"]["name"] = f"gpu-{number}"
+        scene.nodes[f"gpu-{number}"] = other
+    document = status(scene, tmp_path)
+    assert len(document["pools"][0]["waiting"]) == 29
+    assert "gpu-1 and 28 more" in as_text(document)
+
+
+def test_a_gpu_node_of_no_pool_is_told(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    del scene.daemonsets["nvidia-driver-daemonset"], scene.pods["nvidia-driver-daemonset"]
+    document = status(scene, tmp_path)
+    assert [one["gate"] for one in document["unserved"]] == ["driver pod"]
+    assert "no driver DaemonSet" in as_text(document)
+
+
+def test_what_custom_resources_say_is_shown(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    told = {
+        "type": "Error",
+        "status": "True",
+        "reason": "OperandNotReady",
+        "message": "states not ready: [a]",
+    }
+    scene.policy["status"] = {"state": "notReady", "conditions": [told]}
+    assert status(scene, tmp_path)["resources"] == [
+        {
+            "kind": "ClusterPolicy",
+            "name": "cluster-policy",
+            "state": "notReady",
+            "told": "OperandNotReady: states not ready: [a]",
+        }
+    ]
+
+
+def broken(folder: Path) -> Path:
+    scene = SceneFolder()
+    scene.wait_behind_driver()
+    scene.hold("driver", "nvidia-driver-ctr", {"waiting": {"reason": "ImagePullBackOff"}})
+    update(scene, "nvcr.io/nvidia/driver:600.1.1-ubuntu22.04")
+    return scene.write(folder)
+
+
+def schema(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("words", [["explain", "gpu-0"], ["status"], ["doctor"]], ids=" ".join)
+def test_documents_are_as_their_schemas_say(tmp_path: Path, words: list[str]) -> None:
+    whole, trouble = tmp_path / "whole", tmp_path / "trouble"
+    SceneFolder().write(whole)
+    codes = []
+    for folder in (whole, broken(trouble)):
+        answer = CliRunner().invoke(cli, [*words, "--from", str(folder), "--json"], standalone_mode=False)
+        assert answer.exception is None, answer.output
+        jsonschema.validate(json.loads(answer.output), schema(words[0]))
+        codes.append(answer.return_value)
+    assert codes == ([0, 0] if words == ["doctor"] else [0, 1])
+
+
+def test_every_document_has_a_schema_file() -> None:
+    assert {path.name.partition(".")[0] for path in SCHEMAS.glob("*.json")} == set(DOCUMENTS)
+
+
+def test_a_host_driver_needs_no_pool(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.node["metadata"]["labels"][f"{nodekeys.DEPLOY}driver"] = "pre-installed"
+    del scene.pods["nvidia-driver-daemonset"]
+    assert status(scene, tmp_path)["unserved"] == []

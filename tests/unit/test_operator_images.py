@@ -1,0 +1,251 @@
+"""An image is looked for before a driver changes: what is missing stays as it is, and says what to do."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from driverforge_core import nodekeys
+from driverforge_oci.auth import Login
+from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST
+from driverforge_operator.app.lookups import Lookups, looked_up
+from driverforge_operator.cluster.registries import ImageRegistries
+from driverforge_operator.plan.actions import Action, Apply, Delete, SetStatus
+from driverforge_operator.plan.whole import plan
+from driverforge_operator.ports import Answer, Document, Kind, Page, Question, Ref
+from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
+from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.surroundings import Surroundings
+from driverforge_operator.state.whole import State
+from support.fakes.memoryregistry import HOST, MemoryRegistry
+
+REPOSITORY = f"{HOST}/nvidia"
+KERNEL = "5.15.0-131-generic"
+JIT, NEWER = f"{REPOSITORY}/driver:580.95.05-ubuntu22.04", f"{REPOSITORY}/driver:590.1-ubuntu22.04"
+PRECOMPILED = f"{REPOSITORY}/driver:580-{KERNEL}-ubuntu22.04"
+SPEC = {
+    "repository": REPOSITORY,
+    "image": "driver",
+    "version": "580.95.05",
+    "default": True,
+    "manager": {"repository": REPOSITORY, "image": "manager", "version": "1"},
+}
+
+
+def node(name: str, arch: str = "amd64") -> Node:
+    labels = {
+        nodekeys.GPU_FEATURES[0]: "true",
+        nodekeys.OS_ID: "ubuntu",
+        nodekeys.OS_VERSION: "22.04",
+        nodekeys.KERNEL: KERNEL,
+    }
+    document = {
+        "metadata": {"name": name, "labels": labels},
+        "status": {"nodeInfo": {"architecture": arch}},
+    }
+    return Node.of(msgspec.convert(document, NodeDocument))
+
+
+def cluster(images: dict[str, str], *, annotations: dict[str, str] | None = None, **spec: Any) -> State:
+    """A cluster of an x86 node whose registry says this of images."""
+    metadata = Metadata(name="x", uid="uid-x", annotations=annotations or {})
+    answers = {
+        Question(image=image, arch="amd64"): Answer(found=found)  # type: ignore[arg-type]
+        for image, found in images.items()
+    }
+    return State(
+        namespace="gpu-operator",
+        nodes={"a": node("a")},
+        policies={},
+        drivers={"x": CustomResource(metadata=metadata, spec={**SPEC, **spec})},
+        objects={},
+        around=Surroundings(images=answers),
+    )
+
+
+def workloads(actions: list[Action]) -> list[Document]:
+    """The DaemonSets that are rolled out."""
+    found = [one.document for one in actions if isinstance(one, Apply)]
+    return [one for one in found if one["kind"] == "DaemonSet"]
+
+
+def images(actions: list[Action]) -> list[str]:
+    return [one["spec"]["template"]["spec"]["containers"][0]["image"] for one in workloads(actions)]
+
+
+def condition(actions: list[Action]) -> tuple[str, str]:
+    (told,) = [one.conditions[1] for one in actions if isinstance(one, SetStatus)]
+    return told.reason, told.message
+
+
+def test_an_image_that_is_there_is_rolled_out() -> None:
+    assert images(plan(cluster({JIT: "yes"}))) == [JIT]
+
+
+def test_nothing_changes_before_a_registry_was_asked() -> None:
+    actions = plan(cluster({}))
+    assert images(actions) == []
+    assert not [one for one in actions if isinstance(one, SetStatus)]
+
+
+def test_a_registry_that_does_not_tell_has_not_said_no() -> None:
+    assert images(plan(cluster({JIT: "unknown"}))) == [JIT]
+
+
+def test_a_missing_image_names_the_command_that_makes_it() -> None:
+    actions = plan(cluster({JIT: "no"}))
+    assert not workloads(actions)
+    reason, message = condition(actions)
+    assert reason == "ImageMissing"
+    assert JIT in message
+    wanted = f"driverforge build --select 'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY} --push"
+    assert wanted in message
+
+
+def test_the_old_driver_stays_while_the_new_image_is_missing() -> None:
+    before = cluster({JIT: "yes"})
+    there = {Ref.of(one.document): one.document for one in plan(before) if isinstance(one, Apply)}
+    after = replace(cluster({NEWER: "no"}, version="590.1"), objects=there)
+    actions = plan(after)
+    assert not [one for one in actions if isinstance(one, (Apply, Delete))]
+    (status,) = [one for one in actions if isinstance(one, SetStatus)]
+    assert [one["image"] for one in status.pools] == [JIT]
+    assert condition(actions)[0] == "ImageMissing"
+
+
+def test_a_missing_precompiled_image_is_named_by_its_kernel() -> None:
+    reason, message = condition(plan(cluster({PRECOMPILED: "no"}, usePrecompiled=True, version="580")))
+    assert reason == "ImageMissing"
+    assert f"--select 'ubuntu22.04-amd64-580*-{KERNEL}'" in message
+
+
+def test_a_node_compiles_where_that_is_allowed() -> None:
+    allowed = {nodekeys.JIT_VERSION: "580.95.05"}
+    answers = {PRECOMPILED: "no", JIT: "yes"}
+    actions = plan(cluster(answers, annotations=allowed, usePrecompiled=True, version="580"))
+    assert images(actions) == [JIT]
+    (workload,) = [
+        one.document for one in actions if isinstance(one, Apply) and one.document["kind"] == "DaemonSet"
+    ]
+    selector = workload["spec"]["template"]["spec"]["nodeSelector"]
+    assert selector[nodekeys.KERNEL] == KERNEL
+    # the pool is the same afterwards: its name does not change
+    ready = plan(cluster({PRECOMPILED: "yes"}, usePrecompiled=True, version="580"))
+    assert workload["metadata"]["name"] in {one.ref.name for one in ready if isinstance(one, Apply)}
+
+
+def test_each_architecture_has_a_pool() -> None:
+    """Defect 6, where the kernels have one name."""
+    state = replace(cluster({}), nodes={"a": node("a"), "b": node("b", "arm64")}, around=Surroundings())
+    found = workloads(plan(state))
+    selectors = [one["spec"]["template"]["spec"]["nodeSelector"]["kubernetes.io/arch"] for one in found]
+    assert sorted(selectors) == ["amd64", "arm64"]
+    assert len({one["metadata"]["name"] for one in found}) == 2
+
+
+# --- the registry
+
+
+class Secrets:
+    """Satisfies `ports.Reader`, with pull secrets alone."""
+
+    def __init__(self, **logins: Login) -> None:
+        self._items = tuple(
+            {"metadata": {"name": name}, "data": {".dockerconfigjson": _encoded(login)}}
+            for name, login in logins.items()
+        )
+
+    def pages(self, kind: Kind[Any], *, labels: str = "") -> Iterator[Page[Any]]:
+        assert kind.name == "Secret"
+        yield Page(items=self._items, version="")
+
+
+def _encoded(login: Login) -> str:
+    pair = base64.b64encode(f"{login.user}:{login.password}".encode()).decode()
+    return base64.b64encode(json.dumps({"auths": {HOST: {"auth": pair}}}).encode()).decode()
+
+
+def registry(*arches: str, **settings: Any) -> MemoryRegistry:
+    """A registry with the image JIT for these architectures."""
+    found = MemoryRegistry(**settings)
+    manifests = []
+    for arch in arches:
+        data = json.dumps({"architecture": arch}).encode()
+        config = {"mediaType": "c", "digest": found.add_blob("nvidia/driver", data), "size": len(data)}
+        document = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": config, "layers": []}
+        digest = found.add_manifest("nvidia/driver", "", OCI_MANIFEST, document)
+        platform = {"os": "linux", "architecture": arch}
+        manifests.append({"mediaType": OCI_MANIFEST, "digest": digest, "size": 1, "platform": platform})
+    index = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests}
+    found.add_manifest("nvidia/driver", JIT.rpartition(":")[2], OCI_INDEX, index)
+    return found
+
+
+def ask(found: MemoryRegistry, question: Question, **logins: Login) -> str:
+    registries = ImageRegistries(Secrets(**logins), found)
+    return registries.ask(question).found
+
+
+@pytest.mark.parametrize(
+    ("image", "arch", "answer"),
+    [(JIT, "amd64", "yes"), (JIT, "", "yes"), (JIT, "arm64", "no"), (NEWER, "amd64", "no")],
+)
+def test_what_a_registry_has(image: str, arch: str, answer: str) -> None:
+    assert ask(registry("amd64"), Question(image=image, arch=arch)) == answer
+
+
+def test_pull_secrets_are_shown() -> None:
+    login = Login(user="ci", password="secret")
+    closed = registry("amd64", auth="basic", login=login)
+    assert ask(closed, Question(image=JIT, arch="amd64")) == "unknown"
+    assert ask(closed, Question(image=JIT, arch="amd64", secrets=("pull",)), pull=login) == "yes"
+    assert ask(closed, Question(image=JIT, arch="amd64", secrets=("gone",)), pull=login) == "unknown"
+
+
+def test_what_is_missing_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("driverforge_operator.app.lookups._AT_LEAST", 0.0)
+    monkeypatch.setattr("driverforge_operator.app.follow.FIRST_PAUSE", 0.01)
+    answers = [Answer(found="no"), Answer(found="yes")]
+
+    class Registries:
+        def ask(self, question: Question) -> Answer:
+            return answers.pop(0)
+
+    lookups, stop = Lookups(Registries()), threading.Event()
+    question = Question(image=JIT, arch="amd64")
+    lookups.want({question})
+    thread = threading.Thread(target=lookups.run, args=(stop,))
+    thread.start()
+    told: list[tuple[Question, Answer]] = []
+    end = time.monotonic() + 20
+    while len(told) < 2 and time.monotonic() < end:
+        told += lookups.answers()
+        time.sleep(0.05)
+    stop.set()
+    thread.join()
+    assert [answer.found for _, answer in told] == ["no", "yes"]
+    # what is there is asked for once
+    assert answers == []
+
+
+def test_a_plan_asks_for_what_it_needs() -> None:
+    """The image of a node that compiles is a question that the first answer raises."""
+    asked: list[str] = []
+
+    class Registries:
+        def ask(self, question: Question) -> Answer:
+            asked.append(question.image)
+            return Answer(found="yes" if question.image == JIT else "no")
+
+    allowed = {nodekeys.JIT_VERSION: "580.95.05"}
+    state = cluster({}, annotations=allowed, usePrecompiled=True, version="580")
+    assert images(plan(looked_up(state, Registries()))) == [JIT]
+    assert asked == [PRECOMPILED, JIT]

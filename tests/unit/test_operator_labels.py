@@ -1,0 +1,98 @@
+"""Labels and annotations of nodes: what NVIDIA's operator writes on the same nodes, and what it leaves."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from driverforge_core import nodekeys
+from driverforge_operator.plan.actions import LabelNamespace
+from driverforge_operator.plan.intent import read_intent
+from driverforge_operator.plan.labels import label
+from driverforge_operator.plan.placement import place
+from driverforge_operator.plan.whole import plan
+from driverforge_operator.state.nodes import Node
+from driverforge_operator.state.surroundings import OpenShiftCluster
+from driverforge_operator.state.whole import State
+from support.samples.operatorcases import CASES, POLICY_CASES, policy_state, result
+
+RECORDED: dict[str, dict[str, Any]] = json.loads((CASES / "facts/node-labels.json").read_text())
+
+
+def after(state: State, node: Node) -> tuple[dict[str, str], dict[str, str]]:
+    """A node's labels and annotations once the plan for it is carried out."""
+    intent = read_intent(state.namespace, state.policies, state.drivers)
+    patch = label(node, place(node, intent), intent)
+    labels, annotations = dict(node.labels), dict(node.annotations)
+    for target, changes in ((labels, patch.labels), (annotations, patch.annotations)) if patch else ():
+        for key, value in changes.items():
+            if value is None:
+                target.pop(key, None)
+            else:
+                target[key] = value
+    return labels, annotations
+
+
+@pytest.mark.parametrize("case", POLICY_CASES)
+def test_labels_are_those_of_nvidias_operator(case: str) -> None:
+    state = policy_state(case)
+    for name, recorded in RECORDED[case].items():
+        node = state.nodes[name]
+        labels, annotations = after(state, node)
+        wanted = {**node.labels, **recorded["added"]}
+        for key in recorded["removed"]:
+            wanted.pop(key, None)
+        if node.gpu and node.runtime == "cri-o":
+            # ours: the toolkit of each runtime finds its nodes
+            wanted[nodekeys.RUNTIME] = "crio"
+        assert labels == wanted, name
+        assert annotations == recorded["annotations"], name
+
+
+@pytest.mark.parametrize("case", POLICY_CASES)
+def test_a_node_that_has_its_labels_is_left_alone(case: str) -> None:
+    state = policy_state(case)
+    intent = read_intent(state.namespace, state.policies, state.drivers)
+    for node in state.nodes.values():
+        labels, annotations = after(state, node)
+        done = Node(
+            name=node.name,
+            labels=labels,
+            annotations=annotations,
+            kernel=node.kernel,
+            arch=node.arch,
+            os_image=node.os_image,
+            runtime=node.runtime,
+            ready=node.ready,
+            unschedulable=node.unschedulable,
+        )
+        assert label(done, place(done, intent), intent) is None
+
+
+def test_upgrade_labels_are_never_ours() -> None:
+    state = policy_state("default")
+    for node in state.nodes.values():
+        labels, _ = after(state, node)
+        assert not [key for key in labels if key.startswith("nvidia.com/gpu-driver-upgrade")]
+        assert labels[nodekeys.GPU_PRESENT] == "true"
+
+
+def test_the_namespace_takes_privileged_pods_where_that_is_asked_for() -> None:
+    (recorded,) = result("clusterpolicy", "psa", "result.yaml")
+
+    def labelled(
+        case: str, labels: dict[str, str] | None, *, openshift: bool = False
+    ) -> list[dict[str, str]]:
+        state = policy_state(case)
+        version = OpenShiftCluster(version="4.16") if openshift else None
+        around = replace(state.around, namespace_labels=labels, openshift=version)
+        found = plan(replace(state, around=around))
+        return [dict(one.labels) for one in found if isinstance(one, LabelNamespace)]
+
+    wanted = recorded["namespaceLabels"]
+    assert labelled("psa", {"a": "b"}) == [wanted]
+    assert labelled("psa", {**wanted, "a": "b"}) == []
+    assert labelled("psa", None) == labelled("default", {}) == labelled("psa", {}, openshift=True) == []
