@@ -87,7 +87,7 @@ class UrllibTransport:
                 "private authority",
             ) from error
         finally:
-            if body is not None and not isinstance(body, bytes):
+            if body is not None and not isinstance(body, (bytes, tuple)):
                 body.close()
         return Response(
             status=answer.status,

@@ -25,7 +25,8 @@ _MAX_REDIRECTS = 10
 _LONGEST = 8000
 """Characters of an address, as many as RFC 9110 §4.1 wants of everybody."""
 
-Body = bytes | Callable[[], BinaryIO]
+Body = bytes | tuple[bytes, ...] | Callable[[], BinaryIO]
+"""Content, in one piece or several, or a function that opens it."""
 """What a request sends: bytes, or a way to open the stream, so that a second attempt sends all of it again.
 """
 

@@ -61,10 +61,10 @@ class Uploads:
         answer = self._send("GET", place, upload.location, (204,))
         return Upload(location=_location(place, answer), offset=_end(answer))
 
-    def append(self, place: Reference, upload: Upload, part: bytes) -> Upload:
-        """Send the next bytes."""
-        end = upload.offset + len(part)
-        sent = _Sent(body=part, size=len(part), span=f"{upload.offset}-{end - 1}")
+    def append(self, place: Reference, upload: Upload, part: Body, size: int) -> Upload:
+        """Send the next `size` bytes."""
+        end = upload.offset + size
+        sent = _Sent(body=part, size=size, span=f"{upload.offset}-{end - 1}")
         answer = self._send("PATCH", place, upload.location, (202,), sent)
         return Upload(location=_location(place, answer), offset=end)
 

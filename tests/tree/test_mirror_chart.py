@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -100,6 +101,8 @@ def test_a_chart_repository_gives_it_by_the_digest_of_its_index(
         assert "it has: gpu-operator-v26.7.0" in capsys.readouterr().err
         # somebody replaced it behind its index
         path.write_bytes(path.read_bytes() + b"\0")
+        # the server of this test goes by the whole second when it is asked for what is newer
+        os.utime(path, (later := path.stat().st_mtime + 2, later))
         assert site.lock("--chart-repository", web.url) == 69
         assert f"is not what {web.url}/index.yaml says" in capsys.readouterr().err
     assert json.loads(Path(f"{site.archive}.list.json").read_text())["lock"]["chart"]["version"] == "v26.7.0"

@@ -51,8 +51,7 @@ TIMEOUT_S = 30.0
 GRACE_S = 60.0
 """For an answer, and a second more for each SLOWEST bytes of its content that have come."""
 SLOWEST = 16 << 10
-_PIECE = 1 << 16
-_READ = 1 << 18
+_PIECE = 1 << 18
 _CHECK = "check the name, the network and the proxy (http_proxy, https_proxy, no_proxy)"
 
 Told = Callable[[str, float], object]
@@ -227,7 +226,7 @@ class _PacedStream(httpcore2.NetworkStream):
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
         # the pool asks for 64 KB, however much is there
-        return self._stream.read(max(max_bytes, _READ), _timed(timeout))
+        return self._stream.read(max(max_bytes, _PIECE), _timed(timeout))
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         for start in range(0, len(buffer), _PIECE):
@@ -284,7 +283,7 @@ class _Exchange:
             self.request.method,
             self.request.url,
             headers=headers | dict(self.request.headers),
-            content=_sent(body) if callable(body) else body,
+            content=body if body is None or isinstance(body, bytes) else _sent(body),
             extensions={"timeout": timeouts},
         )
 
@@ -343,7 +342,10 @@ class _Exchange:
         return f"does not answer: {error}"
 
 
-def _sent(body: Callable[[], BinaryIO]) -> Iterator[bytes]:
+def _sent(body: tuple[bytes, ...] | Callable[[], BinaryIO]) -> Iterator[bytes]:
+    if isinstance(body, tuple):
+        yield from body
+        return
     with body() as stream:
         while piece := stream.read(_PIECE):
             yield piece

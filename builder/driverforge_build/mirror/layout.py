@@ -82,7 +82,7 @@ def _check_parts(load: Load, made: Manifest) -> None:
 def _config(stream: Callable[[Descriptor], BlobStream], image: str, descriptor: Descriptor) -> _Config:
     if descriptor.media_type != CONFIG or descriptor.size > _CONFIG_LIMIT:
         raise InputError(f"{image} is of another kind of packages", resolution="use a newer driverforge")
-    data = stream(descriptor).take(descriptor.size)
+    data = b"".join(stream(descriptor).take(descriptor.size))
     try:
         config = _CONFIGS.validate_json(data, strict=True)
     except ValidationError as error:

@@ -136,18 +136,20 @@ class RegistrySink:
 
     def _send(self, place: Reference, stream: BlobStream, upload: Upload, key: str) -> None:
         part = stream.take(PART)
+        size = sum(map(len, part))
         # the source reads on while the mirror takes what came
         with closing(Workers(1, Future())) as ahead:
-            while stream.size - upload.offset > len(part):
+            while stream.size - upload.offset > size:
                 coming = ahead.submit(stream.take, PART)
                 try:
-                    upload = self.client.uploads.append(place, upload, part)
+                    upload = self.client.uploads.append(place, upload, part, size)
                     self.begun.put(key, upload.location)
                 finally:
                     # a further attempt reads the same stream
                     wait((coming,))
                 part = coming.result()
-        self.client.uploads.finish(place, upload, stream.digest, part, len(part))
+                size = sum(map(len, part))
+        self.client.uploads.finish(place, upload, stream.digest, part, size)
         self.begun.forget(key)
 
     def take_image(self, load: Load, manifests: Sequence[Manifest]) -> None:

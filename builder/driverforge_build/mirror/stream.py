@@ -11,7 +11,7 @@ from driverforge_oci.transport import Readable
 
 BREAKS = 4
 """How often a connection may break, with no byte between, before that is an error."""
-_PIECE = 1 << 20
+_PIECE = 1 << 18
 
 OpenAt = Callable[[int], Readable]
 """A blob's bytes from an offset on."""
@@ -106,12 +106,16 @@ class BlobStream:
         self.offset = offset
         self._hasher = None if offset else self._new_hasher()
 
-    def take(self, size: int) -> bytes:
-        """The next `size` bytes together, fewer at the end."""
-        found = bytearray()
-        while len(found) < size and (piece := self.read(size - len(found))):
-            found += piece
-        return bytes(found)
+    def take(self, size: int) -> tuple[bytes, ...]:
+        """The next `size` bytes, fewer at the end, in the pieces that came.
+
+        Put together, the system would have to find as much new memory for each.
+        """
+        pieces, left = list[bytes](), size
+        while left and (piece := self.read(min(left, _PIECE))):
+            pieces.append(piece)
+            left -= len(piece)
+        return tuple(pieces)
 
     def close(self) -> None:
         if self._body is not None:

@@ -142,7 +142,8 @@ class MemoryRegistry:
             with request.body() as stream:
                 data = stream.read()
         else:
-            data = request.body or b""
+            body = request.body or b""
+            data = b"".join(body) if isinstance(body, tuple) else body
         assert request.headers["Content-Length"] == str(len(data))
         if self.add_blob(repository, data) != query["digest"][0]:
             return self._error(400, "DIGEST_INVALID", "provided digest did not match uploaded content")
