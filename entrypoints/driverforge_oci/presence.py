@@ -10,6 +10,9 @@ from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import NotFound
 
+ASKED_AT_ONCE = 8
+"""Questions that whoever has many of them asks at the same time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Present:

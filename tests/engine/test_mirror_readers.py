@@ -15,7 +15,7 @@ import pytest
 
 from driverforge_build.cli import run as driverforge
 from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.file import image_document
+from driverforge_build.mirror.listtext import image_document
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach
 from support.machines import containerd, ociarchive, registry

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.mirror.carried import CarriedFile, artifact
+from driverforge_build.mirror.files import PACKAGES, PACKAGES_CONFIG
 from driverforge_build.mirror.layout import lay_out
 from driverforge_build.mirror.loads import Load
-from driverforge_build.mirror.packages import CONFIG, PACKAGES
 from driverforge_core.errors import InputError, TemporaryFailure
 from driverforge_oci.client import Manifest
 from driverforge_oci.reference import Reference
@@ -43,7 +43,7 @@ def packages(
     config = json.dumps(about).encode()
     digest = hashlib.sha256(data).hexdigest()
     file = CarriedFile(media_type="application/x", sha256=digest, size=len(data), address="a", title=title)
-    found = artifact(CarriedFile.of(CONFIG, config), [file], kind=PACKAGES)
+    found = artifact(CarriedFile.of(PACKAGES_CONFIG, config), [file], kind=PACKAGES)
     made = Manifest(media_type=found.media_type, digest=found.digest, data=found.made.encode())
     place = Reference.parse(IMAGE)
     load = Load(

@@ -12,10 +12,10 @@ import pytest
 
 from driverforge_build.app import carry
 from driverforge_build.mirror.archive import Archive
-from driverforge_build.mirror.ask import Found, Platform
 from driverforge_build.mirror.chartarchive import ChartArchive, check_unmoved
 from driverforge_build.mirror.copying import Copied, Copier, LeftOut
 from driverforge_build.mirror.file import load_archive_list
+from driverforge_build.mirror.found import Found, Platform
 from driverforge_build.mirror.loads import Load
 from driverforge_build.mirror.registries import PART, BegunUploads, RegistrySink
 from driverforge_build.mirror.stream import BlobStream
@@ -68,12 +68,14 @@ class Registry:
     def standing(self, _place: Reference, _upload: Upload) -> Upload:
         return Upload(location="/upload", offset=self.standing_at)
 
-    def append(self, _place: Reference, upload: Upload, part: bytes) -> Upload:
-        self.taken += part
-        return Upload(location=upload.location, offset=upload.offset + len(part))
+    def append(self, _place: Reference, upload: Upload, part: tuple[bytes, ...], size: int) -> Upload:
+        self.taken += b"".join(part)
+        return Upload(location=upload.location, offset=upload.offset + size)
 
-    def finish(self, _place: Reference, _upload: Upload, digest: str, body: bytes, _size: int) -> None:
-        self.taken += body
+    def finish(
+        self, _place: Reference, _upload: Upload, digest: str, body: tuple[bytes, ...], _size: int
+    ) -> None:
+        self.taken += b"".join(body)
         assert digest_of(self.taken) == digest
         self.had.append(digest)
 
@@ -131,10 +133,10 @@ def test_two_runs_do_not_go_on_with_one_upload(tmp_path: Path) -> None:
 
 def test_what_was_read_ahead_of_a_part_that_failed_is_sent_in_its_place(tmp_path: Path) -> None:
     class Breaking(Registry):
-        def append(self, place: Reference, upload: Upload, part: bytes) -> Upload:
+        def append(self, place: Reference, upload: Upload, part: tuple[bytes, ...], size: int) -> Upload:
             if self.begun == 1:
                 raise TemporaryFailure("the connection broke")
-            return super().append(place, upload, part)
+            return super().append(place, upload, part, size)
 
     registry = Breaking()
     assert sink(registry, tmp_path).take_blob(load_of("a", DATA), stream(), "")

@@ -12,9 +12,9 @@ import yaml
 
 from driverforge_build import resources
 from driverforge_build.documents import MirrorLockDocument
-from driverforge_build.mirror.ask import Found
 from driverforge_build.mirror.chart import Chart, find_chart
-from driverforge_build.mirror.file import lock_document
+from driverforge_build.mirror.found import Found
+from driverforge_build.mirror.listtext import lock_document
 from driverforge_build.mirror.needs import Settings, needs_of, policies
 from driverforge_build.mirror.nodes import read_nodes
 from driverforge_build.mirror.rewrite import not_rewritten, rewritten

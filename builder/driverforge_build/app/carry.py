@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from driverforge_build.app.mirror import inventory_of
+from driverforge_build.app.inventory import inventory_of
 from driverforge_build.documents import (
     CopiedImage,
     MirrorArchiveDocument,
@@ -19,9 +19,9 @@ from driverforge_build.documents import (
     MirrorVolumesDocument,
 )
 from driverforge_build.mirror.archive import Archive, ArchiveSink, ArchiveSource, sum_name
-from driverforge_build.mirror.carried import FilesAnd
 from driverforge_build.mirror.copying import Copied, Copier, CopyListener, Sink, Source
 from driverforge_build.mirror.file import ARCHIVE_LIST, load_archive_list, load_inventory
+from driverforge_build.mirror.files import FilesAnd
 from driverforge_build.mirror.layout import LaidOut, configurations, lay_out
 from driverforge_build.mirror.loads import Load, loads
 from driverforge_build.mirror.nodes import read_nodes

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.attest.attached import Kind
 from driverforge_build.attest.read import lack, read_image
-from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_build.ports import StatementVerifier
 from driverforge_build.publish.index import Joined
 from driverforge_build.publish.upload import Publisher
@@ -17,6 +16,7 @@ from driverforge_build.render.context import BuildContext
 from driverforge_build.render.spec import ImageSpec
 from driverforge_core.errors import DriverforgeError
 from driverforge_oci.client import RegistryClient
+from driverforge_oci.presence import ASKED_AT_ONCE
 from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:

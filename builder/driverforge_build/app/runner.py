@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.app.retry import Attempts, FailedAttempt
 from driverforge_build.matrix.programs import PREFIXES
-from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
 from driverforge_build.publish.upload import Publisher, PushReport, is_built
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
 from driverforge_core.errors import DriverforgeError
+from driverforge_oci.presence import ASKED_AT_ONCE
 
 if TYPE_CHECKING:
     from driverforge_build.attest.provenance import BuildSpan

@@ -128,7 +128,7 @@ def lock(
     """
     from driverforge_build.app.mirror import MirrorInputs, mirror_lock, needed
     from driverforge_build.matrix.load import load_matrix
-    from driverforge_build.mirror.file import dump_mirror_lock
+    from driverforge_build.mirror.listtext import dump_mirror_lock
     from driverforge_build.mirror.packages import Repositories
     from driverforge_build.sharedfile import replace_text
 

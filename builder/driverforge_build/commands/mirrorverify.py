@@ -100,7 +100,7 @@ def inventory(*, target: Target, nodes: Path | None, lock_path: Path) -> int:
 def _inventory(
     lock_path: Path, target: Target, *, deep: bool, as_json: bool, nodes: Path | None = None
 ) -> MirrorInventoryDocument:
-    from driverforge_build.app.mirror import inventory as look_up
+    from driverforge_build.app.inventory import inventory as look_up
 
     plain = (target.host,) if target.plain else ()
     client = adapters.registry_client(as_json=as_json, plain_http=plain)

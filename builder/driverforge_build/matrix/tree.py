@@ -9,11 +9,12 @@ while the file is read. Scalars stay text because YAML 1.1 reads `550.90` as 550
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import yaml
+
+from driverforge_build.yamlevents import events
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 50_000
@@ -350,16 +351,6 @@ class _Reader:
             top.skip_value = True
         else:
             top.key = (node.text, node.mark)
-
-
-def events(text: str | bytes) -> Iterator[yaml.Event]:
-    """libyaml's events: flat, however deep the text nests. Raises yaml.YAMLError."""
-    loader = yaml.CSafeLoader(text)
-    try:
-        while (event := loader.get_event()) is not None:
-            yield event
-    finally:
-        loader.dispose()
 
 
 def extent(node: Node) -> tuple[int, int]:

@@ -6,14 +6,15 @@ import difflib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from driverforge_build.mirror.found import Attached, Found, Platform
 from driverforge_build.mirror.needs import Needs, Reason
-from driverforge_build.plan.rows import ASKED_AT_ONCE
+from driverforge_build.mirror.target import in_registry
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable, Unsupported
 from driverforge_core.tags import ImageTag, kernel_text
 from driverforge_oci.client import OCI_INDEX, Descriptor, Manifest, RegistryClient, digest_of
-from driverforge_oci.presence import Absent, Present, Unknown, presence
+from driverforge_oci.presence import ASKED_AT_ONCE, Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers, referrers_tag
 
@@ -24,56 +25,6 @@ _CONFIGURATIONS = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Platform:
-    """An image of an index; `platform` is 'linux/amd64', '' where none is stated. `blobs`: digest to size."""
-
-    platform: str
-    digest: str
-    size: int
-    blobs: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """An image in its registry. `size` is that of all that a copy takes, each part once.
-
-    `made` is the text of an index that no registry has, '' as a rule: some platforms of one that is there,
-    or the manifest of files, whose `addresses` say where each blob is.
-    """
-
-    digest: str
-    media_type: str
-    size: int
-    platforms: tuple[Platform, ...]
-    made: str = ""
-    attached: tuple[Attached, ...] = ()
-    addresses: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attached:
-    """What refers to the digest `subject`, by a list of referrers, or by cosign's `tag`."""
-
-    subject: str
-    tag: str
-    kind: str
-    found: Found
-
-
-def in_registry(reference: Reference, registries: Mapping[str, str]) -> Reference:
-    """Where a reference is asked for.
-
-    `registries` maps HOST[/PATH] to HOST[:PORT][/PATH] of a cache, a mirror or the vendor. The longest
-    counts.
-    """
-    for above in sorted(registries, key=len, reverse=True):
-        if reference.name == above or reference.name.startswith(f"{above}/"):
-            host, _, repository = f"{registries[above]}{reference.name[len(above) :]}".partition("/")
-            return Reference(host=host, repository=repository, tag=reference.tag, digest=reference.digest)
-    return reference
 
 
 def find_all(

@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 
-from driverforge_build.mirror.ask import Found, Platform
-from driverforge_build.mirror.copying import Source
-from driverforge_build.mirror.loads import Load
+from driverforge_build.mirror.files import DATA, TITLE
+from driverforge_build.mirror.found import Found, Platform
 from driverforge_build.mirror.needs import Reason
-from driverforge_build.ports import Blob, Downloads
-from driverforge_core.errors import InputError, Unavailable
-from driverforge_oci.client import OCI_MANIFEST, Manifest, digest_of
-from driverforge_oci.transport import Readable
-
-TITLE = "org.opencontainers.image.title"
-_DATA = "data:;base64,"
+from driverforge_core.errors import InputError
+from driverforge_oci.client import OCI_MANIFEST, digest_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +28,7 @@ class CarriedFile:
     @classmethod
     def of(cls, media_type: str, data: bytes) -> CarriedFile:
         """A small one that the list itself holds."""
-        address = _DATA + base64.b64encode(data).decode()
+        address = DATA + base64.b64encode(data).decode()
         digest = hashlib.sha256(data).hexdigest()
         return cls(media_type=media_type, sha256=digest, size=len(data), address=address)
 
@@ -93,47 +84,3 @@ def artifact(
         made=made,
         addresses={one.digest: one.address for one in (config, *layers.values())},
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilesAnd:
-    """The source of a copy: files of carried artifacts from their addresses, all else from `registries`."""
-
-    registries: Source
-    downloads: Downloads
-    folder: Path = field(default_factory=Path)
-
-    def manifest(self, load: Load, digest: str) -> Manifest:
-        return self.registries.manifest(load, digest)
-
-    def open_blob(self, load: Load, digest: str, offset: int) -> Readable:
-        """Raises Unavailable for a file that is gone, or is another one by now."""
-        address = load.addresses.get(digest)
-        if address is None:
-            return self.registries.open_blob(load, digest, offset)
-        if address.startswith(_DATA):
-            return io.BytesIO(_inline(address)[offset:])
-        url = address if "://" in address else (self.folder / address).absolute().as_uri()
-        blob = Blob(urls=(url,), sha256=digest.removeprefix("sha256:"), size=load.blobs[digest])
-        try:
-            path = self.downloads.blob(blob)
-        except Unavailable as error:
-            raise type(error)(
-                f"{load.image}: {error.brief}",
-                details=error.details,
-                resolution="what was listed is not there any more: make the list anew with `driverforge "
-                "mirror lock`, and copy from the same machine, whose cache keeps indexes",
-            ) from error
-        file = path.open("rb")
-        file.seek(offset)
-        return file
-
-
-def _inline(address: str) -> bytes:
-    try:
-        return base64.b64decode(address.removeprefix(_DATA), validate=True)
-    except binascii.Error:
-        raise InputError(
-            "the list has a file that is no base64",
-            resolution="make the list anew with `driverforge mirror lock`",
-        ) from None

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin
 
-from driverforge_build.mirror.ask import Found, in_registry
-from driverforge_build.mirror.carried import TITLE, Carried, CarriedFile, artifact
+from driverforge_build.mirror.carried import Carried, CarriedFile, artifact
 from driverforge_build.mirror.chart import OPERATOR, about_chart
+from driverforge_build.mirror.files import TITLE
+from driverforge_build.mirror.found import Found
 from driverforge_build.mirror.needs import Reason
+from driverforge_build.mirror.target import in_registry
 from driverforge_build.mirror.values import table_at, text_at
 from driverforge_build.mirror.yamltext import mapping, parse_documents, read_bytes
 from driverforge_build.ports import Blob, Downloads

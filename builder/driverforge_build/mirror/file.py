@@ -1,10 +1,9 @@
-"""`mirror.lock.json`, the same bytes for the same inputs; and how all documents of a mirror are read."""
+"""How the documents of a mirror are read: lists, inventories, archives, which others may have written."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
@@ -13,14 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 from driverforge_build.documents import (
     MirrorArchiveDocument,
     MirrorContent,
-    MirrorImage,
     MirrorInventoryDocument,
     MirrorLockDocument,
-    MirrorReason,
 )
-from driverforge_build.mirror.ask import Found
-from driverforge_build.mirror.chart import Chart
-from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_build.mirror.yamltext import Read, check_size, read_bytes
 from driverforge_core.errors import InputError
 from driverforge_oci import jsontext
@@ -29,82 +23,8 @@ from driverforge_oci.reference import Reference
 
 Document = TypeVar("Document")
 
-_LOCK = TypeAdapter(MirrorLockDocument)
-_INVENTORY = TypeAdapter(MirrorInventoryDocument)
-_ARCHIVE = TypeAdapter(MirrorArchiveDocument)
 ARCHIVE_LIST = ".list.json"
 FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]{0,200}")
-
-
-def lock_document(
-    chart: Chart | None, inputs: Mapping[str, str], needs: Needs, found: Mapping[str, Found]
-) -> MirrorLockDocument:
-    """The lock, sorted by image."""
-    return {
-        "schema": 1,
-        "chart": {
-            "name": chart.name,
-            "version": chart.version,
-            "prefix": chart.prefix,
-            "source": chart.source,
-            "sha256": chart.sha256,
-        }
-        if chart
-        else None,
-        "inputs": dict(sorted(inputs.items())),
-        "images": [image_document(name, needs.images[name], found[name]) for name in sorted(needs.images)],
-        "left_out": [
-            {"image": one.image, "slot": one.slot, "text": one.text}
-            for one in sorted(needs.left_out, key=lambda one: (one.image, one.slot))
-        ],
-        "warnings": list(dict.fromkeys(needs.warnings)),
-    }
-
-
-def image_document(name: str, reasons: Sequence[Reason], found: Found) -> MirrorImage:
-    return {
-        "image": name,
-        **_content(found),
-        "reasons": [reason_document(reason) for reason in reasons],
-        "attached": [
-            {"subject": one.subject, "tag": one.tag, "kind": one.kind, **_content(one.found)}
-            for one in found.attached
-        ],
-    }
-
-
-def _content(found: Found) -> MirrorContent:
-    content: MirrorContent = {
-        "digest": found.digest,
-        "media_type": found.media_type,
-        "size": found.size,
-        "made": found.made,
-        "platforms": [
-            {"platform": one.platform, "digest": one.digest, "size": one.size, "blobs": dict(one.blobs)}
-            for one in found.platforms
-        ],
-    }
-    if found.addresses:
-        content["addresses"] = dict(found.addresses)
-    return content
-
-
-def reason_document(reason: Reason) -> MirrorReason:
-    pool = reason.pool
-    return {
-        "slot": reason.slot,
-        "text": reason.text,
-        "object": reason.object_name,
-        "said": dict(reason.said),
-        "os": pool.os.key if pool else "",
-        "kernel": pool.kernel.text if pool and pool.kernel else "",
-        "next_boot": bool(pool and pool.next_boot),
-        "nodes": sorted(reason.nodes),
-    }
-
-
-def dump_mirror_lock(document: MirrorLockDocument) -> str:
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
 
 
 def load_mirror_lock(path: Path, read: Read = read_bytes) -> MirrorLockDocument:
@@ -118,13 +38,13 @@ def load_mirror_lock(path: Path, read: Read = read_bytes) -> MirrorLockDocument:
         "make it anew with `driverforge mirror lock`, or name another with --mirror-lock: where an archive "
         "came from, its NAME.list.json"
     )
-    return _loaded(path, _LOCK, _check_names, "list of a mirror", again, read=read)
+    return _loaded(path, MirrorLockDocument, _check_names, "list of a mirror", again, read=read)
 
 
 def load_inventory(path: Path) -> MirrorInventoryDocument:
     """InputError for a file that is no inventory."""
     again = "`driverforge mirror inventory` writes it where the mirror is"
-    return _loaded(path, _INVENTORY, lambda _document: None, "inventory of a mirror", again)
+    return _loaded(path, MirrorInventoryDocument, lambda _document: None, "inventory of a mirror", again)
 
 
 def load_archive_list(path: Path, read: Read = read_bytes) -> MirrorArchiveDocument:
@@ -136,12 +56,12 @@ def load_archive_list(path: Path, read: Read = read_bytes) -> MirrorArchiveDocum
         "name the archive as it was given to --to-archive: disk/gpu where its list is disk/gpu.list.json; "
         "copy that file again where it is lost"
     )
-    return _loaded(path, _ARCHIVE, _check_archive, "list of an archive", again, read=read)
+    return _loaded(path, MirrorArchiveDocument, _check_archive, "list of an archive", again, read=read)
 
 
 def _loaded(
     path: Path,
-    reader: TypeAdapter[Document],
+    kind: type[Document],
     check: Callable[[Document], object],
     what: str,
     again: str,
@@ -156,7 +76,8 @@ def _loaded(
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path} cannot be read: {why}", resolution=again) from None
     try:
-        document = reader.validate_json(text, strict=True)
+        # made here: to make one for each kind takes longer than a copy that has nothing to do
+        document = TypeAdapter(kind).validate_json(text, strict=True)
         check(document)
     except ValidationError as error:
         problems = [f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:5]]

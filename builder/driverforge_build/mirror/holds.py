@@ -9,10 +9,9 @@ from typing import Literal
 
 from driverforge_build.documents import HeldImage, MirrorContent, MirrorLockDocument
 from driverforge_build.mirror.loads import Entry, entries
-from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_oci.client import RegistryClient
-from driverforge_oci.presence import Absent, Present, Unknown, presence
+from driverforge_oci.presence import ASKED_AT_ONCE, Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers
 from driverforge_oci.session import NotFound

@@ -13,10 +13,9 @@ from pydantic import TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from driverforge_build.discover.partial import URL
-from driverforge_build.mirror.carried import TITLE
 from driverforge_build.mirror.copying import Source
+from driverforge_build.mirror.files import PACKAGES, PACKAGES_CONFIG, TITLE
 from driverforge_build.mirror.loads import Load
-from driverforge_build.mirror.packages import CONFIG, PACKAGES
 from driverforge_build.mirror.stream import BlobStream
 from driverforge_build.mirror.volumes import file_sum, storage
 from driverforge_core.arch import to_machine
@@ -80,7 +79,7 @@ def _check_parts(load: Load, made: Manifest) -> None:
 
 
 def _config(stream: Callable[[Descriptor], BlobStream], image: str, descriptor: Descriptor) -> _Config:
-    if descriptor.media_type != CONFIG or descriptor.size > _CONFIG_LIMIT:
+    if descriptor.media_type != PACKAGES_CONFIG or descriptor.size > _CONFIG_LIMIT:
         raise InputError(f"{image} is of another kind of packages", resolution="use a newer driverforge")
     data = b"".join(stream(descriptor).take(descriptor.size))
     try:

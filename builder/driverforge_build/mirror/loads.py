@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from driverforge_build.documents import MirrorContent, MirrorLockDocument
-from driverforge_build.mirror.ask import in_registry
+from driverforge_build.mirror.target import in_registry
 from driverforge_oci.client import Manifest
 from driverforge_oci.reference import Reference
 

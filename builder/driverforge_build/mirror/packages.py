@@ -22,6 +22,7 @@ from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
 from driverforge_build.mirror.carried import Carried, CarriedFile, artifact
 from driverforge_build.mirror.drivers import Pool, pools
+from driverforge_build.mirror.files import PACKAGES, PACKAGES_CONFIG
 from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_build.ports import Blob, Downloads
 from driverforge_core.errors import InputError
@@ -29,8 +30,6 @@ from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
 from driverforge_oci.transport import without_secrets
 
-PACKAGES = "application/vnd.driverforge.packages.v1"
-CONFIG = "application/vnd.driverforge.packages.config.v1+json"
 SLOT = "driver.repoConfig"
 _FILE = "application/octet-stream"
 
@@ -144,7 +143,7 @@ def _carried(tag: str, system: _System, wanted: Mapping[str, Pool], downloads: D
     }
     return Carried(
         image=f"localhost/driverforge/packages:{tag}-{system.arch}",
-        found=artifact(CarriedFile.of(CONFIG, json.dumps(config).encode()), files, kind=PACKAGES),
+        found=artifact(CarriedFile.of(PACKAGES_CONFIG, json.dumps(config).encode()), files, kind=PACKAGES),
         reasons=[_reason(kernel, wanted[kernel.release], tag) for kernel in kernels],
     )
 

@@ -16,8 +16,8 @@ from typing import Literal
 
 from driverforge_build.documents import KeptManifest, PrunedManifest
 from driverforge_build.mirror.keep import Keep
-from driverforge_build.plan.rows import ASKED_AT_ONCE
 from driverforge_oci.client import RegistryClient
+from driverforge_oci.presence import ASKED_AT_ONCE
 from driverforge_oci.reference import Reference, is_digest
 from driverforge_oci.referrers import referrers
 from driverforge_oci.session import NotFound

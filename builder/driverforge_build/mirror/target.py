@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -69,3 +69,16 @@ class Target:
                 resolution="use --paths host, which keeps the registry's name in the path",
             )
         return found
+
+
+def in_registry(reference: Reference, registries: Mapping[str, str]) -> Reference:
+    """Where a reference is asked for.
+
+    `registries` maps HOST[/PATH] to HOST[:PORT][/PATH] of a cache, a mirror or the vendor. The longest
+    counts.
+    """
+    for above in sorted(registries, key=len, reverse=True):
+        if reference.name == above or reference.name.startswith(f"{above}/"):
+            host, _, repository = f"{registries[above]}{reference.name[len(above) :]}".partition("/")
+            return Reference(host=host, repository=repository, tag=reference.tag, digest=reference.digest)
+    return reference

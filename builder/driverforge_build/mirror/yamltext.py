@@ -6,6 +6,7 @@ its depth, its size and what its aliases stand for are counted before anything i
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from driverforge_build.matrix.tree import events
+from driverforge_build.yamlevents import events
 from driverforge_core.errors import InputError
 
 MAX_DEPTH = 60
@@ -55,6 +56,19 @@ def read_bytes(path: Path) -> bytes:
     """A Read of no more than what is too much."""
     with path.open("rb") as file:
         return file.read(MAX_BYTES + 1)
+
+
+class Digests(dict[str, str]):
+    """The sha256 of each file that was read, by its name as given."""
+
+    def __init__(self, read: Read = read_bytes) -> None:
+        super().__init__()
+        self._read = read
+
+    def read(self, path: Path) -> bytes:
+        data = self._read(path)
+        self[str(path)] = hashlib.sha256(data).hexdigest()
+        return data
 
 
 def read_documents(path: Path, read: Read = read_bytes) -> list[Any]:

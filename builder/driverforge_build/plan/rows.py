@@ -15,9 +15,7 @@ from driverforge_build.matrix.expand import Cell, jit_cells, kernel_cells
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.verdict import Judge, State, Verdict, with_presence
 from driverforge_core.kernel import KernelRelease
-from driverforge_oci.presence import Presence
-
-ASKED_AT_ONCE = 8
+from driverforge_oci.presence import ASKED_AT_ONCE, Presence
 
 ImageLookup = Callable[[Cell], tuple[str, Presence]]
 """Asks a registry whether it has the image of a cell made from the inputs of now: the reference asked for,

@@ -19,7 +19,7 @@ from bench.result import Measure, Series
 from bench.workshop import Workshop
 from driverforge_build.documents import MirrorLockDocument
 from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.file import image_document
+from driverforge_build.mirror.listtext import image_document
 from driverforge_oci.client import OCI_MANIFEST
 from driverforge_oci.reference import Reference
 from support import process

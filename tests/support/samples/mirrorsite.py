@@ -17,7 +17,7 @@ from pathlib import Path
 from driverforge_build.cli import run as driverforge
 from driverforge_build.documents import MirrorLockDocument
 from driverforge_build.mirror.ask import find
-from driverforge_build.mirror.file import image_document
+from driverforge_build.mirror.listtext import image_document
 from driverforge_oci.client import OCI_MANIFEST, digest_of
 from driverforge_oci.reference import Reference
 from support.fakes.hostileproxy import Proxy, hostile

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import yaml
 
-from driverforge_build.matrix.tree import events
 from driverforge_build.packed import DAMAGED, unpacked
+from driverforge_build.yamlevents import events
 from driverforge_core.errors import InputError
 
 LIMIT = 256 << 20
