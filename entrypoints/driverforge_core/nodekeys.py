@@ -19,6 +19,10 @@ UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
 DEPLOY = "nvidia.com/gpu.deploy."
 """Before a component's name: the switch of that component on one node."""
 
+DRIVER_SWITCH = f"{DEPLOY}driver"
+PRE_INSTALLED = "pre-installed"
+"""The value of that switch where the node has a driver of its own."""
+
 # what Node Feature Discovery finds, and kubelets
 FEATURE = "feature.node.kubernetes.io/"
 GPU_FEATURES = tuple(f"{FEATURE}pci-{device}.present" for device in ("10de", "0302_10de", "0300_10de"))

@@ -15,7 +15,9 @@ from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.crd.read import read_spec
 from support import helm as helm_program
+from support.cluster.operator import COMMAND, ROOT
 from support.helm import CHART, Helm, with_chart
+from support.process import run
 from support.skipping import provided
 
 # Helm may have to be compiled first
@@ -276,3 +278,18 @@ def test_another_version_of_the_chart_makes_no_pod_anew(helm: Helm) -> None:
     (policy,) = (one for one in helm.objects() if one["kind"] == "ClusterPolicy")
     assert "helm.sh/chart" in policy["metadata"]["labels"]
     assert "helm.sh/chart" not in json.dumps(policy["spec"])
+
+
+def test_the_hook_brings_every_definition_that_the_chart_has(helm: Helm) -> None:
+    """Defect 13: that of upstream's chart leaves two out, which then stay as they were installed."""
+    objects = helm.objects(crds=True)
+    installed = {one["metadata"]["name"] for one in objects if one["kind"] == "CustomResourceDefinition"}
+    (rules,) = (
+        one["rules"]
+        for one in objects
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "driverforge-upgrade-crds")
+    )
+    (may,) = (set(rule["resourceNames"]) for rule in rules if "patch" in rule["verbs"])
+    printed = run(*COMMAND, "crds", env={"PYTHONPATH": str(ROOT / "entrypoints")}).stdout
+    assert installed
+    assert installed == may == {one["metadata"]["name"] for one in yaml.safe_load_all(printed)}

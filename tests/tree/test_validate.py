@@ -6,17 +6,17 @@ import logging
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
-from driverforge_core.nodekeys import WORKLOAD
+from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, TemporaryFailure, Unavailable
+from driverforge_core.nodekeys import DRIVER_SWITCH, PRE_INSTALLED, WORKLOAD
 from driverforge_core.validations import CC_MANAGER, DRIVER_CONTAINER, FOLDER, WRITTEN, Component
 from driverforge_node.app.validation import LINKS, validate
-from driverforge_node.ports import LoadedModule
+from driverforge_node.ports import JsonObject, LoadedModule
 from driverforge_node.validate.check_table import CHECKS
 from driverforge_node.validate.container_checks import COUNT, libraries
 from driverforge_node.validate.context import Context
@@ -166,6 +166,73 @@ def test_a_host_nvidia_smi_that_fails_is_no_driver(bench: Bench) -> None:
     bench.node.commands.programs["chroot"] = lambda words: (9, "", "NVIDIA-SMI has failed")
     bench.validate("driver")
     assert "IS_HOST_DRIVER=false" in bench.node.text(f"{FOLDER}/driver-ready")
+
+
+def left_to_its_own(bench: Bench) -> dict[str, str]:
+    """The node's labels, as the driver manager leaves them where the node has a driver."""
+    bench.put_node(labels={"keep": "me", DRIVER_SWITCH: PRE_INSTALLED})
+    labels: dict[str, str] = bench.cluster.objects[NODE_PATH]["metadata"]["labels"]
+    return labels
+
+
+def test_a_node_whose_own_driver_is_gone_gets_its_switch_back(bench: Bench) -> None:
+    """Defect 11: upstream's label stays for ever, and with it the node without a driver."""
+    labels = left_to_its_own(bench)
+    bench.refused("driver")
+    assert labels == {"keep": "me"}
+
+
+@pytest.mark.parametrize("left", ["a program", "a module", "another switch", "no name"])
+def test_the_label_stays_where_something_is_left_of_the_driver(bench: Bench, left: str) -> None:
+    labels = left_to_its_own(bench)
+    match left:
+        case "a program":
+            bench.node.host.node.make_dirs("/usr/bin")
+            bench.node.host.node.write_atomic("/usr/bin/nvidia-smi", b"")
+            bench.node.commands.programs["chroot"] = lambda words: (9, "", "NVIDIA-SMI has failed")
+        case "a module":
+            bench.load("nvidia")
+        case "another switch":
+            labels[DRIVER_SWITCH] = "false"
+    before = dict(labels)
+    bench.refused("driver", NODE_NAME="" if left == "no name" else "n1")
+    assert labels == before
+    assert bench.cluster.calls == []
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again_and_then_no_more(bench: Bench) -> None:
+    labels, asked = left_to_its_own(bench), []
+
+    class Away(FakeCluster):
+        def get(self, path: str) -> JsonObject | None:
+            asked.append(path)
+            if len(asked) == 1:
+                raise TemporaryFailure("no answer")
+            return bench.cluster.get(path)
+
+        def patch(self, path: str, change: JsonObject) -> None:
+            bench.cluster.patch(path, change)
+
+    looks = iter([None, None, None, bench.put_driver])
+
+    def wait(now: float) -> None:
+        if act := next(looks):
+            act()
+
+    bench.node.clock.on_wait = wait
+    context = replace(bench.context("driver", WITH_WAIT="true"), cluster=Away)
+    validate(context)
+    assert labels == {"keep": "me"}
+    assert asked == [NODE_PATH] * 2
+
+
+def test_who_may_not_read_the_node_waits_all_the_same(bench: Bench) -> None:
+    def refuse() -> FakeCluster:
+        raise NotPermitted("not yours")
+
+    bench.node.clock.on_wait = lambda now: bench.put_driver()
+    validate(replace(bench.context("driver", WITH_WAIT="true"), cluster=refuse))
+    assert bench.written() == ["driver-ready"]
 
 
 def test_with_a_driver_daemonset_the_pods_probe_speaks_first(bench: Bench) -> None:
@@ -387,7 +454,7 @@ def test_every_gpu_has_to_be_bound_to_vfio(bench: Bench) -> None:
 
 
 def test_vfio_waits_where_it_is_asked_to(bench: Bench) -> None:
-    """Upstream's ignores WITH_WAIT, and the pod restarts with a growing delay instead."""
+    """Defect 12: upstream's ignores WITH_WAIT, and the pod restarts with a growing delay instead."""
     bench.put_node(labels={WORKLOAD: "vm-passthrough"})
     bench.node.clock.on_wait = lambda now: bench.node.add_gpu("0000:3b:00.0", driver="vfio-pci")
     assert "vfio-pci-ready" in bench.validate("vfio-pci", WITH_WAIT="true")

@@ -7,6 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from driverforge_core import nodekeys
 from driverforge_operator.plan.actions import LabelNamespace
@@ -50,6 +52,18 @@ def test_labels_are_those_of_nvidias_operator(case: str) -> None:
             wanted[nodekeys.RUNTIME] = "crio"
         assert labels == wanted, name
         assert annotations == recorded["annotations"], name
+
+
+SANDBOXES = [one for one in POLICY_CASES if one.startswith("sandbox")]
+
+
+@given(st.lists(st.sampled_from(SANDBOXES), min_size=2, max_size=6))
+def test_what_another_policy_says_a_node_is_for_leaves_nothing_behind(order: list[str]) -> None:
+    """Defect 9: upstream keeps labels and default workload for the process, whoever set them last."""
+    (node,) = policy_state("default").nodes.values()
+    alone = {case: after(policy_state(case), node) for case in SANDBOXES}
+    assert len({str(one) for one in alone.values()}) > 1
+    assert [after(policy_state(case), node) for case in order] == [alone[case] for case in order]
 
 
 @pytest.mark.parametrize("case", POLICY_CASES)

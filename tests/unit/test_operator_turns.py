@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from driverforge_operator.app.turns import Turns
-from driverforge_operator.plan.actions import Action, Apply, PatchNode
+from driverforge_operator.plan.actions import Action, Apply, Delete, PatchNode
+from driverforge_operator.ports import Ref
+
+RBAC = "rbac.authorization.k8s.io/v1"
 
 
 def label(name: str) -> PatchNode:
@@ -41,3 +44,12 @@ def test_what_is_left_keeps_its_order_and_new_things_the_plans() -> None:
     turns.leave([apply("account"), apply("pods")])
     found = turns.order([label("a"), label("b"), label("c"), apply("pods"), apply("account")])
     assert found == [apply("account"), label("a"), apply("pods"), label("b"), label("c")]
+
+
+def test_what_an_action_is_about_is_a_whole_name_whatever_it_does() -> None:
+    turns = Turns()
+    roles = [Ref(api_version=RBAC, kind="ClusterRole", namespace="", name=f"gpu:{end}") for end in "ab"]
+    turns.leave([Delete(ref=roles[1], orphan=True)])
+    # a colon is no end of a name, and another way to take it away is no other thing
+    found = turns.order([Delete(ref=roles[0]), Delete(ref=roles[1])])
+    assert found == [Delete(ref=roles[1]), Delete(ref=roles[0])]

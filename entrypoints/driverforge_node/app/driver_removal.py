@@ -11,16 +11,13 @@ from dataclasses import dataclass
 
 from driverforge_core import log
 from driverforge_core.errors import InUse
-from driverforge_core.nodekeys import DEPLOY
+from driverforge_core.nodekeys import DRIVER_SWITCH, PRE_INSTALLED
 from driverforge_node.driver.state import paths
 from driverforge_node.gpu.detect import loaded_version
 from driverforge_node.gpu.device_files import PROC_DEVICES, device_majors
 from driverforge_node.ports import Cluster, Host, text_of
 from driverforge_node.probe import REFCOUNT
 from driverforge_node.validate.context import NODES, host_driver
-
-SWITCH = f"{DEPLOY}driver"
-PRE_INSTALLED = "pre-installed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,14 +53,15 @@ def may_install(host: Host, cluster: Callable[[], Cluster], removal: Removal) ->
 def _leave_to_host(cluster: Callable[[], Cluster], removal: Removal, seen: str) -> None:
     """Switch our driver off for this node, which takes this very pod away. Raises InUse."""
     if removal.node_name:
-        change = {"metadata": {"labels": {SWITCH: PRE_INSTALLED}}}
+        change = {"metadata": {"labels": {DRIVER_SWITCH: PRE_INSTALLED}}}
         cluster().patch(f"{NODES}/{removal.node_name}", change)
-        log.info("left to the node's own driver", label=f"{SWITCH}={PRE_INSTALLED}", seen=seen)
+        log.info("left to the node's own driver", label=f"{DRIVER_SWITCH}={PRE_INSTALLED}", seen=seen)
     raise InUse(
         "the node has a driver of its own",
         details=[f"its nvidia-smi says: {seen}"],
-        resolution=f"nothing: the node's label {SWITCH} is {PRE_INSTALLED} now, and the driver's pod goes. "
-        "To have a container bring the driver, uninstall the node's own, reboot, and remove that label",
+        resolution=f"nothing: the node's label {DRIVER_SWITCH} is {PRE_INSTALLED} now, and the driver's pod "
+        "goes. To have a container bring the driver, uninstall the node's own and reboot: our validator "
+        "takes the label off (with another one, remove it yourself)",
     )
 
 

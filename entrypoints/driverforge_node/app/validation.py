@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError, InputError, StorageFailed, TemporaryFailure, UsageError
-from driverforge_core.validations import WRITTEN
+from driverforge_core.validations import WRITTEN, Component
 from driverforge_node.app.device_nodes import files_to_link
 from driverforge_node.devices import repair
 from driverforge_node.gpu.roots import DriverRoots, view_of
 from driverforge_node.ports import Host
 from driverforge_node.validate.check_table import CHECKS
 from driverforge_node.validate.context import Context, Validated
+from driverforge_node.validate.own_driver import take_back
 
 LINKS = "/host-dev-char"  # where NVIDIA's pods mount the host's /dev/char
 AGAIN = 300.0  # seconds after which the same reason to wait is told again
@@ -34,7 +35,9 @@ def _look(context: Context) -> Validated:
     """The check's result; its first one, or with WITH_WAIT the first good one."""
     told, told_at = "", 0.0
     clock = context.host.clock
+    asked = context.settings.component is not Component.DRIVER
     while isinstance(found := _checked(context), DriverforgeError):
+        asked = asked or take_back(context)
         # a setting that is wrong stays so
         if not context.settings.with_wait or isinstance(found, UsageError | InputError):
             raise found

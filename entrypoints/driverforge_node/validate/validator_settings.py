@@ -66,7 +66,11 @@ VARIABLES: tuple[Setting, ...] = (
         meaning="Folder of the files by which containers wait for each other.",
         default=validations.FOLDER,
     ),
-    Setting(name="NODE_NAME", meaning="The node's name. `plugin`, `metrics` and sandbox parts need it."),
+    Setting(
+        name="NODE_NAME",
+        meaning="The node's name. `plugin`, `metrics` and sandbox parts need it; `driver` takes the label "
+        "`nvidia.com/gpu.deploy.driver=pre-installed` off it once the node's own driver is gone.",
+    ),
     Setting(
         name="OPERATOR_NAMESPACE",
         meaning="Where the operator's pods are. `driver` asks there whether the driver comes from a pod.",

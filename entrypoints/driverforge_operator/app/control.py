@@ -27,7 +27,7 @@ from driverforge_operator.app.lookups import Lookups
 from driverforge_operator.app.metrics import Metrics
 from driverforge_operator.app.store import Store
 from driverforge_operator.app.theirs import Theirs
-from driverforge_operator.app.turns import Turns, subject
+from driverforge_operator.app.turns import Turns
 from driverforge_operator.plan.actions import Action, SetStatus, StandDown
 from driverforge_operator.ports import Cluster, Kind, Overloaded, Registries
 from driverforge_operator.state.contents import CONTENTS
@@ -191,8 +191,8 @@ class Controller:
             self._standing_down = theirs
         self._metrics.set("driverforge_operator_standing_down", bool(theirs))
         found = self._store.stand_down(theirs) if theirs else self._store.actions()
-        waiting = {subject(action) for action in self._failed}
-        return [action for action in found if subject(action) not in waiting]
+        waiting = {action.ref for action in self._failed}
+        return [action for action in found if action.ref not in waiting]
 
     def _carry_out(self, actions: list[Action], stop: threading.Event) -> None:
         """Write, and decide later about what is left where something else is to be looked at first."""

@@ -210,7 +210,7 @@ def _validator(scene: Scene) -> Seen:
 def _operand(scene: Scene, component: str) -> Seen:
     """Whether an operand is there and ready."""
     switch = scene.labels.get(nodekeys.DEPLOY + component, "")
-    if switch == "pre-installed":
+    if switch == nodekeys.PRE_INSTALLED:
         return Told(OFF, "the host has its own")
     if switch == "false":
         return Told(OFF, f"{nodekeys.DEPLOY}{component}=false")

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal, TypedDict
 
 from driverforge_core import nodekeys
 from driverforge_operator.ports import Document, Ref
+from driverforge_operator.state.kinds import NODE, own_namespace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +36,10 @@ class PatchNode:
     labels: Mapping[str, str | None]
     annotations: Mapping[str, str | None]
     tainted: bool | None = None
+
+    @property
+    def ref(self) -> Ref:
+        return NODE.ref(self.node)
 
     def __str__(self) -> str:
         changes = [
@@ -121,6 +126,10 @@ class LabelNamespace:
     name: str
     labels: Mapping[str, str]
 
+    @property
+    def ref(self) -> Ref:
+        return own_namespace(self.name).ref(self.name)
+
     def __str__(self) -> str:
         return (
             f"label namespace {self.name}: {' '.join(f'{key}={value}' for key, value in self.labels.items())}"
@@ -128,3 +137,4 @@ class LabelNamespace:
 
 
 Action = Apply | PatchNode | Delete | SetStatus | StandDown | LabelNamespace
+"""Each has a `ref`: the object that it is about, whatever it does to it."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_core import nodekeys
-from driverforge_operator.crd.blocks import DriverManager, Image
+from driverforge_operator.crd.blocks import DriverManager
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.operands import names
 from driverforge_operator.operands.configuration import configuration
@@ -16,6 +16,7 @@ from driverforge_operator.operands.openshift import OpenShift
 from driverforge_operator.operands.policydriver import as_driver, host_root
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Census, PoolKey
+from driverforge_operator.plan.refused import problem
 from driverforge_operator.ports import Document, Question
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
@@ -159,8 +160,8 @@ def _pool(key: PoolKey, asker: _Asker, intent: Intent, around: Surroundings, *, 
         ready_taint=intent.ready_taint,
     )
     found = Pool(key=key, uid=asker.uid, driver=driver)
-    if problem := _problem(driver):
-        return replace(found, reason="InvalidSpec", message=problem)
+    if told := problem(driver):
+        return replace(found, reason="InvalidSpec", message=told)
     try:
         mounts = configuration(
             spec,
@@ -188,23 +189,6 @@ def _named(spec: NvidiaDriverSpec, environment: Mapping[str, str]) -> NvidiaDriv
             fields = image_of(name)
             found |= {field: part.model_copy(update=fields)} if field else fields
     return spec.model_copy(update=found)
-
-
-def _problem(driver: DriverPool) -> str:
-    """What is wrong with a spec that a schema cannot see, with the field's path; '' for nothing."""
-    spec, path = driver.spec, "spec.driver" if driver.whole else "spec"
-    if driver.precompiled and (spec.version or "").startswith("sha256:"):
-        return f"{path}.version: a digest names one kernel's image: write the driver's branch, e.g. '580'"
-    named = {path: driver.image, f"{path}.manager": image_name(spec.manager or Image())}
-    named |= {
-        f"spec.{field}": image_name(car)
-        for field, car in (("gds", spec.gds), ("gdrcopy", spec.gdrcopy))
-        if car and car.enabled
-    }
-    missing = [field for field, image in named.items() if not image]
-    if missing:
-        return f"{', '.join(missing)}: name the image: repository, image and version, or all of it in image"
-    return ""
 
 
 def _looked_up(found: Pool, around: Surroundings) -> Pool:
