@@ -34,7 +34,7 @@ from support.machines import engine, kernels, store
 NODE = "gpu-node"
 TOOLKIT = "registry.local/nvidia/toolkit:stand-ins"
 STORED = "registry.local/nvidia/driver:quickstart"
-_NO_FURTHER = "toolkit-validation"  # it runs nvidia-smi, which finds no GPU
+_NO_FURTHER = "toolkit-validation"  # nvidia-smi in a container: needs NVIDIA's runtime and a GPU
 _LIMIT = 900  # seconds; without KVM a busy machine needs some of them
 
 
@@ -132,7 +132,7 @@ def containers(report: Report, work: Rollout, node: GuestNode, site: Site) -> No
         )
         report.command("[node]", look)
         report.say(node.guest.run(look).ok())
-        result("driver validated, containerd has the handler nvidia; nvidia-smi in a container takes a GPU")
+        result("driver validated, containerd has handlers; the next check needs NVIDIA's runtime and a GPU")
     with report.phase("the validator switched off on this node: Ready as far as there is no GPU") as result:
         label = f"{nodekeys.DEPLOY}operator-validator"
         report.command("kubectl", "label", "node", NODE, "--overwrite", f"{label}=false")
