@@ -2,7 +2,8 @@
 
 API server, controllers, kubelet, containerd, systemd, a kernel; the operator with the chart's rights; a
 driver image that `driverforge build` made, pulled from a registry. The driver in it is a miniature, whose
-modules are the bench's mocks, and nobody asks nvidia-smi: there is no GPU.
+modules are the bench's mocks; its libraries are NVIDIA's own. Nobody asks nvidia-smi: there is no GPU. The
+runtime that the toolkit installs is a test double, so nothing comes into containers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from support.cluster import kubernetes_build, rollout, toolkitpod
 from support.cluster.guestnode import GuestNode
 from support.cluster.kubelet import PAUSE, small_images
 from support.cluster.kubernetes import Api, api_server
-from support.cluster.operator import merge
+from support.cluster.operator import NAMESPACE, PODS, merge
 from support.cluster.rollout import Rollout
 from support.machines import dockerregistry, jitimage, kernels, ociarchive, store
 from support.machines.engine import Engine, debian_base, find_or_start
@@ -38,6 +40,7 @@ pytestmark = [
 
 NODE = "node-guest"
 TOOLKIT = "driverforge.test/toolkit:doubles"
+VALIDATOR = f"{nodekeys.DEPLOY}operator-validator"  # the label that switches its pod
 LOADED = "nvidia\nnvidia_modeset\nnvidia_uvm\n"
 
 
@@ -63,7 +66,8 @@ def site(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
     folder = tmp_path_factory.mktemp("site")
     kernel = provided(lambda: kernels.newest("6.1"))
     cell = CellId.parse(f"debian12-amd64-{DRIVER}-{kernel.release}")
-    image = provided(lambda: jitimage.build(engine, str(cell)))
+    # the toolkit's CDI specification is made of the libraries
+    image = provided(lambda: jitimage.build(engine, str(cell), libraries=True))
     toolkit = provided(lambda: toolkitpod.kept(engine, debian_base(engine), reference=TOOLKIT))
     pause = small_images(folder)[0]
     made = provided(lambda: store.make({jitimage.NAME: image, PAUSE: pause, TOOLKIT: toolkit}).disk)
@@ -131,13 +135,72 @@ def test_a_version_that_nobody_built_changes_nothing_and_is_told_how_to_build(
     work.until_reason("Reconciled")
 
 
-def test_the_validator_finds_the_driver_and_opens_the_toolkits_gate(work: Rollout, node: GuestNode) -> None:
-    # what a pod computes on a GPU cannot be validated where there is none
-    switch = f"{nodekeys.DEPLOY}operator-validator"
-    merge(work.api, node.path, {"metadata": {"labels": {switch: "false"}}})
+def test_a_node_on_the_old_driver_moves_on_by_the_command_that_is_told(
+    work: Rollout, node: GuestNode
+) -> None:
+    [old] = work.driver_pods()
+    work.change(env=[rollout.WITHOUT_GPU, {"name": "ANOTHER", "value": "configuration"}])
+    work.until(lambda: "on the old driver" in work.operator("explain", NODE).stdout, "explain tells of it")
+    told = work.operator("status").stdout
+    name = old["metadata"]["name"]
+    assert f"kubectl delete pod -n {NAMESPACE} {name}" in told
+    # nothing was done to it
+    assert [one["metadata"]["uid"] for one in work.driver_pods()] == [old["metadata"]["uid"]]
+
+    assert work.api.request("DELETE", f"{PODS}/{name}").ok
+    work.until(lambda: "on the old driver" not in work.operator("status").stdout, "no node is old")
+    work.until(lambda: work.condition()[0] == "Reconciled" and _new(work, old), "the new pod Ready")
+    assert node.guest.run("lsmod | awk '/^nvidia/ { print $1 }' | sort").ok() == LOADED
+    said_to_be_ready(work)
+
+
+def _new(work: Rollout, old: dict[str, Any]) -> bool:
+    """Whether one pod is there, and is another one."""
+    return [one["metadata"]["uid"] != old["metadata"]["uid"] for one in work.driver_pods()] == [True]
+
+
+def test_the_toolkit_gives_the_nodes_runtime_what_the_validated_driver_has(
+    work: Rollout, node: GuestNode, site: Site
+) -> None:
+    # what the validator's pod checks after the driver takes a GPU: the next test
+    merge(work.api, node.path, {"metadata": {"labels": {VALIDATOR: "false"}}})
     work.apply(rollout.cluster_policy(TOOLKIT))
-    # no further: the miniature has no libraries, and the toolkit refuses a driver without
-    file = "/run/nvidia/validations/driver-ready"
-    work.until(lambda: node.guest.run(f"test -s {file}").rc == 0, file)
-    ready = node.guest.run(f"cat {file}").ok()
+    work.until(lambda: work.policy()[0] == "Reconciled", "ClusterPolicy Reconciled")
+    [toolkit] = work.pods("app=nvidia-container-toolkit-daemonset")
+    [container] = toolkit["status"]["containerStatuses"]
+    assert (container["ready"], container["restartCount"]) == (True, 0)
+    ready = node.guest.run("cat /run/nvidia/validations/driver-ready").ok()
     assert "IS_HOST_DRIVER=false\nNVIDIA_DRIVER_ROOT=/run/nvidia/driver\n" in ready
+    said_to_be_ready(work)
+
+    runtime = node.guest.run("containerd config dump | grep -A 20 'runtimes.nvidia]'").ok()
+    assert 'BinaryName = "/usr/local/nvidia/toolkit/nvidia-container-runtime"' in runtime
+    spec = node.guest.run("cat /var/run/cdi/management.nvidia.com-gpu.yaml").ok()
+    assert f"/libcuda.so.{site.cell.driver}\n" in spec
+    labels = node.object()["metadata"]["labels"]
+    assert (labels[VALIDATOR], labels[f"{nodekeys.DEPLOY}container-toolkit"]) == ("false", "true")
+
+
+def test_the_validator_gets_as_far_as_one_can_without_a_gpu_and_explain_says_where(
+    work: Rollout, node: GuestNode
+) -> None:
+    # the operator sets what is not there
+    merge(work.api, node.path, {"metadata": {"labels": {VALIDATOR: None}}})
+    work.until(lambda: "toolkit-validation" in work.operator("explain", NODE).stdout, "its gate")
+    [validator] = work.pods("app=nvidia-operator-validator")
+    driver, *_ = validator["status"]["initContainerStatuses"]
+    assert (driver["name"], driver["state"]["terminated"]["exitCode"]) == ("driver-validation", 0)
+    # its RuntimeClass is the handler that the toolkit made: the double behind it was asked for each container
+    assert "nvidia-container-runtime" in node.guest.run(f"cat {toolkitpod.LOG}").ok()
+    log = "cat /var/log/pods/*nvidia-operator-validator-*/"
+    assert "no GPU was tested" in node.guest.run(f"{log}driver-validation/*.log").ok()
+    assert "did not put the driver into" in node.guest.run(f"{log}toolkit-validation/*.log").ok()
+
+    assert work.policy() == (
+        "OperandNotReady",
+        "ClusterPolicy is not ready; states not ready: [state-operator-validation]",
+    )
+    assert work.condition()[0] == "Reconciled"
+    told = work.operator("explain", NODE)
+    assert told.status == 1
+    assert "because the gate 'validator' is closed on container toolkit-validation of pod" in told.stdout

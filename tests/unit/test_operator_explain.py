@@ -77,6 +77,58 @@ def test_gates_below_a_closed_one_wait(tmp_path: Path) -> None:
     assert table(NODE, gates, ()).splitlines()[5].split()[:3] == ["driver", "pod", "CLOSED"]
 
 
+def failing_toolkit() -> SceneFolder:
+    """Between two restarts, when no probe tells that it will fail again."""
+    scene = SceneFolder()
+    [toolkit] = scene.pod("container-toolkit")["status"]["containerStatuses"]
+    toolkit.update(EXITED)
+    error = "error: no NVIDIA driver libraries found"
+    scene.log("container-toolkit", toolkit["name"], f"{error}\n", previous=True)
+    return scene
+
+
+@pytest.mark.parametrize(
+    ("check", "state"),
+    [
+        ("driver-validation", {"waiting": {"reason": "PodInitializing"}}),  # no runtime handler yet
+        ("toolkit-validation", {"waiting": {"reason": "CrashLoopBackOff"}}),
+    ],
+)
+def test_a_toolkit_that_runs_again_after_an_error_is_named_until_it_is_validated(
+    tmp_path: Path, check: str, state: dict[str, Any]
+) -> None:
+    scene = failing_toolkit()
+    scene.hold("operator-validator", check, state)
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.what) == ("toolkit", "runs again after 7 restarts, and failed before")
+    assert finding.last == "error: no NVIDIA driver libraries found"
+
+
+def test_a_toolkit_that_recovered_is_not_blamed_for_what_comes_after_it(tmp_path: Path) -> None:
+    scene = failing_toolkit()
+    scene.hold("operator-validator", "cuda-validation", CRASHED, **EXITED)
+    assert shut(scene, tmp_path)[0].name == "validator"
+
+
+@pytest.mark.parametrize("validator", ["ready", "false"])
+def test_a_toolkit_that_recovered_is_well_where_no_validator_waits_for_it(
+    tmp_path: Path, validator: str
+) -> None:
+    scene = failing_toolkit()
+    if validator == "false":
+        scene.node["metadata"]["labels"][f"{nodekeys.DEPLOY}operator-validator"] = "false"
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert closed(gates) is None
+
+
+def test_a_toolkit_that_a_reboot_ended_did_not_fail(tmp_path: Path) -> None:
+    scene = failing_toolkit()
+    [toolkit] = scene.pod("container-toolkit")["status"]["containerStatuses"]
+    toolkit["lastState"] = {"terminated": {"exitCode": 255, "reason": "Unknown"}}
+    scene.hold("operator-validator", "toolkit-validation", CRASHED, **EXITED)
+    assert shut(scene, tmp_path)[0].name == "validator"
+
+
 PULLS = [
     (  # 1212
         (

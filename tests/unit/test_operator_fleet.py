@@ -12,12 +12,13 @@ import pytest
 from click.testing import CliRunner
 
 from driverforge_core import nodekeys
-from driverforge_operator.app.look import look
+from driverforge_operator.app.look import explain, look
 from driverforge_operator.cli import cli
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.explain.documents import DOCUMENTS, StatusDocument
 from driverforge_operator.explain.fleet import as_text, fleet
-from support.samples.scenes import NAMESPACE, SceneFolder
+from driverforge_operator.explain.gates import GateState
+from support.samples.scenes import NAMESPACE, NODE, SceneFolder
 
 SCHEMAS = Path(__file__).parents[2] / "entrypoints/driverforge_operator/data"
 
@@ -47,6 +48,10 @@ def test_a_node_on_the_old_driver_and_the_command_that_moves_it_on(tmp_path: Pat
     assert old["command"] == "kubectl delete pod -n gpu-operator nvidia-driver-daemonset-x7k2p"
     assert pool["ready"] == ["gpu-0"]  # the old driver serves
     assert old["command"] in as_text(status(scene, tmp_path))
+    _, gates = explain(Dump(tmp_path), NAMESPACE, NODE)
+    (gate,) = (one for one in gates if one.name == "driver ready")
+    assert gate.state is GateState.OPEN
+    assert gate.told.endswith(f"-x7k2p is ready, on the old driver; moves on with: {old['command']}")
 
 
 def test_another_label_of_the_template_makes_no_other_driver(tmp_path: Path) -> None:

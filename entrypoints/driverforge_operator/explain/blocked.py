@@ -23,10 +23,17 @@ class Blocked:
         return self.status.state.running is not None
 
     @property
+    def relapsed(self) -> bool:
+        """Whether it counts as ready, and failed before."""
+        return self.status.ready and failed_before(self.status)
+
+    @property
     def told(self) -> str:
         """What the kubelet says of it: 'CrashLoopBackOff, exited 1 after 4 restarts'."""
         status, state = self.status, self.status.state
         again = f" after {status.restart_count} restarts" if status.restart_count else ""
+        if self.relapsed:
+            return f"runs again{again}, and failed before"
         if self.running:
             missing = "has not ended" if self.init else f"is not {'ready' if status.started else 'started'}"
             return f"runs, and {missing}{again}"
@@ -38,8 +45,8 @@ class Blocked:
 
     @property
     def message(self) -> str:
-        """The words of the kubelet or the container itself, '' while it runs."""
-        if self.running:
+        """The words of the kubelet or the container itself, '' while it runs for the first time."""
+        if self.running and not self.relapsed:
             return ""
         state = self.status.state
         ended = state.terminated or self.status.last_state.terminated
@@ -47,12 +54,12 @@ class Blocked:
 
     @property
     def log(self) -> Log:
-        """Where it says why: before its last restart, where it does not run now."""
+        """Where it says why: before its last restart, where it does not run now, or not for long."""
         return Log(
             namespace=self.pod.metadata.namespace,
             pod=self.pod.metadata.name,
             container=self.container,
-            previous=not self.running and self.status.restart_count > 0,
+            previous=self.relapsed or (not self.running and self.status.restart_count > 0),
         )
 
     def __str__(self) -> str:
@@ -74,6 +81,25 @@ def blocked(pod: Pod) -> Blocked | None:
                     pod=pod, container=container.name, image=container.image, init=init, status=one
                 )
     return None
+
+
+def relapsed(pod: Pod) -> Blocked | None:
+    """A container that runs again after an error.
+
+    Without a readiness probe, as NVIDIA's toolkit has none, it counts as ready until it fails once more.
+    """
+    known = {one.name: one for one in pod.status.container_statuses}
+    for container in pod.spec.containers:
+        one = known.get(container.name)
+        if one is not None and one.ready and failed_before(one):
+            return Blocked(pod=pod, container=container.name, image=container.image, init=False, status=one)
+    return None
+
+
+def failed_before(status: ContainerStatus) -> bool:
+    """False also where a reboot of the node ended it."""
+    ended = status.last_state.terminated
+    return ended is not None and ended.exit_code != 0 and ended.reason == "Error"
 
 
 def _fine(status: ContainerStatus, *, init: bool) -> bool:

@@ -13,13 +13,13 @@ from driverforge_operator.explain.documents import (
     StatusDocument,
 )
 from driverforge_operator.explain.gates import closed, gates
+from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import Scene, Sight
 from driverforge_operator.explain.sentence import aligned
 from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.workloads import DaemonSet, Pod, WorkloadSpec
 
 _DRIVERS = ("driver", "vgpu-manager")  # components
-_DIGEST = "DRIVER_CONFIG_DIGEST"
 _SHOWN = 20  # nodes of a list for people; programs get all
 
 
@@ -32,7 +32,7 @@ def fleet(sight: Sight) -> StatusDocument:
             continue
         scene = Scene(node=node, sight=sight)
         name, waits = node.metadata.name, _waits(scene)
-        own = next((one for one in daemonsets if one.selects(node.labels)), None)
+        own = scene.own(daemonsets)
         if own is None:
             unserved += [waits] if waits else []
             continue
@@ -42,7 +42,7 @@ def fleet(sight: Sight) -> StatusDocument:
         else:
             pool["ready"].append(name)
         for pod in scene.operands(own.spec.template.spec.component)[-1:]:
-            if _outdated(pod, own):
+            if outdated(pod, own):
                 pool["old"].append(_old(name, pod))
     return {
         "schema": 1,
@@ -74,37 +74,16 @@ def _waits(scene: Scene) -> NodeWaits | None:
     return {"node": scene.node.metadata.name, "gate": gate.name, "told": gate.told}
 
 
-def _outdated(pod: Pod, daemonset: DaemonSet) -> bool:
-    """Whether the pod's driver is another one than its DaemonSet has now.
-
-    Images and the digest of the configuration decide, which a driver itself goes by; a label on the template
-    makes no other driver.
-    """
-    wanted = _configuration(daemonset.spec.template.spec)
-    found = _configuration(pod.spec)
-    return any(found.get(name) != value for name, value in wanted.items())
-
-
-def _configuration(spec: WorkloadSpec) -> dict[str, tuple[str, str]]:
-    """Image and digest of each container."""
-    found: dict[str, tuple[str, str]] = {}
-    for one in (*spec.init_containers, *spec.containers):
-        values = {variable.name: variable.value for variable in one.env}
-        found[one.name] = (one.image, values.get(_DIGEST, ""))
-    return found
-
-
 def _image(spec: WorkloadSpec) -> str:
     return spec.containers[0].image if spec.containers else ""
 
 
 def _old(node: str, pod: Pod) -> NodeIsOld:
-    namespace, name = pod.metadata.namespace, pod.metadata.name
     return {
         "node": node,
-        "pod": f"{namespace}/{name}",
+        "pod": str(pod.metadata),
         "driver": _image(pod.spec),
-        "command": f"kubectl delete pod -n {namespace} {name}",
+        "command": move_on(pod),
     }
 
 

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from driverforge_core import nodekeys
 from driverforge_operator.explain.absent import absent
-from driverforge_operator.explain.blocked import Blocked, blocked
+from driverforge_operator.explain.blocked import Blocked, blocked, relapsed
 from driverforge_operator.explain.finding import Finding, operator_down
+from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import Scene
 
 
@@ -197,7 +198,40 @@ def _driver_pod(scene: Scene) -> Seen:
     return seen
 
 
-_PLUGIN = "plugin-validation"
+def _driver_ready(scene: Scene) -> Seen:
+    """An old driver serves, too: the gate is open, and says what is left to do."""
+    seen = _operand(scene, "driver")
+    if isinstance(seen, Finding) or seen.state is not OPEN:
+        return seen
+    pod = scene.operands("driver")[-1]
+    own = scene.own(one for one in scene.sight.daemonsets if one.spec.template.spec.component == "driver")
+    if own is None or not outdated(pod, own):
+        return seen
+    return Told(OPEN, f"{pod.metadata.name} is ready, on the old driver; moves on with: {move_on(pod)}")
+
+
+_TOOLKIT, _PLUGIN = "toolkit-validation", "plugin-validation"
+
+
+def _toolkit(scene: Scene) -> Seen:
+    """A toolkit that fails counts as ready between its restarts: the validator's word is what proves it."""
+    seen = _operand(scene, "container-toolkit")
+    if isinstance(seen, Finding) or seen.state is not OPEN:
+        return seen
+    again = relapsed(scene.operands("container-toolkit")[-1])
+    if again is None or not _waits_for_toolkit(scene):
+        return seen
+    return Finding.of(again.told, again, scene)
+
+
+def _waits_for_toolkit(scene: Scene) -> bool:
+    """Whether a validator of this node has not got past the toolkit yet."""
+    seen = _operand(scene, "operator-validator")
+    if not isinstance(seen, Finding):
+        return False
+    pods = scene.operands("operator-validator")[-1:]
+    checks = (one for pod in pods for one in pod.status.init_container_statuses if one.name == _TOOLKIT)
+    return not any(ended.exit_code == 0 for one in checks if (ended := one.state.terminated))
 
 
 def _validator(scene: Scene) -> Seen:
@@ -296,8 +330,8 @@ _GATES: tuple[tuple[str, Callable[[Scene], Seen]], ...] = (
     ("gpu.present", _present),
     ("deploy labels", _switches),
     ("driver pod", _driver_pod),
-    ("driver ready", partial(_operand, component="driver")),
-    ("toolkit", partial(_operand, component="container-toolkit")),
+    ("driver ready", _driver_ready),
+    ("toolkit", _toolkit),
     ("validator", _validator),
     ("device plugin", partial(_operand, component="device-plugin")),
     ("capacity", _capacity),

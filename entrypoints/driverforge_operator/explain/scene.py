@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -113,6 +113,10 @@ class Scene:
             and "nvidia.com/mps.capable" not in pod.spec.node_selector
         ]
         return sorted(found, key=lambda pod: pod.metadata.creation_timestamp or "")
+
+    def own(self, daemonsets: Iterable[DaemonSet]) -> DaemonSet | None:
+        """The first of these that wants a pod on this node."""
+        return next((one for one in daemonsets if one.selects(self.labels)), None)
 
     def warnings(self, kind: str, namespace: str, name: str) -> list[str]:
         """What was said of an object, each thing once."""

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 TOP = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(TOP / "tests"))  # the test bench is a part of the quickstart: engine, registry, guests
@@ -41,8 +43,15 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def end(number: int, _: FrameType | None) -> None:
+    """Let all that is open be closed: guest, cluster and registry have folders and processes."""
+    signal.signal(number, signal.SIG_IGN)  # one is enough, and what it started shall come to its end
+    raise SystemExit(128 + number)
+
+
 def main() -> int:
     args = arguments()
+    signal.signal(signal.SIGTERM, end)
     report = Report()
     if args.clean:
         machine.clean(report)

@@ -7,6 +7,7 @@ place in the image with `driver-manager`.
 
 from __future__ import annotations
 
+import json
 import shutil
 import time
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from driverforge_core import nodekeys
 from driverforge_core.cell import CellId
 from driverforge_core.errors import TemporaryFailure
 from quickstart.node import expect
@@ -25,12 +27,14 @@ from support.cluster import kubernetes_build, rollout, toolkitpod
 from support.cluster.guestnode import GuestNode
 from support.cluster.kubelet import PAUSE, small_images
 from support.cluster.kubernetes import api_server
+from support.cluster.operator import merge
 from support.cluster.rollout import Rollout
 from support.machines import engine, kernels, store
 
 NODE = "gpu-node"
 TOOLKIT = "registry.local/nvidia/toolkit:stand-ins"
 STORED = "registry.local/nvidia/driver:quickstart"
+_NO_FURTHER = "toolkit-validation"  # nvidia-smi in a container: needs NVIDIA's runtime and a GPU
 _LIMIT = 900  # seconds; without KVM a busy machine needs some of them
 
 
@@ -45,7 +49,7 @@ class Site:
 
 
 def run(report: Report, docker: engine.Engine, site: Site) -> None:
-    """Bring a cluster up, roll a driver out, ask for one that nobody built."""
+    """Bring a cluster up, roll a driver out, ask for one that nobody built, go on to the toolkit."""
     folder = site.work / "cluster"  # the last run's logs are there until the next one
     shutil.rmtree(folder, ignore_errors=True)
     control_plane = folder / "control-plane"
@@ -72,6 +76,7 @@ def run(report: Report, docker: engine.Engine, site: Site) -> None:
             report.places["kubeconfig, while it runs"] = str(work.config)
             report.places["the operator's log"] = str(work.log)
         roll_out(report, work, node, site)
+        containers(report, work, node, site)
 
 
 def _images(docker: engine.Engine, folder: Path, site: Site) -> Path:
@@ -112,6 +117,37 @@ def roll_out(report: Report, work: Rollout, node: GuestNode, site: Site) -> None
         result("Reconciled; nothing was restarted")
 
 
+def containers(report: Report, work: Rollout, node: GuestNode, site: Site) -> None:
+    """The way on, as far as it goes without a GPU: toolkit, and the validator's first check."""
+    wanted = rollout.cluster_policy(TOOLKIT)
+    manifest = site.work / "clusterpolicy.yaml"
+    manifest.write_text(yaml.safe_dump(wanted, sort_keys=False))
+    with report.phase("kubectl apply -f clusterpolicy.yaml: toolkit, validator") as result:
+        report.command("kubectl", "apply", "--server-side", "-f", manifest)
+        work.apply(wanted)
+        work.until(lambda: _closed(work) == _NO_FURTHER, f"{_NO_FURTHER} is where it stops")
+        _say(report, work, "explain", NODE, status=1)
+        look = (
+            "containerd config dump | grep 'runtimes.nvidia'; ls /var/run/cdi; ls /usr/local/nvidia/toolkit"
+        )
+        report.command("[node]", look)
+        report.say(node.guest.run(look).ok())
+        result("driver validated, containerd has handlers; the next check needs NVIDIA's runtime and a GPU")
+    with report.phase("the validator switched off on this node: Ready as far as there is no GPU") as result:
+        label = f"{nodekeys.DEPLOY}operator-validator"
+        report.command("kubectl", "label", "node", NODE, "--overwrite", f"{label}=false")
+        merge(work.api, node.path, {"metadata": {"labels": {label: "false"}}})
+        work.until(lambda: work.policy()[0] == "Reconciled", "ClusterPolicy Reconciled")
+        _say(report, work, "explain", NODE)
+        result("ClusterPolicy and NVIDIADriver: Reconciled")
+
+
+def _closed(work: Rollout) -> str:
+    """The container on which a gate of the node is closed; '' where none is."""
+    finding = json.loads(work.operator("explain", NODE, "--json").stdout)["finding"]
+    return str(finding["container"]) if finding else ""
+
+
 def _running(work: Rollout) -> list[Any]:
     """What would differ if a driver had been touched."""
     specs = [one["spec"] for one in work.daemonsets().values()]
@@ -124,12 +160,12 @@ def _change(report: Report, work: Rollout, branch: int) -> None:
     work.change(version=str(branch))
 
 
-def _say(report: Report, work: Rollout, *words: str) -> None:
-    """Show a command of the operator that is to end well."""
+def _say(report: Report, work: Rollout, *words: str, status: int = 0) -> None:
+    """Show a command of the operator that is to end with `status`."""
     report.command("driverforge-operator", *words)
     done = work.operator(*words)
     report.say(done.stdout + done.stderr)
-    expect(done.status == 0, f"{words[0]} ends with 0", f"it ended with {done.status}")
+    expect(done.status == status, f"{words[0]} ends with {status}", f"it ended with {done.status}")
 
 
 def _follow(report: Report, work: Rollout, reason: str) -> None:

@@ -52,14 +52,26 @@ def driverforge(site: Site, report: Report, *words: str, show: bool = True) -> s
         if show:
             report.say(line)
 
+    running = sh.Command(str(site.driverforge))(
+        *words,
+        _out=take,
+        _err=report.say,
+        _env=site.environ,
+        _cwd=str(site.work),
+        _tty_out=False,
+        _bg=True,
+        _bg_exc=False,
+    )
     try:
-        sh.Command(str(site.driverforge))(
-            *words, _out=take, _err=report.say, _env=site.environ, _cwd=str(site.work), _tty_out=False
-        )
+        running.wait()
     except sh.ErrorReturnCode as error:
         raise CommandFailed(
             f"driverforge {words[0]} ended with {error.exit_code}", resolution="its own message is above"
         ) from None
+    except BaseException:
+        # the quickstart is told to end; a build would go on for minutes
+        running.terminate()
+        raise
     return "".join(lines)
 
 

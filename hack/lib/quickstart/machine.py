@@ -12,6 +12,9 @@ from quickstart.report import Report
 from support import cache
 from support.machines import engine
 
+# another apt-get or dpkg may be at work; without this ours ends at once
+_PATIENCE = ("-o", "DPkg::Lock::Timeout=600")
+
 
 def shortcomings() -> list[str]:
     """What is missing for the whole run, a sentence each."""
@@ -48,7 +51,7 @@ def install(report: Report, packages: list[str]) -> None:
     environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     try:
         sh.apt_get("-qq", "update", _env=environ)
-        sh.apt_get("-qq", "install", "-y", "--no-install-recommends", *missing, _env=environ)
+        sh.apt_get(*_PATIENCE, "-qq", "install", "-y", "--no-install-recommends", *missing, _env=environ)
     except sh.ErrorReturnCode as error:
         raise CommandFailed(
             "apt-get could not install what is missing", details=[error.stderr.decode(errors="replace")]

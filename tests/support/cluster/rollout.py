@@ -40,6 +40,7 @@ from support.process import Finished, require, run, until
 
 ACCOUNT = "driverforge-operator"
 DRIVER, DRIVER_PATH = "fleet", "/apis/nvidia.com/v1alpha1/nvidiadrivers/fleet"
+POLICY_PATH = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 WITHOUT_GPU = {"name": "DRIVER_VALIDATION_SKIP_GPU_INIT", "value": "true"}
 _BASE = ROOT / "charts/driverforge/kustomize/driverforge.yaml"
 _NVIDIAS_OWN = ("devicePlugin", "gfd", "dcgmExporter", "migManager")  # images that cannot be had here
@@ -172,7 +173,14 @@ class Rollout:
 
     def condition(self) -> tuple[str, str]:
         """Reason and message of the NVIDIADriver's condition that is True."""
-        status = self.api.request("GET", DRIVER_PATH).body.get("status", {})
+        return self._condition(DRIVER_PATH)
+
+    def policy(self) -> tuple[str, str]:
+        """The same of the ClusterPolicy."""
+        return self._condition(POLICY_PATH)
+
+    def _condition(self, path: str) -> tuple[str, str]:
+        status = self.api.request("GET", path).body.get("status", {})
         found = [one for one in status.get("conditions", ()) if one["status"] == "True"]
         return (found[0]["reason"], found[0]["message"]) if found else ("", "")
 

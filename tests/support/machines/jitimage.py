@@ -21,8 +21,8 @@ CELL = f"debian12-amd64-{DRIVER}-jit"
 NAME = f"driverforge.test/driver:{DRIVER}-debian12"
 
 
-def build(engine: Engine, cell: str = CELL) -> Path:
-    """An OCI archive of the image."""
+def build(engine: Engine, cell: str = CELL, *, libraries: bool = False) -> Path:
+    """An OCI archive of the image; `libraries`: with the real ones of the driver."""
     with tempfile.TemporaryDirectory(prefix="driverforge-jit-", dir="/var/tmp") as name:
         folder = Path(name)
         (folder / "mirror").mkdir()
@@ -34,7 +34,8 @@ def build(engine: Engine, cell: str = CELL) -> Path:
                 lock=folder / "lock.json",
                 environment={"HTTP_PROXY": serving.proxy},
             )
-            bench.lock.write_text(dump_lock(tiny_lock(real_lock(), folder / "mirror", salt="jit")))
+            lock = tiny_lock(real_lock(), folder / "mirror", salt="jit", libraries=libraries)
+            bench.lock.write_text(dump_lock(lock))
             asked = ["--plan", "--json", "--output", "nowhere", "--select", cell]
             [image] = json.loads(bench.driverforge("generate", *asked).stdout)["images"]
 

@@ -2,8 +2,8 @@
 
 Debian's interpreter, compiler and kernel headers are real. Test doubles stand in the place of NVIDIA's
 packages: a user space of one file, firmware of a few bytes, and the bench's mock modules as sources. The
-packages are served as a site's mirror may serve them: on https, with a certificate of the test's own, to
-whoever knows the password.
+driver's real libraries may lie beside the one file. The packages are served as a site's mirror may serve
+them: on https, with a certificate of the test's own, to whoever knows the password.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ SUITE, PLAIN_SUITE = "tiny", "tiny-plain"
 PLAIN_MIRROR = "http://plain.site"  # a name that only the proxy knows
 MODULES = Path(__file__).resolve().parents[2] / "vm/modules/mock"
 DOUBLE = "a test double of driverforge, none of NVIDIA's files\n"
+PROGRAMS = frozenset({"nvidia-smi", "nvidia-modprobe", "nvidia-persistenced"})
+"""What of the real user space talks to the modules: the mocks have no answer for it."""
 
 MAKEFILE = """\
 modules:
@@ -99,10 +101,11 @@ def publish(deb: Deb, folder: Path, suite: str = SUITE) -> LockedPackage:
     )
 
 
-def tiny_lock(lock: Lock, folder: Path, salt: str) -> Lock:
+def tiny_lock(lock: Lock, folder: Path, salt: str, *, libraries: bool = False) -> Lock:
     """A real lock of debian12-amd64 with the driver's own packages replaced by ours.
 
     The packages are put into `folder`. Firmware is of PLAIN_SUITE, on http; all else is of SUITE, on https.
+    With `libraries` it has NVIDIA's, from Debian's non-free.
     """
     target = lock.targets["debian12-amd64"]
     real = target.drivers[DRIVER]
@@ -111,6 +114,9 @@ def tiny_lock(lock: Lock, folder: Path, salt: str) -> Lock:
         role: tuple(publish(deb, folder, suites.get(role, SUITE)) for deb in debs)
         for role, debs in roles(salt).items()
     }
+    if libraries:
+        theirs = (one for one in real["userspace"] if one.name not in PROGRAMS)
+        ours["userspace"] = (*ours["userspace"], *theirs)
     return lock.with_targets(
         [replace(target, drivers={DRIVER: {"tools": real["tools"], "toolchain": real["toolchain"], **ours}})]
     )
