@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.fetch.web import Told
     from driverforge_build.mirror.yamltext import Read
-    from driverforge_build.ports import ClientCertificate, Engine, Guests, StatementSigner, StatementVerifier
+    from driverforge_build.ports import (
+        ClientCertificate,
+        Engine,
+        Guests,
+        ImageCopier,
+        StatementSigner,
+        StatementVerifier,
+    )
     from driverforge_build.publish.upload import Publisher
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
@@ -102,6 +109,18 @@ def copying_client(told: Told, *, at_once: int, plain_http: Sequence[str] = ()) 
     from driverforge_build.fetch.web import registry_transport
 
     return _client(registry_transport(os.environ, told, at_once=at_once), plain_http)
+
+
+def image_copier(name: str, *, plain_http: Sequence[str] = ()) -> ImageCopier | None:
+    """The program that copies in our place; None where none does. Raises Unavailable without it."""
+    if name == "driverforge":
+        return None
+    from driverforge_build.engine.copiers import Regctl, Skopeo
+
+    make = Skopeo if name == "skopeo" else Regctl
+    found = make(_logins(), plain_http=plain_http)
+    found.check()
+    return found
 
 
 def _client(transport: Transport, plain_http: Sequence[str]) -> RegistryClient:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +58,15 @@ def _bytes(_context: click.Context, _parameter: click.Parameter, value: str | No
     help="With --to, ask the mirror for every part of images whose tag it has, and bring what is missing.",
 )
 @click.option(
+    "--engine",
+    "engine_name",
+    type=click.Choice(["driverforge", "skopeo", "regctl"]),
+    default="driverforge",
+    show_default=True,
+    help="What copies from registry to registry. What these programs cannot copy driverforge does, and says "
+    "so before; and it looks at all that they did.",
+)
+@click.option(
     "--to-archive",
     type=_ARCHIVE,
     metavar="NAME",
@@ -100,6 +110,7 @@ def copy(
     to: str | None,
     paths: str,
     deep: bool,
+    engine_name: str,
     to_archive: Path | None,
     from_archive: Path | None,
     volume_size: int,
@@ -138,6 +149,10 @@ def copy(
         raise click.UsageError("--verifier is for --from-archive")
     if from_archive is not None and registries:
         raise click.UsageError("--registry is for copies from registries; an archive asks none")
+    if engine_name != "driverforge" and (to is None or from_archive is not None):
+        raise click.UsageError(
+            f"--engine {engine_name} copies from registry to registry: archives are driverforge's own"
+        )
     from driverforge_build.app import carry
     from driverforge_build.mirror.file import load_mirror_lock
     from driverforge_build.mirror.target import Paths, Target
@@ -171,6 +186,10 @@ def copy(
                 replace_text(receipt, json.dumps(told, indent=1) + "\n", option="--receipt")
         else:
             lock = load_mirror_lock(lock_path)
+            plain = (target.host,) if target.plain else ()
+            copier = adapters.image_copier(engine_name, plain_http=plain)
+            for image, why in carry.beyond_programs(lock).items() if copier else ():
+                progress.beyond(engine_name, image, why)
             document = carry.copy_between(
                 carrying,
                 lock,
@@ -180,6 +199,7 @@ def copy(
                 registries=registries,
                 begun=begun,
                 deep=deep,
+                program=copier,
             )
     return _ended(document, as_json=as_json)
 
@@ -207,7 +227,11 @@ def _ended(document: MirrorCopyDocument, *, as_json: bool) -> int:
     else:
         held = sum(image["state"] == "held" for image in document["images"])
         copied = len(document["images"]) - held - len(failed)
-        say(f"{copied} copied, {held} were there, {len(failed)} failed; {document['sent'] / 1e6:.1f} MB sent")
+        others = Counter(image["engine"] for image in document["images"] if image["state"] == "copied")
+        by = ", ".join(f"{count} by {name}" for name, count in others.items())
+        by = f" ({by})" if set(others) - {"driverforge"} else ""
+        sent = f"{document['sent'] / 1e6:.1f} MB sent" + (" by driverforge" if by else "")
+        say(f"{copied} copied{by}, {held} were there, {len(failed)} failed; {sent}")
         if document["list"]:
             say(document["list"])
         steps = dict.fromkeys(image["error"]["resolution"] for image in failed if image["error"])

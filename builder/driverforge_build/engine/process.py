@@ -19,6 +19,8 @@ TAIL = 30
 PATIENCE_S = 60.0
 """For a short command. The docker command waits for ever for an engine that takes its call and says nothing.
 """
+_TIED = ("setpriv", "--pdeathsig", "KILL", "--")
+"""The kernel kills a program that begins so when the thread that started it ends, however it does."""
 
 
 def output(
@@ -101,6 +103,27 @@ def converse(
     )
 
 
+def work_off(argv: Sequence[str], *, environment: Mapping[str, str], kept: Sequence[int] = ()) -> Said:
+    """Run a program that takes as long as it takes; `kept` are files that are open for it.
+
+    The kernel kills it when this thread ends. Raises Unavailable where it cannot be started.
+    """
+    try:
+        done = subprocess.run(
+            [*_TIED, *argv],
+            env=_environment(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+            pass_fds=kept,
+        )
+    except OSError as error:
+        raise _absent(_TIED[0], error) from error
+    return Said(
+        status=done.returncode, output=done.stdout, errors=done.stderr.decode("utf-8", errors="replace")
+    )
+
+
 def answer(argv: Sequence[str], given: bytes, *, patience: float = PATIENCE_S) -> tuple[int, bytes]:
     """Exit status and standard output of a short program that reads `given`; its errors go nowhere.
 
@@ -169,7 +192,7 @@ def follow(
     was killed. The kernel kills it when this thread ends, however it does. Raises OSError where it cannot be
     started.
     """
-    tied = ["setpriv", "--pdeathsig", "KILL", "--", "prlimit", "--core=0", *argv]
+    tied = [*_TIED, "prlimit", "--core=0", *argv]
     with (
         errors.open("wb") as stderr,
         subprocess.Popen(tied, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr) as child,

@@ -53,11 +53,15 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copied:
-    """What became of an image. `sent` are bytes of blobs; `error` is None where the image is there."""
+    """What became of an image. `error` is None where the image is there.
+
+    `sent` are bytes of blobs that were sent here; `engine` names the program where another one did it.
+    """
 
     load: Load
     state: Literal["held", "copied", "failed"]
     sent: int = 0
+    engine: str = ""
     error: DriverforgeError | None = None
 
 

@@ -46,6 +46,12 @@ class Load:
     above: str = ""
     addresses: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def standing(self) -> Reference:
+        """What a mirror is asked for it by: its tag where it has one, else its digest."""
+        tag = self.place.tag
+        return self.place.with_tag(tag) if tag else self.place.with_digest(self.digest)
+
 
 def entries(lock: MirrorLockDocument, places: Mapping[str, Reference]) -> list[Entry]:
     """All of a lock in its order, each once. `places` are those of its images."""

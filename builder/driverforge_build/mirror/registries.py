@@ -67,10 +67,7 @@ class RegistrySink:
         if load.subject:
             listed = referrers(self.client, load.place.with_digest(load.subject))
             return any(one.digest == load.digest for one in listed)
-        return (
-            self._standing(load.place if load.place.tag else load.place.with_digest(load.digest))
-            == load.digest
-        )
+        return self._standing(load.standing) == load.digest
 
     def _lacks_parts(self, load: Load) -> bool:
         manifests = {*load.manifests, load.digest}
@@ -161,8 +158,7 @@ class RegistrySink:
             with self._listing:
                 put_listed(self.client, load.place.with_digest(load.subject), top)
             return
-        place = load.place if load.place.tag else load.place.with_digest(load.digest)
-        self.client.put_manifest(place.with_tag(place.tag) if place.tag else place, top.data, top.media_type)
+        self.client.put_manifest(load.standing, top.data, top.media_type)
 
 
 @dataclass(slots=True)
