@@ -8,19 +8,32 @@ from pathlib import Path
 import pytest
 
 from driverforge_node.driver.build import space
+from driverforge_node.driver.build.beginnings import HEAVY
 from driverforge_node.driver.build.precompiled import stand_in
 from driverforge_node.host.real import real_host
 from support.process import missing, run
 
+# as many names as a header has that reads half of the kernel's
+MANY = "\n".join(f"#include <linux/{number}.h>" for number in range(HEAVY))
 # gcc 12 orders what two() does otherwise where it does not know that the stack pointer has a name
-BIG = """/* ours */
+BIG = f"""/* ours */
 #ifndef BIG_H
 #define BIG_H
 #include "deep.h"
-struct waiter { long flags; void *task; long list[3]; };
+#if 0
+{MANY}
+#endif
+struct waiter {{ long flags; void *task; long list[3]; }};
 extern int ask(int, struct waiter *);
 extern void tell(int, int *, struct waiter *);
 #endif // BIG_H
+"""
+# another way to the same
+OVER = """#ifndef OVER_H
+#define OVER_H
+#include "big.h"
+static inline int over(int a) { return a + 1; }
+#endif
 """
 DEEP = """#ifndef DEEP_H
 #define DEEP_H
@@ -43,10 +56,11 @@ int %s(int a, int b)
 }
 const char *name_of_%s = NAMED;
 """
-NAMES = ("one", "two", "three", "four")
+NAMES = ("one", "two", "three", "four", "five")
 FLAGS = ("-O2", "-mno-red-zone", "-fno-PIE", "-mcmodel=kernel", "-mpreferred-stack-boundary=3", "-mno-sse")
 pytestmark = pytest.mark.skipif(
-    platform.machine() != "x86_64" or bool(missing("gcc")), reason="needs gcc, for a register of x86-64"
+    platform.machine() != "x86_64" or bool(missing("gcc", "make")),
+    reason="needs make and gcc, for a register of x86-64",
 )
 
 
@@ -66,6 +80,7 @@ def work_folder(work: Path, deep: str = DEEP) -> Path:
     (work / "uvm").mkdir(parents=True)
     (work / "first.h").write_text("#define FIRST 1\n")
     (work / "uvm/big.h").write_text(BIG)
+    (work / "uvm/over.h").write_text(OVER)
     (work / "uvm/deep.h").write_text(f"#if FIRST\n{deep}#endif\n")
     for name in NAMES:
         (work / f"uvm/{name}.c").write_text(SOURCE % (name, name))
@@ -82,6 +97,34 @@ def test_objects_are_the_plain_ones_and_depend_on_the_same_files(tmp_path: Path)
         # a compiler that could not use it would have said so
         assert (work / f"uvm/driverforge-{name}.c.err").read_text() == ""
     assert (work / "uvm/driverforge-0.h.gch").exists()
+
+
+def test_sources_that_reach_a_header_in_other_ways_share_it(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "work")
+    for name in NAMES[1:4]:
+        (work / f"uvm/{name}.c").write_text((SOURCE % (name, name)).replace("big.h", "over.h"))
+    compiler = stand_in(real_host(), "gcc", work=str(work))
+    for name in NAMES:
+        plain = compiled("gcc", work, name, tmp_path / "plain")
+        assert compiled(compiler, work, name, tmp_path / "ours") == plain
+        assert (work / f"uvm/driverforge-{name}.c.err").read_text() == ""
+    assert len(list(work.rglob("*.h.gch"))) == 1
+
+
+def test_make_lets_the_others_wait_for_the_first_object_that_is_in_a_module(tmp_path: Path) -> None:
+    sources, work = tmp_path / "sources", work_folder(tmp_path / "work")
+    sources.mkdir()
+    theirs = "obj-m := nvidia.o uvm.o\nnvidia-y := nv.o\nuvm-objs := uvm/two.o uvm/three.o uvm/five.o\n"
+    (sources / "Kbuild").write_text(theirs)
+    (work / "Kbuild").symlink_to(sources / "Kbuild")
+    (work / "Makefile").write_text(
+        "obj := /o\nall: /o/uvm/three.o /o/uvm/five.o /o/uvm/two.o\ninclude Kbuild\n"
+        "%.o: ; @echo $(notdir $@ $|)\n"
+    )
+    stand_in(real_host(), "gcc", work=str(work))
+    said = run("make", "-j1", "--no-builtin-rules", cwd=work).stdout.splitlines()
+    assert said == ["two.o", "three.o two.o", "five.o two.o"]
+    assert (sources / "Kbuild").read_text() == theirs
 
 
 def test_without_the_register_named_again_the_compiler_orders_otherwise(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from driverforge_core.errors import Unsupported
@@ -58,12 +59,12 @@ always-y := {{made}}
 _SCRIPT = r"""
 df_look_up() {
     echo asked >>"$df_calls" || kill $$
-    { echo "$1" && cat "$2"; } >"$df_place.new" && df_key=$(sha256sum <"$df_place.new") || return 1
+    { echo "$1" && cat "$2"; } >"$df_place$$.new" && df_key=$(sha256sum <"$df_place$$.new") || return 1
     df_key=${df_key%% *} df_said=1 df_word=answered
     if [ -e "$df_place$df_key.yes" ]; then
         df_said=0
     elif ! [ -e "$df_place$df_key.no" ]; then
-        mv "$df_place.new" "$df_place$df_key.$1" || return 1
+        mv "$df_place$$.new" "$df_place$df_key.$1" || return 1
         df_word=open
     fi
     echo $df_word >>"$df_calls"
@@ -77,9 +78,8 @@ df_compiler() {
     *) "$df_real" "$@" ;;
     esac
 }
-df_script=$1 df_real=$2 df_arch=$3 df_source=$4 df_output=$5 df_place=$6 df_verb=$7 df_flags=$8
-shift 8
-df_calls=${df_place}calls
+df_script=$1 df_real=$2 df_arch=$3 df_source=$4 df_output=$5 df_place=$6 df_calls=$7 df_verb=$8 df_flags=$9
+shift 9
 : >"$df_calls"
 df_ask() {
     set -- df_compiler "$df_arch" "$df_source" "$df_output" "$df_verb" "$df_flags" "$@"
@@ -121,6 +121,15 @@ class Outcome:
     remembered: int
     # what the questions begin with that the memory has for these tests
     kind: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    """A run of the script over some of the tests of conftest/NAME.h."""
+
+    name: str
+    verb: str
+    tests: tuple[str, ...]
 
 
 def read_script(host: Host, work: str, make: tuple[str, ...]) -> Script:
@@ -186,7 +195,7 @@ def answer(host: Host, script: Script, memory: Memory, place: Place, *, work: st
             _tell(host, work, known)
         open_names = names
         for _ in range(_ROUNDS):
-            ran = {name: _run_script(host, script, name, work) for name in open_names}
+            ran = _run_side_by_side(host, script, open_names, work=work, jobs=jobs)
             written |= {name: text + ending for name, (text, _) in ran.items()}
             open_names = tuple(name for name, (_, is_open) in ran.items() if is_open)
             if not open_names:
@@ -216,27 +225,56 @@ def _tell(host: Host, work: str, answers: Mapping[str, str]) -> None:
         host.commands.run(["touch", *names], cwd=work)
 
 
-def _run_script(host: Host, script: Script, name: str, work: str) -> tuple[str, bool]:
-    """What the script writes into conftest/NAME.h, and whether it asked what nobody knows yet."""
-    verb, tests = "test_kernel_header", script.headers
+def _run_side_by_side(
+    host: Host, script: Script, names: Sequence[str], *, work: str, jobs: int
+) -> Mapping[str, tuple[str, bool]]:
+    """What the script writes into conftest/NAME.h, and whether it asked what nobody knows yet.
+
+    Kbuild calls it for each test alone, and for several at once.
+    """
+    calls = [call for name in names for call in _calls(script, name, jobs)]
+    logs = [f"{work}/{PREFIX}calls-{number}" for number in range(len(calls))]
+    with ThreadPoolExecutor(max_workers=jobs) as pool:
+        ran = list(pool.map(lambda call, log: _run_script(host, script, call, work, log), calls, logs))
+    return {
+        name: (
+            "".join(text for call, (text, _) in zip(calls, ran, strict=True) if call.name == name),
+            any(is_open for call, (_, is_open) in zip(calls, ran, strict=True) if call.name == name),
+        )
+        for name in names
+    }
+
+
+def _calls(script: Script, name: str, jobs: int) -> Iterator[_Call]:
     if name != "headers":
-        verb, tests = "compile_tests", script.tests[name]
-    if not tests:
+        yield _Call(name=name, verb="compile_tests", tests=script.tests[name])
+        return
+    size = max(1, -(-len(script.headers) // jobs))
+    for start in range(0, len(script.headers), size):
+        yield _Call(name=name, verb="test_kernel_header", tests=script.headers[start : start + size])
+
+
+def _run_script(host: Host, script: Script, call: _Call, work: str, log: str) -> tuple[str, bool]:
+    """What the script prints, and whether it asked what nobody knows yet; it writes to `log` what it asks."""
+    if not call.tests:
         return "", False
     words = (script.path, script.compiler, script.arch, script.source, script.output, f"{work}/{PREFIX}")
     flags = " ".join(script.flags.words)
     ran = host.commands.run(
-        ["sh", "-c", _SCRIPT, script.path, *words, verb, flags, *tests], check=False, cwd=work, timeout=600
+        ["sh", "-c", _SCRIPT, script.path, *words, log, call.verb, flags, *call.tests],
+        check=False,
+        cwd=work,
+        timeout=600,
     )
     if not ran.ok:
         raise Unsupported(f"conftest.sh ended with status {ran.status}", details=[ran.stderr[-2000:]])
-    calls = host.files.read_text(f"{work}/{PREFIX}calls").split()
-    if calls.count("asked") * 2 != len(calls):
+    said = host.files.read_text(log).split()
+    if said.count("asked") * 2 != len(said):
         raise Unsupported(
             "conftest.sh asked, and nobody could answer: no memory, processes or space?",
             details=[ran.stderr[-2000:]],
         )
-    return ran.stdout, "open" in calls
+    return ran.stdout, "open" in said
 
 
 def _take_questions(host: Host, work: str, kinds: Sequence[Question]) -> tuple[Probe, ...]:

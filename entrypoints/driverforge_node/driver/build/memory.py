@@ -12,6 +12,7 @@ file.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import zlib
@@ -123,6 +124,8 @@ class Memory:
         self._files = files
         self._folder = f"{folder}/answers" if folder else ""
         self._place = place
+        # hundreds of answers depend on the same files
+        self._portable = functools.cache(place.portable)
         self._digests = digests
         self._now: dict[str, tuple[str, tuple[str, ...] | None]] = {}
         self._earlier = tuple(self._read_earlier())
@@ -156,7 +159,7 @@ class Memory:
         """`reads` are the files that the answer depends on. One that has the kernel's name is not kept."""
         paths = tuple(sorted(set(reads)))
         named = any(self._digests.names_the_kernel(path) for path in paths)
-        self._now[question] = (answer, None if named else tuple(map(self._place.portable, paths)))
+        self._now[question] = (answer, None if named else tuple(map(self._portable, paths)))
 
     def keep(self) -> None:
         """Write down what this build used. A cache that cannot be written costs nothing but time."""

@@ -10,25 +10,25 @@ Whatever does not work out is compiled as make says.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
 
 from driverforge_node.driver.build import space
+from driverforge_node.driver.build.beginnings import DEFINITION, Texts, shared
 from driverforge_node.driver.build.probes import PREFIX
 from driverforge_node.ports import Host
 
 COMPILER = f"{PREFIX}cc"
-# Measured with gcc 12: 1.2 s to precompile what UVM begins with; an object costs 0.4 s less.
-PAYS_FROM = 4
 # The stack pointer: the one register that kernels have a global variable for.
 _REGISTERS = {"x86_64": "rsp", "aarch64": "sp"}
 # A name in the precompiled header, and another one outside: a second declaration of the same says nothing.
 _DECLARED = 'register unsigned long driverforge_{} asm("{}");'
-_INCLUDE = re.compile(r'#\s*include\s+"([^"]+)"$')
-_DEFINITION = re.compile(r"#define\s+(\w+)(?:\s+[\w.]+)?$")
-_COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
-_GUARD = re.compile(r"#\s*(?:ifndef\s+|if\s+!\s*defined\s*\(?\s*)(\w+)\s*\)?\n#\s*define\s+(\w+)")
+# Whoever makes a header is waited for: make has other objects meanwhile. Of the sources of a folder some may
+# be in no module.
+_ORDER = """
+{prefix}{number} := $(filter {objects},$(foreach module,$(obj-m:.o=),$($(module)-y) $($(module)-objs)))
+{prefix}{number} := $(addprefix $(obj)/,${{{prefix}{number}}})
+$(wordlist 2,$(words ${{{prefix}{number}}}),${{{prefix}{number}}}): | $(firstword ${{{prefix}{number}}})
+"""
 
 # The last words of a compilation are `-c -o OBJECT SOURCE`. Precompiling takes what make's `-include` names
 # in as well. The source's name is a macro: it is defined afterwards, and what needs it does not precompile.
@@ -116,11 +116,12 @@ def stand_in(host: Host, compiler: str, *, work: str) -> str:
     def read(path: str) -> str | None:
         return host.files.read_text(f"{work}/{path}") if host.files.exists(f"{work}/{path}") else None
 
-    groups = shared({name: beginning(name, read) for name in sources if "/" in name})
+    texts = Texts(read)
+    groups = shared({name: texts.beginning(name) for name in sources if "/" in name}, texts.is_heavy)
     if host.files.free_bytes(work) < space.needed(host, work) + len(groups) * space.PRECOMPILED:
         return compiler
     register = _REGISTERS[machine]
-    cases = []
+    cases, order = [], []
     for number, (directives, names) in enumerate(groups):
         lines = [*directives, *_still_defined(directives), _DECLARED.format("asked", register)]
         text = "".join(f"{line}\n" for line in lines)
@@ -128,6 +129,9 @@ def stand_in(host: Host, compiler: str, *, work: str) -> str:
         host.files.write_atomic(f"{work}/{folder}/{PREFIX}{number}.in", text.encode())
         patterns = " | ".join(f"{name} | */{name}" for name in names)
         cases.append(f"{patterns}) df_group={number} ;;")
+        objects = " ".join(f"{name[:-1]}o" for name in names)
+        order.append(_ORDER.format(prefix=PREFIX, number=number, objects=objects))
+    _add_to_kbuild(host, work, "".join(order))
     script = _SCRIPT.format(
         groups="\n".join(cases),
         compiler=compiler,
@@ -138,61 +142,17 @@ def stand_in(host: Host, compiler: str, *, work: str) -> str:
     return f"{work}/{COMPILER}"
 
 
+def _add_to_kbuild(host: Host, work: str, rules: str) -> None:
+    kbuild = f"{work}/Kbuild"
+    if rules and host.files.exists(kbuild):
+        # what is there may be a link to the sources' own
+        text = host.files.read_text(kbuild)
+        host.files.write_atomic(f"{kbuild}.new", f"{text}{rules}".encode())
+        host.commands.run(["mv", f"{kbuild}.new", kbuild])
+
+
 def _still_defined(directives: Sequence[str]) -> Iterator[str]:
     """What does not precompile where a header changed a macro: its source would define it once more."""
     for line in directives:
-        if defined := _DEFINITION.match(line):
+        if defined := DEFINITION.match(line):
             yield from (f"#ifndef {defined[1]}", "#error a header undefines it", "#endif", line)
-
-
-def beginning(source: str, read: Callable[[str], str | None]) -> tuple[str, ...]:
-    """The directives that a source begins with, as far as they mean nothing when they are read again.
-
-    They include the driver's own headers, or define a macro.
-    """
-    found = []
-    for line in _COMMENT.sub("", read(source) or "").splitlines():
-        directive = line.strip()
-        include = _INCLUDE.match(directive)
-        if include:
-            near = f"{source.rpartition('/')[0]}/{include[1]}"
-            text = read(near) or read(f"common/inc/{include[1]}")
-            if text is None or not guarded(text):
-                break
-        elif directive and not _DEFINITION.match(directive):
-            break
-        if directive:
-            found.append(directive)
-    return tuple(found)
-
-
-def guarded(header: str) -> bool:
-    """Whether a header is empty when it is read again."""
-    text = re.sub(r"\\\n", " ", _COMMENT.sub("", header))
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    guard = _GUARD.match("\n".join(lines[:2]))
-    if guard is None or guard[1] != guard[2]:
-        return False
-    depth = 0
-    for number, line in enumerate(lines):
-        depth += bool(re.match(r"#\s*if", line)) - bool(re.match(r"#\s*endif", line))
-        if (depth == 0 and number < len(lines) - 1) or (depth == 1 and re.match(r"#\s*el", line)):
-            return False
-    return depth == 0 and not re.search(rf"#\s*undef\s+{guard[1]}\b", text)
-
-
-def shared(beginnings: Mapping[str, Sequence[str]]) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    """Directives, and the sources of a folder, which have the same flags, that all begin with these."""
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for source, directives in beginnings.items():
-        included = [number for number, line in enumerate(directives) if _INCLUDE.match(line)]
-        if included:
-            first = tuple(directives[: included[0] + 1])
-            groups.setdefault((source.rpartition("/")[0], first), []).append(source)
-    found = []
-    for sources in groups.values():
-        if len(sources) >= PAYS_FROM:
-            columns = zip(*(beginnings[source] for source in sources), strict=False)
-            same = takewhile(lambda column: len(set(column)) == 1, columns)
-            found.append((tuple(column[0] for column in same), tuple(sources)))
-    return tuple(found)
