@@ -68,12 +68,14 @@ class Registry:
     def standing(self, _place: Reference, _upload: Upload) -> Upload:
         return Upload(location="/upload", offset=self.standing_at)
 
-    def append(self, _place: Reference, upload: Upload, part: bytes) -> Upload:
-        self.taken += part
-        return Upload(location=upload.location, offset=upload.offset + len(part))
+    def append(self, _place: Reference, upload: Upload, part: tuple[bytes, ...], size: int) -> Upload:
+        self.taken += b"".join(part)
+        return Upload(location=upload.location, offset=upload.offset + size)
 
-    def finish(self, _place: Reference, _upload: Upload, digest: str, body: bytes, _size: int) -> None:
-        self.taken += body
+    def finish(
+        self, _place: Reference, _upload: Upload, digest: str, body: tuple[bytes, ...], _size: int
+    ) -> None:
+        self.taken += b"".join(body)
         assert digest_of(self.taken) == digest
         self.had.append(digest)
 
@@ -131,10 +133,10 @@ def test_two_runs_do_not_go_on_with_one_upload(tmp_path: Path) -> None:
 
 def test_what_was_read_ahead_of_a_part_that_failed_is_sent_in_its_place(tmp_path: Path) -> None:
     class Breaking(Registry):
-        def append(self, place: Reference, upload: Upload, part: bytes) -> Upload:
+        def append(self, place: Reference, upload: Upload, part: tuple[bytes, ...], size: int) -> Upload:
             if self.begun == 1:
                 raise TemporaryFailure("the connection broke")
-            return super().append(place, upload, part)
+            return super().append(place, upload, part, size)
 
     registry = Breaking()
     assert sink(registry, tmp_path).take_blob(load_of("a", DATA), stream(), "")
