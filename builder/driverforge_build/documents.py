@@ -612,16 +612,19 @@ class MirrorLockDocument(TypedDict):
 class HeldImage(TypedDict):
     """An image of the lock in a mirror, or what is attached to one: `place` is where it lies.
 
-    `state`: `held`, with all that was looked for; `incomplete`; `absent`; `moved`, where its digest is there
-    and its tag stands for another one; `unknown`, where the registry did not say. `missing` are the digests
-    of manifests and blobs that it lacks, `reason` says the rest.
+    `state`: `held`, with all that was looked for; `incomplete`; `absent`; `damaged`, where a part has other
+    bytes than its digest says; `moved`, where its digest is there and its tag stands for another one;
+    `unknown`, where the registry did not say. `missing` are the digests of manifests and blobs that it lacks,
+    `damaged` of those that `verify --deep` read and found damaged (older inventories lack the field);
+    `reason` says the rest.
     """
 
     image: str
     place: str
     digest: str
-    state: Literal["held", "incomplete", "absent", "moved", "unknown"]
+    state: Literal["held", "incomplete", "absent", "damaged", "moved", "unknown"]
     missing: list[str]
+    damaged: NotRequired[list[str]]
     reason: str
 
 

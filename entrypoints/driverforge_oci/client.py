@@ -99,6 +99,10 @@ class Manifest:
         return _descriptors(self.document.get("layers"))
 
 
+class WrongBytes(TemporaryFailure):
+    """A registry gave other bytes than the digest says: sending them on would not help."""
+
+
 class RegistryClient:
     """Operations on registries.
 
@@ -460,8 +464,8 @@ def _too_large(what: str, limit: int) -> Unavailable:
     )
 
 
-def _mismatch(reference: Reference, expected: str, found: str) -> TemporaryFailure:
-    return TemporaryFailure(
+def _mismatch(reference: Reference, expected: str, found: str) -> WrongBytes:
+    return WrongBytes(
         f"{reference.host} gave other bytes for {reference.repository} than their digest says",
         details=[f"expected {expected}", f"found    {found}"],
         resolution="run it again; if it stays so, the registry's storage or a proxy in between is damaged",

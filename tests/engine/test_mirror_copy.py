@@ -20,6 +20,7 @@ from driverforge_core.errors import Unsupported
 from driverforge_oci.client import OCI_INDEX, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import Artifact, attach, content_of, referrers, referrers_tag
+from support.jsonschemas import check_document
 from support.machines import registry
 from support.process import missing
 from support.samples.mirrorsite import LARGE, Site, lock_of, put_large
@@ -92,6 +93,51 @@ def test_parts_that_a_registry_has_lost_come_again_with_deep(site: Site) -> None
         assert site.held("kse") == 1
         assert site.copy(*to, "--deep") == 0
         assert site.held("kse") == 0
+
+
+@pytest.mark.parametrize("harm", ["other bytes", "too short"])
+def test_a_blob_that_the_registrys_disk_has_damaged_is_found_and_comes_again(
+    site: Site, capsys: pytest.CaptureFixture[str], harm: str
+) -> None:
+    to = ["--to", f"{site.mirror}/kse"]
+    assert site.copy(*to) == 0
+    digest = digest_of(LARGE)
+    hexadecimal = digest.partition(":")[2]
+    blob = site.home / f"mirror/data/docker/registry/v2/blobs/sha256/{hexadecimal[:2]}/{hexadecimal}"
+    damaged = LARGE[:-1] + b"x" if harm == "other bytes" else LARGE[: 20 << 20]
+    (blob / "data").write_bytes(damaged)
+    capsys.readouterr()
+    # no question about digests finds it
+    assert driverforge(["mirror", "inventory", *to, *site.listed]) == 0
+    assert {one["state"] for one in json.loads(capsys.readouterr().out)["images"]} == {"held"}
+    assert site.held("kse") == 1
+    out, err = capsys.readouterr()
+    states = [line.split()[1] for line in out.splitlines()]
+    assert states == ["held", "held", "held", "damaged"]
+    assert digest in out
+    assert f"mirror copy --deep --to {site.mirror}/kse" in err
+    assert driverforge(["mirror", "verify", "--deep", "--json", *to, *site.listed]) == 1
+    document = json.loads(capsys.readouterr().out)
+    check_document("mirror-inventory", document)
+    assert document["images"][3]["damaged"] == [digest]
+    assert digest not in document["held"]
+    # as it says: out of its storage, and again
+    shutil.rmtree(blob)
+    assert site.copy(*to, "--deep") == 0
+    assert site.held("kse") == 0
+
+
+def test_a_damaged_manifest_is_found(site: Site, capsys: pytest.CaptureFixture[str]) -> None:
+    to = ["--to", f"{site.mirror}/kse"]
+    assert site.copy(*to) == 0
+    child = client().get_manifest(Reference.parse(f"{site.mirror}/kse/nvidia/driver:1")).children[1].digest
+    hexadecimal = child.partition(":")[2]
+    data = site.home / f"mirror/data/docker/registry/v2/blobs/sha256/{hexadecimal[:2]}/{hexadecimal}/data"
+    data.write_bytes(data.read_bytes().replace(b"octet-stream", b"octet-strean"))
+    assert site.held("kse") == 1
+    out = capsys.readouterr().out
+    assert f"kse/nvidia/driver:1  damaged  other bytes than its digest says: {child}" in out
+    assert out.count("damaged") == 1
 
 
 def test_an_archive_in_volumes_comes_out_as_it_went_in(site: Site) -> None:

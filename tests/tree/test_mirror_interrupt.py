@@ -41,7 +41,7 @@ class Sink(RegistrySink):
 
 uploads = SimpleNamespace(
     begin=lambda _place, **_given: Upload(location="/a"),
-    append=lambda _place, upload, part: Upload(location="/a", offset=upload.offset + len(part)),
+    append=lambda _place, upload, _part, size: Upload(location="/a", offset=upload.offset + size),
 )
 client = SimpleNamespace(has_blob=lambda _place, _digest: False, uploads=uploads)
 sink = Sink(client=client, begun=BegunUploads(Path(sys.argv[1]) / "uploads.json"))

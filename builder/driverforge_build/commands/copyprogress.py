@@ -25,10 +25,14 @@ _TEXTS = {"held": "is there", "copied": "copied", "failed": "failed"}
 
 @dataclass(slots=True)
 class CopyProgress:
-    """Counts, for any display. `moving` is called with what there is to tell: bytes done, of, a second."""
+    """Counts, for any display. `moving` is called with what there is to tell: bytes done, of, a second.
+
+    `each` image is told when it is done.
+    """
 
     as_json: bool
     moving: Callable[[int, int, float], object]
+    each: bool = True
     now: Callable[[], float] = time.monotonic
     _total: int = 0
     _done: int = 0
@@ -58,6 +62,8 @@ class CopyProgress:
         )
 
     def copied(self, result: Copied) -> None:
+        if not self.each:
+            return
         error = result.error.brief if result.error else ""
         text = f"{result.load.image} {_TEXTS[result.state]}" + (f": {error}" if error else "")
         self._say(text, event="image", image=result.load.image, state=result.state, error=error)
@@ -81,10 +87,10 @@ def rate_text(done: int, total: int, rate: float) -> str:
 
 
 @contextmanager
-def shown_copy(*, as_json: bool) -> Iterator[CopyProgress]:
-    """A bar while the block runs if standard error is a terminal, else lines."""
+def shown_copy(*, as_json: bool, each: bool = True) -> Iterator[CopyProgress]:
+    """A bar while the block runs if standard error is a terminal, else lines, and one for `each` image."""
     if not sys.stderr.isatty():
-        yield CopyProgress(as_json=as_json, moving=_lines(as_json=as_json))
+        yield CopyProgress(as_json=as_json, each=each, moving=_lines(as_json=as_json))
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -93,7 +99,9 @@ def shown_copy(*, as_json: bool) -> Iterator[CopyProgress]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as rich:
         task = rich.add_task("", total=None)
         yield CopyProgress(
-            as_json=as_json, moving=lambda done, total, _rate: rich.update(task, completed=done, total=total)
+            as_json=as_json,
+            each=each,
+            moving=lambda done, total, _rate: rich.update(task, completed=done, total=total),
         )
 
 

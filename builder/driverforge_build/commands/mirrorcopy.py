@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +24,6 @@ from driverforge_build.commands.signing import program, verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.documents import MirrorCopyDocument
-    from driverforge_build.mirror.target import Target
-    from driverforge_build.mirror.tide import Tide
-    from driverforge_oci.client import RegistryClient
 
 _ARCHIVE = click.Path(path_type=Path)
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -164,7 +160,7 @@ def copy(
         tide = Tide(now=time.monotonic)
         downloads = adapters.copying_downloads(cache_dir, progress.waiting)
         carrying = carry.Carrying(tide=tide, listener=progress, downloads=downloads)
-        client = _clients(tide, progress.waiting)
+        client = adapters.sides(tide, progress.waiting)
         begun = (cache_dir or adapters.default_cache()) / "uploads.json"
         if target is None:
             assert to_archive is not None
@@ -202,22 +198,6 @@ def copy(
                 program=copier,
             )
     return _ended(document, as_json=as_json)
-
-
-def _clients(
-    tide: Tide, waiting: Callable[[str, float], object]
-) -> Callable[[Target | None], RegistryClient]:
-    """Makes a client for a side. The sides share none: each transfer holds a place on both."""
-
-    def told(why: str, seconds: float) -> None:
-        tide.ebb()
-        waiting(why, seconds)
-
-    def client(target: Target | None) -> RegistryClient:
-        plain = (target.host,) if target and target.plain else ()
-        return adapters.copying_client(told, at_once=2 * tide.highest, plain_http=plain)
-
-    return client
 
 
 def _ended(document: MirrorCopyDocument, *, as_json: bool) -> int:

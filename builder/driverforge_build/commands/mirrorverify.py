@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from driverforge_build.commands import adapters, options
+from driverforge_build.commands.copyprogress import shown_copy
 from driverforge_build.commands.mirroroptions import (
     mirror_lock_option,
     nodes_option,
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from driverforge_build.documents import HeldImage, MirrorInventoryDocument
     from driverforge_build.mirror.target import Target
 
+_DAMAGED = (
+    "take what is damaged out of the registry's storage, for it believes that it has it; with docker's "
+    "registry (distribution), stopped, that is the folder blobs/sha256/XX/XXXX… of each digest"
+)
+
 
 @click.command("verify", short_help="check a mirror, or an archive's volumes, against the list")
 @target_or_other_options
@@ -35,7 +42,11 @@ if TYPE_CHECKING:
 @click.argument("volumes", nargs=-1, metavar="[VOLUME]...")
 @verifier_option
 @mirror_lock_option
-@click.option("--deep", is_flag=True, help="Look for every manifest and blob, not for the images alone.")
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="Look for every manifest and blob, not for the images alone, and read the bytes of each.",
+)
 @options.json_option
 def verify(
     *,
@@ -52,20 +63,49 @@ def verify(
     With --archive: that volumes have the bytes that the list of their archive states. VOLUME is a file's name
     without its folder, which is the list's. With --verifier the list counts if its signature is accepted.
 
-    Exit status: 0; 1 where an image is absent, incomplete, or its tag stands for another, or a volume is
-    absent or damaged; 75 where the mirror did not answer for one; others as `driverforge --help` has them.
+    Exit status: 0; 1 where an image is absent, incomplete, damaged, or its tag stands for another, or a
+    volume is absent or damaged; 75 where the mirror did not answer for one; others as `driverforge --help`
+    has them.
     """
     if archive is not None and target is None:
         return _verify_archive(archive, volumes, verifier, as_json=as_json)
     if target is None or archive is not None or volumes or typed("verifier"):
         raise click.UsageError("name a mirror with --to, or --archive NAME, its volumes and --verifier")
-    document = _inventory(lock_path, target, deep=deep, as_json=as_json)
+    document = (
+        _read(lock_path, target, as_json=as_json)
+        if deep
+        else _inventory(lock_path, target, deep=False, as_json=as_json)
+    )
     if as_json:
         say(json.dumps(document, indent=1))
     else:
         for image in document["images"]:
             say(_held_line(image))
+        for step in _next_steps(document, target):
+            say(f"next: {step}", err=True)
     return _verify_status(document)
+
+
+def _read(lock_path: Path, target: Target, *, as_json: bool) -> MirrorInventoryDocument:
+    from driverforge_build.app.reading import read_mirror
+    from driverforge_build.mirror.tide import Tide
+
+    with shown_copy(as_json=as_json, each=False) as progress:
+        tide = Tide(now=time.monotonic)
+        client = adapters.sides(tide, progress.waiting)(target)
+        return read_mirror(lock_path, client, target, tide, progress)
+
+
+def _next_steps(document: MirrorInventoryDocument, target: Target) -> list[str]:
+    states = {image["state"] for image in document["images"]}
+    steps = []
+    if "damaged" in states:
+        steps.append(_DAMAGED)
+    if states & {"absent", "incomplete", "damaged", "moved"}:
+        scheme = "http://" if target.plain else ""
+        words = f"--to {scheme}{document['mirror']} --paths {target.paths.value}"
+        steps.append(f"bring what is not there: driverforge mirror copy --deep {words}")
+    return steps
 
 
 def _verify_archive(
@@ -110,6 +150,9 @@ def _inventory(
 def _held_line(image: HeldImage) -> str:
     missing = len(image["missing"])
     lacks = f"{missing} of its parts {'is' if missing == 1 else 'are'} not there" if missing else ""
+    damaged = image.get("damaged", [])
+    if damaged:
+        return f"{image['place']}  damaged  other bytes than its digest says: {', '.join(damaged)}"
     why = image["reason"] or (lacks if image["state"] == "incomplete" else "")
     return f"{image['place']}  {image['state']}" + (f"  {why}" if why else "")
 

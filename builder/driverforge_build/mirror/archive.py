@@ -21,7 +21,7 @@ from driverforge_build.mirror.copying import LeftOut
 from driverforge_build.mirror.file import FILE_NAME
 from driverforge_build.mirror.journal import Journal
 from driverforge_build.mirror.loads import Load, named_entries
-from driverforge_build.mirror.stream import BlobStream, WrongBytes
+from driverforge_build.mirror.stream import BlobStream
 from driverforge_build.mirror.volumes import (
     Span,
     TarPlan,
@@ -33,7 +33,7 @@ from driverforge_build.mirror.volumes import (
 )
 from driverforge_core.errors import InputError
 from driverforge_oci import jsontext
-from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, Manifest, digest_of
+from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, Manifest, WrongBytes, digest_of
 from driverforge_oci.transport import Readable
 
 LAYOUT = b'{"imageLayoutVersion":"1.0.0"}'

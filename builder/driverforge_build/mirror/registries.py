@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from driverforge_build.mirror.loads import Load
-from driverforge_build.mirror.stream import BlobStream, WrongBytes
+from driverforge_build.mirror.stream import BlobStream
 from driverforge_build.mirror.workers import Workers
 from driverforge_build.sharedfile import replace_text
 from driverforge_core.errors import StorageFailed, TemporaryFailure, Unavailable
-from driverforge_oci.client import Manifest, RegistryClient
+from driverforge_oci.client import Manifest, RegistryClient, WrongBytes
 from driverforge_oci.presence import Present, Unknown, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import put_listed, referrers

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from driverforge_core.errors import TemporaryFailure, Unavailable
+from driverforge_oci.client import WrongBytes
 from driverforge_oci.transport import Readable
 
 BREAKS = 4
@@ -15,10 +16,6 @@ _PIECE = 1 << 18
 
 OpenAt = Callable[[int], Readable]
 """A blob's bytes from an offset on."""
-
-
-class WrongBytes(TemporaryFailure):
-    """The source gave other bytes than the digest says: sending them again would not help."""
 
 
 class BlobStream:

@@ -1,0 +1,26 @@
+"""The life of `driverforge mirror verify --deep`: a mirror is asked for each part, and each is read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from driverforge_build.app.mirror import Digests, inventory_of
+from driverforge_build.documents import MirrorInventoryDocument
+from driverforge_build.mirror.copying import CopyListener
+from driverforge_build.mirror.file import load_mirror_lock
+from driverforge_build.mirror.loads import loads
+from driverforge_build.mirror.reading import read_all
+from driverforge_build.mirror.target import Target
+from driverforge_build.mirror.tide import Tide
+from driverforge_oci.client import RegistryClient
+
+
+def read_mirror(
+    lock_path: Path, client: RegistryClient, target: Target, tide: Tide, listener: CopyListener
+) -> MirrorInventoryDocument:
+    """What a mirror holds of a lock, by digest and by the bytes."""
+    digests = Digests()
+    lock = load_mirror_lock(lock_path, digests.read)
+    found = inventory_of(lock, digests[str(lock_path)], client, target, deep=True)
+    places = target.places(image["image"] for image in lock["images"])
+    return read_all(client, found, loads(lock, places, {}), tide, listener)
