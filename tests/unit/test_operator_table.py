@@ -23,7 +23,7 @@ from driverforge_operator.state.whole import State
 from support.samples.operatorcases import policy_state
 
 # not a state's: the driver's, which has a module of its own, and parts that states share
-SHARED = {"account", "config-manager", "driver", "driver-startup-probe"}
+SHARED = {"account", "config-manager", "constraints", "driver", "driver-startup-probe"}
 BY_STATE = [pytest.param(one, id=one.state) for one in OPERANDS]
 
 

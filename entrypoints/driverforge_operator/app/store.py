@@ -23,6 +23,7 @@ from driverforge_operator.plan.actions import (
     SetStatus,
     StandDown,
 )
+from driverforge_operator.plan.admission import reads_namespace
 from driverforge_operator.plan.intent import Intent, read_intent
 from driverforge_operator.plan.labels import label
 from driverforge_operator.plan.placement import Placement, place
@@ -198,7 +199,7 @@ class Store:
     @property
     def wants_namespace(self) -> bool:
         """Whether labels of our namespace count: it is not watched otherwise."""
-        return self._intent.secures_namespace
+        return reads_namespace(self._intent, self._around)
 
     @property
     def wants_validators(self) -> bool:

@@ -107,7 +107,7 @@ def driver_objects(pool: DriverPool) -> list[Manifest]:
     _driver(container(workload, DRIVER), pool)
     _side_cars(workload, pool)
     _fit_type(workload, pool)
-    objects = fit_openshift(objects, pool.openshift, pool.account, pool.namespace)
+    objects = fit_openshift(objects, pool.openshift, pool.namespace)
     _mount(workload, pool.mounts)
     number = digest.digest(_fields(workload, pool))
     for one in (*pod(workload)["initContainers"], *pod(workload)["containers"]):

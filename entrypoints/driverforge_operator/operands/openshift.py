@@ -1,4 +1,4 @@
-"""What OpenShift adds to a driver: security context, the driver toolkit's container, proxy, authorities."""
+"""What OpenShift adds: constraints of security contexts; to a driver its toolkit, proxy and authorities."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from driverforge_core import nodekeys
 from driverforge_operator.operands.manifest import (
     Manifest,
     container,
-    daemonset,
+    containers,
     drop_container,
+    manifest,
     pod,
     set_env,
 )
@@ -58,22 +59,31 @@ class OpenShift:
         }
 
 
-def fit_openshift(
-    objects: Sequence[Manifest], found: OpenShift | None, account: str, namespace: str
-) -> list[Manifest]:
-    """The driver's objects, without what is OpenShift's where this is none."""
-    workload = daemonset(objects)
+def constraints(workload: Manifest, namespace: str) -> Manifest:
+    """What the account of a workload's pods may do: of the host what they ask for, and all else."""
+    (found,), settings = manifest("constraints"), pod(workload)
+    account = settings["serviceAccountName"]
+    found["metadata"]["name"] = account
+    found["users"] = [f"system:serviceaccount:{namespace}:{account}"]
+    for part in ("IPC", "Network", "PID"):
+        found[f"allowHost{part}"] = settings.get(f"host{part}", False)
+    ports = (port for one in containers(workload) for port in one.get("ports", ()))
+    found["allowHostPorts"] = any("hostPort" in port for port in ports)
+    return found
+
+
+def fit_openshift(objects: Sequence[Manifest], found: OpenShift | None, namespace: str) -> list[Manifest]:
+    """The driver's objects, with what is OpenShift's where this is one."""
+    *others, workload = objects
+    if found is None or not found.toolkit:
+        drop_container(workload, _TOOLKIT)
     if found is None:
-        drop_container(workload, _TOOLKIT)
-        return [one for one in objects if one["kind"] != "SecurityContextConstraints"]
-    for one in objects:
-        if one["kind"] == "SecurityContextConstraints":
-            one["users"] = [f"system:serviceaccount:{namespace}:{account}"]
-    if not found.toolkit:
-        drop_container(workload, _TOOLKIT)
         return list(objects)
-    _fit_toolkit(workload, found)
-    return [*objects[:-1], *_authorities(workload, found), workload]
+    others.append(constraints(workload, namespace))
+    if found.toolkit:
+        _fit_toolkit(workload, found)
+        others += _authorities(workload, found)
+    return [*others, workload]
 
 
 def _fit_toolkit(workload: Manifest, found: OpenShift) -> None:

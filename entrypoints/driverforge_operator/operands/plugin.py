@@ -31,6 +31,9 @@ def device_plugin(objects: list[Manifest], setting: Setting) -> None:
 def gpu_feature_discovery(objects: list[Manifest], setting: Setting) -> None:
     workload = daemonset(objects)
     main = container(workload, "gpu-feature-discovery")
+    if setting.openshift:
+        # its Node Feature Discovery reads files
+        set_env(main, {"USE_NODE_FEATURE_API": "false"})
     _configured(workload, main, setting, image="gfd", program="gpu-feature-discovery")
 
 

@@ -17,6 +17,7 @@ from driverforge_operator.operands.manifest import (
     set_env,
     stand_ready_taint,
 )
+from driverforge_operator.operands.openshift import constraints
 from driverforge_operator.operands.setting import Setting
 from driverforge_operator.operands.table import ENVIRONMENT, Operand
 
@@ -40,6 +41,8 @@ def render(operand: Operand, setting: Setting, owner: Manifest) -> Rendered:
     problems: list[Problem] = []
     for workload in workloads:
         objects += common.account(objects, pod(workload)["serviceAccountName"], setting.namespace)
+        if setting.openshift and operand.constrained:
+            objects.append(constraints(workload, setting.namespace))
         common.daemonsets(workload, setting.spec.daemonsets)
         if setting.ready_taint:
             stand_ready_taint(workload)

@@ -21,7 +21,7 @@ class Setting:
 
     `gpus` says whether there is such a node. `environment` are the operator's own variables: images that a
     ClusterPolicy does not name. `contents` are what users' ConfigMaps and Secrets hold. `ready_taint`: nodes
-    have a taint until they are validated.
+    have a taint until they are validated. `openshift`: the cluster is one.
     """
 
     namespace: str
@@ -31,6 +31,7 @@ class Setting:
     gpus: bool
     environment: Mapping[str, str]
     ready_taint: bool = False
+    openshift: bool = False
     contents: Mapping[Source, Content] = field(default_factory=dict)
 
     @property

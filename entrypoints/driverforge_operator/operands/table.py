@@ -26,8 +26,9 @@ class Operand:
     with the image where the spec names none. A manifest says at `image` which part of the spec names it.
 
     `switch` is the component in nvidia.com/gpu.deploy.<component>, `gate` the file in /run/nvidia/validations
-    that its pods wait for, `gpu` the container that uses GPUs before anybody offers them. `rules` are what no
-    other operand has.
+    that its pods wait for, `gpu` the container that uses GPUs before anybody offers them. `constrained`: on
+    OpenShift its account has constraints of its own, beside the `privileged` ones. `rules` are what no other
+    operand has.
     """
 
     state: str
@@ -38,6 +39,7 @@ class Operand:
     switch: str = ""
     gate: str = ""
     gpu: str = ""
+    constrained: bool = False
     rules: Rules | None = None
 
 
@@ -111,6 +113,7 @@ OPERANDS = (
         switch="dcgm",
         gate="toolkit-ready",
         gpu="nvidia-dcgm-ctr",
+        constrained=True,
     ),
     Operand(
         state="state-dcgm-exporter",
@@ -121,6 +124,7 @@ OPERANDS = (
         switch="dcgm-exporter",
         gate="toolkit-ready",
         gpu="nvidia-dcgm-exporter",
+        constrained=True,
         rules=monitoring.dcgm_exporter,
     ),
     Operand(
@@ -143,6 +147,7 @@ OPERANDS = (
         switch="mig-manager",
         gate="toolkit-ready",
         gpu="nvidia-mig-manager",
+        constrained=True,
         rules=mig_manager,
     ),
     Operand(
@@ -152,6 +157,7 @@ OPERANDS = (
         field="nodeStatusExporter",
         environment="VALIDATOR_IMAGE",
         switch="node-status-exporter",
+        constrained=True,
         rules=monitoring.monitored,
     ),
     Operand(
@@ -165,6 +171,7 @@ OPERANDS = (
         field="vgpuManager",
         environment="VGPU_MANAGER_IMAGE",
         switch="vgpu-manager",
+        constrained=True,
         rules=sandbox.vgpu_manager,
     ),
     Operand(
@@ -177,6 +184,7 @@ OPERANDS = (
         environment="VGPU_DEVICE_MANAGER_IMAGE",
         switch="vgpu-device-manager",
         gate="vgpu-manager-ready",
+        constrained=True,
         rules=sandbox.vgpu_device_manager,
     ),
     Operand(
@@ -195,6 +203,7 @@ OPERANDS = (
         field="vfioManager",
         environment="VFIO_MANAGER_IMAGE",
         switch="vfio-manager",
+        constrained=True,
         rules=sandbox.vfio_manager,
     ),
     Operand(
@@ -208,6 +217,7 @@ OPERANDS = (
         environment="SANDBOX_DEVICE_PLUGIN_IMAGE",
         switch="sandbox-device-plugin",
         gate="vfio-pci-ready",
+        constrained=True,
     ),
     Operand(
         state="state-kata-device-plugin",
@@ -220,6 +230,7 @@ OPERANDS = (
         environment="KATA_SANDBOX_DEVICE_PLUGIN_IMAGE",
         switch="kata-sandbox-device-plugin",
         gate="vfio-pci-ready",
+        constrained=True,
     ),
     Operand(
         state="state-cc-manager",

@@ -103,6 +103,7 @@ def _settings(
             environment=around.environment,
             contents=around.contents,
             ready_taint=policy.ready_taint,
+            openshift=around.openshift is not None,
         )
         for runtime in [one for one in _RUNTIMES if one in of_nodes] or [CONTAINERD]
     )

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from driverforge_operator.plan.actions import Action, Apply, Delete
-from driverforge_operator.plan.admission import secured
+from driverforge_operator.plan.admission import label_namespace
 from driverforge_operator.plan.difference import covers
 from driverforge_operator.plan.intent import Intent, read_intent
 from driverforge_operator.plan.labels import label
@@ -50,7 +50,7 @@ def cluster(
     """All but the nodes. What it costs depends on the number of pools, not of nodes."""
     found, operands = pools(intent, census, around), states(intent, census, around)
     wanted = wanted_objects(intent, found, operands)
-    actions: list[Action] = [*secured(intent, around)]
+    actions: list[Action] = [*label_namespace(intent, around)]
     actions += [
         Apply(document=document)
         for ref, document in wanted.items()
