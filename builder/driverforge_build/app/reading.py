@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from driverforge_build.app.mirror import Digests, inventory_of
+from driverforge_build.app.inventory import inventory_of
 from driverforge_build.documents import MirrorInventoryDocument
 from driverforge_build.mirror.copying import CopyListener
 from driverforge_build.mirror.file import load_mirror_lock
@@ -12,6 +12,7 @@ from driverforge_build.mirror.loads import loads
 from driverforge_build.mirror.reading import read_all
 from driverforge_build.mirror.target import Target
 from driverforge_build.mirror.tide import Tide
+from driverforge_build.mirror.yamltext import Digests
 from driverforge_oci.client import RegistryClient
 
 
