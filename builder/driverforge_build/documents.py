@@ -666,7 +666,8 @@ class MirrorArchiveDocument(TypedDict):
     """`NAME.list.json`, of `driverforge mirror copy --to-archive NAME`.
 
     The volumes, one after the other, are a tar file; `parts` maps each digest in it to where its bytes begin,
-    and their count. `left_out` maps blobs that the receiver holds already to their sizes.
+    and their count. `left_out` maps blobs that the receiver holds already to their sizes; `held_in` are the
+    repositories of its registry in which they may lie (older lists lack it).
     """
 
     schema: Literal[1]
@@ -674,6 +675,7 @@ class MirrorArchiveDocument(TypedDict):
     volumes: list[MirrorVolume]
     parts: dict[str, list[int]]
     left_out: dict[str, int]
+    held_in: NotRequired[list[str]]
 
 
 class CheckedVolume(TypedDict):

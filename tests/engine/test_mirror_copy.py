@@ -202,6 +202,32 @@ def test_only_what_the_receiver_lacks_is_carried(site: Site, capsys: pytest.Capt
     assert site.held("kse") == 0
 
 
+def test_what_lies_in_a_repository_that_the_new_list_does_not_have_is_found(
+    site: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver, operator = (f"{site.vendor}/{name}" for name in ("nvidia/driver:1", "cloud/op:3"))
+    to = ["--to", f"{site.mirror}/kse"]
+    site.list_images([driver])
+    assert site.copy(*to) == 0
+    capsys.readouterr()
+    assert driverforge(["mirror", "inventory", *to, *site.listed]) == 0
+    inventory = site.home / "inventory.json"
+    inventory.write_text(capsys.readouterr().out)
+    site.list_images([operator])
+    assert site.copy("--to-archive", str(site.archive), "--inventory", str(inventory)) == 0
+    listed = site.archive.with_name("gpu.list.json")
+    document = json.loads(listed.read_text())
+    check_document("mirror-archive", document)
+    assert document["left_out"]
+    assert document["held_in"] == ["kse/nvidia/driver"]
+    # a list of an older version does not say where
+    listed.write_text(json.dumps({key: value for key, value in document.items() if key != "held_in"}))
+    assert site.copy("--from-archive", str(site.archive), *to) == 1
+    listed.write_text(json.dumps(document))
+    assert site.copy("--from-archive", str(site.archive), *to) == 0
+    assert site.held("kse") == 0
+
+
 # signatures and other things that refer to images
 
 SIGNATURE = Artifact(media_type="application/vnd.site.signature", content=b"signed", slot="sig-of-ours")

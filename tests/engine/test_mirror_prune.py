@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import pty
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -30,6 +33,7 @@ from support.samples.vendorregistry import client, copy_image, put_image
 from support.skipping import provided
 from support.upstream import registries
 
+_ROOT = Path(__file__).parents[2]
 DRIVER, TOOLKIT = "nvcr.io/nvidia/driver", "nvcr.io/nvidia/toolkit"
 OLD, NOW, NEXT = (f"580-5.15.0-{abi}-generic-ubuntu22.04" for abi in (1, 2, 3))
 SIGNATURE = Artifact(media_type="application/vnd.site.signature", content=b"signed", slot="sig-of-ours")
@@ -95,6 +99,38 @@ def mirror(request: pytest.FixtureRequest) -> Iterator[Mirror]:
         made = Mirror(home=home, program=program)
         made.address = stack.enter_context(registry.serve(home / "registry", program=program)).address
         yield made
+
+
+def at_a_terminal(mirror: Mirror, typed: bytes, *locks: str) -> tuple[int, str]:
+    """The status of a prune that asks there, and what it says."""
+    program = "from driverforge_build.cli import main; main()"
+    given = [word for lock in locks for word in ("--mirror-lock", lock)]
+    argv = [sys.executable, "-c", program, "mirror", "prune", "--to", f"{mirror.address}/kse", *given]
+    paths = os.pathsep.join(str(_ROOT / name) for name in ("builder", "entrypoints"))
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as keyboard, os.fdopen(theirs, "rb", buffering=0) as screen:
+        keyboard.write(typed)
+        done = subprocess.run(
+            argv,
+            env={**os.environ, "PYTHONPATH": paths},
+            stdin=screen,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+    return done.returncode, done.stdout
+
+
+@pytest.mark.parametrize(("typed", "status"), [(b"y\n", 0), (b"n\n", 1), (b"\n", 1), (b"\x04", 1)])
+def test_at_a_terminal_it_asks_and_only_yes_deletes(mirror: Mirror, typed: bytes, status: int) -> None:
+    mirror.put(f"{DRIVER}:{OLD}", f"{DRIVER}:{NOW}")
+    lock = mirror.lock("now.json", f"{DRIVER}:{NOW}")
+    found, told = at_a_terminal(mirror, typed, lock)
+    assert (found, mirror.has(f"{DRIVER}:{OLD}")) == (status, status == 1)
+    assert "Delete 3 manifests? [y/N]" in told
+    assert mirror.has(f"{DRIVER}:{NOW}")
 
 
 def read_json(capsys: pytest.CaptureFixture[str]) -> Any:

@@ -157,6 +157,27 @@ def test_an_architecture_that_an_image_lacks_is_told(
     assert told in vendor.document()["warnings"]
 
 
+def test_platforms_that_leave_a_node_out_are_an_error(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_nodes(vendor.folder, node("gpu-0"), node("gpu-1", arch="arm64"))
+    assert vendor.lock("--platform", "linux/amd64") == 65
+    assert "--platform leaves out linux/arm64, which nodes need" in capsys.readouterr().err
+    assert not vendor.lock_file.exists()
+    assert vendor.lock("--platform", "linux/amd64", "--platform", "linux/arm64/v8") == 0
+
+
+def test_a_platform_that_an_image_was_never_made_for_is_told(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_image(vendor.place(DRIVER), archs=["amd64"])
+    both = ["--platform", "linux/amd64", "--platform", "linux/arm64"]
+    assert vendor.lock(*both) == 0
+    told = f"{DRIVER} has no image for linux/arm64, which --platform names: the list has linux/amd64 of it"
+    assert told in capsys.readouterr().err
+    assert [one for one in vendor.document()["warnings"] if "has no image" in one] == [told]
+
+
 def test_a_tag_that_does_not_exist_is_an_error_that_names_its_neighbours(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -104,3 +104,27 @@ def test_a_signature_of_what_nobody_knows_is_left() -> None:
 def test_a_dump_without_objects_is_refused() -> None:
     with pytest.raises(InputError, match="no object of a cluster"):
         Keep(target=TARGET).add_dump("empty.json", [{}])
+
+
+def inventory(mirror: str, place: str) -> Any:
+    image = {"image": "nvcr.io/nvidia/driver:1", "place": place, "digest": A, "state": "held"}
+    images = [{**image, "missing": [], "reason": ""}]
+    document = {"schema": 1, "lock": "", "mirror": mirror, "deep": True, "images": images, "held": {}}
+    return {**document, "runs": []}
+
+
+@pytest.mark.parametrize(
+    "mirror", ["registry.site/kse", "registry.inside/kse", "registry.inside", "registry.inside/other/nvcr.io"]
+)
+def test_an_inventory_keeps_its_images_whatever_mirror_it_is_of(mirror: str) -> None:
+    keep = Keep(target=TARGET, wanted={"kse/nvidia/driver": {}})
+    keep.add_inventory("receipt.json", inventory(mirror, f"{mirror}/nvidia/driver:1"))
+    stock = Stock(place=PLACE, tags={"1": A, "2": C}, below={A: [], C: []})
+    judged = judge(stock, keep)
+    assert (list(judged.kept), judged.doomed) == ([A], [C])
+
+
+def test_an_inventory_that_would_keep_nothing_is_refused() -> None:
+    keep = Keep(target=TARGET, wanted={"kse/nvidia/toolkit": {}})
+    with pytest.raises(InputError, match="would keep nothing"):
+        keep.add_inventory("receipt.json", inventory("registry.b", "registry.b/nvidia/driver:1"))

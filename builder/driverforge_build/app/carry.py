@@ -52,8 +52,11 @@ class Carrying:
     def source(self, client: RegistryClient) -> Source:
         return FilesAnd(registries=RegistrySource(client), downloads=self.downloads)
 
-    def copy(self, source: Source, sink: Sink, images: Sequence[Load]) -> list[Copied]:
-        return Copier(source=source, sink=sink, tide=self.tide, listener=self.listener).run(images)
+    def copy(
+        self, source: Source, sink: Sink, images: Sequence[Load], held_in: Sequence[str] = ()
+    ) -> list[Copied]:
+        copier = Copier(source=source, sink=sink, tide=self.tide, listener=self.listener, held_in=held_in)
+        return copier.run(images)
 
 
 def copy_between(
@@ -106,8 +109,12 @@ def save(
     `inventory` says what the receiver holds: that is left out. Where an image fails there is no list, and the
     next run goes on. `signer` signs the list, into a file beside it.
     """
-    held = load_inventory(inventory)["held"] if inventory else {}
-    archive = Archive.plan(place, lock, each=volume_size, held=held)
+    receiver = load_inventory(inventory) if inventory else None
+    held = receiver["held"] if receiver else {}
+    there = (
+        {Reference.parse(image["place"]).repository for image in receiver["images"]} if receiver else set()
+    )
+    archive = Archive.plan(place, lock, each=volume_size, held=held, held_in=there)
     named = _named(lock)
     sink = ArchiveSink(archive, place.with_name(f"{place.name}.journal"))
     listed = list_of(place)
@@ -179,7 +186,8 @@ def load(
     images = loads(document["lock"], _places(document["lock"], target), {})
     into = RegistrySink(client=sink, begun=BegunUploads(begun), deep=deep)
     with closing(volumes), closing(into.begun):
-        return _document(carrying.copy(ArchiveSource(document=document, volumes=volumes), into, images))
+        source = ArchiveSource(document=document, volumes=volumes)
+        return _document(carrying.copy(source, into, images, document.get("held_in", ())))
 
 
 def unpack(archive: Arrived, folder: Path, url: str) -> list[LaidOut]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from driverforge_build import resources
 from driverforge_build.documents import MirrorLockDocument
 from driverforge_build.lock.file import load_lock
-from driverforge_build.mirror.ask import find_all, missing_platforms
+from driverforge_build.mirror.ask import check_platforms, find_all, missing_platforms
 from driverforge_build.mirror.chart import find_chart, read_chart
 from driverforge_build.mirror.chartarchive import ChartArchive, carried_chart, chart_reason, check_unmoved
 from driverforge_build.mirror.listtext import lock_document
@@ -76,10 +76,11 @@ def mirror_lock(
     archive = inputs.archive
     if archive and archive.image:
         needs.images.setdefault(archive.image, []).append(chart_reason(archive))
+    check_platforms(needs, inputs.platforms)
     found = find_all(client, needs, registries, inputs.platforms)
     if archive and archive.image:
         check_unmoved(archive, found[archive.image])
-    needs.warnings += missing_platforms(needs, found)
+    needs.warnings += missing_platforms(needs, found, inputs.platforms)
     if needs.compiling and repositories is None:
         needs.warnings.append(
             "nodes that compile their driver fetch kernel headers: --packages takes them along, where the "

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,17 +45,27 @@ MARK = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Archive:
-    """An archive that is to be written: its place, its tar file, and what it leaves out."""
+    """An archive that is to be written: its place, its tar file, and what it leaves out.
+
+    `held_in` are the receiver's repositories, one of which has each blob that is left out.
+    """
 
     lock: MirrorLockDocument
     tar: TarPlan
     index: bytes
     volumes: Mapping[Path, int]
     left_out: Mapping[str, int]
+    held_in: Collection[str] = ()
 
     @classmethod
     def plan(
-        cls, place: Path, lock: MirrorLockDocument, *, each: int = 0, held: Mapping[str, int] | None = None
+        cls,
+        place: Path,
+        lock: MirrorLockDocument,
+        *,
+        each: int = 0,
+        held: Mapping[str, int] | None = None,
+        held_in: Collection[str] = (),
     ) -> Archive:
         """PLACE.tar, or volumes of `each` bytes at most. `held`: blobs that the receiver has already.
 
@@ -81,7 +91,7 @@ class Archive:
         sizes = volume_sizes(tar.size, each)
         names = [f"{place.name}.tar"] if len(sizes) == 1 else _numbered(place.name, len(sizes))
         volumes = {place.parent / name: size for name, size in zip(names, sizes, strict=True)}
-        return cls(lock=lock, tar=tar, index=index, volumes=volumes, left_out=left_out)
+        return cls(lock=lock, tar=tar, index=index, volumes=volumes, left_out=left_out, held_in=held_in)
 
     @property
     def digest(self) -> str:
@@ -103,6 +113,7 @@ class Archive:
                 if name.startswith("blobs/")
             },
             "left_out": dict(sorted(self.left_out.items())),
+            "held_in": sorted(self.held_in),
         }
 
 

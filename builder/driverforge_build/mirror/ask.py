@@ -152,17 +152,43 @@ def _platform(manifest: Manifest, entry: Descriptor, platform: str) -> Platform:
     return Platform(platform=platform, digest=entry.digest, size=entry.size, blobs=blobs)
 
 
-def missing_platforms(needs: Needs, found: Mapping[str, Found]) -> list[str]:
-    """Images that nodes of some architecture need and that have none for it, a sentence each."""
+def check_platforms(needs: Needs, platforms: Sequence[str]) -> None:
+    """InputError where `platforms`, all that is to be taken, leave out one that nodes need."""
+    wanted = {
+        f"linux/{arch}"
+        for reasons in needs.images.values()
+        for arch in frozenset(arch for reason in reasons for arch in reason.archs) or needs.archs
+    }
+    lacking = sorted(one for one in wanted if not _has(platforms, one)) if platforms else []
+    if lacking:
+        named = " ".join(f"--platform {one}" for one in lacking)
+        raise InputError(
+            f"--platform leaves out {' and '.join(lacking)}, which nodes need; nothing is locked",
+            details=[f"--platform takes {', '.join(platforms)} alone"],
+            resolution=f"add {named}; or take the nodes that are not meant out of --nodes",
+        )
+
+
+def missing_platforms(needs: Needs, found: Mapping[str, Found], platforms: Sequence[str] = ()) -> list[str]:
+    """Images that have none for an architecture of nodes, or of `platforms`, a sentence each."""
     told = []
     for image, reasons in needs.images.items():
-        offered = {one.platform for one in found[image].platforms if one.platform}
+        offered = sorted({one.platform for one in found[image].platforms if one.platform})
         own = frozenset(arch for reason in reasons for arch in reason.archs)
         wanted = {f"linux/{arch}" for arch in own or needs.archs}
-        lacking = sorted(one for one in wanted if not any(f"{has}/".startswith(f"{one}/") for has in offered))
-        if offered:
-            told += [f"{image} has no image for {platform}, which nodes need" for platform in lacking]
+        asked = {one for one in platforms if not any(_has([need], one) for need in wanted)}
+        if not offered:
+            continue
+        lacking = {one: "which nodes need" for one in sorted(wanted) if not _has(offered, one)}
+        rest = f"which --platform names: the list has {', '.join(offered)} of it"
+        lacking |= {one: rest for one in sorted(asked) if not _has(offered, one)}
+        told += [f"{image} has no image for {one}, {why}" for one, why in lacking.items()]
     return told
+
+
+def _has(offered: Sequence[str], wanted: str) -> bool:
+    """Whether one of them is it, with a variant or without: 'linux/arm64', 'linux/arm64/v8'."""
+    return any(f"{one}/".startswith(f"{wanted}/") or f"{wanted}/".startswith(f"{one}/") for one in offered)
 
 
 def _silence(silent: Mapping[str, Unknown]) -> Unavailable:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 from driverforge_build.mirror.loads import Load
@@ -14,6 +14,7 @@ from driverforge_build.mirror.tide import Tide
 from driverforge_build.mirror.workers import Workers, awaited, break_off
 from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_oci.client import Manifest
+from driverforge_oci.reference import Reference
 from driverforge_oci.transport import Readable
 
 _IMAGES_AT_ONCE = 4
@@ -105,10 +106,11 @@ class _Stopped(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class Copier:
-    """One run."""
+    """One run. `held_in` are further repositories of the sink, which may have what the source left out."""
 
     source: Source
     sink: Sink
+    held_in: Sequence[str] = ()
     # blobs of images that are there: a repository of the sink that has each
     _there: dict[str, str] = field(default_factory=dict, init=False)
     # an image of each repository of the sink
@@ -241,11 +243,19 @@ class Copier:
             return self._take(blob, load, mount_from, moved)
         except LeftOut:
             # the receiver said that it has it, and did not say in which repository
-            others = (one for name, one in self._repositories.items() if name != load.place.name)
+            others = (one for one in self._elsewhere(load) if one.place.name != load.place.name)
             found = next((one for one in others if self.sink.has_blob(one, blob.digest)), None)
             if found is None:
                 raise
             return self._take(blob, load, found.place.repository, moved)
+
+    def _elsewhere(self, load: Load) -> Iterator[Load]:
+        """An image in each repository of the sink that is known: of this run, then of the receiver's."""
+        yield from self._repositories.values()
+        for name in self.held_in:
+            place = Reference(host=load.place.host, repository=name)
+            if place.name not in self._repositories:
+                yield replace(load, place=place)
 
     def _take(self, blob: _Blob, load: Load, mount_from: str, moved: Callable[[int], None]) -> bool:
         stream = BlobStream(

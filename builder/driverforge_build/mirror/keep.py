@@ -42,10 +42,23 @@ class Keep:
                 _add(self.wanted, repository, what, name)
 
     def add_inventory(self, name: str, inventory: MirrorInventoryDocument) -> None:
+        """What an inventory has stays, of whatever mirror it is: by where it lay, and by where it would here.
+
+        InputError for one that keeps nothing of what is known already: whoever gives it means otherwise.
+        """
+        known, found = set(self.wanted), set[str]()
         for image in inventory["images"]:
-            place = Reference.parse(image["place"])
-            for what in filter(None, (place.tag, image["digest"])):
-                _add(self.wanted, place.repository, what, name)
+            place, named = Reference.parse(image["place"]), Reference.parse(image["image"])
+            for repository in {place.repository, self.target.place(named).repository}:
+                found.add(repository)
+                for what in filter(None, (place.tag, image["digest"])):
+                    _add(self.wanted, repository, what, name)
+        if not (known & found or inventory["runs"]):
+            raise InputError(
+                f"{name} would keep nothing: no list has a repository with any of its images",
+                details=[f"it is the inventory of {inventory['mirror']}"],
+                resolution="give the list that it belongs to with --mirror-lock, too, or leave it out",
+            )
         for one in inventory["runs"]:
             self._add_kernel(one["kernel"], f"{name}: {one['nodes']} nodes run it")
 
