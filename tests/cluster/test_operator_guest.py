@@ -166,6 +166,8 @@ def test_the_toolkit_gives_the_nodes_runtime_what_the_validated_driver_has(
     merge(work.api, node.path, {"metadata": {"labels": {VALIDATOR: "false"}}})
     work.apply(rollout.cluster_policy(TOOLKIT))
     work.until(lambda: work.policy()[0] == "Reconciled", "ClusterPolicy Reconciled")
+    # its pod counts as ready before it has done its work: upstream's objects have no probe of it
+    work.until(lambda: _toolkit_is_done(node), "the toolkit has done its work")
     [toolkit] = work.pods("app=nvidia-container-toolkit-daemonset")
     [container] = toolkit["status"]["containerStatuses"]
     assert (container["ready"], container["restartCount"]) == (True, 0)
@@ -179,6 +181,11 @@ def test_the_toolkit_gives_the_nodes_runtime_what_the_validated_driver_has(
     assert f"/libcuda.so.{site.cell.driver}\n" in spec
     labels = node.object()["metadata"]["labels"]
     assert (labels[VALIDATOR], labels[f"{nodekeys.DEPLOY}container-toolkit"]) == ("false", "true")
+
+
+def _toolkit_is_done(node: GuestNode) -> bool:
+    """By its own word; a second's pause: each look costs the guest's processors a part of one."""
+    return node.guest.run("sleep 1; grep -q ready /run/nvidia/toolkit/status.json").rc == 0
 
 
 def test_the_validator_gets_as_far_as_one_can_without_a_gpu_and_explain_says_where(
@@ -196,10 +203,9 @@ def test_the_validator_gets_as_far_as_one_can_without_a_gpu_and_explain_says_whe
     assert "no GPU was tested" in node.guest.run(f"{log}driver-validation/*.log").ok()
     assert "did not put the driver into" in node.guest.run(f"{log}toolkit-validation/*.log").ok()
 
-    assert work.policy() == (
-        "OperandNotReady",
-        "ClusterPolicy is not ready; states not ready: [state-operator-validation]",
-    )
+    reason, message = work.policy()
+    assert reason == "OperandNotReady"
+    assert "states not ready: [state-operator-validation]" in message
     assert work.condition()[0] == "Reconciled"
     told = work.operator("explain", NODE)
     assert told.status == 1
