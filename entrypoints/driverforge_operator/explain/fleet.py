@@ -32,7 +32,7 @@ def fleet(sight: Sight) -> StatusDocument:
             continue
         scene = Scene(node=node, sight=sight)
         name, waits = node.metadata.name, _waits(scene)
-        own = next((one for one in daemonsets if one.selects(node.labels)), None)
+        own = _serving(scene, daemonsets)
         if own is None:
             unserved += [waits] if waits else []
             continue
@@ -51,6 +51,22 @@ def fleet(sight: Sight) -> StatusDocument:
         "unserved": unserved,
         "unread": list(sight.unread),
     }
+
+
+def _serving(scene: Scene, daemonsets: Sequence[DaemonSet]) -> DaemonSet | None:
+    """Whose pool a node is in: of several that select it that of its driver's pod, then the first."""
+
+    def rank(one: DaemonSet) -> tuple[bool, bool]:
+        name, namespace = one.metadata.name, one.metadata.namespace
+        pods = [
+            pod.metadata
+            for pod in scene.operands(one.spec.template.spec.component)
+            if pod.metadata.namespace == namespace
+        ]
+        owned = any(pod.owner is not None and pod.owner.name == name for pod in pods)
+        return not owned, not pods
+
+    return min((one for one in daemonsets if one.selects(scene.labels)), key=rank, default=None)
 
 
 def _pool(daemonset: DaemonSet) -> PoolDocument:
