@@ -17,7 +17,8 @@ from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 class Sight:
     """What could be read. `pods` are operands and what else was looked at, of all namespaces.
 
-    `daemonsets` of our namespace come first. `unread` says what the user may not see. `logs` has the last lines of some containers.
+    `daemonsets` of our namespace come first. `unread` says what the user may not see. `logs` has the last
+    lines of some containers.
     """
 
     namespace: str
