@@ -9,16 +9,24 @@ import json
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from lightkube.config.client_adapter import Client, ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig
 
+from driverforge_core import nodekeys
+from driverforge_operator.cluster.api import ApiServer
+from driverforge_operator.state.kinds import NVIDIA_DRIVER
 from support.cluster import kubernetes_build
-from support.cluster.kubernetes import Api
+from support.cluster.kubernetes import OPERATOR, Api, api_server
 from support.cluster.operator import (
+    NAMESPACE,
     NODES,
     add_driver,
     add_node,
+    ground,
     merge,
     metric,
     operator,
@@ -27,6 +35,7 @@ from support.cluster.operator import (
     small_cluster,
 )
 from support.process import until
+from support.samples.operatorcases import driver_spec
 from support.skipping import provided
 
 # the programs may have to be compiled first
@@ -36,6 +45,8 @@ sys.path.append(str(Path(__file__).parents[2] / "hack/lib"))
 from bench.operator import POOLS, measure  # noqa: E402
 
 MANY = 500
+TEN_THOUSAND = 10_000
+LIMIT = 350 << 20  # bytes: the chart's
 DRIVERS = "/apis/nvidia.com/v1alpha1/nvidiadrivers"
 
 
@@ -76,6 +87,64 @@ def test_thousands_of_resources_that_claim_a_node_starve_nobody(cluster: Api, tm
         assert log.read_text().count(" status of ") < many
         assert page(log, "/healthz")[0] == 200
     assert max(map(len, log.read_text().splitlines())) < 1000
+
+
+@contextmanager
+def crowded(folder: Path) -> Iterator[Api]:
+    """A server of its own with 10,000 NVIDIADrivers, which nobody has to delete one by one.
+
+    Half claim every node that has the label of theirs, the others one pool each.
+    """
+    folder.mkdir()
+    with api_server(provided(kubernetes_build.programs), folder) as api, ground(api):
+        config = KubeConfig.from_dict(json.loads(api.kubeconfig(OPERATOR))).get()
+        assert config
+        spec = driver_spec("minimal")
+        with Client(config, ConnectionParams(trust_env=False)) as http:
+            server = ApiServer(http, NAMESPACE)
+            for number in range(TEN_THOUSAND):
+                selector = {"crowd": "yes"} if number % 2 else {"pool": str(number)}
+                document = {
+                    "apiVersion": "nvidia.com/v1alpha1",
+                    "kind": "NVIDIADriver",
+                    "metadata": {"name": f"one-of-many-{number}"},
+                    "spec": {**spec, "nodeSelector": selector},
+                }
+                server.create(NVIDIA_DRIVER, document)
+        yield api
+
+
+def select(api: Api, node: str, **labels: str | None) -> None:
+    merge(api, f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
+
+
+@pytest.mark.full(reason="makes 10,000 resources, a minute and more")
+def test_ten_thousand_resources_starve_no_node(tmp_path: Path) -> None:
+    with crowded(tmp_path / "server") as api:
+        for name, label in (("op-torn", {"crowd": "yes"}), ("op-served", {"pool": "4242"})):
+            add_node(api, name, os_id="ubuntu", version="22.04")
+            select(api, name, **label)
+        with operator(api, tmp_path, "--lease", "30") as log:
+
+            def said(words: str) -> bool:
+                return words in log.read_text()
+
+            until(lambda: said("label node op-served"), "a node of one pool", timeout=300, log=log)
+            until(lambda: said("apply DaemonSet"), "its driver", timeout=300, log=log)
+            # in the middle of ten thousand statuses
+            add_node(api, "op-later", os_id="ubuntu", version="22.04")
+            select(api, "op-later", pool="8")
+            until(lambda: said("label node op-later"), "a node that came later", timeout=300, log=log)
+            select(api, "op-served", **{f"{nodekeys.DEPLOY}driver": None})
+            until(lambda: log.read_text().count("label node op-served") > 1, "a label is back", log=log)
+            assert log.read_text().count(" status of ") < TEN_THOUSAND
+            assert page(log, "/healthz")[0] == 200
+            torn = api.request("GET", "/api/v1/nodes/op-torn").body["metadata"]["labels"]
+            assert nodekeys.DRIVER_OWNER not in torn
+            memory = metric(log, "process_resident_memory_bytes")
+            assert memory is not None
+            assert memory < LIMIT
+        assert max(map(len, log.read_text().splitlines())) < 1000
 
 
 def test_an_object_as_large_as_it_may_be_is_one_of_many(cluster: Api, tmp_path: Path) -> None:

@@ -39,6 +39,34 @@ def test_a_pool_that_is_done(tmp_path: Path) -> None:
     assert pool["on_delete"]
 
 
+@pytest.mark.parametrize("whose", ["its pod's", "ours"])
+def test_of_two_drivers_for_a_node_its_pods_counts_then_ours(whose: str, tmp_path: Path) -> None:
+    scene = SceneFolder()
+    name = "nvidia-driver-daemonset"
+    other = copy.deepcopy(scene.daemonsets[name])
+    other["metadata"].update(name="a-driver-by-hand", namespace="a-namespace-before-ours")
+    scene.daemonsets = {"by hand": other, **scene.daemonsets}
+    if whose == "ours":
+        del scene.pods[name]
+    counted = {
+        one["daemonset"]: [*one["ready"], *(waits["node"] for waits in one["waiting"])]
+        for one in status(scene, tmp_path)["pools"]
+    }
+    assert counted == {"a-driver-by-hand": [], name: ["gpu-0"]}
+
+
+def test_a_driver_by_hand_has_the_node_where_it_runs(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    other = copy.deepcopy(scene.daemonsets["nvidia-driver-daemonset"])
+    other["metadata"].update(name="by-hand", namespace="elsewhere")
+    scene.daemonsets["by hand"] = other
+    pod = scene.pod("driver")["metadata"]
+    pod.update(namespace="elsewhere", ownerReferences=[{"kind": "DaemonSet", "name": "by-hand"}])
+    pools = {one["daemonset"]: one for one in status(scene, tmp_path)["pools"]}
+    assert pools["nvidia-driver-daemonset"]["waiting"] == []
+    assert pools["by-hand"]["ready"] or pools["by-hand"]["waiting"]
+
+
 def test_a_node_on_the_old_driver_and_the_command_that_moves_it_on(tmp_path: Path) -> None:
     scene = SceneFolder()
     update(scene, "nvcr.io/nvidia/driver:600.1.1-ubuntu22.04")

@@ -69,11 +69,13 @@ def look(inspector: Inspector, namespace: str, *, node: str = "") -> Sight:
     selectors = (f"spec.nodeName={node}", "spec.nodeName=") if node else ()
     listed = [looks.everywhere(POD, fields) for fields in selectors] or [looks.ours(POD)]
     pods = {(one.metadata.namespace, one.metadata.name): one for found in listed for one in found}
+    daemonsets = [one for one in looks.everywhere(DAEMON_SET) if one.spec.template.spec.component]
     return Sight(
         namespace=namespace,
         nodes={one.metadata.name: one for one in nodes},
         pods=tuple(pods.values()),
-        daemonsets=[one for one in looks.everywhere(DAEMON_SET) if one.spec.template.spec.component],
+        # what somebody applied by hand in another namespace comes after ours
+        daemonsets=sorted(daemonsets, key=lambda one: one.metadata.namespace != namespace),
         warnings=looks.everywhere(EVENT, "type=Warning"),
         policies={one.metadata.name: one for one in looks.everywhere(CLUSTER_POLICY)},
         drivers={one.metadata.name: one for one in looks.everywhere(NVIDIA_DRIVER)},

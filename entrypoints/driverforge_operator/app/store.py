@@ -122,6 +122,8 @@ class Store:
             return
         if kind.name in self._resources:
             known = self._resources[kind.name].get(item.metadata.name)
+            if known == item:
+                return  # what was written here, told by the watch
             self._resources[kind.name][item.metadata.name] = item
             # another status alone is nothing new to decide about nodes
             if known is None or (known.spec, known.metadata) != (item.spec, item.metadata):

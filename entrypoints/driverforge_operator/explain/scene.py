@@ -17,7 +17,8 @@ from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 class Sight:
     """What could be read. `pods` are operands and what else was looked at, of all namespaces.
 
-    `unread` says what the user may not see. `logs` has the last lines of some containers.
+    `daemonsets` of our namespace come first. `unread` says what the user may not see. `logs` has the last
+    lines of some containers.
     """
 
     namespace: str
@@ -115,8 +116,19 @@ class Scene:
         return sorted(found, key=lambda pod: pod.metadata.creation_timestamp or "")
 
     def own(self, daemonsets: Iterable[DaemonSet]) -> DaemonSet | None:
-        """The first of these that wants a pod on this node."""
-        return next((one for one in daemonsets if one.selects(self.labels)), None)
+        """Which of these serves the node: of several that select it that of its pod, then the first."""
+
+        def rank(one: DaemonSet) -> tuple[bool, bool]:
+            name, namespace = one.metadata.name, one.metadata.namespace
+            pods = [
+                pod.metadata
+                for pod in self.operands(one.spec.template.spec.component)
+                if pod.metadata.namespace == namespace
+            ]
+            owned = any(pod.owner is not None and pod.owner.name == name for pod in pods)
+            return not owned, not pods
+
+        return min((one for one in daemonsets if one.selects(self.labels)), key=rank, default=None)
 
     def warnings(self, kind: str, namespace: str, name: str) -> list[str]:
         """What was said of an object, each thing once."""

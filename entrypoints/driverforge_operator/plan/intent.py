@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec, contradictions
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.crd.read import Problem, read_spec
+from driverforge_operator.plan.claims import Claims, Selectors
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.validators import wants_ready_taint
 
@@ -42,7 +44,7 @@ class Driver:
     jit_version: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Intent:
     """`ignored` are the names of ClusterPolicies that do not count, because an older one is there."""
 
@@ -50,6 +52,24 @@ class Intent:
     policy: Policy | None
     ignored: tuple[str, ...]
     drivers: tuple[Driver, ...]
+
+    @cached_property
+    def driver(self) -> Mapping[str, Driver]:
+        """The NVIDIADrivers by name."""
+        return {one.name: one for one in self.drivers}
+
+    @cached_property
+    def _selectors(self) -> Selectors:
+        specs = ((one.name, one.spec) for one in self.drivers if one.spec is not None)
+        return Selectors({name: spec.node_selector or {} for name, spec in specs if not spec.default})
+
+    @cached_property
+    def _defaults(self) -> Claims:
+        return Claims(one.name for one in self.drivers if one.spec is not None and one.spec.default)
+
+    def claims(self, labels: Mapping[str, str]) -> Claims:
+        """The NVIDIADrivers that select a node by its labels; the default ones where there is none."""
+        return self._selectors.matching(labels) or self._defaults
 
     @property
     def ready_taint(self) -> bool:

@@ -145,7 +145,7 @@ def _upgrade_enabled(placement: Placement, intent: Intent) -> str | None:
     if not placement.gpu:
         return None
     if intent.drivers_by_resource:
-        owner = next((one for one in intent.drivers if one.name == placement.owner), None)
+        owner = intent.driver.get(placement.owner)
         if owner is None or owner.spec is None:
             return None
         own = owner.spec.upgrade_policy

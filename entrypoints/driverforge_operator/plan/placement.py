@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from driverforge_core import nodekeys
 from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId
-from driverforge_operator.plan.intent import Driver, Intent
+from driverforge_operator.plan.claims import NOBODY, Claims
+from driverforge_operator.plan.intent import Intent
 from driverforge_operator.state.nodes import Node
 
 
@@ -46,7 +47,7 @@ class Placement:
 
     gpu: bool
     labelled: bool = True
-    claims: tuple[str, ...] = ()
+    claims: Claims = NOBODY
     pool: PoolKey | None = None
     reason: str = ""
     runtime: str = ""
@@ -83,18 +84,14 @@ def place(node: Node, intent: Intent) -> Placement:
 def _driver_of(node: Node, intent: Intent) -> Placement:
     if not intent.drivers_by_resource:
         return _by_policy(node, intent)
-    claims = _claims(node, intent)
+    claims = intent.claims(node.labels)
     if len(claims) != 1:
-        told = (
-            f"claimed by {' and '.join(one.name for one in claims)}"
-            if claims
-            else "no NVIDIADriver claims it"
-        )
-        return Placement(gpu=True, claims=tuple(one.name for one in claims), reason=told)
-    (driver,) = claims
-    precompiled = bool(driver.spec and driver.spec.use_precompiled)
-    pool, reason = _pool(node, driver.name, precompiled=precompiled)
-    return Placement(gpu=True, claims=(driver.name,), pool=pool, reason=reason)
+        told = f"{len(claims)} NVIDIADrivers claim it" if claims else "no NVIDIADriver claims it"
+        return Placement(gpu=True, claims=claims, reason=told)
+    (name,) = claims
+    spec = intent.driver[name].spec
+    pool, reason = _pool(node, name, precompiled=bool(spec and spec.use_precompiled))
+    return Placement(gpu=True, claims=claims, pool=pool, reason=reason)
 
 
 def _by_policy(node: Node, intent: Intent) -> Placement:
@@ -103,19 +100,6 @@ def _by_policy(node: Node, intent: Intent) -> Placement:
         return Placement(gpu=True)
     pool, reason = _pool(node, "", precompiled=spec.driver.use_precompiled is True)
     return Placement(gpu=True, pool=pool, reason=reason)
-
-
-def _claims(node: Node, intent: Intent) -> list[Driver]:
-    """The ones that select it by labels; the default ones where there is none."""
-    specs = [(one, one.spec) for one in intent.drivers if one.spec is not None]
-    selecting = [
-        one for one, spec in specs if not spec.default and _selects(spec.node_selector or {}, node.labels)
-    ]
-    return selecting or [one for one, spec in specs if spec.default]
-
-
-def _selects(selector: Mapping[str, str], labels: Mapping[str, str]) -> bool:
-    return all(labels.get(key) == value for key, value in selector.items())
 
 
 def _pool(node: Node, driver: str, *, precompiled: bool) -> tuple[PoolKey | None, str]:

@@ -116,7 +116,7 @@ def stays(document: Document, unclear: Collection[str]) -> bool:
 
 def _asker(key: PoolKey, intent: Intent) -> _Asker | None:
     if key.driver:
-        found = next((one for one in intent.drivers if one.name == key.driver), None)
+        found = intent.driver.get(key.driver)
         if found is None or found.spec is None:
             return None
         owner = owner_of(NVIDIA_DRIVER, found.name, found.uid)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from driverforge_operator.operands.driver import DRIVER
@@ -18,6 +20,40 @@ from driverforge_operator.state.kinds import CLUSTER_POLICY, MANAGED_BY, NVIDIA_
 _NAMES = 5  # of nodes, as examples in a message
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What the nodes and pools are to each resource, looked at once for all: there may be thousands.
+
+    `conflicts` has words by an NVIDIADriver's name; `left_out` what is told of nodes that one claims ('' for
+    the ClusterPolicy's) and cannot serve; `pools` are by the uid of who asks for them.
+    """
+
+    conflicts: Mapping[str, str]
+    left_out: Mapping[str, Sequence[str]]
+    pools: Mapping[str, Sequence[Pool]]
+
+
+def _seen(census: Census, pools: Sequence[Pool]) -> _Seen:
+    conflicts: dict[str, str] = {}
+    left_out: dict[str, list[str]] = defaultdict(list)
+    by_uid: dict[str, list[Pool]] = defaultdict(list)
+    for placement, names in census.items():
+        if len(placement.claims) > 1:
+            told = (
+                f"{_some(placement.claims)} claim {len(names)} nodes ({_examples(names)}), which stay as "
+                f"they are until nodeSelector of only one matches them"
+            )
+            for name in placement.claims:
+                conflicts.setdefault(name, told)
+        elif placement.told:
+            left_out[placement.owner].append(
+                f"{len(names)} nodes ({_examples(names)}) stay as they are: {placement.reason}"
+            )
+    for one in pools:
+        by_uid[one.uid].append(one)
+    return _Seen(conflicts=conflicts, left_out=left_out, pools=by_uid)
+
+
 def statuses(
     intent: Intent,
     census: Census,
@@ -29,10 +65,11 @@ def statuses(
 ) -> list[SetStatus]:
     """Those that are not written yet. While a registry is asked, what was said stays."""
     asked = {one.uid for one in pools if one.reason and not one.message}
+    seen = _seen(census, pools)
     wanted = [_ignored(name, intent, resources) for name in intent.ignored]
     if intent.policy and intent.policy.uid not in asked:
-        wanted.append(_policy(intent.policy, intent, census, pools, operands, objects=objects))
-    wanted += [_driver(one, intent, census, pools, objects) for one in intent.drivers if one.uid not in asked]
+        wanted.append(_policy(intent.policy, intent, census, seen, operands, objects=objects))
+    wanted += [_driver(one, intent, seen, objects) for one in intent.drivers if one.uid not in asked]
     return [one for one in wanted if not written(one, resources[one.ref].status)]
 
 
@@ -69,14 +106,14 @@ def _policy(
     policy: Policy,
     intent: Intent,
     census: Census,
-    pools: Sequence[Pool],
+    seen: _Seen,
     operands: Sequence[StateNow],
     *,
     objects: Mapping[Ref, Document],
 ) -> SetStatus:
-    own = [one for one in pools if one.uid == policy.uid]
-    summaries = tuple(_summary(one, objects) for one in own)
-    state, conditions = _policy_outcome(policy, census, own, summaries, operands_wait_for(operands, objects))
+    summaries = tuple(_summary(one, objects) for one in seen.pools.get(policy.uid, ()))
+    others = operands_wait_for(operands, objects)
+    state, conditions = _policy_outcome(policy, census, seen, summaries, others)
     return SetStatus(
         ref=CLUSTER_POLICY.ref(policy.name),
         state=state,
@@ -90,15 +127,15 @@ def _policy(
 def _policy_outcome(
     policy: Policy,
     census: Census,
-    pools: Sequence[Pool],
+    seen: _Seen,
     summaries: Sequence[PoolSummary],
     others: Mapping[str, list[str]],
 ) -> tuple[str, tuple[ConditionNow, ...]]:
     if policy.problems:
         return "notReady", _error("InvalidSpec", "; ".join(map(str, policy.problems)))
-    if held := _held(pools):
+    if held := _held(seen.pools.get(policy.uid, ())):
         return "notReady", held
-    driver = _waiting("", census, summaries)
+    driver = _waiting("", seen, summaries)
     if waiting := {**({"state-driver": driver} if driver else {}), **others}:
         words = "; ".join(told for state in waiting.values() for told in state)
         told = f"ClusterPolicy is not ready; states not ready: [{' '.join(waiting)}]: {words}"
@@ -114,16 +151,9 @@ def _policy_outcome(
     )
 
 
-def _driver(
-    driver: Driver,
-    intent: Intent,
-    census: Census,
-    pools: Sequence[Pool],
-    objects: Mapping[Ref, Document],
-) -> SetStatus:
-    own = [one for one in pools if one.uid == driver.uid]
-    summaries = tuple(_summary(one, objects) for one in own)
-    state, conditions = _outcome(driver, intent, census, own, summaries)
+def _driver(driver: Driver, intent: Intent, seen: _Seen, objects: Mapping[Ref, Document]) -> SetStatus:
+    summaries = tuple(_summary(one, objects) for one in seen.pools.get(driver.uid, ()))
+    state, conditions = _outcome(driver, intent, seen, summaries)
     return SetStatus(
         ref=NVIDIA_DRIVER.ref(driver.name),
         state=state,
@@ -135,18 +165,18 @@ def _driver(
 
 
 def _outcome(
-    driver: Driver, intent: Intent, census: Census, pools: Sequence[Pool], summaries: Sequence[PoolSummary]
+    driver: Driver, intent: Intent, seen: _Seen, summaries: Sequence[PoolSummary]
 ) -> tuple[str, tuple[ConditionNow, ...]]:
     if not intent.drivers_by_resource:
         told = "the ClusterPolicy decides about drivers, unless its driver.useNvidiaDriverCRD is true"
         return "disabled", _error("Disabled", told)
     if driver.problems:
         return "notReady", _error("InvalidSpec", "; ".join(map(str, driver.problems)))
-    if conflict := _conflict(driver, census):
+    if conflict := seen.conflicts.get(driver.name):
         return "notReady", _error("ConflictingNodeSelector", conflict)
-    if held := _held(pools):
+    if held := _held(seen.pools.get(driver.uid, ())):
         return "notReady", held
-    if waiting := _waiting(driver.name, census, summaries):
+    if waiting := _waiting(driver.name, seen, summaries):
         return "notReady", _error("DriverNotReady", "; ".join(waiting))
     return "ready", _ready("Reconciled", _unheard("spec.labels", driver.spec.labels if driver.spec else None))
 
@@ -169,29 +199,9 @@ def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
     return _error(reason, "; ".join(words))
 
 
-def _waiting(owner: str, census: Census, summaries: Sequence[PoolSummary]) -> list[str]:
+def _waiting(owner: str, seen: _Seen, summaries: Sequence[PoolSummary]) -> list[str]:
     """What is not ready: nodes that nothing can be done for, and DaemonSets."""
-    return [told for told in (*_left_out(owner, census), *map(_waits_for, summaries)) if told]
-
-
-def _conflict(driver: Driver, census: Census) -> str:
-    for placement, names in census.items():
-        if len(placement.claims) > 1 and driver.name in placement.claims:
-            shown = _examples(names)
-            return (
-                f"{_some(placement.claims)} claim {len(names)} nodes ({shown}), which stay as they "
-                f"are until nodeSelector of only one matches them"
-            )
-    return ""
-
-
-def _left_out(owner: str, census: Census) -> list[str]:
-    """Nodes that a driver ('' for the ClusterPolicy's) claims and cannot serve."""
-    return [
-        f"{len(names)} nodes ({_examples(names)}) stay as they are: {placement.reason}"
-        for placement, names in census.items()
-        if placement.told and placement.owner == owner and len(placement.claims) == bool(owner)
-    ]
+    return [told for told in (*seen.left_out.get(owner, ()), *map(_waits_for, summaries)) if told]
 
 
 def _examples(names: Collection[str]) -> str:
