@@ -31,7 +31,9 @@ extern void tell(int, int *, struct waiter *);
 # another way to the same
 OVER = """#ifndef OVER_H
 #define OVER_H
+#include "small.h"
 #include "big.h"
+#include "late.h"
 static inline int over(int a) { return a + 1; }
 #endif
 """
@@ -64,8 +66,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes, set[str]]:
-    """An object as Kbuild has it made, and which files it depends on."""
+def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes, list[str]]:
+    """An object as Kbuild has it made, and the files it depends on, as they were read."""
     folder.mkdir(exist_ok=True)
     depends, out = folder / f".{name}.d", folder / f"{name}.o"
     run(
@@ -73,7 +75,7 @@ def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes,
         *(f'-DKBUILD_BASENAME="{name}"', "-c", "-o", out, f"{work}/uvm/{name}.c"),
     )
     words = depends.read_text().replace("\\", " ").split()
-    return out.read_bytes(), {word for word in words if not word.endswith(":")}
+    return out.read_bytes(), [word for word in words if not word.endswith(":")]
 
 
 def work_folder(work: Path, deep: str = DEEP) -> Path:
@@ -87,7 +89,7 @@ def work_folder(work: Path, deep: str = DEEP) -> Path:
     return work
 
 
-def test_objects_are_the_plain_ones_and_depend_on_the_same_files(tmp_path: Path) -> None:
+def test_objects_are_the_plain_ones_and_depend_on_the_same_files_in_order(tmp_path: Path) -> None:
     work = work_folder(tmp_path / "driverforge-work")
     compiler = stand_in(real_host(), "gcc", work=str(work))
     assert compiler != "gcc"
@@ -101,8 +103,12 @@ def test_objects_are_the_plain_ones_and_depend_on_the_same_files(tmp_path: Path)
 
 def test_sources_that_reach_a_header_in_other_ways_share_it(tmp_path: Path) -> None:
     work = work_folder(tmp_path / "work")
-    for name in NAMES[1:4]:
-        (work / f"uvm/{name}.c").write_text((SOURCE % (name, name)).replace("big.h", "over.h"))
+    (work / "uvm/small.h").write_text('#ifndef SMALL_H\n#define SMALL_H\n#include "tiny.h"\n#endif\n')
+    for name in ("tiny", "late"):
+        (work / f"uvm/{name}.h").write_text(f"#ifndef {name}\n#define {name}\n#endif\n")
+    for number, name in enumerate(NAMES):
+        ways = ("over.h", 'small.h"\n#include "over.h', 'small.h"\n#include "big.h')
+        (work / f"uvm/{name}.c").write_text((SOURCE % (name, name)).replace("big.h", ways[number % 3]))
     compiler = stand_in(real_host(), "gcc", work=str(work))
     for name in NAMES:
         plain = compiled("gcc", work, name, tmp_path / "plain")

@@ -52,6 +52,22 @@ df_header=$df_folder/{prefix}$df_group
 df_read() {{
     tr -s ' \\' '\n\n' <"$df_depends" | grep -v -e '^$' -e ':$' -e '/{prefix}[^/]*$'
 }}
+# All files in the order in which the compiler reads them without: modpost makes `srcversion` of it. The
+# source names the headers that the precompiled one consists of again; what was read for each goes there.
+df_join() {{
+    awk -v tops="$df_tops" '
+    function number_of(after,  each) {{
+        for (each = after + 1; each <= count; each++)
+            if (substr("/" $0, length($0) + 2 - length(top[each])) == top[each]) return each
+        return after
+    }}
+    BEGIN {{ count = split(tops, top, " "); last = told = 0 }}
+    NR == FNR {{ last = number_of(last); read_for[last] = read_for[last] $0 "\n"; known[$0]; next }}
+    FNR == 1 {{ printf "%s\n%s", $0, read_for[0]; next }}
+    $0 in known {{ for (until = number_of(told); told < until;) printf "%s", read_for[++told]; next }}
+    !told_too[$0]++
+    END {{ exit told < last }}' "$df_header.read" "$df_said.read"
+}}
 df_precompile() {{
     df_left=$#
     while [ $((df_left -= 1)) -gt 0 ]; do
@@ -86,8 +102,8 @@ df_compile() {{
     done
     {{ echo "#define KBUILD_BASENAME $df_name" && cat "$df_header.registers"; }} >"$df_said.h" || return
     {compiler} -include "$df_header.h" -include "$df_said.h" "$@" 2>"$df_said" || return
-    df_read >"$df_said.read" && cat "$df_header.read" >>"$df_said.read" &&
-        {{ echo "${{df_source%c}}o: \\" && sed 's/$/ \\/' "$df_said.read" && echo; }} >"$df_depends"
+    df_read >"$df_said.read" && df_join >"$df_said.all" &&
+        {{ echo "${{df_source%c}}o: \\" && sed 's/$/ \\/' "$df_said.all" && echo; }} >"$df_depends"
 }}
 if mkdir "$df_header.tried" 2>/dev/null; then
     df_precompile "$@"
@@ -117,18 +133,20 @@ def stand_in(host: Host, compiler: str, *, work: str) -> str:
         return host.files.read_text(f"{work}/{path}") if host.files.exists(f"{work}/{path}") else None
 
     texts = Texts(read)
-    groups = shared({name: texts.beginning(name) for name in sources if "/" in name}, texts.is_heavy)
+    groups = shared({name: texts.beginning(name) for name in sources if "/" in name})
     if host.files.free_bytes(work) < space.needed(host, work) + len(groups) * space.PRECOMPILED:
         return compiler
     register = _REGISTERS[machine]
     cases, order = [], []
-    for number, (directives, names) in enumerate(groups):
+    for number, (beginning, names) in enumerate(groups):
+        directives = [line for line, _ in beginning]
         lines = [*directives, *_still_defined(directives), _DECLARED.format("asked", register)]
         text = "".join(f"{line}\n" for line in lines)
         folder = names[0].rpartition("/")[0]
         host.files.write_atomic(f"{work}/{folder}/{PREFIX}{number}.in", text.encode())
         patterns = " | ".join(f"{name} | */{name}" for name in names)
-        cases.append(f"{patterns}) df_group={number} ;;")
+        tops = " ".join(f"/{header}" for _, header in beginning if header)
+        cases.append(f"{patterns}) df_group={number} df_tops='{tops}' ;;")
         objects = " ".join(f"{name[:-1]}o" for name in names)
         order.append(_ORDER.format(prefix=PREFIX, number=number, objects=objects))
     _add_to_kbuild(host, work, "".join(order))
