@@ -52,8 +52,9 @@ df_header=$df_folder/{prefix}$df_group
 df_read() {{
     tr -s ' \\' '\n\n' <"$df_depends" | grep -v -e '^$' -e ':$' -e '/{prefix}[^/]*$'
 }}
-# All files in the order in which the compiler reads them without: modpost makes `srcversion` of it. The
-# source names the headers that the precompiled one consists of again; what was read for each goes there.
+# All files in the order in which the compiler reads them without. The source names the headers that the
+# precompiled one consists of again; what was read for each goes there. What is named twice without, because
+# it was found in two ways, may be named once here: modpost makes another `srcversion` of it.
 df_join() {{
     awk -v tops="$df_tops" '
     function number_of(after,  each) {{
