@@ -71,7 +71,7 @@ def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes,
     folder.mkdir(exist_ok=True)
     depends, out = folder / f".{name}.d", folder / f"{name}.o"
     run(
-        *(compiler, f"-Wp,-MMD,{depends}", "-include", work / "first.h", *FLAGS),
+        *(compiler, f"-Wp,-MMD,{depends}", f"-I{work}/uvm", "-include", work / "first.h", *FLAGS),
         *(f'-DKBUILD_BASENAME="{name}"', "-c", "-o", out, f"{work}/uvm/{name}.c"),
     )
     words = depends.read_text().replace("\\", " ").split()
@@ -104,14 +104,16 @@ def test_objects_are_the_plain_ones_and_depend_on_the_same_files_in_order(tmp_pa
 def test_sources_that_reach_a_header_in_other_ways_share_it(tmp_path: Path) -> None:
     work = work_folder(tmp_path / "work")
     (work / "uvm/small.h").write_text('#ifndef SMALL_H\n#define SMALL_H\n#include "tiny.h"\n#endif\n')
-    for name in ("tiny", "late"):
-        (work / f"uvm/{name}.h").write_text(f"#ifndef {name}\n#define {name}\n#endif\n")
+    # named twice, since it is found beside the source and by -I
+    (work / "uvm/late.h").write_text("#ifndef late\n#define late\n#include <small.h>\n#endif\n")
+    (work / "uvm/tiny.h").write_text("#ifndef tiny\n#define tiny\n#endif\n")
     for number, name in enumerate(NAMES):
         ways = ("over.h", 'small.h"\n#include "over.h', 'small.h"\n#include "big.h')
         (work / f"uvm/{name}.c").write_text((SOURCE % (name, name)).replace("big.h", ways[number % 3]))
     compiler = stand_in(real_host(), "gcc", work=str(work))
     for name in NAMES:
         plain = compiled("gcc", work, name, tmp_path / "plain")
+        assert plain[1].count(f"{work}/uvm/small.h") == 1 + plain[1].count(f"{work}/uvm/late.h")
         assert compiled(compiler, work, name, tmp_path / "ours") == plain
         assert (work / f"uvm/driverforge-{name}.c.err").read_text() == ""
     assert len(list(work.rglob("*.h.gch"))) == 1

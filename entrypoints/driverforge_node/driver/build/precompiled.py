@@ -44,31 +44,8 @@ case "$*" in
 *"-Wp,-M"*" -DKBUILD_BASENAME="*" -c -o "*" $df_source") ;;
 *) exec {compiler} "$@" ;;
 esac
-df_words=$*
-df_depends=${{df_words#*-Wp,-M*D,}}
-df_depends=${{df_depends%% *}}
 df_folder=${{df_source%/*}}
 df_header=$df_folder/{prefix}$df_group
-df_read() {{
-    tr -s ' \\' '\n\n' <"$df_depends" | grep -v -e '^$' -e ':$' -e '/{prefix}[^/]*$'
-}}
-# All files in the order in which the compiler reads them without. The source names the headers that the
-# precompiled one consists of again; what was read for each goes there. What is named twice without, because
-# it was found in two ways, may be named once here: modpost makes another `srcversion` of it.
-df_join() {{
-    awk -v tops="$df_tops" '
-    function number_of(after,  each) {{
-        for (each = after + 1; each <= count; each++)
-            if (substr("/" $0, length($0) + 2 - length(top[each])) == top[each]) return each
-        return after
-    }}
-    BEGIN {{ count = split(tops, top, " "); last = told = 0 }}
-    NR == FNR {{ last = number_of(last); read_for[last] = read_for[last] $0 "\n"; known[$0]; next }}
-    FNR == 1 {{ printf "%s\n%s", $0, read_for[0]; next }}
-    $0 in known {{ for (until = number_of(told); told < until;) printf "%s", read_for[++told]; next }}
-    !told_too[$0]++
-    END {{ exit told < last }}' "$df_header.read" "$df_said.read"
-}}
 df_precompile() {{
     df_left=$#
     while [ $((df_left -= 1)) -gt 0 ]; do
@@ -80,8 +57,7 @@ df_precompile() {{
     done
     shift
     LC_ALL=C {compiler} "$@" -x c-header "$df_header.in" -o "$df_header.new" 2>"$df_header.err" &&
-        ! grep -q ' redefined' "$df_header.err" &&
-        df_read >"$df_header.read" || {{ rm -f "$df_header.new"; return; }}
+        ! grep -q ' redefined' "$df_header.err" || {{ rm -f "$df_header.new"; return; }}
     if grep -q 'multiple global register variables' "$df_header.err"; then
         echo '{declaration}'
     fi >"$df_header.registers"
@@ -102,15 +78,32 @@ df_compile() {{
         esac
     done
     {{ echo "#define KBUILD_BASENAME $df_name" && cat "$df_header.registers"; }} >"$df_said.h" || return
-    {compiler} -include "$df_header.h" -include "$df_said.h" "$@" 2>"$df_said" || return
-    df_read >"$df_said.read" && df_join >"$df_said.all" &&
-        {{ echo "${{df_source%c}}o: \\" && sed 's/$/ \\/' "$df_said.all" && echo; }} >"$df_depends"
+    {compiler} -include "$df_header.h" -include "$df_said.h" "$@" 2>"$df_said"
+}}
+df_list() {{
+    df_left=$#
+    while [ $((df_left -= 1)) -ge 0 ]; do
+        df_word=$1
+        shift
+        case $df_word in
+        -c) set -- "$@" -E -fdirectives-only ;;
+        -o)
+            shift
+            df_left=$((df_left - 1))
+            set -- "$@" -o /dev/null
+            ;;
+        *) set -- "$@" "$df_word" ;;
+        esac
+    done
+    {compiler} "$@"
 }}
 if mkdir "$df_header.tried" 2>/dev/null; then
     df_precompile "$@"
 fi
 df_said=$df_folder/{prefix}${{df_source##*/}}.err
-if [ -e "$df_header.h.gch" ] && df_compile "$@"; then
+# The files that were read, into the file of `-Wp,-M`: with a precompiled header they come in another order,
+# and fewer of them twice, which is another `srcversion` for modpost.
+if [ -e "$df_header.h.gch" ] && (df_compile "$@") && df_list "$@" 2>"$df_said.list"; then
     [ ! -s "$df_said" ] || cat "$df_said" >&2
     exit 0
 fi
@@ -146,8 +139,7 @@ def stand_in(host: Host, compiler: str, *, work: str) -> str:
         folder = names[0].rpartition("/")[0]
         host.files.write_atomic(f"{work}/{folder}/{PREFIX}{number}.in", text.encode())
         patterns = " | ".join(f"{name} | */{name}" for name in names)
-        tops = " ".join(f"/{header}" for _, header in beginning if header)
-        cases.append(f"{patterns}) df_group={number} df_tops='{tops}' ;;")
+        cases.append(f"{patterns}) df_group={number} ;;")
         objects = " ".join(f"{name[:-1]}o" for name in names)
         order.append(_ORDER.format(prefix=PREFIX, number=number, objects=objects))
     _add_to_kbuild(host, work, "".join(order))
