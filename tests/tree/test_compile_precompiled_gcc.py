@@ -31,7 +31,9 @@ extern void tell(int, int *, struct waiter *);
 # another way to the same
 OVER = """#ifndef OVER_H
 #define OVER_H
+#include "small.h"
 #include "big.h"
+#include "late.h"
 static inline int over(int a) { return a + 1; }
 #endif
 """
@@ -64,16 +66,16 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes, set[str]]:
-    """An object as Kbuild has it made, and which files it depends on."""
+def compiled(compiler: str, work: Path, name: str, folder: Path) -> tuple[bytes, list[str]]:
+    """An object as Kbuild has it made, and the files it depends on, as they were read."""
     folder.mkdir(exist_ok=True)
     depends, out = folder / f".{name}.d", folder / f"{name}.o"
     run(
-        *(compiler, f"-Wp,-MMD,{depends}", "-include", work / "first.h", *FLAGS),
+        *(compiler, f"-Wp,-MMD,{depends}", f"-I{work}/uvm", "-include", work / "first.h", *FLAGS),
         *(f'-DKBUILD_BASENAME="{name}"', "-c", "-o", out, f"{work}/uvm/{name}.c"),
     )
     words = depends.read_text().replace("\\", " ").split()
-    return out.read_bytes(), {word for word in words if not word.endswith(":")}
+    return out.read_bytes(), [word for word in words if not word.endswith(":")]
 
 
 def work_folder(work: Path, deep: str = DEEP) -> Path:
@@ -87,7 +89,7 @@ def work_folder(work: Path, deep: str = DEEP) -> Path:
     return work
 
 
-def test_objects_are_the_plain_ones_and_depend_on_the_same_files(tmp_path: Path) -> None:
+def test_objects_are_the_plain_ones_and_depend_on_the_same_files_in_order(tmp_path: Path) -> None:
     work = work_folder(tmp_path / "driverforge-work")
     compiler = stand_in(real_host(), "gcc", work=str(work))
     assert compiler != "gcc"
@@ -101,11 +103,17 @@ def test_objects_are_the_plain_ones_and_depend_on_the_same_files(tmp_path: Path)
 
 def test_sources_that_reach_a_header_in_other_ways_share_it(tmp_path: Path) -> None:
     work = work_folder(tmp_path / "work")
-    for name in NAMES[1:4]:
-        (work / f"uvm/{name}.c").write_text((SOURCE % (name, name)).replace("big.h", "over.h"))
+    (work / "uvm/small.h").write_text('#ifndef SMALL_H\n#define SMALL_H\n#include "tiny.h"\n#endif\n')
+    # named twice, since it is found beside the source and by -I
+    (work / "uvm/late.h").write_text("#ifndef late\n#define late\n#include <small.h>\n#endif\n")
+    (work / "uvm/tiny.h").write_text("#ifndef tiny\n#define tiny\n#endif\n")
+    for number, name in enumerate(NAMES):
+        ways = ("over.h", 'small.h"\n#include "over.h', 'small.h"\n#include "big.h')
+        (work / f"uvm/{name}.c").write_text((SOURCE % (name, name)).replace("big.h", ways[number % 3]))
     compiler = stand_in(real_host(), "gcc", work=str(work))
     for name in NAMES:
         plain = compiled("gcc", work, name, tmp_path / "plain")
+        assert plain[1].count(f"{work}/uvm/small.h") == 1 + plain[1].count(f"{work}/uvm/late.h")
         assert compiled(compiler, work, name, tmp_path / "ours") == plain
         assert (work / f"uvm/driverforge-{name}.c.err").read_text() == ""
     assert len(list(work.rglob("*.h.gch"))) == 1

@@ -2,15 +2,15 @@
 
 A source begins with directives that include the driver's own headers, and these begin with others. So the
 same lines are reached in many ways: `uvm_hal.h` and `uvm_api.h` both read `uvm_types.h` and `uvm_common.h`
-first. A header is named after those that it begins with: a compiler that is given these names one by one
-reads the same tokens in the same order as the source has them.
+first. A compiler that is given these names alone reads the same tokens in the same order as the source has
+them.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import islice, takewhile
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 # Measured with gcc 12: 1.7 s to precompile what UVM begins with; an object costs 0.35 s less.
 PAYS_FROM = 5
@@ -26,6 +26,10 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _GUARD = re.compile(r"#\s*(?:ifndef\s+|if\s+!\s*defined\s*\(?\s*)(\w+)\s*\)?\n#\s*define\s+(\w+)")
 
 
+# directives, and the header that each includes: '' for a definition
+Beginning = tuple[tuple[str, str], ...]
+
+
 class Texts:
     """The driver's sources and headers, each read once. `read` returns None for a file that is not there."""
 
@@ -35,31 +39,25 @@ class Texts:
         self._included: dict[str, tuple[str, ...]] = {}
         self._reached: dict[tuple[str, str], tuple[frozenset[str], frozenset[str]]] = {}
         self._guards: dict[str, str] = {}
-        self._led_by: dict[tuple[str, str], tuple[tuple[str, str], ...]] = {}
+        self._led_by: dict[tuple[str, str], Beginning] = {}
 
-    def beginning(self, source: str) -> tuple[str, ...]:
-        """The directives that a source begins with, as far as they mean nothing when they are read again.
+    def beginning(self, source: str) -> Beginning:
+        """The directives that a source begins with, up to a header that reads many of the kernel's.
 
-        They include the driver's own headers, or define a macro. A header comes after those it begins with.
+        They include the driver's own headers, or define a macro, and mean nothing when they are read again.
+        Instead of a header there is what it begins with itself, where that comes as far. Empty where the
+        source has no such header.
         """
-        return tuple(self._beginning(source, source.rpartition("/")[0], set()))
+        return tuple(dict.fromkeys(self._until_heavy(source, source.rpartition("/")[0])))
 
-    def is_heavy(self, directive: str, folder: str) -> bool:
-        """Whether a directive of a source in `folder` includes what reads many of the kernel's headers."""
-        include = INCLUDE.match(directive)
-        header = self._find(folder, include[1]) if include else None
-        return header is not None and len(self._closure(header, folder)[1]) >= HEAVY
+    def _until_heavy(self, path: str, folder: str) -> Beginning:
+        leading = self._leading(path, folder)
+        for number, (_, header) in enumerate(leading):
+            if header and len(self._closure(header, folder)[1]) >= HEAVY:
+                return leading[:number] + (self._until_heavy(header, folder) or leading[number : number + 1])
+        return ()
 
-    def _beginning(self, path: str, folder: str, seen: set[str]) -> Iterator[str]:
-        for line, header in self._leading(path, folder):
-            if header not in seen:
-                if header:
-                    seen.add(header)
-                    yield from self._beginning(header, folder, seen)
-                yield line
-
-    def _leading(self, path: str, folder: str) -> tuple[tuple[str, str], ...]:
-        """The directives that a file itself begins with, and the header of each: '' for a definition."""
+    def _leading(self, path: str, folder: str) -> Beginning:
         if (path, folder) not in self._led_by:
             self._led_by[path, folder] = tuple(self._read_leading(path, folder))
         return self._led_by[path, folder]
@@ -139,24 +137,12 @@ def guard(header: str) -> str:
     return "" if depth or re.search(rf"#\s*undef\s+{found[1]}\b", text) else found[1]
 
 
-def shared(
-    beginnings: Mapping[str, Sequence[str]], is_heavy: Callable[[str, str], bool]
-) -> tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]:
-    """Directives, and the sources of a folder, which have the same flags, that all begin with these.
-
-    Sources are put together by all that they have up to the first include that `is_heavy`, of a directive
-    and a folder.
-    """
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for source, directives in beginnings.items():
-        folder = source.rpartition("/")[0]
-        first = next((number for number, line in enumerate(directives) if is_heavy(line, folder)), None)
-        if first is not None:
-            groups.setdefault((folder, tuple(directives[: first + 1])), []).append(source)
-    found = []
-    for sources in groups.values():
-        if len(sources) >= PAYS_FROM:
-            columns = zip(*(beginnings[source] for source in sources), strict=False)
-            same = takewhile(lambda column: len(set(column)) == 1, columns)
-            found.append((tuple(column[0] for column in same), tuple(sources)))
-    return tuple(found)
+def shared(beginnings: Mapping[str, Beginning]) -> tuple[tuple[Beginning, tuple[str, ...]], ...]:
+    """Beginnings, and the sources of a folder, which have the same flags, that all have this one."""
+    groups: dict[tuple[str, Beginning], list[str]] = {}
+    for source, beginning in beginnings.items():
+        if beginning:
+            groups.setdefault((source.rpartition("/")[0], beginning), []).append(source)
+    return tuple(
+        (beginning, tuple(sources)) for (_, beginning), sources in groups.items() if len(sources) >= PAYS_FROM
+    )

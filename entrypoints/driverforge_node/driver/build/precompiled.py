@@ -44,14 +44,8 @@ case "$*" in
 *"-Wp,-M"*" -DKBUILD_BASENAME="*" -c -o "*" $df_source") ;;
 *) exec {compiler} "$@" ;;
 esac
-df_words=$*
-df_depends=${{df_words#*-Wp,-M*D,}}
-df_depends=${{df_depends%% *}}
 df_folder=${{df_source%/*}}
 df_header=$df_folder/{prefix}$df_group
-df_read() {{
-    tr -s ' \\' '\n\n' <"$df_depends" | grep -v -e '^$' -e ':$' -e '/{prefix}[^/]*$'
-}}
 df_precompile() {{
     df_left=$#
     while [ $((df_left -= 1)) -gt 0 ]; do
@@ -63,8 +57,7 @@ df_precompile() {{
     done
     shift
     LC_ALL=C {compiler} "$@" -x c-header "$df_header.in" -o "$df_header.new" 2>"$df_header.err" &&
-        ! grep -q ' redefined' "$df_header.err" &&
-        df_read >"$df_header.read" || {{ rm -f "$df_header.new"; return; }}
+        ! grep -q ' redefined' "$df_header.err" || {{ rm -f "$df_header.new"; return; }}
     if grep -q 'multiple global register variables' "$df_header.err"; then
         echo '{declaration}'
     fi >"$df_header.registers"
@@ -85,15 +78,32 @@ df_compile() {{
         esac
     done
     {{ echo "#define KBUILD_BASENAME $df_name" && cat "$df_header.registers"; }} >"$df_said.h" || return
-    {compiler} -include "$df_header.h" -include "$df_said.h" "$@" 2>"$df_said" || return
-    df_read >"$df_said.read" && cat "$df_header.read" >>"$df_said.read" &&
-        {{ echo "${{df_source%c}}o: \\" && sed 's/$/ \\/' "$df_said.read" && echo; }} >"$df_depends"
+    {compiler} -include "$df_header.h" -include "$df_said.h" "$@" 2>"$df_said"
+}}
+df_list() {{
+    df_left=$#
+    while [ $((df_left -= 1)) -ge 0 ]; do
+        df_word=$1
+        shift
+        case $df_word in
+        -c) set -- "$@" -E -fdirectives-only ;;
+        -o)
+            shift
+            df_left=$((df_left - 1))
+            set -- "$@" -o /dev/null
+            ;;
+        *) set -- "$@" "$df_word" ;;
+        esac
+    done
+    {compiler} "$@"
 }}
 if mkdir "$df_header.tried" 2>/dev/null; then
     df_precompile "$@"
 fi
 df_said=$df_folder/{prefix}${{df_source##*/}}.err
-if [ -e "$df_header.h.gch" ] && df_compile "$@"; then
+# The files that were read, into the file of `-Wp,-M`: with a precompiled header they come in another order,
+# and fewer of them twice, which is another `srcversion` for modpost.
+if [ -e "$df_header.h.gch" ] && (df_compile "$@") && df_list "$@" 2>"$df_said.list"; then
     [ ! -s "$df_said" ] || cat "$df_said" >&2
     exit 0
 fi
@@ -117,12 +127,13 @@ def stand_in(host: Host, compiler: str, *, work: str) -> str:
         return host.files.read_text(f"{work}/{path}") if host.files.exists(f"{work}/{path}") else None
 
     texts = Texts(read)
-    groups = shared({name: texts.beginning(name) for name in sources if "/" in name}, texts.is_heavy)
+    groups = shared({name: texts.beginning(name) for name in sources if "/" in name})
     if host.files.free_bytes(work) < space.needed(host, work) + len(groups) * space.PRECOMPILED:
         return compiler
     register = _REGISTERS[machine]
     cases, order = [], []
-    for number, (directives, names) in enumerate(groups):
+    for number, (beginning, names) in enumerate(groups):
+        directives = [line for line, _ in beginning]
         lines = [*directives, *_still_defined(directives), _DECLARED.format("asked", register)]
         text = "".join(f"{line}\n" for line in lines)
         folder = names[0].rpartition("/")[0]

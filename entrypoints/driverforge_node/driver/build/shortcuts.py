@@ -21,7 +21,7 @@ from driverforge_node.driver.state.network import OFED
 from driverforge_node.ports import Host
 
 # A change of what is written to the cache
-_FORMAT = "3"
+_FORMAT = "4"
 # What works on an object besides the compiler, and says how: in scripts/ and tools/ of the kernel's files
 _KBUILD = ("Makefile*", "Kbuild.include", "*.so", "objtool", "genksyms", "recordmcount*")
 
