@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -166,6 +167,23 @@ def test_a_program_of_others_copies_all_with_what_is_attached(
     capsys.readouterr()
     assert site.copy(*words) == 0
     assert {one["state"] for one in json.loads(capsys.readouterr().out)["images"]} == {"held"}
+
+
+def test_a_program_of_others_brings_again_what_the_mirror_has_lost(site: Site, engine: str) -> None:
+    if (site.home / "config.json").exists():
+        pytest.skip("it is closed")
+    words = ["--to", f"{site.mirror}/kse", "--engine", engine]
+    assert site.copy(*words) == 0
+    place = Reference.parse(f"{site.mirror}/kse/nvidia/driver:1")
+    child = client().get_manifest(place).children[0].digest
+    for kind, digest in (("manifests", child), ("blobs", digest_of(LARGE))):
+        lost = f"http://{site.mirror}/v2/{place.repository}/{kind}/{digest}"
+        with urllib.request.urlopen(urllib.request.Request(lost, method="DELETE")) as answer:
+            assert answer.status == 202
+    assert site.copy(*words) == 0
+    assert site.held("kse") == 1
+    assert site.copy(*words, "--deep") == 0
+    assert site.held("kse") == 0
 
 
 def test_a_login_that_a_program_of_others_lacks_is_named(
