@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from driverforge_core import nodekeys
 from driverforge_core.errors import DriverforgeError, InputError, NotPermitted, TemporaryFailure, Unavailable
 from driverforge_core.nodekeys import DRIVER_SWITCH, PRE_INSTALLED, WORKLOAD
 from driverforge_core.validations import CC_MANAGER, DRIVER_CONTAINER, FOLDER, WRITTEN, Component
@@ -20,10 +21,12 @@ from driverforge_node.ports import JsonObject, LoadedModule
 from driverforge_node.validate.check_table import CHECKS
 from driverforge_node.validate.container_checks import COUNT, libraries
 from driverforge_node.validate.context import Context
+from driverforge_node.validate.driver_check import OPERANDS_HERE
 from driverforge_node.validate.validator_settings import VARIABLES, page, parse
 from support.fakes.fakecluster import FakeCluster
 from support.fakes.fakehost import NODE, FakeNode, fake_node
 from support.heard import heard
+from support.samples.operatorcases import result
 
 ROOT = "/run/nvidia/driver"
 SMI_LINE = "GPU 0: a fake (UUID: GPU-00000000-1111-2222-3333-444444444444)\n"
@@ -135,10 +138,28 @@ def test_a_containers_driver_is_told_as_a_shell_reads_it(bench: Bench) -> None:
     assert dict(word.split("=", 1) for word in words) == {
         "IS_HOST_DRIVER": "false",
         "NVIDIA_DRIVER_ROOT": ROOT,
-        "DRIVER_ROOT_CTR_PATH": ROOT,
+        "DRIVER_ROOT_CTR_PATH": "/driver-root",
         "NVIDIA_DEV_ROOT": ROOT,
-        "DEV_ROOT_CTR_PATH": ROOT,
+        "DEV_ROOT_CTR_PATH": "/driver-root",
     }
+
+
+@pytest.mark.parametrize("component", ["container-toolkit", "device-plugin", "mig-manager"])
+def test_what_reads_driver_ready_has_the_driver_where_that_says(component: str) -> None:
+    """By the recorded objects of NVIDIA's operator."""
+    recorded = result("clusterpolicy", "default", "objects.yaml")
+    switch = f"{nodekeys.DEPLOY}{component}"
+    (pod,) = (
+        one["spec"]["template"]["spec"]
+        for one in recorded
+        if one
+        and one["kind"] == "DaemonSet"
+        and switch in one["spec"]["template"]["spec"]["nodeSelector"]
+        and "nvidia.com/mps.capable" not in one["spec"]["template"]["spec"]["nodeSelector"]
+    )
+    volume = next(one["name"] for one in pod["volumes"] if one.get("hostPath", {}).get("path") == ROOT)
+    mounts = {one["name"]: one["mountPath"] for one in pod["containers"][0]["volumeMounts"]}
+    assert mounts[volume] == OPERANDS_HERE
 
 
 def test_a_root_without_device_files_leaves_them_to_the_host(bench: Bench) -> None:

@@ -121,6 +121,14 @@ def test_a_toolkit_that_recovered_is_well_where_no_validator_waits_for_it(
     assert closed(gates) is None
 
 
+def test_a_toolkit_that_runs_again_is_named_where_its_kubelet_forgot_how_it_ended(tmp_path: Path) -> None:
+    scene = failing_toolkit()
+    [toolkit] = scene.pod("container-toolkit")["status"]["containerStatuses"]
+    toolkit["lastState"] = {}
+    scene.hold("operator-validator", "driver-validation", {"waiting": {"reason": "PodInitializing"}})
+    assert shut(scene, tmp_path)[0].name == "toolkit"
+
+
 def test_a_toolkit_that_a_reboot_ended_did_not_fail(tmp_path: Path) -> None:
     scene = failing_toolkit()
     [toolkit] = scene.pod("container-toolkit")["status"]["containerStatuses"]

@@ -24,6 +24,7 @@ from driverforge_node.validate.module_checks import EXTRAS, require_module
 
 DRIVER_PODS = "app.kubernetes.io/component=nvidia-driver"
 NVML = "libnvidia-ml.so.1"
+OPERANDS_HERE = "/driver-root"  # where toolkit, device plugin and MIG manager have a container's driver
 LIBRARY_FOLDERS = (
     "usr/lib64",
     "usr/lib/x86_64-linux-gnu",
@@ -49,13 +50,17 @@ class FoundDriver:
     seen: str
 
     def as_environment(self) -> str:
-        """The content of driver-ready: the pods that wait for it source it as a shell does."""
+        """The content of driver-ready: the pods that wait for it source it as a shell does.
+
+        A path of a container is one of theirs, not of this one.
+        """
+        beside = not self.on_host and self.roots.dev_host == self.roots.driver
         values = {
             "IS_HOST_DRIVER": str(self.on_host).lower(),
             "NVIDIA_DRIVER_ROOT": self.roots.driver,
-            "DRIVER_ROOT_CTR_PATH": self.roots.driver_seen,
+            "DRIVER_ROOT_CTR_PATH": HOST_HERE if self.on_host else OPERANDS_HERE,
             "NVIDIA_DEV_ROOT": self.roots.dev_host,
-            "DEV_ROOT_CTR_PATH": self.roots.dev_seen,
+            "DEV_ROOT_CTR_PATH": OPERANDS_HERE if beside else HOST_HERE,
         }
         return "".join(f"{name}={value}\n" for name, value in values.items())
 

@@ -97,9 +97,9 @@ def relapsed(pod: Pod) -> Blocked | None:
 
 
 def failed_before(status: ContainerStatus) -> bool:
-    """False also where a reboot of the node ended it."""
+    """False also where a reboot of the node ended it. Kubelets forget at times how it ended."""
     ended = status.last_state.terminated
-    return ended is not None and ended.exit_code != 0 and ended.reason == "Error"
+    return status.restart_count > 0 and (ended is None or (ended.exit_code != 0 and ended.reason == "Error"))
 
 
 def _fine(status: ContainerStatus, *, init: bool) -> bool:
