@@ -45,7 +45,7 @@ def headers_of(kernel: Kernel) -> KernelHeaders:
 
 
 def made(kernel: Kernel, folder: Path, *, plain: bool) -> dict[str, str]:
-    """{object: digest} of a build in `folder`."""
+    """{object or module: digest} of a build in `folder`."""
     work = folder / "work"
     compile_modules(
         real_host(),
@@ -81,7 +81,9 @@ def plainly_made(kernel: Kernel) -> dict[str, str]:
 
 
 @pytest.mark.full(reason="compiles NVIDIA's own open modules twice: three to six minutes")
-def test_every_object_is_the_plain_builds(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_object_and_module_is_the_plain_builds(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     try:
         found = [kernels.headers(package) for package in kernels.candidates("6.1")]
     except Unavailable as error:
