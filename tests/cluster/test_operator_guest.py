@@ -193,10 +193,9 @@ def test_the_validator_gets_as_far_as_one_can_without_a_gpu_and_explain_says_whe
 ) -> None:
     # the operator sets what is not there
     merge(work.api, node.path, {"metadata": {"labels": {VALIDATOR: None}}})
-    work.until(lambda: "toolkit-validation" in work.operator("explain", NODE).stdout, "its gate")
-    [validator] = work.pods("app=nvidia-operator-validator")
-    driver, *_ = validator["status"]["initContainerStatuses"]
-    assert (driver["name"], driver["state"]["terminated"]["exitCode"]) == ("driver-validation", 0)
+    work.until(lambda: _driver_is_validated(work), "the validator's first check ends well")
+    closed = "because the gate 'validator' is closed on container toolkit-validation of pod"
+    work.until(lambda: closed in work.operator("explain", NODE).stdout, "its gate is told")
     # its RuntimeClass is the handler that the toolkit made: the double behind it was asked for each container
     assert "nvidia-container-runtime" in node.guest.run(f"cat {toolkitpod.LOG}").ok()
     log = "cat /var/log/pods/*nvidia-operator-validator-*/"
@@ -207,6 +206,13 @@ def test_the_validator_gets_as_far_as_one_can_without_a_gpu_and_explain_says_whe
     assert reason == "OperandNotReady"
     assert "states not ready: [state-operator-validation]" in message
     assert work.condition()[0] == "Reconciled"
-    told = work.operator("explain", NODE)
-    assert told.status == 1
-    assert "because the gate 'validator' is closed on container toolkit-validation of pod" in told.stdout
+
+
+def _driver_is_validated(work: Rollout) -> bool:
+    checks = (
+        one
+        for pod in work.pods("app=nvidia-operator-validator")
+        for one in pod["status"].get("initContainerStatuses", ())
+        if one["name"] == "driver-validation"
+    )
+    return any(one["state"].get("terminated", {}).get("exitCode") == 0 for one in checks)
