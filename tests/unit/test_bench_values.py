@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[2] / "hack/lib"))
-from bench.result import scaled  # noqa: E402
+from bench.result import scaled
 
 
 @pytest.mark.parametrize(
