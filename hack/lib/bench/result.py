@@ -117,7 +117,7 @@ def scaled(value: float, unit: str) -> str:
     if unit == "bytes":
         return f"{value / 1e6:.3g} MB" if value < 1e9 else f"{value / 1e9:.3g} GB"
     for limit, factor, prefix in _PREFIXES:
-        if value < limit * 1000:
+        if 0 < value < limit * 1000:
             return f"{value * factor:.3g} {prefix}{unit}"
     return f"{value:.0f} {unit}"
 
