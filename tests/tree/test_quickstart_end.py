@@ -11,11 +11,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.process import running, until
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = (sys.executable, str(ROOT / "hack/lib/run.py"), "quickstart")
 PATHS = os.pathsep.join(str(ROOT / one) for one in ("entrypoints", "builder", "tests", "hack/lib"))
+
+pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="the quickstart runs with Python 3.11")
+
 WAITS = """#!/bin/sh
 echo $$ >{mark}.draft
 mv {mark}.draft {mark}
