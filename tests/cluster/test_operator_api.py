@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from typing import Any
 
-import httpx2
 import pytest
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
 
 from driverforge_core.errors import NotPermitted, TemporaryFailure, Unavailable
 from driverforge_operator.cluster.api import ApiServer
 from driverforge_operator.ports import Gone, Kind
 from driverforge_operator.state.kinds import MANAGED_BY, MANAGER, NODE, OURS, OURS_SELECTOR, name_of
-from support.cluster.kubernetes import OPERATOR, Api
+from support.cluster.adapter import adapter
+from support.cluster.kubernetes import Api
 from support.cluster.operator import add_node
 
 # the programs may have to be compiled first
@@ -30,17 +27,9 @@ UNKNOWN: Kind[dict[str, Any]] = Kind(
 )
 
 
-@contextmanager
-def adapter(api: Api, user: str = OPERATOR) -> Iterator[ApiServer]:
-    config = KubeConfig.from_dict(json.loads(api.kubeconfig(user))).get()
-    assert config
-    with Client(config, ConnectionParams(timeout=httpx2.Timeout(30), trust_env=False)) as http:
-        yield ApiServer(http, NAMESPACE, page=2)
-
-
 @pytest.fixture
 def server(api: Api) -> Iterator[ApiServer]:
-    with adapter(api) as found:
+    with adapter(api, NAMESPACE) as found:
         yield found
 
 
@@ -100,6 +89,9 @@ def test_a_refusal_has_the_servers_own_words(api: Api, server: ApiServer) -> Non
         server.apply(CONFIGMAPS, config_map("Not A Name"))
     assert not isinstance(refused.value, TemporaryFailure)
     assert "Not A Name" in refused.value.details[0]
-    with adapter(api, next(iter(api.nodes))) as kubelet, pytest.raises(NotPermitted) as forbidden:
+    with (
+        adapter(api, NAMESPACE, user=next(iter(api.nodes))) as kubelet,
+        pytest.raises(NotPermitted) as forbidden,
+    ):
         kubelet.apply(CONFIGMAPS, config_map("theirs"))
     assert "cannot patch resource" in forbidden.value.details[0]

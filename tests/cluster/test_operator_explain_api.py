@@ -7,14 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
-from lightkube.config.client_adapter import Client, ConnectionParams
-from lightkube.config.kubeconfig import KubeConfig
 
 from driverforge_operator.app.look import explain, installation, look
 from driverforge_operator.app.snapshot import snapshot
@@ -25,7 +21,8 @@ from driverforge_operator.explain.gates import closed
 from driverforge_operator.explain.installation import examine
 from driverforge_operator.explain.sentence import sentence
 from driverforge_operator.ports import Log, Right
-from support.cluster.kubernetes import OPERATOR, Api
+from support.cluster.adapter import adapter
+from support.cluster.kubernetes import Api
 from support.cluster.operator import NAMESPACE, ground, merge
 from support.samples.scenes import SceneFolder
 
@@ -38,17 +35,9 @@ POD = f"{WORKLOAD}-x7k2p"
 TOLD = 'Failed to pull image "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04": not found'
 
 
-@contextmanager
-def adapter(api: Api, user: str = OPERATOR) -> Iterator[ApiServer]:
-    config = KubeConfig.from_dict(json.loads(api.kubeconfig(user))).get()
-    assert config
-    with Client(config, ConnectionParams(timeout=httpx2.Timeout(30), trust_env=False)) as http:
-        yield ApiServer(http, NAMESPACE, page=2)
-
-
 @pytest.fixture
 def live(api: Api) -> Iterator[ApiServer]:
-    with adapter(api) as found:
+    with adapter(api, NAMESPACE) as found:
         yield found
 
 
@@ -125,7 +114,7 @@ def test_the_definitions_that_the_server_stores_lack_nothing(live: ApiServer) ->
 def test_rights_are_the_users_own(api: Api, live: ApiServer) -> None:
     right = Right(verb="delete", group="apps", plural="daemonsets", namespace=NAMESPACE)
     assert live.may(right) is True
-    with adapter(api, next(iter(api.nodes))) as kubelet:
+    with adapter(api, NAMESPACE, user=next(iter(api.nodes))) as kubelet:
         assert kubelet.may(right) is False
         known = installation(kubelet, NAMESPACE)
     assert right in known.refused

@@ -32,6 +32,7 @@ from support.machines import containerd, cripods, jitimage, ociarchive, registry
 from support.machines.builderbench import PACKAGES
 from support.machines.closednet import ClosedNetwork, closed_network
 from support.process import Finished, missing, run
+from support.samples.chartsite import BESIDE_THE_DRIVER
 from support.samples.clusternodes import node, write_nodes
 from support.skipping import provided
 
@@ -42,17 +43,7 @@ STEP = re.compile(r"^### (\d+)\. (Site|Connected): ", re.MULTILINE)
 # jq and crictl may not be here; prune asks a person
 NOT_RUN = ("jq ", "crictl ", "driverforge mirror prune ")
 DRIVER = "nvcr.io/nvidia/driver:580-5.15.0-{}-generic-ubuntu22.04"
-IMAGES = (
-    DRIVER.format(131),
-    DRIVER.format(139),
-    "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
-    "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
-    "nvcr.io/nvidia/gpu-operator:v26.7.0",
-    "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
-    "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
-    "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
-    "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
-)
+IMAGES = (DRIVER.format(131), DRIVER.format(139), *BESIDE_THE_DRIVER)
 STAND_IN = b"#!/bin/busybox sh\n[ $1 = --version ] && exit 7\n"
 CONTAINERD = """
 version = 2

@@ -19,20 +19,12 @@ from driverforge_oci.reference import Reference
 from support.jsonschemas import check_document
 from support.machines import registry
 from support.process import missing
+from support.samples.chartsite import BESIDE_THE_DRIVER
 from support.samples.clusternodes import node, write_nodes
 from support.samples.vendorregistry import client, copy_image, put_image
 
 DRIVER = "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04"
-IMAGES = (
-    DRIVER,
-    "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
-    "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
-    "nvcr.io/nvidia/gpu-operator:v26.7.0",
-    "nvcr.io/nvidia/k8s-device-plugin:v0.20.0",
-    "nvcr.io/nvidia/k8s/container-toolkit:v1.20.0",
-    "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
-    "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
-)
+IMAGES = (DRIVER, *BESIDE_THE_DRIVER)
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def sides(tide: Tide, told: Told) -> Callable[[Target | None], RegistryClient]:
         told(why, seconds)
 
     def client(target: Target | None) -> RegistryClient:
-        plain = (target.host,) if target and target.plain else ()
+        plain = target.plain_hosts if target else ()
         return copying_client(heard, at_once=2 * tide.highest, plain_http=plain)
 
     return client

@@ -182,8 +182,7 @@ def copy(
                 replace_text(receipt, json.dumps(told, indent=1) + "\n", option="--receipt")
         else:
             lock = load_mirror_lock(lock_path)
-            plain = (target.host,) if target.plain else ()
-            copier = adapters.image_copier(engine_name, plain_http=plain)
+            copier = adapters.image_copier(engine_name, plain_http=target.plain_hosts)
             for image, why in carry.beyond_programs(lock).items() if copier else ():
                 progress.beyond(engine_name, image, why)
             document = carry.copy_between(

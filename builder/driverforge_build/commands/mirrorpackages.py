@@ -69,7 +69,7 @@ def packages(
         found = carry.unpack(archive, out, address)
     else:
         assert target is not None
-        client = adapters.registry_client(plain_http=(target.host,) if target.plain else ())
+        client = adapters.registry_client(plain_http=target.plain_hosts)
         found = carry.unpack_held(load_mirror_lock(lock_path), client, target, out, address)
     for one in found:
         say(f"{one.folder}  {one.files} files written, {one.held} were there")

@@ -102,7 +102,7 @@ def prune(
         return _archives(archives, locks, dry_run=dry_run, yes=yes, as_json=as_json)
     if target is None or archives is not None:
         raise click.UsageError("name a mirror with --to, or --archives DIR and lists alone")
-    client = adapters.registry_client(as_json=as_json, plain_http=(target.host,) if target.plain else ())
+    client = adapters.registry_client(as_json=as_json, plain_http=target.plain_hosts)
     inputs = PruneInputs(locks=locks, inventories=inventories, dumps=dumps, dropped=dropped)
     plan = plan_prune(inputs, client, target)
     planned = plan.planned()

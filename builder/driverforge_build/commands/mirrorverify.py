@@ -142,8 +142,7 @@ def _inventory(
 ) -> MirrorInventoryDocument:
     from driverforge_build.app.inventory import inventory as look_up
 
-    plain = (target.host,) if target.plain else ()
-    client = adapters.registry_client(as_json=as_json, plain_http=plain)
+    client = adapters.registry_client(as_json=as_json, plain_http=target.plain_hosts)
     return look_up(lock_path, client, target, deep=deep, nodes=nodes)
 
 

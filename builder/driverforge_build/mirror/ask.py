@@ -154,11 +154,7 @@ def _platform(manifest: Manifest, entry: Descriptor, platform: str) -> Platform:
 
 def check_platforms(needs: Needs, platforms: Sequence[str]) -> None:
     """InputError where `platforms`, all that is to be taken, leave out one that nodes need."""
-    wanted = {
-        f"linux/{arch}"
-        for reasons in needs.images.values()
-        for arch in frozenset(arch for reason in reasons for arch in reason.archs) or needs.archs
-    }
+    wanted = {one for image in needs.images for one in _platforms_of_nodes(needs, image)}
     lacking = sorted(one for one in wanted if not _has(platforms, one)) if platforms else []
     if lacking:
         named = " ".join(f"--platform {one}" for one in lacking)
@@ -172,18 +168,23 @@ def check_platforms(needs: Needs, platforms: Sequence[str]) -> None:
 def missing_platforms(needs: Needs, found: Mapping[str, Found], platforms: Sequence[str] = ()) -> list[str]:
     """Images that have none for an architecture of nodes, or of `platforms`, a sentence each."""
     told = []
-    for image, reasons in needs.images.items():
+    for image in needs.images:
         offered = sorted({one.platform for one in found[image].platforms if one.platform})
-        own = frozenset(arch for reason in reasons for arch in reason.archs)
-        wanted = {f"linux/{arch}" for arch in own or needs.archs}
-        asked = {one for one in platforms if not any(_has([need], one) for need in wanted)}
         if not offered:
             continue
+        wanted = _platforms_of_nodes(needs, image)
+        asked = {one for one in platforms if not any(_has([need], one) for need in wanted)}
         lacking = {one: "which nodes need" for one in sorted(wanted) if not _has(offered, one)}
         rest = f"which --platform names: the list has {', '.join(offered)} of it"
         lacking |= {one: rest for one in sorted(asked) if not _has(offered, one)}
         told += [f"{image} has no image for {one}, {why}" for one, why in lacking.items()]
     return told
+
+
+def _platforms_of_nodes(needs: Needs, image: str) -> set[str]:
+    """Of the nodes that need the image, as far as its reasons say; else of all."""
+    own = {arch for reason in needs.images[image] for arch in reason.archs}
+    return {f"linux/{arch}" for arch in own or needs.archs}
 
 
 def _has(offered: Sequence[str], wanted: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 from driverforge_build.mirror.loads import Load
 from driverforge_build.mirror.stream import BlobStream
 from driverforge_build.mirror.tide import Tide
-from driverforge_build.mirror.workers import Workers, awaited, break_off
+from driverforge_build.mirror.workers import Workers, awaited, break_off, done
 from driverforge_core.errors import DriverforgeError, Unavailable
 from driverforge_oci.client import Manifest
 from driverforge_oci.reference import Reference
@@ -190,9 +190,7 @@ class Copier:
         return self._heard(Copied(load=load, state="copied", sent=sent))
 
     def _told(self, result: Copied) -> Future[Copied]:
-        done: Future[Copied] = Future()
-        done.set_result(self._heard(result))
-        return done
+        return done(self._heard(result))
 
     def _heard(self, result: Copied) -> Copied:
         self.listener.copied(result)

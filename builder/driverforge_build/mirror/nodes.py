@@ -13,6 +13,7 @@ from driverforge_build.mirror.yamltext import Read, read_bytes, read_documents
 from driverforge_core.arch import ARCHITECTURES, to_arch
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
+from driverforge_core.nodekeys import DRIVER_SWITCH, PRE_INSTALLED
 from driverforge_core.osid import OsId
 
 _FEATURE = "feature.node.kubernetes.io/"
@@ -114,8 +115,8 @@ def _without_driver(labels: Mapping[str, str]) -> str:
     """Labels by which a node is left without the operator's driver."""
     if labels.get("nvidia.com/gpu.deploy.operands") == "false":
         return "nvidia.com/gpu.deploy.operands is false"
-    value = labels.get("nvidia.com/gpu.deploy.driver", "true")
-    return f"nvidia.com/gpu.deploy.driver is {value}" if value in ("false", "pre-installed") else ""
+    value = labels.get(DRIVER_SWITCH, "true")
+    return f"{DRIVER_SWITCH} is {value}" if value in ("false", PRE_INSTALLED) else ""
 
 
 def gpu_nodes(nodes: Sequence[Node]) -> tuple[tuple[Node, ...], str]:

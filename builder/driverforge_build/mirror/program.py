@@ -12,7 +12,7 @@ from typing import Literal
 from driverforge_build.mirror.copying import Copied, CopyListener
 from driverforge_build.mirror.loads import Load
 from driverforge_build.mirror.registries import RegistrySink, RegistrySource
-from driverforge_build.mirror.workers import Workers, awaited, break_off
+from driverforge_build.mirror.workers import Workers, awaited, break_off, done
 from driverforge_build.ports import ImageCopier
 from driverforge_core.errors import DriverforgeError, Unavailable
 
@@ -47,7 +47,7 @@ class ProgramCopier:
         """
         self.listener.begins(sum(sum(load.blobs.values()) for load in loads))
         images = Workers(_IMAGES_AT_ONCE, self._broken)
-        results: dict[str, Future[Copied]] = {name: _done(result) for name, result in before.items()}
+        results: dict[str, Future[Copied]] = {name: done(result) for name, result in before.items()}
         try:
             for load in loads:
                 # in the queue it is behind its image, so nobody waits for one that waits
@@ -91,9 +91,3 @@ class ProgramCopier:
                 "driverforge copies by itself",
             )
         return "copied"
-
-
-def _done(result: Copied) -> Future[Copied]:
-    done: Future[Copied] = Future()
-    done.set_result(result)
-    return done

@@ -8,13 +8,11 @@ from dataclasses import dataclass, field, replace
 from driverforge_build.documents import HeldImage, MirrorInventoryDocument
 from driverforge_build.mirror.copying import Copied, Copier, CopyListener
 from driverforge_build.mirror.loads import Load
-from driverforge_build.mirror.stream import BlobStream
+from driverforge_build.mirror.stream import PIECE, BlobStream
 from driverforge_build.mirror.tide import Tide
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
 from driverforge_oci.client import Manifest, RegistryClient, WrongBytes
 from driverforge_oci.transport import Readable
-
-_PIECE = 1 << 18
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +44,7 @@ class _Reader:
 
     def take_blob(self, load: Load, stream: BlobStream, mount_from: str) -> bool:
         try:
-            while stream.read(_PIECE):
+            while stream.read(PIECE):
                 pass
         except Unavailable as error:
             self.wrong[load.place.name, stream.digest] = error

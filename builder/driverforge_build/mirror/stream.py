@@ -12,7 +12,8 @@ from driverforge_oci.transport import Readable
 
 BREAKS = 4
 """How often a connection may break, with no byte between, before that is an error."""
-_PIECE = 1 << 18
+PIECE = 1 << 18
+"""Bytes that are read at a time."""
 
 OpenAt = Callable[[int], Readable]
 """A blob's bytes from an offset on."""
@@ -88,7 +89,7 @@ class BlobStream:
     def go_on_after(self, stored: Readable, size: int) -> None:
         """Begin after the first `size` bytes, which are `stored` somewhere, as far as they are."""
         assert self._hasher is not None
-        while self.offset < size and (piece := stored.read(min(_PIECE, size - self.offset))):
+        while self.offset < size and (piece := stored.read(min(PIECE, size - self.offset))):
             self._hasher.update(piece)
             self.offset += len(piece)
 
@@ -109,7 +110,7 @@ class BlobStream:
         Put together, the system would have to find as much new memory for each.
         """
         pieces, left = list[bytes](), size
-        while left and (piece := self.read(min(left, _PIECE))):
+        while left and (piece := self.read(min(left, PIECE))):
             pieces.append(piece)
             left -= len(piece)
         return tuple(pieces)

@@ -43,6 +43,11 @@ class Target:
             )
         return target
 
+    @property
+    def plain_hosts(self) -> tuple[str, ...]:
+        """Its host where it has no TLS: as clients want to know it."""
+        return (self.host,) if self.plain else ()
+
     def place(self, image: Reference) -> Reference:
         """Where an image lies, with its tag and digest."""
         repository = {

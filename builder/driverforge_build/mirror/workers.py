@@ -61,6 +61,13 @@ def break_off(broken: Future[None], error: BaseException) -> None:
         broken.set_exception(error)
 
 
+def done(result: _T) -> Future[_T]:
+    """What has come already, where others are waited for."""
+    found: Future[_T] = Future()
+    found.set_result(result)
+    return found
+
+
 def awaited(found: Future[_T], broken: Future[None]) -> _T:
     """What comes of it; raises at once what broke anything else."""
     both: tuple[Future[Any], ...] = (found, broken)

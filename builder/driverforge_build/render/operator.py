@@ -62,7 +62,7 @@ def _image(cell: OperatorCell, matrix: Matrix, lock: Lock, given: Given) -> Oper
         for name, content in package_files(package, data=(".yaml",))
     }
     return OperatorSpec(
-        **system,
+        **system.values(),
         version=__version__,
         wheels=cell.wheels,
         library={**wheels, **own},

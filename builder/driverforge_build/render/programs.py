@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypedDict, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from driverforge_build.advice import Given
 from driverforge_build.lock.pins import Lock, LockedPackage, TargetLock
@@ -16,8 +16,8 @@ from driverforge_core.errors import InputError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgramsSpec:
-    """One image; the counterpart of ImageSpec."""
+class OnSystem:
+    """What an image's system decides of it."""
 
     id: str
     os: str
@@ -28,6 +28,16 @@ class ProgramsSpec:
     pins: Mapping[str, tuple[LockedPackage, ...]]
     packages_only: tuple[str, ...]
     epoch: int
+
+    def values(self) -> dict[str, Any]:
+        """By field: what whoever has these fields and more is made of."""
+        return {one.name: getattr(self, one.name) for one in fields(OnSystem)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramsSpec(OnSystem):
+    """One image; the counterpart of ImageSpec."""
+
     version: str
 
     name: ClassVar[str]
@@ -69,20 +79,6 @@ class ProgramsSpec:
             ("org.opencontainers.image.version", self.version),
             *base_labels(self.base),
         )
-
-
-class OnSystem(TypedDict):
-    """The fields of a ProgramsSpec that its system decides."""
-
-    id: str
-    os: str
-    arch: str
-    family: str
-    base: BaseImage
-    python: str
-    pins: Mapping[str, tuple[LockedPackage, ...]]
-    packages_only: tuple[str, ...]
-    epoch: int
 
 
 class Lack(NamedTuple):

@@ -51,7 +51,7 @@ def _image(cell: ToolkitCell, matrix: Matrix, lock: Lock, given: Given) -> Toolk
     system, files = on_system(cell, matrix, lock, given), _artifacts(cell, given.artifacts.get(cell.arch, ""))
     if isinstance(system, Lack) or isinstance(files, Lack):
         return [one for one in (system, files) if isinstance(one, Lack)]
-    return ToolkitSpec(**system, version=cell.row.id, artifacts=files)
+    return ToolkitSpec(**system.values(), version=cell.row.id, artifacts=files)
 
 
 def _artifacts(cell: ToolkitCell, folder: str) -> dict[str, ContextFile] | Lack:

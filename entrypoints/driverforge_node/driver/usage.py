@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from driverforge_core.errors import InUse, Unsupported
 from driverforge_core.names import NVIDIA_MODULES
+from driverforge_core.nodekeys import DRIVER_SWITCH, PRE_INSTALLED
 from driverforge_core.texts import printable
 from driverforge_node.driver.state import paths
 from driverforge_node.driver.state.facts import DriverFacts
@@ -101,7 +102,7 @@ def host_driver_error(facts: DriverFacts) -> Unsupported | None:
             f"neither {paths.DIGEST} nor {paths.JOURNAL} names a configuration",
         ],
         resolution="keep it, and leave this node out "
-        "(kubectl label node NAME nvidia.com/gpu.deploy.driver=pre-installed); "
+        f"(kubectl label node NAME {DRIVER_SWITCH}={PRE_INSTALLED}); "
         "or remove its package from the host, and have it replaced "
         "with --take-over (TAKE_OVER_HOST_DRIVER=true)",
     )

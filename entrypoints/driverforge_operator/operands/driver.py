@@ -235,7 +235,7 @@ def _fit_type(workload: Manifest, pool: DriverPool) -> None:
         drop_volumes(workload, "cgroup", "vfio")
         return
     settings, driver = pod(workload), container(workload, DRIVER)
-    del settings["nodeSelector"][f"{nodekeys.DEPLOY}driver"]
+    del settings["nodeSelector"][nodekeys.DRIVER_SWITCH]
     settings["nodeSelector"][f"{nodekeys.DEPLOY}vgpu-manager"] = "true"
     settings["terminationGracePeriodSeconds"] = 120
     del driver["startupProbe"], driver["lifecycle"]

@@ -147,7 +147,7 @@ def _measured(api: Api, folder: Path, nodes: int, rest: float) -> Cost:
             until(lambda: _labelled(log) > nodes, "a node is labelled", log=log)
         with _counted(api, one, "changed"):
             before = _labelled(log)
-            label = {"metadata": {"labels": {f"{nodekeys.DEPLOY}driver": None}}}
+            label = {"metadata": {"labels": {nodekeys.DRIVER_SWITCH: None}}}
             merge(api, f"/api/v1/nodes/bench-{nodes}", label)
             until(lambda: _labelled(log) > before, "the label is back", log=log)
         _until_quiet(api)

@@ -21,7 +21,7 @@ from support.machines import registry
 from support.samples.vendorregistry import put_image
 
 HOSTS = ("nvcr.io", "registry.k8s.io")
-IMAGES = (
+BESIDE_THE_DRIVER = (
     "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
     "nvcr.io/nvidia/cloud-native/k8s-mig-manager:v0.15.0",
     "nvcr.io/nvidia/gpu-operator:v26.7.0",
@@ -30,6 +30,7 @@ IMAGES = (
     "nvcr.io/nvidia/k8s/dcgm-exporter:4.6.0-4.8.3-distroless",
     "registry.k8s.io/nfd/node-feature-discovery:v0.19.0",
 )
+"""What NVIDIA's chart v26.7.0 runs by its own values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +79,7 @@ def chart_site(folder: Path, *further: str) -> Iterator[tuple[str, str]]:
     """
     with registry.serve(folder / "vendor") as vendor, registry.serve(folder / "mirror") as mirror:
         names = {host: f"{vendor.address}/{host}" for host in HOSTS}
-        for image in (*IMAGES, *further):
+        for image in (*BESIDE_THE_DRIVER, *further):
             put_image(in_registry(Reference.parse(image), names), archs=("amd64",))
         yield vendor.address, f"http://{mirror.address}/site"
 
