@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 import yaml
 
-from support import helm as helm_program
 from support.cluster.kubernetes import OPERATOR, Api
 from support.cluster.operator import ROOT, add_node, establish, everything, forget, merge
 from support.helm import IMAGE, NAMESPACE, Helm, with_chart
 from support.process import Finished, run, start, stop, until
 from support.skipping import provided
+from support.upstream import helm as helm_program
 
 # programs may have to be compiled first
 pytestmark = pytest.mark.timeout(3600)

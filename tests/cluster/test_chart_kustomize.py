@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import yaml
 
-from support import helm as helm_program
 from support.helm import CHART, NAMESPACE, with_chart
 from support.process import missing, run
 from support.skipping import provided
+from support.upstream import helm as helm_program
 
 pytestmark = pytest.mark.timeout(3600)
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from support import helm as helm_program
 from support.process import missing, run
 from support.samples.chartsite import ChartSite, chart_site, write_chart
 from support.samples.clusternodes import node, write_nodes
 from support.skipping import provided
+from support.upstream import helm as helm_program
 
 pytestmark = pytest.mark.timeout(3600)
 

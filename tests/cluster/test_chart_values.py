@@ -14,11 +14,11 @@ from driverforge_core import nodekeys
 from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.crd.read import read_spec
-from support import helm as helm_program
 from support.cluster.operator import COMMAND, ROOT
 from support.helm import CHART, Helm, with_chart
 from support.process import run
 from support.skipping import provided
+from support.upstream import helm as helm_program
 
 # Helm may have to be compiled first
 pytestmark = pytest.mark.timeout(3600)

@@ -21,7 +21,6 @@ from typing import Any
 import pytest
 
 from driverforge_core import nodekeys
-from support import helm as helm_program
 from support.cluster import kubernetes_build, podnetwork
 from support.cluster.kubelet import KubeNode, RunningPod, kube_node
 from support.cluster.kubernetes import OPERATOR, Api, api_server
@@ -31,6 +30,7 @@ from support.machines import operatorimage
 from support.machines.engine import Engine, debian_base, find_or_start
 from support.process import until
 from support.skipping import provided
+from support.upstream import helm as helm_program
 
 sys.path.append(str(ROOT / "hack/lib"))
 from bench.operator import POOLS, add

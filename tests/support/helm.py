@@ -14,26 +14,11 @@ from typing import Any
 
 import yaml
 
-from support import gobuild
 from support.process import Finished, run
 
-VERSION = "4.3.1"
-MODULE = "helm.sh/helm/v4"
-RECIPE = gobuild.Recipe(
-    name="helm",
-    what=f"Helm {VERSION}",
-    requires={MODULE: f"v{VERSION}"},
-    packages={"helm": f"{MODULE}/cmd/helm"},
-    flags=gobuild.QUICK,
-)
 CHART = Path(__file__).parents[2] / "charts/driverforge"
 NAMESPACE = "gpu-operator"
 IMAGE = "registry.example.com/nvidia/driverforge-operator:v0.1.0"
-
-
-def program() -> Path:
-    """Helm, from the cache; compiled where it has none. Raises Unavailable where it cannot be had."""
-    return gobuild.programs(RECIPE) / "helm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-HACK = Path(__file__).parents[2] / "hack"
+TOP = Path(__file__).parents[2]
+HACK = TOP / "hack"
 
 
 @pytest.fixture
@@ -57,6 +58,20 @@ def test_help_makes_nothing(top: Path, name: str, words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert f"hack/{name} --list" in done.stdout
     assert sorted(path.name for path in top.iterdir()) == ["hack", "pyproject.toml"]
+
+
+def test_the_list_of_what_a_run_installs_needs_no_package() -> None:
+    """It is read before anything is installed; `-S` leaves out what this environment has."""
+    done = subprocess.run(
+        [sys.executable, "-S", HACK / "lib/run.py", "testrun.needs", TOP],
+        env={**os.environ, "PYTHONPATH": f"{TOP / 'entrypoints'}:{TOP / 'tests'}"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "Go modules, where there is a Go: " in done.stdout
 
 
 def test_what_a_program_of_hack_starts_keeps_its_byte_code(top: Path) -> None:

@@ -13,10 +13,10 @@ import time
 from pathlib import Path
 
 from driverforge_core.errors import DriverforgeError
-from support import cache, gobuild, helm
+from support import cache, gobuild
 from support.cluster import kubernetes_build
 from support.machines import containerd
-from support.upstream import gotools, registries
+from support.upstream import gotools, helm, registries
 
 # what is needed first comes first: the engine tier's in the order of its tests, then the cluster tier's
 RECIPES = (
