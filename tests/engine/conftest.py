@@ -10,12 +10,14 @@ import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from support import aptfetch
+from support.machines.emulation import Base, emulated
 from support.machines.engine import Engine, debian_base, find_or_start
 from support.samples.aptrepo import SigningKey, signing_key
 from support.skipping import provided
@@ -38,6 +40,20 @@ def engine() -> Iterator[Engine]:
 def bookworm(engine: Engine) -> str:
     """A base image with Debian 12 whose apt configuration names this machine's mirror."""
     return provided(lambda: debian_base(engine, "bookworm"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=["amd64", pytest.param("arm64", marks=pytest.mark.full(reason="emulates another processor"))],
+)
+def base(request: pytest.FixtureRequest, engine: Engine) -> Iterator[Base]:
+    """Debian 12 of one architecture after the other."""
+    if request.param == "amd64":
+        yield Base(arch="amd64", name=request.getfixturevalue("bookworm"))
+        return
+    with ExitStack() as stack:
+        provided(lambda: stack.enter_context(emulated(request.param)))
+        yield Base(arch=request.param, name=provided(lambda: debian_base(engine, "bookworm", request.param)))
 
 
 @pytest.fixture(scope="session")

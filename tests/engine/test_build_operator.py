@@ -15,8 +15,8 @@ from driverforge_core import __version__
 from support.machines import operatorimage
 from support.machines.builderbench import COMMAND, PACKAGES, BuilderBench
 from support.machines.dockerregistry import registry as serve
+from support.machines.emulation import Base
 from support.machines.engine import Engine
-from support.machines.operatorimage import CELL, WHEELS
 from support.process import run
 from support.skipping import provided
 
@@ -29,6 +29,7 @@ OWN = {"driverforge_core", "driverforge_oci", "driverforge_operator"}
 class Built:
     bench: BuilderBench
     reference: str
+    arch: str
 
     def run(self, *words: str) -> str:
         return self.bench.engine.docker("run", "--rm", *CONFINED, self.reference, *words).stdout
@@ -38,10 +39,11 @@ class Built:
 
 
 @pytest.fixture(scope="module")
-def built(engine: Engine, bookworm: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    provided(operatorimage.wheels)
-    bench, reference = operatorimage.build(engine, bookworm, tmp_path_factory.mktemp("operator"))
-    yield Built(bench=bench, reference=reference)
+def built(engine: Engine, base: Base, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
+    provided(lambda: operatorimage.wheels(base.arch))
+    folder = tmp_path_factory.mktemp("operator")
+    bench, reference = operatorimage.build(engine, base.name, folder, base.arch)
+    yield Built(bench=bench, reference=reference, arch=base.arch)
     bench.forget(reference)
 
 
@@ -49,7 +51,8 @@ def test_its_configuration(built: Built) -> None:
     (image,) = json.loads(built.bench.engine.docker("image", "inspect", built.reference).stdout)
     assert image["Config"]["User"] == "65532:65532"
     assert image["Config"]["Entrypoint"] == ["driverforge-operator"]
-    assert image["Config"]["Labels"]["io.driverforge.cell"] == CELL
+    assert image["Config"]["Labels"]["io.driverforge.cell"] == operatorimage.cell(built.arch)
+    assert image["Architecture"] == built.arch
 
 
 def test_it_runs_as_nobody_on_a_read_only_root_without_rights(built: Built) -> None:
@@ -62,7 +65,9 @@ def test_it_runs_as_nobody_on_a_read_only_root_without_rights(built: Built) -> N
 def test_it_holds_the_operator_and_the_locked_distributions_and_nothing_else(built: Built) -> None:
     found = built.look("ls /opt/driverforge/lib")
     distributions = {name for name in found if name.endswith(".dist-info")}
-    assert distributions == {"-".join(wheel_of(file)) + ".dist-info" for file in WHEELS}
+    assert distributions == {
+        "-".join(wheel_of(file)) + ".dist-info" for file in operatorimage.locked(built.arch)
+    }
     assert {name for name in found if name.startswith("driverforge")} == OWN
     assert built.look("ls /usr/local/bin") == ["driverforge-operator"]
     # none of what others need
@@ -85,7 +90,8 @@ def test_its_files_are_roots_and_nobody_can_write_them(built: Built) -> None:
 
 def test_its_bill_of_materials_in_a_registry_is_what_it_holds(built: Built, tmp_path: Path) -> None:
     with provided(lambda: serve(tmp_path / "registry")) as address:
-        words = ("--select", CELL, "--operator-wheels", f"amd64={operatorimage.wheels()}")
+        wheels = f"{built.arch}={operatorimage.wheels(built.arch)}"
+        words = ("--select", operatorimage.cell(built.arch), "--operator-wheels", wheels)
         built.bench.driverforge("push", *words, "--registry", f"{address}/nvidia", "--attest")
         image = f"{address}/nvidia/driverforge-operator:v{__version__}"
         asked = ("--require", "sbom", "--require", "provenance", "--output", tmp_path / "out")

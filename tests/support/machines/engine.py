@@ -255,32 +255,38 @@ def _client_config(home: Path, prefix: Path) -> Path:
     return folder.parent
 
 
-def base_tar(suite: str) -> Path:
-    """A cached tar of a minimal Debian of a suite, whose apt configuration names this machine's mirror."""
+def base_tar(suite: str, arch: str = "") -> Path:
+    """A cached tar of a minimal Debian of a suite, whose apt configuration names this machine's mirror.
+
+    `arch` is another architecture than this machine's; its programs have to start here.
+    """
     archive = aptfetch.archive()
     inputs = {
         "suite": suite,
         "mirror": archive.mirror,
         "base": str(archive.newest("base-files", suite=suite)),
         "layout": 1,
+        "arch": arch,
     }
-    return (
-        cache.cached("base", inputs, lambda folder: rootfs.bootstrap(suite, folder / "base.tar")) / "base.tar"
-    )
+
+    def make(folder: Path) -> None:
+        rootfs.bootstrap(suite, folder / "base.tar", arch=arch)
+
+    return cache.cached("base", inputs, make) / "base.tar"
 
 
-def debian_base(engine: Engine, suite: str = "bookworm") -> str:
+def debian_base(engine: Engine, suite: str = "bookworm", arch: str = "") -> str:
     """Import a minimal Debian into an engine as a base image, unless it is there.
 
-    Returns the image's name: 'driverforge-base:bookworm'.
+    Returns the image's name: 'driverforge-base:bookworm', '…:bookworm-arm64' of another architecture.
     """
-    tar = base_tar(suite)
-    name = f"driverforge-base:{suite}"
-    import_once(engine, tar, name, label=tar.parent.name)
+    tar = base_tar(suite, arch)
+    name = f"driverforge-base:{suite}{arch and f'-{arch}'}"
+    import_once(engine, tar, name, label=tar.parent.name, arch=arch)
     return name
 
 
-def import_once(engine: Engine, tar: Path, name: str, *, label: str) -> None:
+def import_once(engine: Engine, tar: Path, name: str, *, label: str, arch: str = "") -> None:
     """Import a root file system as an image, unless there is one of that name and label."""
     # an engine refuses a name that another test worker gave to an image a moment ago: "already exists"
     with cache.locked(cache.root() / "engine-import.lock"):
@@ -301,4 +307,6 @@ def import_once(engine: Engine, tar: Path, name: str, *, label: str) -> None:
             "LABEL": f"io.driverforge.bench={label}",
         }
         options = [word for key, value in changes.items() for word in ("--change", f"{key} {value}")]
+        if arch:
+            options += ["--platform", f"linux/{arch}"]
         engine.docker("import", *options, tar, name)

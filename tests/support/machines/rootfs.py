@@ -67,14 +67,19 @@ def _versions(packages: Iterable[str]) -> list[str]:
     return [str(archive.newest(name, suite="bookworm")) for name in packages]
 
 
-def bootstrap(suite: str, target: Path, *, packages: Iterable[str] = ()) -> None:
-    """A minimal Debian of a suite in a new folder, or in a tar where `target` ends in .tar."""
+def bootstrap(suite: str, target: Path, *, packages: Iterable[str] = (), arch: str = "") -> None:
+    """A minimal Debian of a suite in a new folder, or in a tar where `target` ends in .tar.
+
+    `arch` is another architecture than this machine's; its programs have to start here.
+    """
     require("mmdebstrap")
     archive = aptfetch.archive()
     source = f"deb {archive.mirror} {suite} main"
     include = [f"--include={','.join(packages)}"] if packages else []
     slim = [f"--dpkgopt=path-exclude={path}" for path in _SLIM]
-    run("mmdebstrap", "--quiet", "--variant=minbase", *include, *slim, suite, target, source)
+    # it looks for an installed qemu-user-static
+    foreign = [f"--architectures={arch}", "--skip=check/qemu"] if arch else []
+    run("mmdebstrap", "--quiet", "--variant=minbase", *foreign, *include, *slim, suite, target, source)
 
 
 def ext4(tree: Path, target: Path, *, spare: int, size: int = 0) -> None:
