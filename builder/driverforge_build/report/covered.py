@@ -1,7 +1,7 @@
 """covered.json: which kernels have an image, for updates of nodes to wait for.
 
 Runs of many pipelines write one file. Each adds its images, or puts them in the place of older ones for the
-same OS, architecture, driver and kernel; everything else stays.
+same OS, architecture, driver and kernel, and of those that their tag stood for before; everything else stays.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ def merged_with(before: CoveredDocument, images: Images) -> CoveredDocument:
             earlier = known.get(_place(image))
             if earlier and earlier["tested"] and earlier["digest"] == image["digest"]:
                 image["tested"] = True
+            # an update that asks for the branch would be told of what nobody pulls any more
+            for replaced in [place for place, one in known.items() if _pulled_as(one) == _pulled_as(image)]:
+                del known[replaced]
             known[_place(image)] = image
     return {
         "schema": 1,
@@ -73,6 +76,11 @@ def _problems(error: Exception) -> list[str]:
 
 def _place(image: CoveredImage) -> tuple[str, str, str]:
     return image["os"], image["arch"], image["driver"]
+
+
+def _pulled_as(image: CoveredImage) -> tuple[str, str]:
+    """A tag stands for one image of an architecture."""
+    return image["arch"], image["tag"]
 
 
 _ADAPTER: TypeAdapter[CoveredDocument] = TypeAdapter(CoveredDocument)
