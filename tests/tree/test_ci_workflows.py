@@ -165,6 +165,30 @@ def test_what_the_workflow_reads_of_a_shard_is_there() -> None:
     assert all(read_there <= job.keys() for job in jobs)
 
 
+def test_github_keeps_the_times_of_earlier_runs() -> None:
+    """A night builds what is new alone: what it measured must not be all that the next plan knows."""
+    jobs = read(GITHUB)["jobs"]
+
+    def cached(job: str, what: str) -> list[dict[str, Any]]:
+        return [
+            step["with"] for step in jobs[job]["steps"] if f"actions/cache/{what}" in step.get("uses", "")
+        ]
+
+    (saved,) = cached("index", "save")
+    for job in ("plan", "build", "index"):
+        (restored,) = cached(job, "restore")
+        assert (restored["path"], restored["key"]) == (saved["path"], saved["key"])
+        assert saved["key"].startswith(restored["restore-keys"])
+    (build,) = (words for words in commands(scripts(jobs["build"])) if words[0] == "build")
+    assert build[build.index("--times") + 1].startswith(f"{saved['path']}/")
+    (report,) = (
+        step["with"]
+        for step in jobs["build"]["steps"]
+        if step.get("with", {}).get("name", "").startswith("report-")
+    )
+    assert report["path"] == "times/${{ strategy.job-index }}.*", "those of other shards may be older"
+
+
 def test_the_shards_job_of_gitlab_is_the_one_that_the_child_pipeline_extends() -> None:
     child = yaml.safe_load(gitlab_pipeline(SHARDS, Path("shards"), "ci/shard.yml"))
     assert list(read(SHARD)) == [SHARD_JOB] == [child["build"]["extends"]]
