@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from driverforge_build.plan.shards import deal
 from driverforge_build.plan.times import Times
 from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
 from support import process
+from support.fakes.mockpath import MockPath
 from support.machines.dockerregistry import registry as serve
 from support.samples.locks import sample_driver, target
 from support.samples.sampledebian import write_matrix
@@ -261,3 +263,57 @@ def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path) -> None
     (folder,) = jobs["pages"]["artifacts"]["paths"]
     assert "0 of 2 are in the registry" in (checkout / folder / "index.html").read_text()
     assert jobs["index"]["artifacts"]["paths"] == ["covered.json"]
+
+
+# -- what our pages tell a pipeline to do ------------------------------------------------------------------
+
+DOCS = CI.parent
+
+
+def block(page: str, part: str) -> str:
+    (found,) = (text for text in code(DOCS / page) if part in text)
+    return found
+
+
+@pytest.fixture
+def commands_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
+    monkeypatch.chdir(tmp_path)
+    return MockPath(tmp_path / "bin")
+
+
+@pytest.mark.parametrize(
+    ("checked", "ended", "runs"), [(0, 0, 1), (1, 0, 2), (75, 0, 1), (65, 65, 1)], ids=str
+)
+def test_the_lock_is_written_where_it_would_change_and_nowhere_else(
+    commands_here: MockPath, checked: int, ended: int, runs: int
+) -> None:
+    commands_here.add("driverforge", f'case "$*" in *--check*) exit {checked} ;; esac')
+    script = block("ci/README.md", "--check")
+    done = process.run("sh", "-ec", script, env=commands_here.environ(), check=False)
+    assert (done.status, len(commands_here.calls("driverforge"))) == (ended, runs)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_news_that_change_no_lock_are_no_failure(commands_here: MockPath, changed: bool) -> None:
+    commands_here.add("driverforge", 'if [ "$1" = watch ]; then exit 1; fi')
+    commands_here.add("git", f'if [ "$1" = diff ]; then exit {int(changed)}; fi; test {int(changed)} = 1')
+    process.run("sh", "-ec", block("updates.md", "driverforge watch"), env=commands_here.environ())
+    assert len(commands_here.calls("git")) == 1 + changed
+
+
+def test_the_script_around_cosign_prints_the_signature_alone(commands_here: MockPath, tmp_path: Path) -> None:
+    """A stand-in for cosign 3, which was not at hand: it wants --bundle, and says something on its output."""
+    if gone := process.missing("jq"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    commands_here.add(
+        "cosign",
+        """while [ $# -gt 1 ]; do if [ "$1" = --bundle ]; then bundle=$2; fi; shift; done
+: "${bundle:?must specify --bundle with --new-bundle-format}"
+echo "Using payload from: -"
+printf '{"messageSignature": {"signature": "%s"}}' "$(base64)" >"$bundle"
+""",
+    )
+    script = tmp_path / "sign-with-cosign"
+    script.write_text(block("attest.md", "cosign sign-blob"))
+    done = process.run("sh", str(script), stdin="what is signed", env=commands_here.environ())
+    assert done.stdout == f"{base64.b64encode(b'what is signed').decode()}\n"
