@@ -288,6 +288,53 @@ def test_volumes_of_another_size_leave_none_behind(writing: Writing) -> None:
     assert len(whole(writing)) == sum(volume["size"] for volume in writing.run()[0]["volumes"])
 
 
+def test_an_archive_over_another_one_has_nothing_of_it(writing: Writing) -> None:
+    """A tar file that does not end is none for skopeo and containerd."""
+    writing.run()
+    for volume in writing.sink().archive.volumes:
+        volume.write_bytes(b"\xff" * volume.stat().st_size)
+    writing.place.with_name("a.journal").unlink()
+    writing.run()
+    other = Writing(writing.place.parent / "other/a")
+    other.run()
+    assert whole(writing) == whole(other)
+
+
+def test_an_archive_whose_disk_is_mounted_elsewhere_goes_on(writing: Writing) -> None:
+    writing.place = writing.place.parent / "usb/a"
+    first, _ = writing.run()
+    writing.place.parent.rename(writing.place.parent.with_name("usb1"))
+    writing.place = writing.place.parent.with_name("usb1") / "a"
+    assert writing.run() == (first, 0)
+
+
+def test_an_archive_in_volumes_replaces_the_one_file_that_it_was(writing: Writing) -> None:
+    writing.each = 0
+    document, _ = writing.run()
+    single = writing.place.with_name("a.tar")
+    writing.place.with_name("a.sha256").write_text("its sum")
+    writing.each = 100_000
+    later, _ = writing.run(document)
+    assert not single.exists()
+    assert not writing.place.with_name("a.sha256").exists()
+    # what somebody has put together of the volumes is theirs
+    single.write_text("together")
+    writing.run(later)
+    assert single.exists()
+
+
+def test_what_two_repositories_share_comes_into_an_archive_once(tmp_path: Path) -> None:
+    lock, stock, heard = lock_of(("one", [BASE]), ("two", [BASE])), shelf(BASE, b"one", b"two"), Listener()
+    sink = ArchiveSink(Archive.plan(tmp_path / "a", lock), tmp_path / "a.journal")
+    sink.begin()
+    named = {image["image"]: Reference.parse(image["image"]) for image in lock["images"]}
+    found = copier(stock, sink, heard).run(loads(lock, named, {}))
+    sink.close()
+    assert stock.taken == [digest_of(BASE)]
+    assert sorted(one.sent for one in found) == [0, len(BASE)]
+    assert heard.dealt == [(len(BASE), len(BASE))]
+
+
 def test_a_run_that_is_killed_at_its_end_reads_nothing_again(writing: Writing) -> None:
     first, count = writing.run()
     assert count == len(BLOBS)
