@@ -290,6 +290,21 @@ def test_mounting_asks_for_both_repositories() -> None:
     assert "repository:copy:pull,push repository:driver:pull" in registry.tokens.values()
 
 
+@pytest.mark.parametrize(
+    ("asked", "status"), [("&from=driver", 401), ("&from=driver", 403), ("driver%3Apull", 403)]
+)
+def test_a_repository_that_lets_nobody_mount_costs_the_mount_alone(asked: str, status: int) -> None:
+    """The registry refuses it, or the token service does: logins may be of one repository each."""
+    registry = MemoryRegistry(
+        auth="bearer", trouble=lambda request: answer(status) if asked in request.url else None
+    )
+    digest = registry.add_blob("driver", b"x")
+    assert _client(registry).put_blob(
+        Reference.parse(f"{HOST}/copy:1"), b"x", digest=digest, size=1, mount_from="driver"
+    )
+    assert registry.blobs["copy", digest] == b"x"
+
+
 @pytest.mark.parametrize("auth", ["basic", "bearer"])
 def test_a_wrong_login_is_refused_and_makes_presence_unknown(auth: str) -> None:
     registry = MemoryRegistry(auth=auth, login=LOGIN)
