@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from driverforge_build.app.carry import Carrying, save
 from driverforge_build.commands.copyprogress import CopyProgress
 from driverforge_build.mirror.archive import Archive, ArchiveSink
 from driverforge_build.mirror.copying import Copied, Copier
 from driverforge_build.mirror.file import load_mirror_lock
+from driverforge_build.mirror.journal import Journal
 from driverforge_build.mirror.loads import Load, loads
 from driverforge_build.mirror.stream import BlobStream
 from driverforge_build.mirror.tide import PERIOD_S, Tide
+from driverforge_build.mirror.trust import KIND
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.client import OCI_MANIFEST, Manifest, digest_of
 from driverforge_oci.reference import Reference
@@ -399,6 +402,31 @@ def test_two_runs_do_not_write_one_archive(writing: Writing) -> None:
         writing.run()
     sink.close()
     writing.run()
+
+
+def test_an_archive_is_one_runs_until_its_list_is_there(tmp_path: Path) -> None:
+    """Another run with another list would write over volumes that this one's list is about to speak of."""
+    refused = []
+
+    class Signing:
+        def sign(self, _content: bytes, *, image: str, predicate: str) -> bytes:
+            assert (image, predicate) == ("a", KIND)
+            with pytest.raises(TemporaryFailure, match="another run") as found:
+                Journal(tmp_path / "a.journal").open()
+            refused.append(found.value)
+            return b"signed"
+
+    nothing: Any = None
+    carrying = Carrying(tide=Tide(now=lambda: 0.0), listener=Listener(), downloads=nothing)
+    document = save(carrying, lock_of(), nothing, tmp_path / "a", registries={}, signer=Signing())
+    assert refused
+    assert document["list"] == str(tmp_path / "a.list.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.list.json",
+        "a.list.json.sig",
+        "a.sha256",
+        "a.tar",
+    ]
 
 
 def test_parts_have_their_own_digests_algorithm(tmp_path: Path) -> None:
