@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.mirror.ask import find
+from driverforge_build.mirror.ask import find, find_all
+from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
 from driverforge_oci.reference import Reference
@@ -22,6 +23,20 @@ def put(registry: MemoryRegistry, tag: str, content: bytes, **more: object) -> s
     ]
     document = {"schemaVersion": 2, "mediaType": OCI_MANIFEST, "config": blobs[0], "layers": blobs[1:]}
     return registry.add_manifest("driver", tag, OCI_MANIFEST, document | more)
+
+
+def put_index(registry: MemoryRegistry, images: dict[str, str]) -> str:
+    manifests = [
+        {
+            "mediaType": OCI_MANIFEST,
+            "digest": digest,
+            "size": 1,
+            "platform": {"os": "linux", "architecture": arch},
+        }
+        for arch, digest in images.items()
+    ]
+    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests}
+    return registry.add_manifest("driver", "1", OCI_INDEX, document)
 
 
 def client(registry: MemoryRegistry) -> RegistryClient:
@@ -48,19 +63,24 @@ def test_signatures_of_signatures_come_to_an_end() -> None:
 
 def test_an_index_without_all_that_it_names_says_what_is_lacking() -> None:
     registry, absent = MemoryRegistry(), "sha256:" + "a" * 64
-    children = [
-        {
-            "mediaType": OCI_MANIFEST,
-            "digest": digest,
-            "size": 1,
-            "platform": {"os": "linux", "architecture": arch},
-        }
-        for arch, digest in (("amd64", put(registry, "", b"image")), ("arm64", absent))
-    ]
-    document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": children}
-    index = PLACE.with_digest(registry.add_manifest("driver", "1", OCI_INDEX, document))
+    amd64 = put(registry, "", b"image")
+    index = PLACE.with_digest(put_index(registry, {"amd64": amd64, "arm64": absent}))
     with pytest.raises(Unsupported, match="has not got all") as refused:
         find(client(registry), index)
     assert refused.value.details == (f"linux/arm64: {absent}",)
     assert "--platform" in refused.value.resolution
-    assert find(client(registry), index, ["linux/amd64"]).digest == children[0]["digest"]
+    assert find(client(registry), index, ["linux/amd64"]).digest == amd64
+
+
+def test_an_image_that_is_named_by_digest_keeps_it_whatever_platforms_are_chosen() -> None:
+    """A pod's image is that digest: of a choice with another one it would find nothing."""
+    registry = MemoryRegistry()
+    amd64 = put(registry, "", b"image")
+    index = put_index(registry, {"amd64": amd64, "arm64": put(registry, "", b"another")})
+    by_tag, *by_digest = (f"{PLACE}:1", f"{PLACE}@{index}", f"{PLACE}:1@{index}")
+    needs = Needs(images={name: [Reason(slot="driver", text="")] for name in (by_tag, *by_digest)})
+    found = find_all(client(registry), needs, {}, ["linux/amd64"])
+    assert {name: one.digest for name, one in found.items()} == {
+        by_tag: amd64,
+        **dict.fromkeys(by_digest, index),
+    }

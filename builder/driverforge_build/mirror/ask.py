@@ -33,16 +33,20 @@ def find_all(
 ) -> dict[str, Found]:
     """Every needed image. Raises one error for all that are not there, or that nobody would speak of.
 
-    `platforms` ('linux/amd64') are all that is taken of an index, each one where there are none.
+    `platforms` ('linux/amd64') are all that is taken of an index, each one where there are none, or the image
+    is named by its digest.
     """
 
     def one(image: str) -> Found | Absent | Unknown:
-        place = in_registry(Reference.parse(image), registries)
+        named = Reference.parse(image)
+        place = in_registry(named, registries)
+        # pods ask for the very digest that is named, and a choice has another one
+        chosen = () if named.digest else platforms
         answer = presence(client, place)
         if not isinstance(answer, Present):
             return answer
         try:
-            return find(client, place.with_digest(answer.digest), platforms)
+            return find(client, place.with_digest(answer.digest), chosen)
         # the registry has answered
         except Unsupported:
             raise
