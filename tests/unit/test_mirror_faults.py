@@ -357,6 +357,22 @@ def test_an_archive_that_is_whole_is_made_again_of_itself(writing: Writing) -> N
     assert 0 < count < len(BLOBS)
 
 
+def test_an_archive_of_a_list_that_was_made_anew_keeps_its_parts(writing: Writing) -> None:
+    document, _ = writing.run()
+    writing.place.with_name("a.journal").unlink()
+    earlier = {**document, "lock": {**document["lock"], "inputs": {"nodes.json": "of yesterday"}}}
+    assert writing.run(earlier) == (document, 0)
+
+
+def test_parts_that_lay_elsewhere_are_fetched_again(writing: Writing) -> None:
+    document, _ = writing.run()
+    writing.place.with_name("a.journal").unlink()
+    parts = dict(document["parts"])
+    moved = digest_of(BLOBS[1])
+    parts[moved] = parts[digest_of(BLOBS[0])]
+    assert writing.run({**document, "parts": parts}) == (document, 1)
+
+
 def test_an_archive_that_is_whole_is_made_anew_in_more_volumes(writing: Writing) -> None:
     writing.each = 0
     document, _ = writing.run()
