@@ -109,10 +109,10 @@ class Retrying:
     (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST and PATCH are
     repeated only when the registry itself says 429: what broke may have begun an upload already, or have
     brought it on. The last answer is returned as it is, the last failure raised. A host that gave no answer
-    to any attempt is not asked again: a plan of a thousand cells would wait for it a thousand times. One that
-    has given no good answer for `patience` seconds, whoever asked, is asked once for each request. One that
-    says 429 and for how long, longer than a pause may be, is left alone until then. `told` hears why there is
-    a pause, and how many seconds it takes.
+    to any attempt, nor to others meanwhile, is not asked again: a plan of a thousand cells would wait for it
+    a thousand times. One that has given no good answer for `patience` seconds, whoever asked, is asked once
+    for each request. One that says 429 and for how long, longer than a pause may be, is left alone until
+    then. `told` hears why there is a pause, and how many seconds it takes.
     """
 
     inner: Transport
@@ -173,10 +173,12 @@ class Retrying:
         except Spent:
             raise
         except TemporaryFailure as error:
+            # a good answer, whoever asked, has taken it out again
+            others_heard = host not in self.troubled
             self.troubled.setdefault(host, self.now())
             if may_repeat:
                 raise _Again(error.brief, answered=False) from error
-            if last and not answered:
+            if last and not answered and not others_heard:
                 self.silent[host] = error
             raise
         busy, refused = response.status in BUSY, response.status == 429

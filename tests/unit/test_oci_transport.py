@@ -115,6 +115,18 @@ def test_a_host_that_never_answered_is_not_asked_again() -> None:
     assert transport.send(Request(method="GET", url="https://other.site/v2/")).status == 200
 
 
+def test_a_host_that_answers_others_meanwhile_is_not_silent() -> None:
+    """A registry may take minutes to store a large blob, and nobody hears of it until it has."""
+    script = Script([BROKEN, 200, BROKEN, 200, BROKEN, 200, BROKEN, 200])
+    transport = _transport(script)
+    question = Request(method="HEAD", url="https://registry.site/v2/")
+    patient = replace(transport, wait=lambda _seconds: transport.send(question))
+    with pytest.raises(TemporaryFailure):
+        patient.send(Request(method="PUT", url="https://registry.site/v2/"))
+    assert transport.send(question).status == 200
+    assert script.sent == 8
+
+
 @pytest.mark.parametrize("answered", [503, 200])
 def test_a_host_that_answered_once_is_asked_again(answered: int) -> None:
     """It is busy, or breaks off; that is no host that is not there."""
