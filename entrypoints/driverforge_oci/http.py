@@ -91,7 +91,8 @@ class UrllibTransport:
                 body.close()
         return Response(
             status=answer.status,
-            headers={name.lower(): value for name, value in answer.headers.items()},
+            # a registry may offer Bearer in one header and Basic in the next (RFC 9110 §5.3)
+            headers={name.lower(): ", ".join(answer.headers.get_all(name, ())) for name in answer.headers},
             body=_Body(answer),
         )
 

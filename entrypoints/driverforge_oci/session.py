@@ -18,8 +18,10 @@ from driverforge_oci.transport import (
     Response,
     Transport,
     asked_to_wait,
+    host_of,
     joined,
     origin,
+    without_secrets,
 )
 
 _ERROR_LIMIT = 64 << 10
@@ -138,12 +140,21 @@ def scope(reference: Reference, actions: str) -> str:
 
 
 def _failure(request: Request, response: Response, reference: Reference) -> DriverforgeError:
-    details = [
-        f"{request.method} {request.url.partition('?')[0]}: {response.status}",
-        *_registry_errors(response),
-    ]
+    where, details = reference.host, [f"{request.method} {request.url.partition('?')[0]}: {response.status}"]
+    answering = host_of(response.url or request.url)
+    elsewhere = answering if answering != host_of(request.url) else ""
+    if elsewhere:
+        where = f"{elsewhere}, where {reference.host} sends us,"
+        details.append(f"it led to {without_secrets(response.url)}")
+    details += _registry_errors(response)
     if response.status == 404:
         return NotFound(f"{reference.host} has no {reference}", details=details)
+    if response.status in (401, 403) and elsewhere:
+        return NotPermitted(
+            f"{where} refuses {request.method} ({response.status})",
+            details=details,
+            resolution=f"let this machine, and its proxy, reach {elsewhere}: a login does not matter there",
+        )
     if response.status in (401, 403):
         known = (
             "the login is not allowed to"
@@ -157,11 +168,11 @@ def _failure(request: Request, response: Response, reference: Reference) -> Driv
         )
     if response.status == 429 or response.status >= 500:
         return TemporaryFailure(
-            f"{reference.host} answers {response.status}{asked_to_wait(response.headers)}",
+            f"{where} answers {response.status}{asked_to_wait(response.headers)}",
             details=details,
             resolution="try again later",
         )
-    return Unavailable(f"{reference.host} answers {response.status}, which was not expected", details=details)
+    return Unavailable(f"{where} answers {response.status}, which was not expected", details=details)
 
 
 def _registry_errors(response: Response) -> list[str]:

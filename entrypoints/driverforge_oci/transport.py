@@ -109,9 +109,10 @@ class Retrying:
     (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST and PATCH are
     repeated only when the registry itself says 429: what broke may have begun an upload already, or have
     brought it on. The last answer is returned as it is, the last failure raised. A host that gave no answer
-    to any attempt is not asked again: a plan of a thousand cells would wait for it a thousand times. One that
-    has given no good answer for `patience` seconds, whoever asked, is asked once for each request. `told`
-    hears why there is a pause, and how many seconds it takes.
+    to any attempt, nor to others meanwhile, is not asked again: a plan of a thousand cells would wait for it
+    a thousand times. One that has given no good answer for `patience` seconds, whoever asked, is asked once
+    for each request. One that says 429 and for how long, longer than a pause may be, is left alone until
+    then. `told` hears why there is a pause, and how many seconds it takes.
     """
 
     inner: Transport
@@ -126,6 +127,8 @@ class Retrying:
     silent: dict[str, TemporaryFailure] = field(default_factory=dict)
     troubled: dict[str, float] = field(default_factory=dict)
     """Since when a host has given no good answer."""
+    resting: dict[str, float] = field(default_factory=dict)
+    """Until when a host wants to be left alone."""
 
     def send(self, request: Request) -> Response:
         return self.receive(lambda: request, lambda response: response)
@@ -156,6 +159,12 @@ class Retrying:
             raise TemporaryFailure(
                 failure.brief, details=[unasked, *failure.details[1:]], resolution=failure.resolution
             )
+        if (left := self.resting.get(host, 0.0) - self.now()) > 0:
+            raise TemporaryFailure(
+                f"{host} wants to be asked again in {left:.0f} s",
+                details=[f"{request.method} {without_secrets(request.url)}: not asked; it said 429 before"],
+                resolution="run the same command again then",
+            )
         tired = self.now() - self.troubled.get(host, self.now()) >= self.patience
         may_wait = not last and not tired
         may_repeat = request.method not in ("POST", "PATCH") and may_wait
@@ -164,16 +173,20 @@ class Retrying:
         except Spent:
             raise
         except TemporaryFailure as error:
+            # a good answer, whoever asked, has taken it out again
+            others_heard = host not in self.troubled
             self.troubled.setdefault(host, self.now())
             if may_repeat:
                 raise _Again(error.brief, answered=False) from error
-            if last and not answered:
+            if last and not answered and not others_heard:
                 self.silent[host] = error
             raise
         busy, refused = response.status in BUSY, response.status == 429
         if busy:
             self.troubled.setdefault(host, self.now())
         asked = retry_after(response.headers.get("retry-after", ""), _clock(response, self.now()))
+        if refused and asked > self.longest_pause:
+            self.resting[host] = self.now() + asked
         if busy and (may_repeat or (refused and may_wait)) and asked <= self.longest_pause:
             response.body.close()
             raise _Again(f"{host_of(response.url or request.url)} answers {response.status}", asked)

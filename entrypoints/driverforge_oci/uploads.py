@@ -6,7 +6,7 @@ import re
 import urllib.parse
 from dataclasses import dataclass
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import NotPermitted, Unavailable
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session, scope
 from driverforge_oci.transport import Body, Response
@@ -49,11 +49,16 @@ class Uploads:
     def begin(self, place: Reference, *, digest: str = "", mount_from: str = "") -> Upload | None:
         """Begin an upload; None where the registry has taken the blob from another of its repositories.
 
-        `mount_from` is that repository, which nobody need have: the upload begins then.
+        `mount_from` is that repository, which nobody need have, or be let into: the upload begins then.
         """
         query = "?" + urllib.parse.urlencode({"mount": digest, "from": mount_from}) if mount_from else ""
         further = (f"repository:{mount_from}:pull",) if mount_from else ()
-        answer = self._send("POST", place, f"blobs/uploads/{query}", (201, 202), _Sent(), scopes=further)
+        try:
+            answer = self._send("POST", place, f"blobs/uploads/{query}", (201, 202), _Sent(), scopes=further)
+        except NotPermitted:
+            if mount_from:
+                return self.begin(place)
+            raise
         return None if answer.status == 201 else Upload(location=_location(place, answer))
 
     def standing(self, place: Reference, upload: Upload) -> Upload:

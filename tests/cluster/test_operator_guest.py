@@ -198,14 +198,19 @@ def test_the_validator_gets_as_far_as_one_can_without_a_gpu_and_explain_says_whe
     work.until(lambda: closed in work.operator("explain", NODE).stdout, "its gate is told")
     # its RuntimeClass is the handler that the toolkit made: the double behind it was asked for each container
     assert "nvidia-container-runtime" in node.guest.run(f"cat {toolkitpod.LOG}").ok()
-    log = "cat /var/log/pods/*nvidia-operator-validator-*/"
-    assert "no GPU was tested" in node.guest.run(f"{log}driver-validation/*.log").ok()
-    assert "did not put the driver into" in node.guest.run(f"{log}toolkit-validation/*.log").ok()
+    _said(work, node, "driver-validation", "no GPU was tested")
+    _said(work, node, "toolkit-validation", "did not put the driver into")
 
     reason, message = work.policy()
     assert reason == "OperandNotReady"
     assert "states not ready: [state-operator-validation]" in message
     assert work.condition()[0] == "Reconciled"
+
+
+def _said(work: Rollout, node: GuestNode, container: str, text: str) -> None:
+    """Wait for a line in the log of a container, which may have begun a moment ago."""
+    look = f"sleep 1; grep -q '{text}' /var/log/pods/*nvidia-operator-validator-*/{container}/*.log"
+    work.until(lambda: node.guest.run(look).rc == 0, f"{container} says {text!r}")
 
 
 def _driver_is_validated(work: Rollout) -> bool:

@@ -362,10 +362,11 @@ def result(text: str, place: Reference) -> bytes:
     return text.replace("DIGEST", place.digest.partition(":")[2]).encode()
 
 
-def covered(site: RegistrySite, *words: str) -> list[bool]:
+def covered(site: RegistrySite, *words: str, anew: bool = True) -> list[bool]:
     """Whether covered.json, made anew, has the images as tested."""
     file = site.folder / "covered.json"
-    file.unlink(missing_ok=True)
+    if anew:
+        file.unlink(missing_ok=True)
     assert run(["index", *site.given, "--covered", str(file), *words]) == 0
     return [one["tested"] for one in json.loads(file.read_text())["kernels"][KERNEL]]
 
@@ -383,7 +384,13 @@ def test_covered_kernels_are_tested_where_the_newest_result_is_a_pass(
     # who may push to a registry may attach: with a verifier that is not enough
     ours = keys(tmp_path)
     assert covered(site, "--attested", "--verifier", ours.verifier) == [False]
+    assert covered(site, "--attested") == [True]
     assert attaching.attach_result(place, result(FAILED, place)).sent
+    assert covered(site, anew=False) == [True], "nobody looked"
+    assert covered(site, "--attested", "--verifier", ours.verifier, anew=False) == [True], (
+        "nobody believed it"
+    )
+    assert covered(site, "--attested", anew=False) == [False]
     assert covered(site, "--attested") == [False]
     assert read(str(place), capsys, "--require", "test-result")[2] == ["test-result FAILED"]
     # a pass after the failure is news again

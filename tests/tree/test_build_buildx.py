@@ -13,7 +13,14 @@ from driverforge_build.engine.buildah import Buildah
 from driverforge_build.engine.buildx import Buildx
 from driverforge_build.engine.process import answer, run_logged
 from driverforge_build.ports import BuildJob
-from driverforge_core.errors import CommandFailed, StorageFailed, Unavailable
+from driverforge_core.errors import (
+    CommandFailed,
+    DriverforgeError,
+    NotPermitted,
+    StorageFailed,
+    TemporaryFailure,
+    Unavailable,
+)
 from support.fakes.mockpath import MockPath
 
 OUTPUT = r"""
@@ -202,6 +209,23 @@ def test_a_podman_or_buildah_that_is_too_old_is_named(
         Buildah(program).check()
     docker.add(program, f"echo '{program} version 9.0.1'")
     assert Buildah(program).check() == f"{program} 9.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("received unexpected HTTP status: 503 Service Unavailable", TemporaryFailure),
+        ("writing blob: blob upload invalid", CommandFailed),
+        ("authentication required", NotPermitted),
+    ],
+)
+def test_a_push_by_buildah_to_a_busy_registry_may_be_tried_again(
+    docker: MockPath, said: str, kind: type[DriverforgeError]
+) -> None:
+    docker.add("buildah", f"echo 'Error: trying to reuse blob: {said}' >&2; exit 125")
+    with pytest.raises(DriverforgeError) as caught:
+        Buildah("buildah").push("driver:a", "registry.site/nvidia/driver:a", lambda _: None)
+    assert type(caught.value) is kind
 
 
 def test_a_missing_podman_says_which_to_install(docker: MockPath, monkeypatch: pytest.MonkeyPatch) -> None:

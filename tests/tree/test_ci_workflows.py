@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from driverforge_build.plan.shards import deal
 from driverforge_build.plan.times import Times
 from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
 from support import process
+from support.fakes.mockpath import MockPath
 from support.machines.dockerregistry import registry as serve
 from support.samples.locks import sample_driver, target
 from support.samples.sampledebian import write_matrix
@@ -165,6 +167,30 @@ def test_what_the_workflow_reads_of_a_shard_is_there() -> None:
     assert all(read_there <= job.keys() for job in jobs)
 
 
+def test_github_keeps_the_times_of_earlier_runs() -> None:
+    """A night builds what is new alone: what it measured must not be all that the next plan knows."""
+    jobs = read(GITHUB)["jobs"]
+
+    def cached(job: str, what: str) -> list[dict[str, Any]]:
+        return [
+            step["with"] for step in jobs[job]["steps"] if f"actions/cache/{what}" in step.get("uses", "")
+        ]
+
+    (saved,) = cached("index", "save")
+    for job in ("plan", "build", "index"):
+        (restored,) = cached(job, "restore")
+        assert (restored["path"], restored["key"]) == (saved["path"], saved["key"])
+        assert saved["key"].startswith(restored["restore-keys"])
+    (build,) = (words for words in commands(scripts(jobs["build"])) if words[0] == "build")
+    assert build[build.index("--times") + 1].startswith(f"{saved['path']}/")
+    (report,) = (
+        step["with"]
+        for step in jobs["build"]["steps"]
+        if step.get("with", {}).get("name", "").startswith("report-")
+    )
+    assert report["path"] == "times/${{ strategy.job-index }}.*", "those of other shards may be older"
+
+
 def test_the_shards_job_of_gitlab_is_the_one_that_the_child_pipeline_extends() -> None:
     child = yaml.safe_load(gitlab_pipeline(SHARDS, Path("shards"), "ci/shard.yml"))
     assert list(read(SHARD)) == [SHARD_JOB] == [child["build"]["extends"]]
@@ -237,3 +263,57 @@ def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path) -> None
     (folder,) = jobs["pages"]["artifacts"]["paths"]
     assert "0 of 2 are in the registry" in (checkout / folder / "index.html").read_text()
     assert jobs["index"]["artifacts"]["paths"] == ["covered.json"]
+
+
+# -- what our pages tell a pipeline to do ------------------------------------------------------------------
+
+DOCS = CI.parent
+
+
+def block(page: str, part: str) -> str:
+    (found,) = (text for text in code(DOCS / page) if part in text)
+    return found
+
+
+@pytest.fixture
+def commands_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MockPath:
+    monkeypatch.chdir(tmp_path)
+    return MockPath(tmp_path / "bin")
+
+
+@pytest.mark.parametrize(
+    ("checked", "ended", "runs"), [(0, 0, 1), (1, 0, 2), (75, 0, 1), (65, 65, 1)], ids=str
+)
+def test_the_lock_is_written_where_it_would_change_and_nowhere_else(
+    commands_here: MockPath, checked: int, ended: int, runs: int
+) -> None:
+    commands_here.add("driverforge", f'case "$*" in *--check*) exit {checked} ;; esac')
+    script = block("ci/README.md", "--check")
+    done = process.run("sh", "-ec", script, env=commands_here.environ(), check=False)
+    assert (done.status, len(commands_here.calls("driverforge"))) == (ended, runs)
+
+
+@pytest.mark.parametrize("changed", [True, False])
+def test_news_that_change_no_lock_are_no_failure(commands_here: MockPath, changed: bool) -> None:
+    commands_here.add("driverforge", 'if [ "$1" = watch ]; then exit 1; fi')
+    commands_here.add("git", f'if [ "$1" = diff ]; then exit {int(changed)}; fi; test {int(changed)} = 1')
+    process.run("sh", "-ec", block("updates.md", "driverforge watch"), env=commands_here.environ())
+    assert len(commands_here.calls("git")) == 1 + changed
+
+
+def test_the_script_around_cosign_prints_the_signature_alone(commands_here: MockPath, tmp_path: Path) -> None:
+    """A stand-in for cosign 3, which was not at hand: it wants --bundle, and says something on its output."""
+    if gone := process.missing("jq"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    commands_here.add(
+        "cosign",
+        """while [ $# -gt 1 ]; do if [ "$1" = --bundle ]; then bundle=$2; fi; shift; done
+: "${bundle:?must specify --bundle with --new-bundle-format}"
+echo "Using payload from: -"
+printf '{"messageSignature": {"signature": "%s"}}' "$(base64)" >"$bundle"
+""",
+    )
+    script = tmp_path / "sign-with-cosign"
+    script.write_text(block("attest.md", "cosign sign-blob"))
+    done = process.run("sh", str(script), stdin="what is signed", env=commands_here.environ())
+    assert done.stdout == f"{base64.b64encode(b'what is signed').decode()}\n"

@@ -45,7 +45,7 @@ def test_what_these_tests_change_is_read_as_it_is(tmp_path: Path) -> None:
         ('href="Packages/a.rpm"', "", "href"),
         (SHA, "../" * 21 + "x", "is not 64 hexadecimal digits"),
         (SHA, "", "is not 64 hexadecimal digits"),
-        ('type="sha256"', 'type="sha"', "is not 64 hexadecimal digits"),
+        ('type="sha256"', 'type="sha"', "a is known by its sha alone"),
         ("<name>a</name>", "", "is not whole"),
         ('<version epoch="0" ver="1" rel="2"/>', "", "is not whole"),
         ('<location href="Packages/a.rpm"/>', "", "is not whole"),

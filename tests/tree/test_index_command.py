@@ -153,6 +153,17 @@ def test_a_test_counts_for_the_image_that_passed_it(tmp_path: Path) -> None:
     assert [(one["digest"], one["tested"]) for one in other["kernels"][KERNEL]] == [("sha256:2", False)]
 
 
+def test_a_newer_driver_behind_the_same_tag_takes_the_older_ones_place(tmp_path: Path) -> None:
+    """The operator pulls the tag: that the older image was tested says nothing of what it gets now."""
+    file = tmp_path / "covered.json"
+    arm64 = image(arch="arm64", digest="sha256:3")
+    theirs = image(tag="registry.other/driver:535", driver="535.247.01")
+    merge_covered(file, {KERNEL: [{**image(), "tested": True}, arm64, theirs]})
+    newer = image(driver="535.309.01", image="registry.site/driver:535-r2", digest="sha256:2")
+    kept = merge_covered(file, {KERNEL: [newer]})
+    assert kept["kernels"][KERNEL] == [theirs, newer, arm64]
+
+
 @pytest.mark.parametrize(
     "text",
     [

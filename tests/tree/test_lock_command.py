@@ -247,6 +247,7 @@ def test_a_driver_that_the_repositories_do_not_have(site: Site) -> None:
         branch: "535"
         version: 535.300.01
         payload: packages
+        variants: [jit]
         module_types: [open]
         repositories: [bookworm]
         modules: [{id: open, packages: [nvidia-open-kernel-dkms], tree: usr/src}]

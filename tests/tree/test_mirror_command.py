@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -267,11 +268,37 @@ def test_an_empty_mirror_lacks_everything(vendor: Vendor, capsys: pytest.Capture
     assert vendor.lock() == 0
     capsys.readouterr()
     assert run(["mirror", "verify", *vendor.to]) == 1
-    assert capsys.readouterr().out.count("  absent") == len(IMAGES)
+    said = capsys.readouterr()
+    assert said.out.count("  absent") == len(IMAGES)
+    assert f"--mirror-lock {vendor.lock_file}" in said.err
     assert run(["mirror", "inventory", *vendor.to]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["held"] == {}
     assert all(image["digest"] in image["missing"] for image in document["images"])
+
+
+def test_what_verify_says_of_an_archives_list_brings_what_is_lacking(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """At a site there is the archive alone: no list of the connected side, and no vendor's registry."""
+    assert vendor.lock() == 0
+    archive = vendor.folder / "gpu"
+    words = [word for pair in vendor.registries.items() for word in ("--registry", "=".join(pair))]
+    mirror_lock = ["--mirror-lock", str(vendor.lock_file)]
+    assert run(["mirror", "copy", "--to-archive", str(archive), *mirror_lock, *words]) == 0
+    verify = [
+        "mirror",
+        "verify",
+        "--to",
+        f"http://{vendor.address}/site",
+        "--mirror-lock",
+        f"{archive}.list.json",
+    ]
+    capsys.readouterr()
+    assert run(verify) == 1
+    (step,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("next: "))
+    assert run(shlex.split(step.partition(": driverforge ")[2])) == 0
+    assert run(verify) == 0
 
 
 def test_a_tag_that_stands_for_another_image_is_found(
@@ -315,7 +342,9 @@ def test_a_mirror_that_is_away_is_not_said_to_lack_anything(
     capsys.readouterr()
     words = ["--to", "http://127.0.0.1:9", "--mirror-lock", str(vendor.lock_file)]
     assert run(["mirror", "verify", *words]) == 75
-    assert capsys.readouterr().out.count("  unknown  ") == len(IMAGES)
+    said = capsys.readouterr().out
+    assert said.count("  unknown  ") == len(IMAGES)
+    assert said.count("; check the name, the network") == len(IMAGES)
 
 
 def test_rewrite_refuses_what_would_mix_two_repositories(

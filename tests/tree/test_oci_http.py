@@ -47,6 +47,8 @@ def _handler(seen: list[tuple[str, str, bytes]]) -> type[BaseHTTPRequestHandler]
                 else 200
             )
             self.send_header("X-Case", "Kept")
+            self.send_header("WWW-Authenticate", 'Bearer realm="https://auth.site/token"')
+            self.send_header("WWW-Authenticate", 'Basic realm="registry"')
             self.send_header("Location", "file:///etc/passwd")
             self.send_header("Content-Length", "999" if self.path.endswith("/short") else "5")
             self.end_headers()
@@ -93,6 +95,8 @@ def test_every_status_is_an_answer(server: Server, path: str, status: int, metho
     response = UrllibTransport({}).send(_get(f"http://127.0.0.1:{server.port}{path}", method))
     assert response.status == status
     assert response.headers["x-case"] == "Kept"
+    # of two headers of one name both count
+    assert response.headers["www-authenticate"].startswith("Bearer")
     assert response.read(100) == (b"bytes" if method == "GET" else b"")
     assert len(server.seen) == 1
 

@@ -305,6 +305,18 @@ def test_what_others_attached_is_known_by_its_type(found: Descriptor, kind: Kind
     assert not is_enveloped(found)
 
 
+def test_an_envelope_may_be_in_the_other_alphabet_of_base64() -> None:
+    """github.com/secure-systems-lab/dsse, envelope.md: either standard or URL-safe encoding is allowed."""
+    said, signature = SAID.replace(b'"driver"', b'"driver?~~>"'), bytes(range(248, 256))
+    envelope = json.loads(enveloped(said, signature))
+    sig = base64.urlsafe_b64encode(signature).decode()
+    envelope |= {"payload": base64.urlsafe_b64encode(said).decode(), "signatures": [{"sig": sig}]}
+    assert "-" in sig
+    found = opened(json.dumps(envelope).encode())
+    assert found is not None
+    assert (found.payload, found.signatures) == (said, (signature,))
+
+
 def test_an_envelope_counts_by_its_type_and_by_what_is_in_it() -> None:
     payload = json.dumps({"_type": "https://in-toto.io/Statement/v1"}).encode()
     envelope = json.loads(enveloped(payload, b"signature"))

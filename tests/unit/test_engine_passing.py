@@ -21,6 +21,9 @@ PASSING = [
     "failed to create LLB definition: unexpected status code [manifests latest]: 503 Service Unavailable",
     f"{METADATA}: {HEAD}: net/http: TLS handshake timeout",
     "failed to receive status: rpc error: code = Unavailable desc = error reading from server: EOF",
+    # ADD of NVIDIA's archive: moby/buildkit, source/http/source.go
+    "failed to load cache key: invalid response status 503",
+    "failed to load cache key: invalid response status 429",
 ]
 LASTING = [
     "failed to read dockerfile: open Dockerfile: no such file or directory",
@@ -28,6 +31,8 @@ LASTING = [
     f"{METADATA}: unexpected status from HEAD request: 401 Unauthorized",
     "failed to compute cache key: checksum mismatch sha256:00 != sha256:11",
     "failed to solve: no space left on device",
+    "failed to load cache key: invalid response status 404",
+    "failed to load cache key: invalid response status 403",
 ]
 
 
@@ -64,6 +69,34 @@ def test_a_compiler_is_never_asked_again_whatever_it_says(status: int) -> None:
 
 def test_a_step_that_says_so_by_its_status_is_tried_again() -> None:
     assert "exit code: 75" in passing_reason(failed_step(75, "fetch-pinned: a mirror does not answer"))
+
+
+STEP = 'building at STEP "RUN /run/driverforge/scripts/fetch-pinned install LIST"'
+PULL = "creating build container: initializing source docker://registry.site/debian:bookworm"
+PING = f'{PULL}: pinging container registry registry.site: Get "https://registry.site/v2/"'
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"{STEP}: while running runtime: exit status 75",
+        # samba-in-kubernetes/samba-container#242
+        f"{PING}: dial tcp 195.135.223.221:443: i/o timeout",
+        f"{PULL}: received unexpected HTTP status: 503 Service Unavailable",
+    ],
+)
+def test_buildah_and_podman_say_it_in_their_own_words(message: str) -> None:
+    line = f"Error: {message}"
+    assert passing_reason(["STEP 3/9: RUN fetch-pinned", line]) == line
+    # without root it starts itself anew
+    assert passing_reason([line, "Error: exit status 125"]) == line
+
+
+@pytest.mark.parametrize(
+    "message", [f"{STEP}: while running runtime: exit status 1", f"{PULL}: manifest unknown"]
+)
+def test_what_would_come_again_of_buildah_does_not(message: str) -> None:
+    assert passing_reason(["503 Service Unavailable", f"Error: {message}"]) == ""
 
 
 def test_an_output_without_an_error_gives_no_reason() -> None:

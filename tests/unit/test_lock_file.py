@@ -47,6 +47,30 @@ def test_reads_what_it_writes() -> None:
     assert dump_lock(again) == dump_lock(lock)
 
 
+def _open_and_entitled() -> tuple[LockedPackage, LockedPackage]:
+    """UBI has the very kernel-headers of the newest kernel, for its compiler; so has RHEL's own."""
+    ours = replace(package("kernel-headers", suite="ubi-9-appstream-rpms"), path="k/kernel-headers.rpm")
+    return ours, replace(ours, suite="rhel-9-for-x86_64-appstream-rpms", path="Packages/k/kernel-headers.rpm")
+
+
+def test_what_a_driver_takes_from_an_open_repository_stays_from_there() -> None:
+    ours, theirs = _open_and_entitled()
+    devel = replace(package("kernel-devel"), suite=theirs.suite)
+    found = target(kernel("5.14.0-1", devel, theirs), drivers={"535.261.03": {"toolchain": (ours,)}})
+    (again,) = parse_lock(dump_lock(Lock(targets={found.key: found}))).targets.values()
+    assert again.drivers == found.drivers
+    assert again.kernels["5.14.0-1"].headers == (devel, ours)
+
+
+def test_two_files_of_one_name_and_version_are_refused() -> None:
+    ours, theirs = _open_and_entitled()
+    other = replace(theirs, sha256="cd" * 32)
+    found = target(kernel("5.14.0-1", other), drivers={"535.261.03": {"toolchain": (ours,)}})
+    with pytest.raises(InputError, match="two different packages are called kernel-headers=1-1") as told:
+        dump_lock(Lock(targets={found.key: found}))
+    assert [line.split(":")[0] for line in told.value.details] == [ours.suite, other.suite]
+
+
 def test_a_file_of_the_former_version_is_read_and_is_up_to_date(tmp_path: Path) -> None:
     """It had a key more for each target, which was false."""
     path, found = tmp_path / "site.json", target(kernel("6.1.0-50"))

@@ -169,7 +169,7 @@ def test_a_tar_file_may_be_written_in_any_order_and_any_pieces(tmp_path: Path, e
     sizes = volume_sizes(plan.size, each)
     volumes = Volumes({tmp_path / f"v{number}": size for number, size in enumerate(sizes)})
     volumes.make()
-    writes = [*plan.headers.items()]
+    writes = [*plan.frame.items()]
     for name, data in files.items():
         start = plan.spans[name].offset
         writes += [(start + at, data[at : at + 333]) for at in range(0, len(data), 333)]

@@ -14,13 +14,16 @@ from typing import Any
 
 import pytest
 
+from driverforge_build.app.carry import Carrying, save
 from driverforge_build.commands.copyprogress import CopyProgress
 from driverforge_build.mirror.archive import Archive, ArchiveSink
 from driverforge_build.mirror.copying import Copied, Copier
 from driverforge_build.mirror.file import load_mirror_lock
+from driverforge_build.mirror.journal import Journal
 from driverforge_build.mirror.loads import Load, loads
 from driverforge_build.mirror.stream import BlobStream
 from driverforge_build.mirror.tide import PERIOD_S, Tide
+from driverforge_build.mirror.trust import KIND
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.client import OCI_MANIFEST, Manifest, digest_of
 from driverforge_oci.reference import Reference
@@ -288,6 +291,53 @@ def test_volumes_of_another_size_leave_none_behind(writing: Writing) -> None:
     assert len(whole(writing)) == sum(volume["size"] for volume in writing.run()[0]["volumes"])
 
 
+def test_an_archive_over_another_one_has_nothing_of_it(writing: Writing) -> None:
+    """A tar file that does not end is none for skopeo and containerd."""
+    writing.run()
+    for volume in writing.sink().archive.volumes:
+        volume.write_bytes(b"\xff" * volume.stat().st_size)
+    writing.place.with_name("a.journal").unlink()
+    writing.run()
+    other = Writing(writing.place.parent / "other/a")
+    other.run()
+    assert whole(writing) == whole(other)
+
+
+def test_an_archive_whose_disk_is_mounted_elsewhere_goes_on(writing: Writing) -> None:
+    writing.place = writing.place.parent / "usb/a"
+    first, _ = writing.run()
+    writing.place.parent.rename(writing.place.parent.with_name("usb1"))
+    writing.place = writing.place.parent.with_name("usb1") / "a"
+    assert writing.run() == (first, 0)
+
+
+def test_an_archive_in_volumes_replaces_the_one_file_that_it_was(writing: Writing) -> None:
+    writing.each = 0
+    document, _ = writing.run()
+    single = writing.place.with_name("a.tar")
+    writing.place.with_name("a.sha256").write_text("its sum")
+    writing.each = 100_000
+    later, _ = writing.run(document)
+    assert not single.exists()
+    assert not writing.place.with_name("a.sha256").exists()
+    # what somebody has put together of the volumes is theirs
+    single.write_text("together")
+    writing.run(later)
+    assert single.exists()
+
+
+def test_what_two_repositories_share_comes_into_an_archive_once(tmp_path: Path) -> None:
+    lock, stock, heard = lock_of(("one", [BASE]), ("two", [BASE])), shelf(BASE, b"one", b"two"), Listener()
+    sink = ArchiveSink(Archive.plan(tmp_path / "a", lock), tmp_path / "a.journal")
+    sink.begin()
+    named = {image["image"]: Reference.parse(image["image"]) for image in lock["images"]}
+    found = copier(stock, sink, heard).run(loads(lock, named, {}))
+    sink.close()
+    assert stock.taken == [digest_of(BASE)]
+    assert sorted(one.sent for one in found) == [0, len(BASE)]
+    assert heard.dealt == [(len(BASE), len(BASE))]
+
+
 def test_a_run_that_is_killed_at_its_end_reads_nothing_again(writing: Writing) -> None:
     first, count = writing.run()
     assert count == len(BLOBS)
@@ -305,6 +355,22 @@ def test_an_archive_that_is_whole_is_made_again_of_itself(writing: Writing) -> N
     assert again == document
     assert whole(writing) == before
     assert 0 < count < len(BLOBS)
+
+
+def test_an_archive_of_a_list_that_was_made_anew_keeps_its_parts(writing: Writing) -> None:
+    document, _ = writing.run()
+    writing.place.with_name("a.journal").unlink()
+    earlier = {**document, "lock": {**document["lock"], "inputs": {"nodes.json": "of yesterday"}}}
+    assert writing.run(earlier) == (document, 0)
+
+
+def test_parts_that_lay_elsewhere_are_fetched_again(writing: Writing) -> None:
+    document, _ = writing.run()
+    writing.place.with_name("a.journal").unlink()
+    parts = dict(document["parts"])
+    moved = digest_of(BLOBS[1])
+    parts[moved] = parts[digest_of(BLOBS[0])]
+    assert writing.run({**document, "parts": parts}) == (document, 1)
 
 
 def test_an_archive_that_is_whole_is_made_anew_in_more_volumes(writing: Writing) -> None:
@@ -352,6 +418,31 @@ def test_two_runs_do_not_write_one_archive(writing: Writing) -> None:
         writing.run()
     sink.close()
     writing.run()
+
+
+def test_an_archive_is_one_runs_until_its_list_is_there(tmp_path: Path) -> None:
+    """Another run with another list would write over volumes that this one's list is about to speak of."""
+    refused = []
+
+    class Signing:
+        def sign(self, _content: bytes, *, image: str, predicate: str) -> bytes:
+            assert (image, predicate) == ("a", KIND)
+            with pytest.raises(TemporaryFailure, match="another run") as found:
+                Journal(tmp_path / "a.journal").open()
+            refused.append(found.value)
+            return b"signed"
+
+    nothing: Any = None
+    carrying = Carrying(tide=Tide(now=lambda: 0.0), listener=Listener(), downloads=nothing)
+    document = save(carrying, lock_of(), nothing, tmp_path / "a", registries={}, signer=Signing())
+    assert refused
+    assert document["list"] == str(tmp_path / "a.list.json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "a.list.json",
+        "a.list.json.sig",
+        "a.sha256",
+        "a.tar",
+    ]
 
 
 def test_parts_have_their_own_digests_algorithm(tmp_path: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from driverforge_build.mirror.keep import Keep
-from driverforge_build.mirror.prune import Stock, judge
+from driverforge_build.mirror.prune import Pruner, Stock, judge
 from driverforge_build.mirror.target import Paths, Target
-from driverforge_core.errors import InputError
+from driverforge_core.errors import InputError, Unsupported
+from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.reference import Reference
+from driverforge_oci.session import Session
+from driverforge_oci.transport import Request, Response
+from support.fakes.memoryregistry import MemoryRegistry, answer
 
 TARGET = Target.parse("registry.site/kse", Paths.KEEP)
 PLACE = Reference(host="registry.site", repository="kse/nvidia/driver")
@@ -34,6 +39,42 @@ def test_what_is_above_goes_last_and_what_is_shared_stays() -> None:
     judged = judge(stock, keep)
     assert judged.doomed == [B, A]
     assert judged.kept == {D: ["lock"], C: ["part of new"]}
+
+
+@pytest.mark.parametrize("deletes", [True, False])
+def test_what_is_refused_while_an_index_has_it_goes_after_the_index(*, deletes: bool) -> None:
+    """zot answers 405 for a platform of an index that is there, as others do where nothing can be deleted."""
+    registry = MemoryRegistry()
+    stored = registry.manifests
+    image = registry.add_manifest("kse/nvidia/driver", "", OCI_MANIFEST, {"config": {}, "layers": []})
+    entry = {"mediaType": OCI_MANIFEST, "digest": image, "size": 1}
+    index = registry.add_manifest("kse/nvidia/driver", "old", OCI_INDEX, {"manifests": [entry]})
+
+    def zot(request: Request) -> Response | None:
+        if "/tags/list" in request.url:
+            return answer(200, json.dumps({"tags": [name for _, name in stored if ":" not in name]}).encode())
+        if request.method != "DELETE":
+            return None
+        digest = request.url.rpartition("/")[2]
+        if not deletes or (digest == image and (PLACE.repository, index) in stored):
+            return answer(405)
+        for key in [key for key, value in stored.items() if digest_of(value[1]) == digest]:
+            del stored[key]
+        return answer(202)
+
+    registry.trouble = zot
+    pruner = Pruner(client=RegistryClient(Session(registry)), keep=Keep(target=TARGET), dropped={})
+    plan = pruner.plan(PLACE)
+    assert plan.doomed == [image, index]
+    if deletes:
+        assert [(one["digest"], one["state"]) for one in pruner.carry_out(plan)] == [
+            (index, "deleted"),
+            (image, "deleted"),
+        ]
+        assert not stored
+    else:
+        with pytest.raises(Unsupported, match="switched off"):
+            list(pruner.carry_out(plan))
 
 
 @pytest.mark.parametrize("name", ["nvcr.io/nvidia/driver", "registry.site/kse/nvidia/driver"])

@@ -198,6 +198,14 @@ def test_what_is_to_be_copied_where(tmp_path: Path) -> None:
     assert f"nvcr.io/nvidia/driver@{DIGEST} registry.site/kse/nvidia/driver:595.91.07-rhel9" in lines
 
 
+def test_a_tag_that_is_pinned_by_a_digest_is_the_place(tmp_path: Path) -> None:
+    """skopeo refuses a place with both, and regctl would leave the tag out."""
+    pinned = {"toolkit": {"version": f"v1@{DIGEST}"}}
+    lines = rewritten(lock_of(chart_settings(tmp_path, pinned)), SITE)["images.txt"].splitlines()
+    toolkit = "nvidia/k8s/container-toolkit"
+    assert f"nvcr.io/{toolkit}@{DIGEST} registry.site/kse/{toolkit}:v1" in lines
+
+
 def test_images_in_lists_are_left_to_you(tmp_path: Path) -> None:
     text = "sandboxWorkloads: {enabled: true}\nkataManager: {enabled: true}"
     document = lock_of(chart_settings(tmp_path, values_of(text), version="v23.9.2"))

@@ -14,7 +14,14 @@ from functools import partial
 
 import pytest
 
-from driverforge_core.errors import InputError, NotPermitted, TemporaryFailure, Unavailable, Unsupported
+from driverforge_core.errors import (
+    DriverforgeError,
+    InputError,
+    NotPermitted,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
 from driverforge_oci.auth import Credentials, Login, find_login
 from driverforge_oci.client import DOCKER_LIST, OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.presence import Absent, Present, Unknown, labels, presence
@@ -227,6 +234,19 @@ def test_a_place_that_a_redirect_leads_to_does_not_choose_where_the_login_goes()
     assert not [request for request in registry.log if "thief.site" in request.url]
 
 
+@pytest.mark.parametrize("status", [403, 400, 503])
+def test_a_place_that_a_redirect_leads_to_answers_for_itself(status: int) -> None:
+    """A proxy may let us through to the registry alone: a login there would not help."""
+    registry = MemoryRegistry(
+        blob_host="cdn.site", trouble=lambda request: answer(status) if "cdn.site" in request.url else None
+    )
+    digest = registry.add_blob("driver", b"x")
+    with pytest.raises(DriverforgeError, match=f"cdn.site, where {HOST} sends us, ") as refused:
+        _client(registry).get_blob(IMAGE, digest, io.BytesIO())
+    assert f"it led to https://cdn.site/driver/{digest}" in refused.value.details
+    assert "docker login" not in refused.value.resolution
+
+
 def test_a_push_sends_what_is_missing_and_nothing_twice() -> None:
     registry = MemoryRegistry()
     client = _client(registry)
@@ -288,6 +308,21 @@ def test_mounting_asks_for_both_repositories() -> None:
         Reference.parse(f"{HOST}/copy:1"), b"x", digest=digest, size=1, mount_from="driver"
     )
     assert "repository:copy:pull,push repository:driver:pull" in registry.tokens.values()
+
+
+@pytest.mark.parametrize(
+    ("asked", "status"), [("&from=driver", 401), ("&from=driver", 403), ("driver%3Apull", 403)]
+)
+def test_a_repository_that_lets_nobody_mount_costs_the_mount_alone(asked: str, status: int) -> None:
+    """The registry refuses it, or the token service does: logins may be of one repository each."""
+    registry = MemoryRegistry(
+        auth="bearer", trouble=lambda request: answer(status) if asked in request.url else None
+    )
+    digest = registry.add_blob("driver", b"x")
+    assert _client(registry).put_blob(
+        Reference.parse(f"{HOST}/copy:1"), b"x", digest=digest, size=1, mount_from="driver"
+    )
+    assert registry.blobs["copy", digest] == b"x"
 
 
 @pytest.mark.parametrize("auth", ["basic", "bearer"])

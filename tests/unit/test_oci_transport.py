@@ -115,6 +115,18 @@ def test_a_host_that_never_answered_is_not_asked_again() -> None:
     assert transport.send(Request(method="GET", url="https://other.site/v2/")).status == 200
 
 
+def test_a_host_that_answers_others_meanwhile_is_not_silent() -> None:
+    """A registry may take minutes to store a large blob, and nobody hears of it until it has."""
+    script = Script([BROKEN, 200, BROKEN, 200, BROKEN, 200, BROKEN, 200])
+    transport = _transport(script)
+    question = Request(method="HEAD", url="https://registry.site/v2/")
+    patient = replace(transport, wait=lambda _seconds: transport.send(question))
+    with pytest.raises(TemporaryFailure):
+        patient.send(Request(method="PUT", url="https://registry.site/v2/"))
+    assert transport.send(question).status == 200
+    assert script.sent == 8
+
+
 @pytest.mark.parametrize("answered", [503, 200])
 def test_a_host_that_answered_once_is_asked_again(answered: int) -> None:
     """It is busy, or breaks off; that is no host that is not there."""
@@ -199,6 +211,23 @@ def test_a_pause_has_a_longest() -> None:
     transport = replace(_transport(script), attempts=12, longest_pause=4.0)
     assert transport.send(Request(method="GET", url="https://registry.site/v2/")).status == 503
     assert script.waits == [0.5, 1.0, 2.0, *repeat(4.0, 8)]
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_host_that_wants_a_long_rest_is_left_alone_until_then(method: str) -> None:
+    """All others of a run would ask it in vain, and some registries count that."""
+    script, now = Script([(429, "600"), 200, (503, "600"), 200]), [NOW]
+    transport = replace(_transport(script), now=lambda: now[0])
+    request = Request(method=method, url="https://registry.site/v2/")
+    assert transport.send(request).status == 429
+    now[0] += 590
+    with pytest.raises(TemporaryFailure, match="wants to be asked again in 10 s"):
+        transport.send(request)
+    assert script.sent == 1
+    now[0] += 10
+    # what is broken is not what was asked for too often
+    assert [transport.send(request).status for _ in range(3)] == [200, 503, 200]
+    assert script.waits == []
 
 
 def test_a_host_that_answered_after_all_is_asked_later_too() -> None:

@@ -274,6 +274,7 @@ def test_an_index_of_two_drivers_is_refused_and_both_are_named() -> None:
     with pytest.raises(VersionsDiffer) as told:
         join(registry, ALIAS, [newer, late])
     assert "580.173.02 on linux/amd64, 580.159.04 on linux/arm64" in told.value.brief
+    assert "Where none is to come any more, delete the tag" in told.value.resolution
     assert registry.head_manifest(ALIAS).digest == before.digest
     both = join(registry, ALIAS, [newer, member(engine, "arm64")])
     assert both.moved

@@ -271,6 +271,7 @@ RUNFILE = """\
         branch: "535"
         version: 535.300.07
         payload: runfile
+        variants: [jit]
         module_types: [open]
         url: "https://example.org/{version}/NVIDIA-Linux-{machine}-{version}.run"
 """

@@ -126,18 +126,25 @@ def save(
         if any(result.error for result in results):
             return _document(results)
         document = sink.finish()
+        _publish(document, listed, signer)
+        sink.place.unlink(missing_ok=True)
+        return _document(results, listed=str(listed))
     finally:
+        # until here no other run writes this archive
         sink.close()
+
+
+def _publish(document: MirrorArchiveDocument, listed: Path, signer: StatementSigner | None) -> None:
+    """Write what stands beside the volumes, the list last: where it is, the archive is whole."""
     for volume in document["volumes"]:
         line = f"{volume['sha256']}  {volume['name']}\n"
-        replace_text(place.parent / sum_name(volume["name"]), line, option="--to-archive")
+        replace_text(listed.parent / sum_name(volume["name"]), line, option="--to-archive")
     text = json.dumps(document, indent=1) + "\n"
     signature_of(listed).unlink(missing_ok=True)
     if signer:
-        replace_text(signature_of(listed), signed(signer, text, place.name), option="--to-archive")
+        name = listed.name.removesuffix(ARCHIVE_LIST)
+        replace_text(signature_of(listed), signed(signer, text, name), option="--to-archive")
     replace_text(listed, text, option="--to-archive")
-    sink.place.unlink(missing_ok=True)
-    return _document(results, listed=str(listed))
 
 
 def _finished(listed: Path) -> MirrorArchiveDocument | None:

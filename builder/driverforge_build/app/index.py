@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from driverforge_build.attest.attached import Kind
-from driverforge_build.attest.read import lack, read_image
+from driverforge_build.attest.read import believed, lack, read_image
 from driverforge_build.ports import StatementVerifier
 from driverforge_build.publish.index import Joined
 from driverforge_build.publish.upload import Publisher
@@ -70,8 +70,16 @@ def join_all(contexts: Iterable[BuildContext], publisher: Publisher) -> tuple[Jo
         return tuple(pool.map(one, families))
 
 
-PassedTest = Callable[[str, Reference], bool]
-"""Whether a cell's image passed a test."""
+PassedTest = Callable[[str, Reference], bool | None]
+"""Whether a cell's image passed its newest test; None where nobody says."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveredNow:
+    """Images by kernel release; `failed` are the digests of those whose newest test was no pass."""
+
+    images: Mapping[str, list[CoveredImage]]
+    failed: frozenset[str]
 
 
 def listed_or_attested(
@@ -79,27 +87,31 @@ def listed_or_attested(
 ) -> PassedTest:
     """By a list of cells; and with a client by the newest test result that the image has attached."""
 
-    def passed(cell: str, image: Reference) -> bool:
+    def passed(cell: str, image: Reference) -> bool | None:
         if cell in listed:
             return True
         if client is None:
-            return False
-        found = read_image(client, image, verifier, kinds=(Kind.TEST_RESULT,))
-        return not lack(found, Kind.TEST_RESULT, verified=verifier is not None)
+            return None
+        found, verified = read_image(client, image, verifier, kinds=(Kind.TEST_RESULT,)), verifier is not None
+        if believed(found, Kind.TEST_RESULT, verified=verified) is None:
+            return None
+        return not lack(found, Kind.TEST_RESULT, verified=verified)
 
     return passed
 
 
-def covered_images(
-    reports: Iterable[JoinReport], publisher: Publisher, passed: PassedTest
-) -> Mapping[str, list[CoveredImage]]:
-    """The precompiled images that the registry has and that their aliases stand for, by kernel release.
+def covered_images(reports: Iterable[JoinReport], publisher: Publisher, passed: PassedTest) -> CoveredNow:
+    """The precompiled images that the registry has and that their aliases stand for.
 
     `passed` is asked for a cell and the image, by its digest. Raises as it does.
     """
     found: dict[str, list[CoveredImage]] = {}
+    failed = set[str]()
     for report in reports:
         for image, context, digest in _there(report):
+            said = passed(image.id, publisher.member(context).reference.with_digest(digest))
+            if said is False:
+                failed.add(digest)
             one: CoveredImage = {
                 "os": image.os,
                 "arch": image.arch,
@@ -109,10 +121,10 @@ def covered_images(
                 "tag": str(report.alias),
                 "image": str(publisher.member(context).reference),
                 "digest": digest,
-                "tested": passed(image.id, publisher.member(context).reference.with_digest(digest)),
+                "tested": bool(said),
             }
             found.setdefault(image.kernel, []).append(one)
-    return found
+    return CoveredNow(images=found, failed=frozenset(failed))
 
 
 def _there(report: JoinReport) -> Iterator[tuple[ImageSpec, BuildContext, str]]:

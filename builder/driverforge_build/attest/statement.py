@@ -18,6 +18,7 @@ PROVENANCE = "https://slsa.dev/provenance/v1"
 TEST_RESULT = "https://in-toto.io/attestation/test-result/v0.1"
 STATEMENT_TYPE = "application/vnd.in-toto+json"
 ENVELOPE_TYPE = "application/vnd.dsse.envelope.v1+json"
+_URL_SAFE = str.maketrans("-_", "+/")
 
 
 def statement(name: str, digest: str, predicate_type: str, predicate: dict[str, Any]) -> dict[str, Any]:
@@ -73,13 +74,18 @@ def opened(data: bytes) -> Opened | None:
     if document.get("payloadType") != STATEMENT_TYPE:
         return None
     try:
-        payload = base64.b64decode(document["payload"])
-        signatures = tuple(base64.b64decode(one["sig"]) for one in document["signatures"])
-    except (KeyError, TypeError, ValueError):
+        payload = _decoded(document["payload"])
+        signatures = tuple(_decoded(one["sig"]) for one in document["signatures"])
+    except (AttributeError, KeyError, TypeError, ValueError):
         return None
     if _object(payload).get("_type") != STATEMENT:
         return None
     return Opened(payload=payload, signatures=signatures)
+
+
+def _decoded(text: str) -> bytes:
+    """Either alphabet is allowed in envelopes (envelope.md)."""
+    return base64.b64decode(text.translate(_URL_SAFE))
 
 
 def about(document: dict[str, Any], digest: str) -> bool:

@@ -87,7 +87,8 @@ def command(
         passed = listed_or_attested(
             frozenset(tested), publisher.client if attested else None, adapters.verifier(verifier)
         )
-        merge_covered(covered, covered_images(reports, publisher, passed))
+        now = covered_images(reports, publisher, passed)
+        merge_covered(covered, now.images, failed=now.failed)
     if as_json:
         say(json.dumps(_document(reports), indent=1))
     else:

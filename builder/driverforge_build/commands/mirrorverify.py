@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,7 +82,7 @@ def verify(
     else:
         for image in document["images"]:
             say(_held_line(image))
-        for step in _next_steps(document, target):
+        for step in _next_steps(document, target, lock_path):
             say(f"next: {step}", err=True)
     return _verify_status(document)
 
@@ -96,15 +97,21 @@ def _read(lock_path: Path, target: Target, *, as_json: bool) -> MirrorInventoryD
         return read_mirror(lock_path, client, target, tide, progress)
 
 
-def _next_steps(document: MirrorInventoryDocument, target: Target) -> list[str]:
+def _next_steps(document: MirrorInventoryDocument, target: Target, lock_path: Path) -> list[str]:
+    from driverforge_build.mirror.file import ARCHIVE_LIST
+
     states = {image["state"] for image in document["images"]}
     steps = []
     if "damaged" in states:
         steps.append(_DAMAGED)
     if states & {"absent", "incomplete", "damaged", "moved"}:
         scheme = "http://" if target.plain else ""
-        words = f"--to {scheme}{document['mirror']} --paths {target.paths.value}"
-        steps.append(f"bring what is not there: driverforge mirror copy --deep {words}")
+        # where an archive's list is, no vendor's registry may be reached
+        archive = str(lock_path).endswith(ARCHIVE_LIST)
+        source = ["--from-archive", str(lock_path).removesuffix(ARCHIVE_LIST)] if archive else []
+        listed = source or ["--mirror-lock", str(lock_path)]
+        words = ["--to", f"{scheme}{document['mirror']}", "--paths", target.paths.value, *listed]
+        steps.append(f"bring what is not there: driverforge mirror copy --deep {shlex.join(words)}")
     return steps
 
 

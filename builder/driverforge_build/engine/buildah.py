@@ -19,9 +19,15 @@ from urllib.parse import urlsplit
 from driverforge_build.engine import process
 from driverforge_build.engine.authfile import auth_file
 from driverforge_build.engine.buildx import PROXY_VARIABLES, require_version
-from driverforge_build.engine.passing import passing_reason
+from driverforge_build.engine.passing import passes, passing_reason
 from driverforge_build.ports import BuildJob, BuiltImage, Layer, StepListener
-from driverforge_core.errors import CommandFailed, NotPermitted, Unavailable, Unsupported
+from driverforge_core.errors import (
+    CommandFailed,
+    NotPermitted,
+    TemporaryFailure,
+    Unavailable,
+    Unsupported,
+)
 from driverforge_oci.auth import Login, LoginFor, nobody
 from driverforge_oci.http import is_loopback
 from driverforge_oci.reference import Reference
@@ -93,7 +99,8 @@ class Buildah:
             status, said = process.output(words, patience=PUSH_S)
         if status:
             refused = any(word in said.lower() for word in ("unauthorized", "denied", "authentication"))
-            raise (NotPermitted if refused else CommandFailed)(
+            failed = TemporaryFailure if passes(said) else CommandFailed
+            raise (NotPermitted if refused else failed)(
                 f"{to} could not be pushed",
                 details=said.splitlines()[-3:],
                 resolution=f"{self._program} login {to.host}"

@@ -11,15 +11,21 @@ import os
 import re
 from collections.abc import Iterable
 
-_STEP_FAILED = re.compile(r"did not complete successfully: exit code: (?P<status>\d+)")
-_FAILED = re.compile(r"^(?:#\d+ )?ERROR: ")
-# words of Go's net and net/http, of gRPC, of containerd's and docker's registry clients
+# BuildKit's words, and buildah's
+_STEP_FAILED = re.compile(
+    r"did not complete successfully: exit code: (?P<buildkit>\d+)"
+    r"|building at STEP .*: while running runtime: exit status (?P<buildah>\d+)"
+)
+# the last line of a buildah that has started itself anew says nothing but its status
+_FAILED = re.compile(r"^(?:(?:#\d+ )?ERROR|Error): (?!exit status \d+$)")
+# words of Go's net and net/http, of gRPC, of containerd's and docker's registry clients, of BuildKit's ADD
 _PASSING = re.compile(
     r"i/o timeout|TLS handshake timeout|context deadline exceeded|DeadlineExceeded|timed out"
     r"|connection re(?:set by peer|fused)|broken pipe|unexpected EOF|: EOF$|no such host|server misbehaving"
     r"|network is unreachable|no route to host|code = Unavailable|http2: server sent GOAWAY"
     r"|temporary failure in name resolution|toomanyrequests|Too Many Requests"
-    r"|unexpected (?:HTTP )?status.*\b(?:429|5\d\d)\b|\b50[0234] (?:Internal|Bad|Service|Gateway)",
+    r"|unexpected (?:HTTP )?status.*\b(?:429|5\d\d)\b|\b50[0234] (?:Internal|Bad|Service|Gateway)"
+    r"|invalid response status (?:429|5\d\d)\b",
     re.IGNORECASE,
 )
 
@@ -30,7 +36,7 @@ def passing_reason(lines: Iterable[str]) -> str:
     if not said:
         return ""
     if found := _STEP_FAILED.search(said[-1]):
-        return said[-1] if int(found["status"]) == os.EX_TEMPFAIL else ""
+        return said[-1] if int(found["buildkit"] or found["buildah"]) == os.EX_TEMPFAIL else ""
     return said[-1] if passes(said[-1]) else ""
 
 

@@ -246,15 +246,38 @@ def _answer(value: object) -> bool | None:
     return value
 
 
+def _by_key(target: TargetLock) -> dict[str, LockedPackage]:
+    """Each package once. Several repositories may have the same file, a subscription's and an open one: what
+    a driver takes it from counts before what a kernel does.
+
+    Raises InputError where two files have one name and version.
+    """
+    of_drivers = [package for roles in target.drivers.values() for role in roles.values() for package in role]
+    of_kernels = [
+        package
+        for kernel in target.kernels.values()
+        for packages in (kernel.headers, (kernel.image,), kernel.modules, *kernel.vendor.values())
+        for package in packages
+        if package
+    ]
+    found: dict[str, LockedPackage] = {}
+    for package in (*sorted(of_drivers, key=_place), *sorted(of_kernels, key=_place)):
+        known = found.setdefault(package.key, package)
+        if known.sha256 != package.sha256:
+            raise InputError(
+                f"{target.key}: two different packages are called {package.key}, and the lock holds one of a "
+                "name",
+                details=[f"{one.suite}: {one.path}, sha256 {one.sha256}" for one in (known, package)],
+                resolution="take one of the two repositories out of the system's row in the matrix",
+            )
+    return found
+
+
+def _place(package: LockedPackage) -> tuple[str, str]:
+    return package.suite, package.path
+
+
 def _target_document(target: TargetLock) -> dict[str, Any]:
-    named = [package for roles in target.drivers.values() for role in roles.values() for package in role]
-    for kernel in target.kernels.values():
-        named += [
-            *kernel.headers,
-            *([kernel.image] if kernel.image else []),
-            *kernel.modules,
-            *(package for packages in kernel.vendor.values() for package in packages),
-        ]
     return {
         "repositories": [_repository_document(repository) for repository in target.repositories],
         "packages": {
@@ -265,7 +288,7 @@ def _target_document(target: TargetLock) -> dict[str, Any]:
                 "size": package.size,
                 "suite": package.suite,
             }
-            for package in named
+            for package in _by_key(target).values()
         },
         "drivers": {
             driver: {role: sorted(package.key for package in packages) for role, packages in roles.items()}

@@ -8,7 +8,7 @@ from itertools import combinations
 
 from driverforge_build.matrix.derive import Derived
 from driverforge_build.matrix.fields import Arch, on_arch
-from driverforge_build.matrix.globs import matching
+from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import near
 from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
 from driverforge_build.matrix.nvidia import Branch, OsRange
@@ -68,7 +68,7 @@ def system_problems(
                     "branch",
                     f"branch {branch.id} is not offered for {row.id}; see `systems` of its row in `branches`",
                 )
-    _same_version(row, node, problems)
+    _same_images(row, node, problems)
     return problems
 
 
@@ -236,21 +236,38 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
 
 
-def _same_version(row: OsRow, node: Table, problems: list[Problem]) -> None:
-    """Problems for two rows of one version.
-
-    A version has one set of pins in the lock, and its cells share stages: two rows would mix their images.
-    """
+def _same_images(row: OsRow, node: Table, problems: list[Problem]) -> None:
+    """Problems for two rows whose images would be taken for each other."""
     items = [(driver, item.mark) for driver, item in zip(row.drivers, _rows_of(node, "drivers"), strict=True)]
     for (one, first), (two, second) in combinations(items, 2):
-        shared = sorted(set(one.archs or row.archs) & set(two.archs or row.archs))
-        if one.version != two.version or not shared:
+        shared = ", ".join(sorted(set(one.archs or row.archs) & set(two.archs or row.archs)))
+        told = (_same_version(one, two, shared) or _same_alias(one, two, shared, row)) if shared else None
+        if not told:
             continue
         # a site's own row, rather than a shipped one
         mark, other = (first, second) if second.file != node.mark.file else (second, first)
         where = f"line {other.line}" if other.file == mark.file else str(other)
-        text = (
-            f"systems {row.id}: drivers {one.id} and {two.id} are both {one.version} on "
-            f"{', '.join(shared)} (the other in {where})"
-        )
-        problems.append(Problem(mark=mark, text=f"{text}; keep one, or give one another version or `archs:`"))
+        what, advice = told
+        text = f"systems {row.id}: drivers {one.id} and {two.id} are both {what} (the other in {where})"
+        problems.append(Problem(mark=mark, text=f"{text}; {advice}"))
+
+
+def _same_version(one: DriverRow, two: DriverRow, archs: str) -> tuple[str, str] | None:
+    """A version has one set of pins in the lock, and its cells share stages: two rows would be mixed."""
+    if one.version != two.version:
+        return None
+    return f"{one.version} on {archs}", "keep one, or give one another version or `archs:`"
+
+
+def _same_alias(one: DriverRow, two: DriverRow, archs: str, row: OsRow) -> tuple[str, str] | None:
+    """The operator pulls BRANCH-KERNEL-OS, on RHEL VERSION-KERNEL-OS: of two drivers what was pushed last."""
+    named = [
+        line.id for line in row.kernels if all(glob_set(driver.kernels)(line.id) for driver in (one, two))
+    ]
+    precompiled = all("precompiled" in driver.variants for driver in (one, two))
+    if one.branch != two.branch or not (precompiled and named) or row.family == "rhel":
+        return None
+    return (
+        f"precompiled for kernels {', '.join(named)} on {archs}, under one tag for branch {one.branch}",
+        "keep one, or give one `variants: [jit]`, other `kernels:` or other `archs:`",
+    )

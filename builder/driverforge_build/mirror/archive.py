@@ -95,8 +95,9 @@ class Archive:
 
     @property
     def digest(self) -> str:
-        """Tells this archive from another one of the same name."""
-        told = [list(map(str, self.volumes)), self.tar.size, sorted(self.left_out), self.index.decode()]
+        """Tells this archive from another one of the same name, wherever its disk is mounted."""
+        names = [path.name for path in self.volumes]
+        told = [names, self.tar.size, sorted(self.left_out), self.index.decode()]
         return digest_of(json.dumps(told).encode())
 
     def document(self, sums: Mapping[Path, str]) -> MirrorArchiveDocument:
@@ -190,35 +191,49 @@ class ArchiveSink:
         if any(_size(path) != size for path, size in self.archive.volumes.items()):
             self.journal.forget(self.archive.digest)
         sound = self._sound(finished) if finished else set()
-        self._clear_away()
+        self._clear_away({volume["name"] for volume in finished["volumes"]} if finished else set())
         self.volumes.make()
-        for offset, header in self.archive.tar.headers.items():
-            self.volumes.write(offset, header)
+        # all of it: the files may have the bytes of another archive
+        for offset, data in self.archive.tar.frame.items():
+            self.volumes.write(offset, data)
         for name, data in (("oci-layout", LAYOUT), ("index.json", self.archive.index)):
             self.volumes.write(self.archive.tar.spans[name].offset, data)
         for digest in sorted(sound - self.journal.done):
             self.journal.complete(digest)
 
-    def _clear_away(self) -> None:
-        """Remove volumes that an archive of this name had more: `cat NAME.tar.*` is to be one archive."""
+    def _clear_away(self, before: Collection[str]) -> None:
+        """Remove volumes that an archive of this name had more: `cat NAME.tar.*` is to be one archive.
+
+        NAME.tar, which may be what a user made of volumes, goes where the list `before` had it.
+        """
         numbered = re.compile(re.escape(self.place.stem) + r"\.tar\.[0-9]{3,}")
+        alone = {f"{self.place.stem}.tar"} & set(before)
         for path in self.place.parent.iterdir():
-            if numbered.fullmatch(path.name) and path not in self.archive.volumes:
+            others = path.name in alone or numbered.fullmatch(path.name)
+            if others and path not in self.archive.volumes:
                 with storage(path):
                     path.unlink()
                     path.with_name(sum_name(path.name)).unlink(missing_ok=True)
 
     def _sound(self, finished: MirrorArchiveDocument) -> set[str]:
-        """The parts of an archive of the same plan that lie in volumes with the sums of its list."""
+        """The parts of an earlier archive that lie where they are to lie, in volumes with its list's sums.
+
+        Its list may have had other reasons: one that was made anew has, with the day's nodes.
+        """
         sums = {self.place.parent / one["name"]: one["sha256"] for one in finished["volumes"]}
-        if sums.keys() != self.archive.volumes.keys() or self.archive.document(sums) != finished:
+        if sums.keys() != self.archive.volumes.keys():
             return set()
+        wanted = self.archive.document(sums)["parts"]
         sound, start = list[range](), 0
         for path, size in self.archive.volumes.items():
             if _size(path) == size and file_sum(path) == sums[path]:
                 sound.append(range(start, start + size))
             start += size
-        return {digest for digest, span in finished["parts"].items() if _covers(sound, span)}
+        return {
+            digest
+            for digest, span in finished["parts"].items()
+            if wanted.get(digest) == span and _covers(sound, span)
+        }
 
     def holds(self, load: Load) -> bool:
         return {load.digest, *load.manifests, *load.blobs} <= self.journal.done | self.archive.left_out.keys()
@@ -226,7 +241,10 @@ class ArchiveSink:
     def has_blob(self, _load: Load, digest: str) -> bool:
         return digest in self.journal.done or digest in self.archive.left_out
 
-    def take_blob(self, _load: Load, stream: BlobStream, _mount_from: str) -> bool:
+    def take_blob(self, load: Load, stream: BlobStream, _mount_from: str) -> bool:
+        # a layer of several repositories is asked for in each, and lies here once
+        if self.has_blob(load, stream.digest):
+            return False
         span = self.archive.tar.spans[blob_name(stream.digest)]
         mark = min(self.journal.marks.pop(stream.digest, 0), max(0, span.size - 1))
         if mark:

@@ -17,6 +17,7 @@ from driverforge_oci.client import OCI_INDEX, Descriptor, Manifest, RegistryClie
 from driverforge_oci.presence import ASKED_AT_ONCE, Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers, referrers_tag
+from driverforge_oci.session import NotFound
 
 _VENDOR = "nvcr.io"
 _COSIGN = ("sig", "att", "sbom")
@@ -32,16 +33,20 @@ def find_all(
 ) -> dict[str, Found]:
     """Every needed image. Raises one error for all that are not there, or that nobody would speak of.
 
-    `platforms` ('linux/amd64') are all that is taken of an index, each one where there are none.
+    `platforms` ('linux/amd64') are all that is taken of an index, each one where there are none, or the image
+    is named by its digest.
     """
 
     def one(image: str) -> Found | Absent | Unknown:
-        place = in_registry(Reference.parse(image), registries)
+        named = Reference.parse(image)
+        place = in_registry(named, registries)
+        # pods ask for the very digest that is named, and a choice has another one
+        chosen = () if named.digest else platforms
         answer = presence(client, place)
         if not isinstance(answer, Present):
             return answer
         try:
-            return find(client, place.with_digest(answer.digest), platforms)
+            return find(client, place.with_digest(answer.digest), chosen)
         # the registry has answered
         except Unsupported:
             raise
@@ -104,6 +109,17 @@ def _index_of(top: Manifest, chosen: Collection[str]) -> str:
 
 def _attached(client: RegistryClient, subject: Reference, depth: int = 1) -> Iterator[Attached]:
     """What refers to a digest, each before what refers to it in turn: an SBOM may be signed."""
+    for one in (*_tagged(client, subject), *_listed(client, subject)):
+        if depth > _REFERRERS_DEPTH:
+            raise Unavailable(
+                f"{subject} is more than {_REFERRERS_DEPTH} signatures of signatures deep",
+                resolution="ask who attached them: nothing of it is left out silently",
+            )
+        yield one
+        yield from _attached(client, subject.with_digest(one.found.digest), depth + 1)
+
+
+def _tagged(client: RegistryClient, subject: Reference) -> Iterator[Attached]:
     for suffix in _COSIGN:
         tag = f"{referrers_tag(subject.digest)}.{suffix}"
         answer = presence(client, subject.with_tag(tag))
@@ -113,16 +129,12 @@ def _attached(client: RegistryClient, subject: Reference, depth: int = 1) -> Ite
         if isinstance(answer, Present):
             found = _content(client, subject.with_digest(answer.digest))
             yield Attached(subject=subject.digest, tag=tag, kind=found.media_type, found=found)
+
+
+def _listed(client: RegistryClient, subject: Reference) -> Iterator[Attached]:
     for one in referrers(client, subject):
-        if depth > _REFERRERS_DEPTH:
-            raise Unavailable(
-                f"{subject} is more than {_REFERRERS_DEPTH} signatures of signatures deep",
-                resolution="ask who attached them: nothing of it is left out silently",
-            )
-        place = subject.with_digest(one.digest)
-        kind_of = one.artifact_type
-        yield Attached(subject=subject.digest, tag="", kind=kind_of, found=_content(client, place))
-        yield from _attached(client, place, depth + 1)
+        found = _content(client, subject.with_digest(one.digest))
+        yield Attached(subject=subject.digest, tag="", kind=one.artifact_type, found=found)
 
 
 def _platforms(client: RegistryClient, place: Reference, top: Manifest) -> list[Platform]:
@@ -136,7 +148,15 @@ def _platforms(client: RegistryClient, place: Reference, top: Manifest) -> list[
         return [_platform(top, entry, stated)]
     found = []
     for child in top.children:
-        manifest = client.get_manifest(place.with_digest(child.digest))
+        try:
+            manifest = client.get_manifest(place.with_digest(child.digest))
+        except NotFound as error:
+            raise Unsupported(
+                f"{place} is an index whose registry has not got all that it names",
+                details=[f"{child.platform or 'no platform'}: {child.digest}"],
+                resolution="name the platforms that you want with --platform, or a registry that has all of "
+                "it with --registry",
+            ) from error
         if manifest.is_index:
             raise Unavailable(
                 f"{place} is an index of indexes, which is not read",

@@ -39,7 +39,7 @@ def look(
         except CommandFailed:
             raise
         except DriverforgeError as error:
-            return Holding(image=_state(entry, "unknown", reason=error.brief))
+            return Holding(image=_state(entry, "unknown", reason=_told(error.brief, error.resolution)))
 
     with ThreadPoolExecutor(ASKED_AT_ONCE) as pool:
         return list(pool.map(one, entries(document, places)))
@@ -49,7 +49,7 @@ def _holding(client: RegistryClient, entry: Entry, *, deep: bool) -> Holding:
     content, place = entry.content, entry.place
     answer = presence(client, place.with_digest(content["digest"]))
     if isinstance(answer, Unknown):
-        return Holding(image=_state(entry, "unknown", reason=answer.reason))
+        return Holding(image=_state(entry, "unknown", reason=_told(answer.reason, answer.resolution)))
     parts = _parts(content)
     there = _there(client, parts, place) if deep else {}
     missing = sorted(digest for digest in parts if digest not in there) if deep else []
@@ -75,11 +75,15 @@ def _named(client: RegistryClient, entry: Entry) -> tuple[_State, str]:
         return "held", ""
     tagged = presence(client, place.with_tag(place.tag))
     if isinstance(tagged, Unknown):
-        return "unknown", tagged.reason
+        return "unknown", _told(tagged.reason, tagged.resolution)
     if isinstance(tagged, Present) and tagged.digest == digest:
         return "held", ""
     other = f"stands for {tagged.digest}" if isinstance(tagged, Present) else "does not exist"
     return "moved", f"the tag {place.tag} {other}"
+
+
+def _told(reason: str, resolution: str) -> str:
+    return "; ".join(filter(None, (reason, resolution)))
 
 
 def _parts(content: MirrorContent) -> dict[str, tuple[int, bool]]:

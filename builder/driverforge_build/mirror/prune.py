@@ -16,6 +16,7 @@ from typing import Literal
 
 from driverforge_build.documents import KeptManifest, PrunedManifest
 from driverforge_build.mirror.keep import Keep
+from driverforge_core.errors import Unsupported
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.presence import ASKED_AT_ONCE
 from driverforge_oci.reference import Reference, is_digest
@@ -135,19 +136,31 @@ class Pruner:
         return judge(self._read(place), self.keep, self.dropped.get(place.repository, ()))
 
     def carry_out(self, plan: Judgement) -> Iterator[PrunedManifest]:
-        """Delete what the plan says and is still so, one after the other. Raises as delete_manifest does."""
+        """Delete what the plan says and is still so, one after the other. Raises as delete_manifest does.
+
+        What a registry refuses while an index has it, as zot does, is asked for again once the others are
+        gone.
+        """
         place = plan.stock.place
         now = self._read(place)
         new = {tag: ["came meanwhile"] for tag in now.tags if now.tags[tag] != plan.stock.tags.get(tag)}
         own = {**self.keep.wanted.get(place.repository, {}), **new}
         keep = replace(self.keep, wanted={**self.keep.wanted, place.repository: own})
         still = judge(now, keep, self.dropped.get(place.repository, ()))
+        refused = []
         for digest in plan.doomed:
-            if digest in still.doomed:
-                deleted = self.client.delete_manifest(place.with_digest(digest))
-                yield plan.pruned(digest, "deleted" if deleted else "gone")
-            else:
+            if digest not in still.doomed:
                 yield plan.pruned(digest, "kept" if digest in now.below else "gone")
+                continue
+            try:
+                yield plan.pruned(digest, self._deleted(place, digest))
+            except Unsupported:
+                refused.append(digest)
+        for digest in refused:
+            yield plan.pruned(digest, self._deleted(place, digest))
+
+    def _deleted(self, place: Reference, digest: str) -> _State:
+        return "deleted" if self.client.delete_manifest(place.with_digest(digest)) else "gone"
 
     def _read(self, place: Reference) -> Stock:
         known = (self.keep.wanted, self.keep.running, self.dropped)

@@ -70,7 +70,8 @@ def _images(document: MirrorLockDocument, places: Mapping[str, Reference]) -> st
     lines = []
     for entry in entries(document, places):
         source = Reference.parse(entry.name).with_digest(entry.content["digest"])
-        place = entry.place if entry.place.tag else entry.place.with_digest(entry.content["digest"])
+        tag = entry.place.tag
+        place = entry.place.with_tag(tag) if tag else entry.place.with_digest(entry.content["digest"])
         lines.append(f"{source} {place}\n")
     return "".join(lines)
 

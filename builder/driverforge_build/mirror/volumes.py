@@ -27,24 +27,27 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TarPlan:
-    """A tar file that is not written yet. `headers` are its headers by offset, `size` is in bytes."""
+    """A tar file that is not written yet. `size` is in bytes.
+
+    `frame` is all but the files' bytes, by offset: headers, what fills blocks, and the end.
+    """
 
     spans: Mapping[str, Span]
-    headers: Mapping[int, bytes]
+    frame: Mapping[int, bytes]
     size: int
 
 
 def plan_tar(files: Iterable[tuple[str, int]]) -> TarPlan:
     """A tar file of these names and sizes, in this order; the same ones give the same bytes."""
-    spans, headers, at = dict[str, Span](), dict[int, bytes](), 0
+    spans, frame, at = dict[str, Span](), dict[int, bytes](), 0
     for name, size in files:
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode = size, 0o644
-        header = entry.tobuf(tarfile.GNU_FORMAT)
-        headers[at] = header
-        spans[name] = Span(offset=at + len(header), size=size)
-        at += len(header) + -(-size // _BLOCK) * _BLOCK
-    return TarPlan(spans=spans, headers=headers, size=at + 2 * _BLOCK)
+        frame[at] = bytes(-at % _BLOCK) + entry.tobuf(tarfile.GNU_FORMAT)
+        spans[name] = Span(offset=at + len(frame[at]), size=size)
+        at = spans[name].offset + size
+    frame[at] = bytes(-at % _BLOCK + 2 * _BLOCK)
+    return TarPlan(spans=spans, frame=frame, size=at + len(frame[at]))
 
 
 def volume_sizes(size: int, each: int) -> list[int]:

@@ -139,7 +139,8 @@ def _check_versions(
             + ", ".join(f"{version} on {platform}" for platform, version in stated.items()),
             details=[f"{platform}: {entries[platform].digest}" for platform in stated],
             resolution="push the missing image of the newer one; `driverforge index` then moves the tag for "
-            "all architectures at once",
+            "all architectures at once. Where none is to come any more, delete the tag in the registry: "
+            "`driverforge index` writes it anew",
         )
 
 

@@ -1,13 +1,13 @@
 """covered.json: which kernels have an image, for updates of nodes to wait for.
 
 Runs of many pipelines write one file. Each adds its images, or puts them in the place of older ones for the
-same OS, architecture, driver and kernel; everything else stays.
+same OS, architecture, driver and kernel, and of those that their tag stood for before; everything else stays.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -20,25 +20,28 @@ Images = Mapping[str, Iterable[CoveredImage]]
 """By kernel release."""
 
 
-def merge_covered(path: Path, images: Images) -> CoveredDocument:
+def merge_covered(path: Path, images: Images, *, failed: Collection[str] = ()) -> CoveredDocument:
     """Add images to the file. Raises InputError for one that is damaged, StorageFailed.
 
-    An image that passed a test once keeps that while its digest stays.
+    An image that passed a test once keeps that while its digest stays, unless that is one of the `failed`.
     """
     with alone(path):
-        merged = merged_with(read_covered(path), images)
+        merged = merged_with(read_covered(path), images, failed=failed)
         replace_text(path, json.dumps(merged, indent=1, sort_keys=True) + "\n", option="--covered")
     return merged
 
 
-def merged_with(before: CoveredDocument, images: Images) -> CoveredDocument:
+def merged_with(before: CoveredDocument, images: Images, *, failed: Collection[str] = ()) -> CoveredDocument:
     kernels = {release: {_place(one): one for one in found} for release, found in before["kernels"].items()}
     for release, found in images.items():
         known = kernels.setdefault(release, {})
         for image in found:
             earlier = known.get(_place(image))
-            if earlier and earlier["tested"] and earlier["digest"] == image["digest"]:
-                image["tested"] = True
+            if earlier and earlier["digest"] == image["digest"] and image["digest"] not in failed:
+                image["tested"] |= earlier["tested"]
+            # an update that asks for the branch would be told of what nobody pulls any more
+            for replaced in [place for place, one in known.items() if _pulled_as(one) == _pulled_as(image)]:
+                del known[replaced]
             known[_place(image)] = image
     return {
         "schema": 1,
@@ -73,6 +76,11 @@ def _problems(error: Exception) -> list[str]:
 
 def _place(image: CoveredImage) -> tuple[str, str, str]:
     return image["os"], image["arch"], image["driver"]
+
+
+def _pulled_as(image: CoveredImage) -> tuple[str, str]:
+    """A tag stands for one image of an architecture."""
+    return image["arch"], image["tag"]
 
 
 _ADAPTER: TypeAdapter[CoveredDocument] = TypeAdapter(CoveredDocument)

@@ -123,7 +123,8 @@ def hostile(upstream: str) -> Iterator[Proxy]:
         do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_any  # noqa: N815
 
         def _say(self, trouble: Trouble) -> None:
-            self.send_response(trouble.status)
+            # without a Date of its own beside the trouble's
+            self.send_response_only(trouble.status)
             for name, value in {**trouble.headers, "Content-Length": str(len(trouble.body))}.items():
                 self.send_header(name, value)
             # what is still to come of a request is read by nobody, as most servers do

@@ -37,6 +37,19 @@ class ForbiddenXml(Exception):
     """The document declares something: entities of its own are how a few bytes become gigabytes."""
 
 
+class OtherSums(ValueError):
+    """A repository whose files are known by other digests than sha256 alone, as of product-composer's."""
+
+    def __init__(self, what: str, kind: str) -> None:
+        super().__init__(f"{what} is known by its {kind} alone, and a lock pins sha256")
+
+
+OF_OTHER_SUMS = (
+    "leave its system out: --skip 'OS-*'; or give a copy of your own, whose index `createrepo_c --checksum "
+    "sha256` has made: --mirror OS/REPOSITORY=URL"
+)
+
+
 UNREADABLE: tuple[type[Exception], ...] = (
     expat.ExpatError,
     ForbiddenXml,
@@ -86,7 +99,9 @@ def read_primary(
     except UNREADABLE as error:
         raise InputError(
             f"cannot read the index {path}: {error}",
-            resolution="use another mirror: this one's index is not what the package manager would read",
+            resolution=OF_OTHER_SUMS
+            if isinstance(error, OtherSums)
+            else "use another mirror: this one's index is not what the package manager would read",
         ) from error
     if not reader.ended:
         raise InputError(
@@ -188,6 +203,8 @@ class _Reader:
             self._record.files.append(text)
         elif self._sums == "sha256":
             self._record.sha256 = text.strip().lower()
+        else:
+            raise OtherSums(self._record.name or "a package", self._sums or "sum of no kind")
 
     def _entry(self, attributes: dict[str, str]) -> None:
         name = attributes["name"]

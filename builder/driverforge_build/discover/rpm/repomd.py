@@ -20,7 +20,14 @@ from driverforge_build.discover.packages import AUTOMATIC, PackageIndex
 from driverforge_build.discover.partial import URL, PartialCopy
 from driverforge_build.discover.publishedkey import PublishedKey, optional_document, with_published
 from driverforge_build.discover.rpm.entries import add_records
-from driverforge_build.discover.rpm.primary import PATH, UNREADABLE, read_primary, safe_parser
+from driverforge_build.discover.rpm.primary import (
+    OF_OTHER_SUMS,
+    PATH,
+    UNREADABLE,
+    OtherSums,
+    read_primary,
+    safe_parser,
+)
 from driverforge_build.discover.rpm.streams import hidden_packages
 from driverforge_build.discover.settings import Nowhere
 from driverforge_build.discover.signature import Untrusted
@@ -208,7 +215,9 @@ def parse_repomd(document: bytes, *, name: str) -> tuple[datetime | None, dict[s
     except _UNREADABLE as error:
         raise InputError(
             f"cannot read {name}: {error}",
-            resolution="check the address given with --mirror: a repository has repodata/repomd.xml",
+            resolution=OF_OTHER_SUMS
+            if isinstance(error, OtherSums)
+            else "check the address given with --mirror: a repository has repodata/repomd.xml",
         ) from error
 
 
@@ -230,9 +239,11 @@ def _is_plain(element: ET.Element) -> bool:
 
 def _part(element: ET.Element) -> Part:
     location, checksum = element.find(f"{_NAMESPACE}location"), element.find(f"{_NAMESPACE}checksum")
-    if location is None or checksum is None or checksum.get("type") != "sha256":
+    if location is None or checksum is None:
         raise ValueError("a part of it has no place or no sha256")
     path = location.attrib["href"]
+    if (kind := checksum.get("type", "sum of no kind")) != "sha256":
+        raise OtherSums(path.rpartition("/")[2][:40], kind)
     if not PATH.fullmatch(path) or ".." in path.split("/"):
         raise ValueError(f"{path!r} does not lie below the repository's address")
     return Part(
