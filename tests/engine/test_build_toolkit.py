@@ -47,7 +47,7 @@ def built(engine: Engine, base: Base, tmp_path_factory: pytest.TempPathFactory) 
     pin = digest_of(read_files(artifacts))
     site.write_text(f'extends: builtin\ntoolkits: [{{id: "{ROW.id}", sha256: {{{base.arch}: {pin}}}}}]\n')
     bench = BuilderBench(engine=engine, base=base.name, folder=folder, lock=folder / "lock.json", matrix=site)
-    bench.lock.write_text(dump_lock(real_lock(base.arch)))
+    bench.lock.write_text(dump_lock(real_lock(arch=base.arch)))
     cell_id = f"toolkit-{ROW.id}-{base.arch}"
     done = bench.driverforge(
         "build",

@@ -22,6 +22,7 @@ from support.process import require, run
 SUITES = ("bookworm", "bookworm-backports", "trixie", "sid")
 COMPONENTS = "main contrib non-free non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+_SECURITY = "-security"  # lies elsewhere
 # seconds; a mirror drops a package hours after its successor came, and a failed download refreshes at once
 _FRESH = 12 * 3600.0
 
@@ -38,8 +39,8 @@ class Package:
         return f"{self.name}={self.version}"
 
 
-def mirror(etc: Path = Path("/etc")) -> str:
-    """The URI from which this Debian machine gets `main` of its own release.
+def mirror(etc: Path = Path("/etc"), *, pocket: str = "") -> str:
+    """The URI from which this Debian machine gets `main` of its own release, or of its '-security'.
 
     Reads one-line and deb822 sources (sources.list(5)).
     """
@@ -49,7 +50,7 @@ def mirror(etc: Path = Path("/etc")) -> str:
     for file in files:
         if file.is_file():
             for uri, suites, components in _sources(file):
-                if codename in suites and "main" in components:
+                if f"{codename}{pocket}" in suites and "main" in components:
                     return uri.rstrip("/")
     raise Unavailable(
         f"apt's configuration names no mirror for Debian {codename or '(unknown release)'}",
@@ -107,7 +108,7 @@ class MirrorArchive:
     def _update(self) -> None:
         for folder in ("lists/partial", "cache/archives/partial", "none"):
             (self._state / folder).mkdir(parents=True, exist_ok=True)
-        lines = [f"deb [signed-by={_KEYRING}] {self.mirror} {suite} {COMPONENTS}\n" for suite in self.suites]
+        lines = [f"deb [signed-by={_KEYRING}] {uri} {suite} {COMPONENTS}\n" for suite, uri in self._places()]
         (self._state / "sources.list").write_text("".join(lines))
         # a stale snapshot of sid is past its Valid-Until on machines whose mirror is one
         ours = {
@@ -132,6 +133,10 @@ class MirrorArchive:
         self._config.write_text("\n".join(text) + "\n")
         self._apt("apt-get", "-qq", "update")
         (self._state / "updated").touch()
+
+    def _places(self) -> Iterable[tuple[str, str]]:
+        for suite in self.suites:
+            yield suite, mirror(pocket=_SECURITY) if suite.endswith(_SECURITY) else self.mirror
 
     def _apt(self, *argv: str, cwd: Path | None = None) -> str:
         # APT_CONFIG is read before Dir::Etc::Parts is looked at, so the machine's hooks are not

@@ -23,15 +23,15 @@ COMMAND = (sys.executable, "-c", "from driverforge_build.cli import main; main()
 PACKAGES = {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("builder", "entrypoints"))}
 
 
-def real_lock(arch: str = "amd64") -> Lock:
-    """The pins of today's Debian 12 with driver 535, by the program's own discovery.
+def real_lock(os: str = "debian12", arch: str = "amd64") -> Lock:
+    """The pins of today's Debian with driver 535, by the program's own discovery.
 
     The test is skipped where no mirror answers.
     """
-    path = cache.root() / f"tests-debian12-{arch}.lock.json"
+    path = cache.root() / f"tests-{os}-{arch}.lock.json"
     with cache.locked(path.with_suffix(".lock")):
         try:
-            select = ["--select", f"debian12-{arch}-535*", "--keep-going"]
+            select = ["--select", f"{os}-{arch}-535*", "--keep-going"]
             run(
                 *COMMAND,
                 "lock",

@@ -44,7 +44,7 @@ def wheels(arch: str = "amd64") -> Path:
 def build(engine: Engine, base: str, folder: Path, arch: str = "amd64") -> tuple[BuilderBench, str]:
     """Build it in `folder`; its name in the engine, and the bench that made it."""
     bench = BuilderBench(engine=engine, base=base, folder=folder, lock=folder / "lock.json")
-    bench.lock.write_text(dump_lock(real_lock(arch)))
+    bench.lock.write_text(dump_lock(real_lock(arch=arch)))
     words = ("--select", cell(arch), "--operator-wheels", f"{arch}={wheels(arch)}")
     done = bench.driverforge("build", *words, "--network", engine.network, "--json")
     (built,) = json.loads(done.stdout)["cells"]
