@@ -391,7 +391,7 @@ def test_libcuda_is_the_containers_own_then_that_of_the_drivers_root(bench: Benc
 # --- plugin -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("capacity", [{"gpu": "8"}, {"mig": "7"}])
+@pytest.mark.parametrize("capacity", [{"gpu": "8"}, {"mig": "7"}, {"gpu": "1k"}])
 def test_the_plugin_works_where_the_node_offers_devices(bench: Bench, capacity: dict[str, str]) -> None:
     bench.put_node(**capacity)
     assert bench.validate("plugin", WITH_WORKLOAD="false") == ["plugin-ready"]

@@ -326,6 +326,16 @@ def test_a_plugin_that_registered_nothing(tmp_path: Path) -> None:
     assert shut(scene, tmp_path)[1].cause == "gpus-unhealthy"
 
 
+@pytest.mark.parametrize("count", ["1k", "2k", "1500"])
+def test_a_kubelet_writes_a_thousand_shared_gpus_in_its_own_way(tmp_path: Path, count: str) -> None:
+    scene = SceneFolder()
+    scene.node["status"].update(capacity={"nvidia.com/gpu": count}, allocatable={"nvidia.com/gpu": count})
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert closed(gates) is None
+    scene.node["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
+    assert shut(scene, tmp_path / "broken")[1].cause == "gpus-unhealthy"
+
+
 def test_an_untolerated_taint_and_the_list_that_stands_it(tmp_path: Path) -> None:
     scene = SceneFolder()
     scene.node["spec"]["taints"] = [

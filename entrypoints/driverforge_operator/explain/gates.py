@@ -14,6 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from driverforge_core import nodekeys
+from driverforge_core.devicecount import device_count
 from driverforge_operator.explain.absent import absent
 from driverforge_operator.explain.blocked import Blocked, blocked, relapsed
 from driverforge_operator.explain.finding import Finding, operator_down
@@ -268,13 +269,15 @@ _GPUS = re.compile(r"nvidia\.com/(?:gpu|mig-)")
 
 def _capacity(scene: Scene) -> Seen:
     status = scene.node.status
-    usable = {key: int(value) for key, value in status.allocatable.items() if _GPUS.match(key)}
+    usable = {key: device_count(value) for key, value in status.allocatable.items() if _GPUS.match(key)}
     if any(usable.values()):
         return Told(OPEN, ", ".join(f"{value} {key}" for key, value in sorted(usable.items()) if value))
     plugin = _operand(scene, "device-plugin")
     if isinstance(plugin, Told) and plugin.state is OFF:
         return Told(OFF, "no device plugin")
-    broken = {key: value for key, value in status.capacity.items() if _GPUS.match(key) and int(value)}
+    broken = {
+        key: value for key, value in status.capacity.items() if _GPUS.match(key) and device_count(value)
+    }
     if broken:
         told = ", ".join(f"{value} {key}" for key, value in sorted(broken.items()))
         return Finding(
