@@ -95,7 +95,8 @@ def resources(node: JsonObject) -> dict[str, int]:
     found = {
         name: number
         for name, count in capacity.items()
-        if (name == GPU or name.startswith(MIG)) and (number := device_count(count))
+        # nvidia.com/gpu.shared is what time slicing may call them
+        if name.startswith((GPU, MIG)) and (number := device_count(count))
     }
     return dict(sorted(found.items()))
 
