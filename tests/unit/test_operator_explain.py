@@ -536,10 +536,43 @@ def test_what_a_user_may_not_read_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_pod_that_goes_is_none(tmp_path: Path) -> None:
+def test_a_pod_that_goes_is_what_the_next_one_waits_for(tmp_path: Path) -> None:
     scene = SceneFolder()
     scene.pod("driver")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert shut(scene, tmp_path)[1].cause == "no-pod-yet"
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", "pod-goes")
+    name = f"{NAMESPACE}/nvidia-driver-daemonset-x7k2p"
+    assert finding.what == f"pod {name} is to go since 2026-01-01T00:00:00Z, and is still there"
+
+
+@pytest.mark.parametrize(
+    ("machine", "component", "gate"),
+    [
+        ("gpu-1", "vfio-manager", "VM: vfio-manager"),
+        ("gpu-1", "sandbox-device-plugin", "VM: sandbox-device-plugin"),
+        ("gpu-2", "vgpu-manager", "VM: vgpu-manager"),
+    ],
+)
+def test_what_virtual_machines_need_holds_their_node_up(
+    tmp_path: Path, machine: str, component: str, gate: str
+) -> None:
+    scene = SceneFolder("sandbox-mixed-nodes")
+    pods = scene.of_machines(machine)
+    assert component in pods
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, machine)
+    assert closed(gates) is None
+    main = pods[component]["status"]["containerStatuses"][0]
+    main.update(ready=False, started=False, state=CRASHED, **EXITED)
+    pods[component]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, machine)
+    shut_one = closed(gates)
+    assert shut_one is not None
+    assert shut_one.name == gate
+    scene.others = [one for one in scene.others if one is not pods[component]]
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, machine)
+    shut_one = closed(gates)
+    assert shut_one is not None
+    assert (shut_one.name, shut_one.finding and shut_one.finding.cause) == (gate, "no-pod-yet")
 
 
 def test_another_operand_with_the_same_switch_is_not_the_device_plugin(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from driverforge_node.validate.validator_settings import WORKLOADS
 CC_CAPABLE = "nvidia.com/cc.capable"
 VFIO = "vfio-pci"
 VFIO_DRIVERS = (VFIO, "nvgrace_gpu_vfio_pci")
-"""The kernel's drivers that hand a GPU on; the second is that of Grace's GPUs (drivers/vfio/pci/nvgrace-gpu)."""
+"""The kernel's drivers that hand a GPU on; the second is for Grace's (drivers/vfio/pci/nvgrace-gpu)."""
 PASSTHROUGH, VGPU = "vm-passthrough", "vm-vgpu"
 MEDIATED = "/sys/bus/mdev/devices"
 PCI = "/sys/bus/pci/devices"

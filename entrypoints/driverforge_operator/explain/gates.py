@@ -7,7 +7,7 @@ operator made the pods: an operand is known by the switch that its node selector
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from driverforge_core import nodekeys
 from driverforge_core.devicecount import device_count
-from driverforge_operator.explain.absent import absent
+from driverforge_operator.explain.absent import absent, leaving
 from driverforge_operator.explain.blocked import Blocked, blocked, relapsed
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.outdated import move_on, outdated
@@ -66,7 +66,7 @@ Seen = Told | Finding
 def gates(scene: Scene) -> tuple[Gate, ...]:
     """All, in order; the ones below a closed one wait."""
     found: list[Gate] = []
-    for name, look in _GATES:
+    for name, look in (*_GATES, *_of_machines(scene), ("ready taint", _taint)):
         seen = look(scene)
         if isinstance(seen, Finding):
             shut = any(one.state is CLOSED for one in found)
@@ -256,7 +256,7 @@ def _operand(scene: Scene, component: str) -> Seen:
     if not pods:
         if not scene.sight.asked_for(component):
             return Told(OFF, "no custom resource asks for it")
-        return absent(scene, component)
+        return leaving(scene, component) or absent(scene, component)
     if pods[-1].ready:
         return Told(OPEN, f"{pods[-1].metadata.name} is ready")
     if stuck := blocked(pods[-1]):
@@ -338,5 +338,22 @@ _GATES: tuple[tuple[str, Callable[[Scene], Seen]], ...] = (
     ("validator", _validator),
     ("device plugin", partial(_operand, component="device-plugin")),
     ("capacity", _capacity),
-    ("ready taint", _taint),
 )
+# in the order in which one waits for the other
+_MACHINES = (
+    "vgpu-manager",
+    "vfio-manager",
+    "vgpu-device-manager",
+    "cc-manager",
+    "sandbox-validator",
+    "sandbox-device-plugin",
+    "kata-sandbox-device-plugin",
+)
+
+
+def _of_machines(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Seen]]]:
+    """What gives GPUs to virtual machines, on nodes that are for such: there are switches of what never runs."""
+    brought = {one.spec.template.spec.component for one in scene.sight.daemonsets}
+    for component in _MACHINES:
+        if scene.labels.get(nodekeys.DEPLOY + component) and component in brought:
+            yield f"VM: {component}", partial(_operand, component=component)
