@@ -352,7 +352,7 @@ _MACHINES = (
 
 
 def _of_machines(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Seen]]]:
-    """What gives GPUs to virtual machines, on nodes that are for such: there are switches of what never runs."""
+    """What gives GPUs to virtual machines, on nodes for such. Some switches are of what never runs."""
     brought = {one.spec.template.spec.component for one in scene.sight.daemonsets}
     for component in _MACHINES:
         if scene.labels.get(nodekeys.DEPLOY + component) and component in brought:

@@ -111,7 +111,7 @@ class Scene:
         return [pod for pod in self._of(component) if pod.metadata.deletion_timestamp is not None]
 
     def _of(self, component: str) -> Iterator[Pod]:
-        """A pod that asks for further labels than the switch is another operand with the same switch (MPS)."""
+        """Pods of a component. One that asks for further labels is another operand with its switch (MPS)."""
         for pod in self.pods:
             if pod.spec.component == component and "nvidia.com/mps.capable" not in pod.spec.node_selector:
                 yield pod
