@@ -452,6 +452,17 @@ def test_a_pod_that_waits_for_another_driver_to_go(tmp_path: Path) -> None:
     assert finding.evidence == (f"Unschedulable: {told}",)
 
 
+def test_a_node_with_labels_is_not_ready_where_nothing_is_asked_for(tmp_path: Path) -> None:
+    """Its labels stay when the last custom resource goes."""
+    scene = SceneFolder()
+    scene.node["status"].update(capacity={}, allocatable={})
+    scene.policy = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []}
+    scene.daemonsets, scene.pods = {}, {}
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("gpu.present", "not-asked")
+    assert finding.what == "nothing asks for operands"
+
+
 def test_no_daemonset_for_this_node(tmp_path: Path) -> None:
     scene = SceneFolder()
     del scene.pods["nvidia-driver-daemonset"]

@@ -138,14 +138,16 @@ def _unlabelled(scene: Scene) -> Finding:
 
 
 def _present(scene: Scene) -> Seen:
-    value = scene.labels.get(nodekeys.GPU_PRESENT)
-    if value == "true":
+    value, sight = scene.labels.get(nodekeys.GPU_PRESENT), scene.sight
+    asked = bool(sight.resources)
+    # who may not read custom resources sees what was made of them
+    if value == "true" and (asked or sight.daemonsets):
         return Told(OPEN, "true")
     what = f"{nodekeys.GPU_PRESENT} is {value or 'not there'}"
-    if scene.sight.resources:
-        return operator_down(what, "no operator runs, or it may not label nodes", scene.sight)
+    if asked:
+        return operator_down(what, "no operator runs, or it may not label nodes", sight)
     return Finding(
-        what=what,
+        what="nothing asks for operands" if value == "true" else what,
         cause="not-asked",
         told="there is no ClusterPolicy and no NVIDIADriver",
         command="kubectl get clusterpolicies,nvidiadrivers",
