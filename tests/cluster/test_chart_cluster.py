@@ -278,7 +278,9 @@ def test_a_nodes_pods_change_their_own_node_only(api: Api, installed: Helm, tmp_
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "privileged"}}}
     merge(api, f"/api/v1/namespaces/{NAMESPACE}", label)
     pods = {}
-    for one in (account, binding):
+    # nobody makes it where no controllers run
+    default = {**account, "metadata": {"name": "default", "namespace": NAMESPACE}}
+    for one in (account, default, binding):
         assert api.apply(yaml.safe_dump(one)).ok
     for node in ("chart-1", "chart-2"):
         document = {
@@ -307,6 +309,19 @@ def test_a_nodes_pods_change_their_own_node_only(api: Api, installed: Helm, tmp_
     answer = theirs.request("DELETE", f"{base}/on-chart-2")
     assert 'may change that node and its pods only, not pods on-chart-2 of node "chart-2"' in answer.message
     assert theirs.request("DELETE", f"{base}/on-chart-1").ok
+
+    def made(node: str, account: str) -> str:
+        spec = {"nodeName": node, "containers": [{"name": "c", "image": "x"}], "serviceAccountName": account}
+        metadata = {"name": "made", "namespace": NAMESPACE}
+        document = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        answer = theirs.request("POST", f"{base}?dryRun=All", json.dumps(document))
+        return "" if answer.ok else str(answer.message)
+
+    # what the validator makes, and what would be a way to other nodes or to the operator's rights
+    assert [made("chart-1", "default"), made("chart-1", "nvidia-x")] == ["", ""]
+    assert 'not pods made of node "chart-2"' in made("chart-2", "default")
+    assert 'not pods made of node ""' in made("", "default")
+    assert f"may make no pod with the account {ACCOUNT}" in made("chart-1", ACCOUNT)
     # a token that no pod has belongs to no node
     unbound = Api(port=api.port, certificate=api.certificate, token=token(api, "nvidia-x"))
     assert "may change" in unbound.request("PATCH", "/api/v1/nodes/chart-1", change, kind=kind).message
@@ -316,5 +331,6 @@ def test_a_nodes_pods_change_their_own_node_only(api: Api, installed: Helm, tmp_
         "/api/v1/nodes/chart-2",
         "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/nvidia-x",
         f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/nvidia-x",
+        f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default",
     ):
         assert api.request("DELETE", path).ok

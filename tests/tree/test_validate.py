@@ -110,7 +110,7 @@ class Bench:
         self.load("nvidia", "nvidia_uvm")
 
     def put_node(self, *, labels: dict[str, str] | None = None, **capacity: str) -> None:
-        names = {"gpu": "nvidia.com/gpu", "mig": "nvidia.com/mig-1g.10gb"}
+        names = {"gpu": "nvidia.com/gpu", "mig": "nvidia.com/mig-1g.10gb", "shared": "nvidia.com/gpu.shared"}
         self.cluster.objects[NODE_PATH] = {
             "metadata": {"name": "n1", "labels": labels or {}},
             "status": {"capacity": {"cpu": "8", **{names[key]: count for key, count in capacity.items()}}},
@@ -391,7 +391,7 @@ def test_libcuda_is_the_containers_own_then_that_of_the_drivers_root(bench: Benc
 # --- plugin -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("capacity", [{"gpu": "8"}, {"mig": "7"}])
+@pytest.mark.parametrize("capacity", [{"gpu": "8"}, {"mig": "7"}, {"gpu": "1k"}, {"shared": "40"}])
 def test_the_plugin_works_where_the_node_offers_devices(bench: Bench, capacity: dict[str, str]) -> None:
     bench.put_node(**capacity)
     assert bench.validate("plugin", WITH_WORKLOAD="false") == ["plugin-ready"]
@@ -471,6 +471,8 @@ def test_every_gpu_has_to_be_bound_to_vfio(bench: Bench) -> None:
     bench.put_node(labels={WORKLOAD: "vm-passthrough"})
     assert bench.refused("vfio-pci").details == ("0000:3b:00.0: no driver",)
     bench.node.add_gpu("0000:3b:00.0", driver="vfio-pci")
+    # of Grace Hopper, and what came after it
+    bench.node.add_gpu("0009:01:00.0", driver="nvgrace_gpu_vfio_pci")
     assert bench.validate("vfio-pci") == ["vfio-pci-ready", "workload-type"]
 
 

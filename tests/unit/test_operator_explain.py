@@ -326,6 +326,16 @@ def test_a_plugin_that_registered_nothing(tmp_path: Path) -> None:
     assert shut(scene, tmp_path)[1].cause == "gpus-unhealthy"
 
 
+@pytest.mark.parametrize("count", ["1k", "2k", "1500"])
+def test_a_kubelet_writes_a_thousand_shared_gpus_in_its_own_way(tmp_path: Path, count: str) -> None:
+    scene = SceneFolder()
+    scene.node["status"].update(capacity={"nvidia.com/gpu": count}, allocatable={"nvidia.com/gpu": count})
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert closed(gates) is None
+    scene.node["status"]["allocatable"] = {"nvidia.com/gpu": "0"}
+    assert shut(scene, tmp_path / "broken")[1].cause == "gpus-unhealthy"
+
+
 def test_an_untolerated_taint_and_the_list_that_stands_it(tmp_path: Path) -> None:
     scene = SceneFolder()
     scene.node["spec"]["taints"] = [
@@ -442,6 +452,17 @@ def test_a_pod_that_waits_for_another_driver_to_go(tmp_path: Path) -> None:
     assert finding.evidence == (f"Unschedulable: {told}",)
 
 
+def test_a_node_with_labels_is_not_ready_where_nothing_is_asked_for(tmp_path: Path) -> None:
+    """Its labels stay when the last custom resource goes."""
+    scene = SceneFolder()
+    scene.node["status"].update(capacity={}, allocatable={})
+    scene.policy = {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []}
+    scene.daemonsets, scene.pods = {}, {}
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("gpu.present", "not-asked")
+    assert finding.what == "nothing asks for operands"
+
+
 def test_no_daemonset_for_this_node(tmp_path: Path) -> None:
     scene = SceneFolder()
     del scene.pods["nvidia-driver-daemonset"]
@@ -526,10 +547,43 @@ def test_what_a_user_may_not_read_is_told(tmp_path: Path) -> None:
     ]
 
 
-def test_a_pod_that_goes_is_none(tmp_path: Path) -> None:
+def test_a_pod_that_goes_is_what_the_next_one_waits_for(tmp_path: Path) -> None:
     scene = SceneFolder()
     scene.pod("driver")["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    assert shut(scene, tmp_path)[1].cause == "no-pod-yet"
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("driver pod", "pod-goes")
+    name = f"{NAMESPACE}/nvidia-driver-daemonset-x7k2p"
+    assert finding.what == f"pod {name} is to go since 2026-01-01T00:00:00Z, and is still there"
+
+
+@pytest.mark.parametrize(
+    ("machine", "component", "gate"),
+    [
+        ("gpu-1", "vfio-manager", "VM: vfio-manager"),
+        ("gpu-1", "sandbox-device-plugin", "VM: sandbox-device-plugin"),
+        ("gpu-2", "vgpu-manager", "VM: vgpu-manager"),
+    ],
+)
+def test_what_virtual_machines_need_holds_their_node_up(
+    tmp_path: Path, machine: str, component: str, gate: str
+) -> None:
+    scene = SceneFolder("sandbox-mixed-nodes")
+    pods = scene.of_machines(machine)
+    assert component in pods
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, machine)
+    assert closed(gates) is None
+    main = pods[component]["status"]["containerStatuses"][0]
+    main.update(ready=False, started=False, state=CRASHED, **EXITED)
+    pods[component]["status"]["conditions"] = [{"type": "Ready", "status": "False"}]
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, machine)
+    shut_one = closed(gates)
+    assert shut_one is not None
+    assert shut_one.name == gate
+    scene.others = [one for one in scene.others if one is not pods[component]]
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, machine)
+    shut_one = closed(gates)
+    assert shut_one is not None
+    assert (shut_one.name, shut_one.finding and shut_one.finding.cause) == (gate, "no-pod-yet")
 
 
 def test_another_operand_with_the_same_switch_is_not_the_device_plugin(tmp_path: Path) -> None:

@@ -86,6 +86,24 @@ def test_a_node_that_has_its_labels_is_left_alone(case: str) -> None:
         assert label(done, place(done, intent), intent) is None
 
 
+@pytest.mark.parametrize("case", ["default", "sandbox-passthrough"])
+@pytest.mark.parametrize("there", [{}, {nodekeys.OPERANDS: "false"}], ids=["operands", "none"])
+def test_switches_of_other_programs_stay(case: str, there: dict[str, str]) -> None:
+    """NVIDIA's System Management and sites of their own select nodes by such labels."""
+    theirs = {f"{nodekeys.DEPLOY}nvsm": "true", f"{nodekeys.DEPLOY}site-probe": "true"}
+    state = policy_state(case)
+    for node in state.nodes.values():
+        labels, _ = after(state, replace(node, labels={**node.labels, **theirs, **there}))
+        assert theirs.items() <= labels.items()
+
+
+def test_a_mig_manager_that_somebody_asked_for_stays_with_containers() -> None:
+    (node,) = policy_state("default").nodes.values()
+    asked = replace(node, labels={**node.labels, f"{nodekeys.DEPLOY}mig-manager": "true"})
+    assert f"{nodekeys.DEPLOY}mig-manager" in after(policy_state("default"), asked)[0]
+    assert f"{nodekeys.DEPLOY}mig-manager" not in after(policy_state("sandbox-passthrough"), asked)[0]
+
+
 def test_upgrade_labels_are_never_ours() -> None:
     state = policy_state("default")
     for node in state.nodes.values():

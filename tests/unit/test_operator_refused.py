@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replaced
 
 from driverforge_core import nodekeys
-from driverforge_operator.plan.actions import Apply, SetStatus
+from driverforge_operator.plan.actions import Apply, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
+from driverforge_operator.state.contents import Content, Source
 from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.whole import State
 from support.samples.operatorcases import driver_state, policy_state
@@ -85,3 +87,57 @@ def test_what_the_schemas_rules_refuse_is_refused_of_older_resources(spec: dict[
 def test_a_precompiled_driver_has_no_gds_in_a_dump_either() -> None:
     found = told(driver("precompiled-kernels", kernelModuleType="open", gds=gds("2.29.4")))
     assert "spec.usePrecompiled: precompiled drivers have no gds: leave out usePrecompiled or those" in found
+
+
+def test_a_name_that_no_label_takes_is_told_and_the_nodes_keep_theirs() -> None:
+    """Nodes say by a label whose driver they have; with this name no label of theirs could be written."""
+    state = driver_state("minimal")
+    found = state.drivers["demo"]
+    name = "d" * 64
+    long = CustomResource(metadata=replaced(found.metadata, name=name), spec=found.spec)
+    actions = plan(replace(state, drivers={name: long}))
+    (status,) = (one for one in actions if isinstance(one, SetStatus))
+    assert [(one.reason, one.message) for one in status.conditions if one.message] == [
+        ("InvalidSpec", "metadata.name: it has 64 characters, and nodes name it by a label: write 63 at most")
+    ]
+    values = [value for one in actions if isinstance(one, PatchNode) for value in one.labels.values()]
+    assert "true" in values
+    assert name not in values
+
+
+def test_a_part_of_nodes_that_is_no_number_is_for_the_server_to_refuse() -> None:
+    state = policy_state("default")
+    policy = state.policies["cluster-policy"]
+    daemonsets = {**policy.spec["daemonsets"], "rollingUpdate": {"maxUnavailable": "²"}}
+    actions = plan(replace(state, policies={"cluster-policy": more(policy, daemonsets=daemonsets)}))
+    strategies = [
+        one.document["spec"]["updateStrategy"].get("rollingUpdate")
+        for one in actions
+        if isinstance(one, Apply) and one.ref.kind == "DaemonSet"
+    ]
+    assert {"maxUnavailable": "²"} in strategies
+
+
+def test_config_maps_that_make_one_volume_name_have_two_volumes() -> None:
+    state = policy_state("default")
+    policy = state.policies["cluster-policy"]
+    driver = {**policy.spec["driver"], "repoConfig": {"configMapName": "a.b"}, "certConfig": {"name": "a-b"}}
+    driver["kernelModuleConfig"] = {"name": "a-b"}
+    contents = {
+        Source(secret=False, name=name): Content(keys=(f"{name}.conf",), digest="") for name in ("a.b", "a-b")
+    }
+    around = replace(state.around, contents=contents)
+    given = {"cluster-policy": more(policy, driver=driver)}
+    (pod,) = (
+        one.document["spec"]["template"]["spec"]
+        for one in plan(replace(state, policies=given, around=around))
+        if isinstance(one, Apply) and one.ref.name == "nvidia-driver-daemonset-ubuntu22.04"
+    )
+    names = [one["name"] for one in pod["volumes"]]
+    assert len(names) == len(set(names))
+    made = {one["name"]: one["configMap"]["name"] for one in pod["volumes"] if "configMap" in one}
+    (main,) = (one for one in pod["containers"] if one["name"] == "nvidia-driver-ctr")
+    mounted = {one["mountPath"]: made.get(one["name"]) for one in main["volumeMounts"]}
+    assert mounted["/etc/apt/sources.list.d/a.b.conf"] == "a.b"
+    assert mounted["/usr/local/share/ca-certificates/a-b.conf"] == "a-b"
+    assert mounted["/drivers/a-b.conf"] == "a-b"

@@ -48,7 +48,7 @@ def plant(scene: SceneFolder) -> None:
         {"name": "HTTPS_PROXY", "value": f"http://user:{PLANTED}@proxy:3128"},
         {"name": "WHATEVER", "value": OPAQUE},
     ]
-    driver["args"] = ["init", f"--token={PLANTED}", "--password", "x"]
+    driver["args"] = ["init", f"--token={PLANTED}", "--password", PLANTED]
     scene.policy["spec"]["driver"]["env"] = [{"name": "NGC_API_KEY", "value": f"nvapi-{PLANTED}"}]
     scene.node["metadata"]["annotations"].update(
         {
@@ -120,6 +120,9 @@ def test_a_secret_that_somebody_dumped_keeps_its_names(tmp_path: Path) -> None:
         "nvidia.com/gpu.deploy.driver=true",
         "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
         "https://nvcr.io/v2/nvidia/driver/manifests/595-ubuntu22.04",
+        "https://nvcr.io/v2/nvidia/driver?mail=a@b.example",
+        "the token expired, and the secret was not found",
+        "--token-file /run/secrets/token --secret-name pull",
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
@@ -131,6 +134,10 @@ def test_what_is_no_secret_stays(text: str) -> None:
     [
         ("https_proxy=http://u:p%40ss@proxy:3128/", "https_proxy=http://REDACTED@proxy:3128/"),
         ("password: 'a b c', next", "password: REDACTED, next"),
+        ("https://0123abcdef@git.example/x", "https://REDACTED@git.example/x"),
+        ("redis://:s3cr3t@cache:6379", "redis://REDACTED@cache:6379"),
+        ("login --password hunter2 --user a", "login --password REDACTED --user a"),
+        ("login --registry-token 'a b' x", "login --registry-token REDACTED x"),
         ('{"auth":"cm9ib3Q6eA=="}', '{"auth":"REDACTED"}'),
         ("-----BEGIN RSA PRIVATE KEY-----\nMII\n-----END RSA PRIVATE KEY-----\nx", "REDACTED\nx"),
         ("Authorization: Bearer abcdefgh12345", "Authorization: Bearer REDACTED"),

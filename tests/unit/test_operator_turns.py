@@ -46,6 +46,15 @@ def test_what_is_left_keeps_its_order_and_new_things_the_plans() -> None:
     assert found == [apply("account"), label("a"), apply("pods"), label("b"), label("c")]
 
 
+def test_what_failed_has_had_its_turn() -> None:
+    turns = Turns()
+    turns.leave([label("busy"), label("a"), label("b")], failed=[label("busy")])
+    assert turns.order([label("a"), label("b"), label("busy")]) == [label("a"), label("b"), label("busy")]
+    # and waits no longer than what is left later
+    turns.leave([label("busy"), label("c")])
+    assert turns.order([label("c"), label("busy")]) == [label("busy"), label("c")]
+
+
 def test_what_an_action_is_about_is_a_whole_name_whatever_it_does() -> None:
     turns = Turns()
     roles = [Ref(api_version=RBAC, kind="ClusterRole", namespace="", name=f"gpu:{end}") for end in "ab"]

@@ -14,7 +14,7 @@ from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.whole import State
-from support.samples.operatorcases import policy_state
+from support.samples.operatorcases import driver_state, policy_state
 
 SPEC: dict[str, Any] = {
     "default": True,
@@ -116,3 +116,24 @@ def test_a_clusterpolicys_driver_stays_while_a_node_has_lost_its_system() -> Non
     assert not [one for one in plan(after) if isinstance(one, Delete)]
     gone = replace(after, nodes={})
     assert "DaemonSet" in {one.ref.kind for one in plan(gone) if isinstance(one, Delete)}
+
+
+def test_drivers_pods_stay_when_nvidiadrivers_take_over_from_the_policy() -> None:
+    """As with NVIDIA's operator: every node of the cluster would lose its driver at once."""
+    state = policy_state("default")
+    objects = {one.ref: one.document for one in plan(state) if isinstance(one, Apply)}
+    policy = state.policies["cluster-policy"]
+    spec = {**policy.spec, "driver": {**policy.spec["driver"], "useNvidiaDriverCRD": True}}
+    after = replace(
+        state,
+        objects=objects,
+        policies={"cluster-policy": CustomResource(metadata=policy.metadata, spec=spec)},
+        drivers=driver_state("minimal").drivers,
+    )
+    name = "nvidia-driver-daemonset-ubuntu22.04"
+    gone = {(one.ref.kind, one.ref.name): one.orphan for one in plan(after) if isinstance(one, Delete)}
+    assert gone["DaemonSet", name] is True
+    off = {**policy.spec, "driver": {**policy.spec["driver"], "enabled": False}}
+    switched = {"cluster-policy": CustomResource(metadata=policy.metadata, spec=off)}
+    deleted = plan(replace(state, objects=objects, policies=switched))
+    assert [one.orphan for one in deleted if isinstance(one, Delete) and one.ref.name == name] == [False]

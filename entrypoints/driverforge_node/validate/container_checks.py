@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from driverforge_core import log
+from driverforge_core.devicecount import device_count
 from driverforge_core.errors import UsageError
 from driverforge_core.validations import Component
 from driverforge_node.ports import JsonObject, text_of
@@ -92,9 +93,10 @@ def resources(node: JsonObject) -> dict[str, int]:
     """The GPUs and MIG devices of a node's capacity, whole GPUs first."""
     capacity: Mapping[str, object] = (node.get("status") or {}).get("capacity") or {}
     found = {
-        name: int(str(count))
+        name: number
         for name, count in capacity.items()
-        if (name == GPU or name.startswith(MIG)) and str(count).isdigit() and int(str(count)) > 0
+        # nvidia.com/gpu.shared is what time slicing may call them
+        if name.startswith((GPU, MIG)) and (number := device_count(count))
     }
     return dict(sorted(found.items()))
 

@@ -17,6 +17,8 @@ from driverforge_node.validate.validator_settings import WORKLOADS
 
 CC_CAPABLE = "nvidia.com/cc.capable"
 VFIO = "vfio-pci"
+VFIO_DRIVERS = (VFIO, "nvgrace_gpu_vfio_pci")
+"""The kernel's drivers that hand a GPU on; the second is for Grace's (drivers/vfio/pci/nvgrace-gpu)."""
 PASSTHROUGH, VGPU = "vm-passthrough", "vm-vgpu"
 MEDIATED = "/sys/bus/mdev/devices"
 PCI = "/sys/bus/pci/devices"
@@ -44,7 +46,7 @@ def check_vfio(context: Context) -> Validated:
     if kind != PASSTHROUGH:
         return _elsewhere(kind, PASSTHROUGH)
     gpus = [device for device in pci_devices(context.host.files) if device.is_gpu]
-    others = [f"{gpu.address}: {gpu.driver or 'no driver'}" for gpu in gpus if gpu.driver != VFIO]
+    others = [f"{gpu.address}: {gpu.driver or 'no driver'}" for gpu in gpus if gpu.driver not in VFIO_DRIVERS]
     if others or not gpus:
         raise NotValidated(
             "not every GPU is bound to vfio-pci" if gpus else "the node has no GPU",

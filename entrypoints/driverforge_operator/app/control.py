@@ -197,11 +197,12 @@ class Controller:
     def _carry_out(self, actions: list[Action], stop: threading.Event) -> None:
         """Write, and decide later about what is left where something else is to be looked at first."""
         end, left = time.monotonic() + STRETCH, deque(self._turns.order(actions))
+        waited = len(self._failed)
         while left and not stop.is_set() and self._may_write(until=end):
             self._attempt(left.popleft())
         for action in left:
             self._store.retry(action)
-        self._turns.leave([*self._failed, *left])
+        self._turns.leave([*self._failed, *left], failed=self._failed[waited:])
 
     def _may_write(self, *, until: float) -> bool:
         now = time.monotonic()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import partial
 
 from driverforge_operator.app.follow import Pause
 from driverforge_operator.plan.whole import asked_for
@@ -16,6 +18,8 @@ from driverforge_operator.state.whole import State
 LOGGER = logging.getLogger("driverforge")
 _AT_LEAST = 10.0
 """Seconds before an image that was not there is asked for again; a minute more, in the end."""
+_AT_ONCE = 8
+"""Registries."""
 
 
 class Lookups:
@@ -25,6 +29,7 @@ class Lookups:
         self._registries = registries
         self._wanted: frozenset[Question] = frozenset()
         self._again: dict[Question, tuple[float, Pause]] = {}
+        self._asked: set[str] = set()  # registries
         self._answers: list[tuple[Question, Answer]] = []
         self._changed = threading.Condition()
 
@@ -45,20 +50,42 @@ class Lookups:
         while not stop.is_set():
             with self._changed:
                 self._again = {one: when for one, when in self._again.items() if one in self._wanted}
-                due = [one for one in self._wanted if self._due(one)]
+                due = self._due_by_registry()
+                self._asked |= due.keys()
                 if not due:
                     self._changed.wait(timeout=1)
-            for question in due:
+            for registry, questions in due.items():
+                asking = partial(self._ask_one_registry, registry, questions, stop)
+                threading.Thread(target=asking, name=f"registry {registry}", daemon=True).start()
+
+    def _due_by_registry(self) -> dict[str, list[Question]]:
+        """What to ask now, of registries that are not being asked."""
+        found: dict[str, list[Question]] = defaultdict(list)
+        for one in self._wanted:
+            registry = one.image.partition("/")[0]
+            free = registry in found or len(self._asked) + len(found) < _AT_ONCE
+            if free and registry not in self._asked and self._due(one):
+                found[registry].append(one)
+        return found
+
+    def _ask_one_registry(self, registry: str, questions: Iterable[Question], stop: threading.Event) -> None:
+        try:
+            for question in questions:
                 if not stop.is_set():
                     self._ask(question)
+        finally:
+            with self._changed:
+                self._asked.discard(registry)
+                self._changed.notify()
 
     def _due(self, question: Question) -> bool:
         return question not in self._again or self._again[question][0] <= time.monotonic()
 
     def _ask(self, question: Question) -> None:
         answer = self._registries.ask(question)
-        known = question in self._again
-        pause = self._again[question][1] if known else Pause()
+        with self._changed:
+            known = question in self._again
+            pause = self._again[question][1] if known else Pause()
         # what is there stays there
         wait = float("inf") if answer.found == "yes" else pause.seconds(_AT_LEAST)
         if answer.found != "yes" and not known:

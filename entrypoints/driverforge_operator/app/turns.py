@@ -31,8 +31,9 @@ class Turns:
         oldest = (action for _, action in left)
         return [one for pair in zip_longest(oldest, new) for one in pair if one is not None]
 
-    def leave(self, actions: Iterable[Action]) -> None:
-        """A round ended before these."""
-        waited = self._waited
-        refs = (action.ref for action in actions)
+    def leave(self, actions: Iterable[Action], *, failed: Iterable[Action] = ()) -> None:
+        """A round ended before these. Those that `failed` in it had their turn, and come after the others."""
+        had = {action.ref for action in failed}
+        waited = {ref: number for ref, number in self._waited.items() if ref not in had}
+        refs = sorted((action.ref for action in actions), key=had.__contains__)
         self._waited = {one: waited[one] if one in waited else next(self._numbers) for one in refs}

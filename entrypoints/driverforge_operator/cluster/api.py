@@ -7,7 +7,7 @@ connection that died, and its models decode every field of an object.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Generic, NoReturn
 
@@ -163,7 +163,7 @@ class ApiServer:
             if answer.status_code >= httpx2.codes.BAD_REQUEST:
                 answer.read()
                 _refused(answer)
-            for line in answer.iter_lines():
+            for line in _lines(answer.iter_bytes()):
                 change = changes.decode(line)
                 if change.type == "ERROR":
                     _failed(refusals.decode(change.object))
@@ -258,6 +258,19 @@ def connect(namespace: str, *, answered: Callable[[str, str, int], None] | None 
             lambda answer: answered(answer.request.method, answer.request.url.path, answer.status_code)
         )
     return ApiServer(http, namespace)
+
+
+def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines as the server ends them. httpx2's own end at U+0085 too, which objects have within a text."""
+    begun: list[bytes] = []
+    for piece in pieces:
+        first, *others = piece.split(b"\n")
+        begun.append(first)
+        for other in others:
+            yield b"".join(begun)
+            begun = [other]
+    if last := b"".join(begun):
+        yield last
 
 
 def _selecting(kind: Kind[Any], labels: str) -> dict[str, str]:

@@ -27,6 +27,22 @@ def absent(scene: Scene, component: str) -> Finding:
     return _uncreated(scene, daemonset)
 
 
+def leaving(scene: Scene, component: str) -> Finding | None:
+    """A pod that was deleted, and is still there: until it is gone its DaemonSet makes no other one here."""
+    for pod in scene.leaving(component):
+        metadata = pod.metadata
+        named = f"-n {metadata.namespace} {metadata.name}"
+        return Finding(
+            what=f"pod {metadata} is to go since {metadata.deletion_timestamp}, and is still there",
+            evidence=tuple(scene.warnings("Pod", metadata.namespace, metadata.name)),
+            cause="pod-goes",
+            told="its kubelet has not ended it, or a finalizer keeps it; the next one comes after it",
+            command=f"kubectl describe pod {named}  # if its node is gone for good: kubectl delete pod "
+            f"--force --grace-period=0 {named}",
+        )
+    return None
+
+
 def _undeployed(scene: Scene, component: str) -> Finding:
     """The operator made none: what its custom resources say."""
     what = f"no DaemonSet brings the {component}"

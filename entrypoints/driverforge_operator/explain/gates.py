@@ -7,14 +7,15 @@ operator made the pods: an operand is known by the switch that its node selector
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
 from driverforge_core import nodekeys
-from driverforge_operator.explain.absent import absent
+from driverforge_core.devicecount import device_count
+from driverforge_operator.explain.absent import absent, leaving
 from driverforge_operator.explain.blocked import Blocked, blocked, relapsed
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.outdated import move_on, outdated
@@ -65,7 +66,7 @@ Seen = Told | Finding
 def gates(scene: Scene) -> tuple[Gate, ...]:
     """All, in order; the ones below a closed one wait."""
     found: list[Gate] = []
-    for name, look in _GATES:
+    for name, look in (*_GATES, *_of_machines(scene), ("ready taint", _taint)):
         seen = look(scene)
         if isinstance(seen, Finding):
             shut = any(one.state is CLOSED for one in found)
@@ -137,14 +138,16 @@ def _unlabelled(scene: Scene) -> Finding:
 
 
 def _present(scene: Scene) -> Seen:
-    value = scene.labels.get(nodekeys.GPU_PRESENT)
-    if value == "true":
+    value, sight = scene.labels.get(nodekeys.GPU_PRESENT), scene.sight
+    asked = bool(sight.resources)
+    # who may not read custom resources sees what was made of them
+    if value == "true" and (asked or sight.daemonsets):
         return Told(OPEN, "true")
     what = f"{nodekeys.GPU_PRESENT} is {value or 'not there'}"
-    if scene.sight.resources:
-        return operator_down(what, "no operator runs, or it may not label nodes", scene.sight)
+    if asked:
+        return operator_down(what, "no operator runs, or it may not label nodes", sight)
     return Finding(
-        what=what,
+        what="nothing asks for operands" if value == "true" else what,
         cause="not-asked",
         told="there is no ClusterPolicy and no NVIDIADriver",
         command="kubectl get clusterpolicies,nvidiadrivers",
@@ -255,7 +258,7 @@ def _operand(scene: Scene, component: str) -> Seen:
     if not pods:
         if not scene.sight.asked_for(component):
             return Told(OFF, "no custom resource asks for it")
-        return absent(scene, component)
+        return leaving(scene, component) or absent(scene, component)
     if pods[-1].ready:
         return Told(OPEN, f"{pods[-1].metadata.name} is ready")
     if stuck := blocked(pods[-1]):
@@ -268,13 +271,15 @@ _GPUS = re.compile(r"nvidia\.com/(?:gpu|mig-)")
 
 def _capacity(scene: Scene) -> Seen:
     status = scene.node.status
-    usable = {key: int(value) for key, value in status.allocatable.items() if _GPUS.match(key)}
+    usable = {key: device_count(value) for key, value in status.allocatable.items() if _GPUS.match(key)}
     if any(usable.values()):
         return Told(OPEN, ", ".join(f"{value} {key}" for key, value in sorted(usable.items()) if value))
     plugin = _operand(scene, "device-plugin")
     if isinstance(plugin, Told) and plugin.state is OFF:
         return Told(OFF, "no device plugin")
-    broken = {key: value for key, value in status.capacity.items() if _GPUS.match(key) and int(value)}
+    broken = {
+        key: value for key, value in status.capacity.items() if _GPUS.match(key) and device_count(value)
+    }
     if broken:
         told = ", ".join(f"{value} {key}" for key, value in sorted(broken.items()))
         return Finding(
@@ -335,5 +340,22 @@ _GATES: tuple[tuple[str, Callable[[Scene], Seen]], ...] = (
     ("validator", _validator),
     ("device plugin", partial(_operand, component="device-plugin")),
     ("capacity", _capacity),
-    ("ready taint", _taint),
 )
+# in the order in which one waits for the other
+_MACHINES = (
+    "vgpu-manager",
+    "vfio-manager",
+    "vgpu-device-manager",
+    "cc-manager",
+    "sandbox-validator",
+    "sandbox-device-plugin",
+    "kata-sandbox-device-plugin",
+)
+
+
+def _of_machines(scene: Scene) -> Iterator[tuple[str, Callable[[Scene], Seen]]]:
+    """What gives GPUs to virtual machines, on nodes for such. Some switches are of what never runs."""
+    brought = {one.spec.template.spec.component for one in scene.sight.daemonsets}
+    for component in _MACHINES:
+        if scene.labels.get(nodekeys.DEPLOY + component) and component in brought:
+            yield f"VM: {component}", partial(_operand, component=component)

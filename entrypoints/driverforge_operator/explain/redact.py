@@ -36,9 +36,14 @@ _NAMES_ONLY = frozenset(
         "matchExpressions",
     }
 )
+_FLAG = r"--?[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|credentials?|api[-_]?key|access[-_]?key)"
+"""An option of a program whose value is the next word."""
+_ASKS = re.compile(_FLAG, re.IGNORECASE)
 _WITHIN = (
-    # https://user:password@host
-    (re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+@"), f"{REDACTED}@"),
+    # https://user:password@host, and a token alone
+    (re.compile(r"(?<=://)[^/\s@?#]+@"), f"{REDACTED}@"),
+    # --password VALUE
+    (re.compile(rf"(?i)((?<!\S){_FLAG}\s+)(?:\"[^\"]*\"|'[^']*'|[^\s-]\S*)"), rf"\1{REDACTED}"),
     (re.compile(r"-----BEGIN [^-]*PRIVATE KEY-----.*?(?:-----END [^-]*-----|\Z)", re.DOTALL), REDACTED),
     (re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}\.?[\w-]*"), REDACTED),
     (re.compile(r"\b(?:nvapi-|gh[pousr]_|github_pat_|glpat-|xox[abp]-|AKIA|hf_)[\w-]{8,}"), REDACTED),
@@ -98,8 +103,17 @@ def _walk(value: Any, name: str = "") -> Any:
         loose = name in ("annotations", "data")
         return {key: _field(key, one, loose=loose) for key, one in value.items()}
     if isinstance(value, list):
-        return [_walk(one, name) for one in value]
+        before = (None, *value)
+        return [
+            REDACTED if isinstance(one, str) and _asks(last) else _walk(one, name)
+            for last, one in zip(before, value, strict=False)
+        ]
     return redact_text(value) if isinstance(value, str) else value
+
+
+def _asks(word: Any) -> bool:
+    """Whether the next argument is a secret."""
+    return isinstance(word, str) and _ASKS.fullmatch(word) is not None
 
 
 def _field(key: str, value: Any, *, loose: bool) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -102,18 +102,19 @@ class Scene:
         return self.sight.pods_by_node.get(self.node.metadata.name, ())
 
     def operands(self, component: str) -> list[Pod]:
-        """Pods of a component that are there and stay, the newest last.
-
-        A pod that asks for further labels than the switch is another operand with the same switch (MPS).
-        """
-        found = [
-            pod
-            for pod in self.pods
-            if pod.spec.component == component
-            and pod.metadata.deletion_timestamp is None
-            and "nvidia.com/mps.capable" not in pod.spec.node_selector
-        ]
+        """Pods of a component that are there and stay, the newest last."""
+        found = [pod for pod in self._of(component) if pod.metadata.deletion_timestamp is None]
         return sorted(found, key=lambda pod: pod.metadata.creation_timestamp or "")
+
+    def leaving(self, component: str) -> list[Pod]:
+        """Pods of a component that were deleted, and are still there."""
+        return [pod for pod in self._of(component) if pod.metadata.deletion_timestamp is not None]
+
+    def _of(self, component: str) -> Iterator[Pod]:
+        """Pods of a component. One that asks for further labels is another operand with its switch (MPS)."""
+        for pod in self.pods:
+            if pod.spec.component == component and "nvidia.com/mps.capable" not in pod.spec.node_selector:
+                yield pod
 
     def own(self, daemonsets: Iterable[DaemonSet]) -> DaemonSet | None:
         """Which of these serves the node: of several that select it that of its pod, then the first."""

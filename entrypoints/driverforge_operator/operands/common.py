@@ -92,7 +92,7 @@ def _strategy(wish: DaemonSets) -> Manifest:
     # the API takes a number or a percentage
     return {
         "type": "RollingUpdate",
-        "rollingUpdate": {"maxUnavailable": int(most) if most.isdigit() else most},
+        "rollingUpdate": {"maxUnavailable": int(most) if most.isdecimal() else most},
     }
 
 

@@ -48,7 +48,18 @@ class Mounts:
     mounts: tuple[Manifest, ...] = ()
 
     def __add__(self, other: Mounts) -> Mounts:
-        return Mounts(volumes=self.volumes + other.volumes, mounts=self.mounts + other.mounts)
+        """Both. A volume that both have is there once, and of two with one name the second gets another."""
+        volumes = {one["name"]: one for one in self.volumes}
+        names: dict[str, str] = {}
+        for one in other.volumes:
+            name, number = one["name"], 1
+            while name in volumes and volumes[name] != {**one, "name": name}:
+                number += 1
+                name = f"{one['name'][: _VOLUME_NAME - 3]}-{number}"
+            names[one["name"]] = name
+            volumes[name] = {**one, "name": name}
+        mounts = tuple({**one, "name": names[one["name"]]} for one in other.mounts)
+        return Mounts(volumes=tuple(volumes.values()), mounts=self.mounts + mounts)
 
 
 def configuration(

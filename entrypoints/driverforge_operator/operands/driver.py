@@ -45,6 +45,8 @@ MANAGER, DRIVER, PEERMEM, GDS, GDRCOPY, TOOLKIT = (
 )
 _PRECOMPILED_DELAY = 5  # seconds
 _VGPU_HOST = "vgpu-host-manager"
+COMPONENT, DRIVER_COMPONENT = "app.kubernetes.io/component", "nvidia-driver"
+"""A label of drivers, and its value but on vGPU hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,14 +129,14 @@ def startup_probe(namespace: str) -> list[Manifest]:
 def _identify(workload: Manifest, pool: DriverPool) -> None:
     labels = {
         "app": pool.name,
-        "app.kubernetes.io/component": "nvidia-driver",
+        COMPONENT: DRIVER_COMPONENT,
         "nvidia.com/node.os-version": pool.os.tag,
         "nvidia.com/precompiled": "true" if pool.precompiled else "false",
     }
     if pool.precompiled:
         labels["nvidia.com/precompiled.kernel-version"] = names.kernel_label(pool.kernel)
     if pool.spec.driver_type == _VGPU_HOST:
-        labels["app.kubernetes.io/component"] = "nvidia-vgpu-host-manager"
+        labels[COMPONENT] = "nvidia-vgpu-host-manager"
     workload["metadata"]["name"] = pool.name
     workload["metadata"]["labels"].update(labels)
     workload["metadata"]["annotations"] = {"openshift.io/scc": pool.account}

@@ -14,6 +14,9 @@ from driverforge_operator.plan.claims import Claims, Selectors
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.validators import wants_ready_taint
 
+_LABEL = 63
+"""Characters of a label's value (Kubernetes documentation, "Labels and Selectors")."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
@@ -120,6 +123,9 @@ def _policy(found: CustomResource) -> Policy:
 def _driver(found: CustomResource) -> Driver:
     spec, problems = read_spec(NvidiaDriverSpec, found.spec)
     metadata = found.metadata
+    if (length := len(metadata.name)) > _LABEL:
+        told = f"it has {length} characters, and nodes name it by a label: write {_LABEL} at most"
+        spec, problems = None, (Problem(path="metadata.name", what=told), *problems)
     return Driver(
         name=metadata.name,
         uid=metadata.uid,

@@ -47,16 +47,23 @@ _SWITCHES = {
         "client",
     ),
 }
-_VALIDATOR = "operator-validator"
+_VALIDATOR, _MIG_MANAGER, _KATA_PLUGIN = "operator-validator", "mig-manager", "kata-sandbox-device-plugin"
+_OF_CLAIMS = ("dra-driver", "dra-validator", "dcgm-dra", "dcgm-exporter-dra")
+_OF_OPERATORS = frozenset().union(*_SWITCHES.values(), (_MIG_MANAGER, _KATA_PLUGIN), _OF_CLAIMS)
+"""Components whose switches operators write, NVIDIA's or ours. Other programs have switches of their own."""
 _MIG_PRODUCTS = ("h100", "a100", "a30")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """`switches` are components whose switch is set where it is not; all others are taken away."""
+    """`switches` are components whose switch is set where it is not; `allowed` those that stay where one is.
+
+    All others of operators are taken away.
+    """
 
     values: Mapping[str, str | None]
-    switches: frozenset[str]
+    switches: frozenset[str] = frozenset()
+    allowed: frozenset[str] = frozenset()
 
 
 def label(node: Node, placement: Placement, intent: Intent, ready_since: str = "") -> PatchNode | None:
@@ -70,10 +77,9 @@ def label(node: Node, placement: Placement, intent: Intent, ready_since: str = "
         # an empty value is as good as none
         if not node.labels.get(nodekeys.DEPLOY + switch):
             labels[nodekeys.DEPLOY + switch] = "true"
-    kept = {nodekeys.OPERANDS, *(nodekeys.DEPLOY + switch for switch in wanted.switches)}
-    for key in node.labels:
-        if key.startswith(nodekeys.DEPLOY) and key not in kept:
-            labels[key] = None
+    for switch in _OF_OPERATORS - wanted.switches - wanted.allowed:
+        if nodekeys.DEPLOY + switch in node.labels:
+            labels[nodekeys.DEPLOY + switch] = None
     # nobody takes the taint off where no validator runs
     validated = _VALIDATOR in wanted.switches and node.labels.get(f"{nodekeys.DEPLOY}{_VALIDATOR}") != "false"
     ready = readiness(node, wanted=intent.ready_taint and validated, ready_since=ready_since)
@@ -100,19 +106,21 @@ def _wanted(node: Node, placement: Placement, intent: Intent) -> Wanted:
     if not placement.gpu:
         # a node that never had a GPU has no label of ours
         values[nodekeys.GPU_PRESENT] = "false" if node.labels.get(nodekeys.GPU_PRESENT) else None
-        return Wanted(values=values, switches=frozenset())
+        return Wanted(values=values)
     values[nodekeys.GPU_PRESENT] = "true"
     if node.labels.get(nodekeys.OPERANDS) == "false":
-        return Wanted(values=values, switches=frozenset())
+        return Wanted(values=values)
     spec = intent.policy.spec if intent.policy else None
     workload = _workload(node, spec)
     switches = _switches(workload, spec)
+    # somebody may know of MIG what the node's labels do not tell
+    allowed = frozenset({_MIG_MANAGER} if workload == CONTAINER else ())
     if workload == CONTAINER and _mig_capable(node):
-        switches |= {"mig-manager"}
+        switches |= {_MIG_MANAGER}
         config = spec.mig_manager.config if spec and spec.mig_manager else None
         if not node.labels.get(nodekeys.MIG_CONFIG) and config and config.default:
             values[nodekeys.MIG_CONFIG] = config.default
-    return Wanted(values=values, switches=switches)
+    return Wanted(values=values, switches=switches, allowed=allowed)
 
 
 def _workload(node: Node, spec: ClusterPolicySpec | None) -> str:
@@ -127,7 +135,7 @@ def _switches(workload: str, spec: ClusterPolicySpec | None) -> frozenset[str]:
     found = frozenset(_SWITCHES.get(workload, _SWITCHES[CONTAINER]))
     kata = spec is not None and spec.sandbox_workloads is not None and spec.sandbox_workloads.mode == "kata"
     if kata and workload == PASSTHROUGH:
-        return found - {"sandbox-device-plugin"} | {"kata-sandbox-device-plugin"}
+        return found - {"sandbox-device-plugin"} | {_KATA_PLUGIN}
     return found
 
 

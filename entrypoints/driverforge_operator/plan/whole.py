@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from driverforge_operator.operands.driver import COMPONENT, DRIVER_COMPONENT
 from driverforge_operator.plan.actions import Action, Apply, Delete
 from driverforge_operator.plan.admission import label_namespace
 from driverforge_operator.plan.difference import covers
@@ -58,11 +59,26 @@ def cluster(
     ]
     unclear = undecided(intent, census, found) | unclear_policy(intent, operands)
     actions += [
-        Delete(ref=ref)
+        Delete(ref=ref, orphan=_handed_over(document, intent))
         for ref, document in objects.items()
         if ref not in wanted and not stays(document, unclear)
     ]
     return [*actions, *statuses(intent, census, found, operands, objects=objects, resources=resources)]
+
+
+def _handed_over(document: Document, intent: Intent) -> bool:
+    """Whether it is a driver of a ClusterPolicy that leaves drivers to NVIDIADrivers now.
+
+    Its pods stay until somebody moves their nodes on: all nodes would lose their driver at once.
+    """
+    policy, metadata = intent.policy, document["metadata"]
+    return (
+        document["kind"] == "DaemonSet"
+        and metadata.get("labels", {}).get(COMPONENT) == DRIVER_COMPONENT
+        and policy is not None
+        and intent.drivers_by_resource
+        and any(one["uid"] == policy.uid for one in metadata.get("ownerReferences", ()))
+    )
 
 
 def wanted_objects(

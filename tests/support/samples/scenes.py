@@ -13,6 +13,7 @@ from typing import Any
 
 import yaml
 
+from driverforge_core import nodekeys
 from support.samples.operatorcases import policy_spec, result
 
 NAMESPACE, NODE = "gpu-operator", "gpu-0"
@@ -67,10 +68,22 @@ class SceneFolder:
     def pod(self, component: str) -> Document:
         return self.pods[OPERANDS[component]]
 
-    def _pod(self, name: str) -> Document:
+    def of_machines(self, node: str) -> dict[str, Document]:
+        """A ready pod of each DaemonSet that selects a node, by the component that it switches."""
+        made: dict[str, Document] = {}
+        labels = self.nodes[node]["metadata"]["labels"]
+        for name, daemonset in self.daemonsets.items():
+            selector = daemonset["spec"]["template"]["spec"]["nodeSelector"]
+            if selector.items() <= labels.items():
+                component = next(key for key in selector if key.startswith(nodekeys.DEPLOY))
+                made[component.removeprefix(nodekeys.DEPLOY)] = self._pod(name, node)
+        self.others += made.values()
+        return made
+
+    def _pod(self, name: str, node: str = NODE) -> Document:
         """A pod that is ready."""
         template = self.daemonsets[name]["spec"]["template"]
-        spec = {**copy.deepcopy(template["spec"]), "nodeName": NODE}
+        spec = {**copy.deepcopy(template["spec"]), "nodeName": node}
         return {
             "apiVersion": "v1",
             "kind": "Pod",
