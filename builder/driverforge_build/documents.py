@@ -345,10 +345,13 @@ class CoveredDocument(TypedDict):
 
 
 class MeasuredTime(TypedDict):
-    """A build's wall time; `first`: it made the layers that images of its driver and OS share."""
+    """A build's wall time; `first`: it made the layers that images of its driver and OS share. `compiled`:
+    it compiled modules; files of earlier versions do not say so.
+    """
 
     seconds: float
     first: bool
+    compiled: NotRequired[bool]
     date: str
 
 

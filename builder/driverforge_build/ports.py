@@ -131,17 +131,55 @@ Raises InputError, NotPermitted, Unavailable, CommandFailed, and TemporaryFailur
 """
 
 
+class Algorithm(Enum):
+    """What sums count here: those that nobody finds a second file for. They are called so everywhere."""
+
+    SHA256 = "sha256"
+    SHA384 = "sha384"
+    SHA512 = "sha512"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sum:
+    """A digest of a file, in hexadecimal digits."""
+
+    algorithm: Algorithm
+    digest: str
+
+    def __str__(self) -> str:
+        return f"{self.algorithm.value} {self.digest}"
+
+
+def sha256_sum(digest: str) -> Sum:
+    return Sum(algorithm=Algorithm.SHA256, digest=digest)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """A file as an index lists it, by whatever sum. `urls` are tried in order where one answers that it has
+    none.
+    """
+
+    urls: tuple[str, ...]
+    sum: Sum
+    size: int
+
+    @property
+    def name(self) -> str:
+        return unquote(urlsplit(self.urls[-1]).path.rpartition("/")[2])
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """Content that its digest names. `urls` are tried in order where one answers that it has none."""
+    """Content that its sha256 names: what locks and images pin. `urls` as of Listed."""
 
     urls: tuple[str, ...]
     sha256: str
     size: int
 
     @property
-    def name(self) -> str:
-        return unquote(urlsplit(self.urls[-1]).path.rpartition("/")[2])
+    def listed(self) -> Listed:
+        return Listed(urls=self.urls, sum=sha256_sum(self.sha256), size=self.size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +231,12 @@ class Downloads(Protocol):
 
     def blob(self, blob: Blob) -> Path:
         """A file with that very content. Raises NotThere."""
+
+    def pinned(self, file: Listed) -> Blob:
+        """The file by its sha256. Where its index has another sum, it is downloaded and measured, but once.
+
+        Raises NotThere.
+        """
 
     def measured(self, url: str, *, head: int, limit: int) -> Measured:
         """Read a whole file whose digest nobody says, and keep `head` bytes of it.

@@ -61,8 +61,9 @@ def test_from_signature_to_package(archive: Archive, tmp_path: Path) -> None:
     assert (package.version, package.arch, package.suite) == ("2", "all", "bookworm")
     assert (archive.folder / package.path).stat().st_size == package.size
     assert len(suite.fingerprints[0]) == 40
-    assert suite.locked("amd64").date == "2026-11-20T12:00:00Z"
-    assert list(suite.locked("amd64").indexes) == ["main/binary-amd64/Packages.xz"]
+    locked = suite.locked("amd64", fetcher(tmp_path / "cache"))
+    assert locked.date == "2026-11-20T12:00:00Z"
+    assert list(locked.indexes) == ["main/binary-amd64/Packages.xz"]
 
 
 @pytest.mark.parametrize(("fields", "preference"), [({}, 500), ({"NotAutomatic": "yes"}, 100)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -52,9 +52,10 @@ class OtherRun(Cache):
         self.removed: list[Path] = []
 
     @contextmanager
-    def new_file(self, path: Path) -> Iterator[IO[bytes]]:
-        with super().new_file(path) as file:
+    def new_blob(self, sha256: Callable[[], str]) -> Iterator[IO[bytes]]:
+        with super().new_blob(sha256) as file:
             yield file
+        path = self.blob_path(sha256())
         if path not in self.removed and path.read_bytes().startswith(b"!<arch>"):
             self.removed.append(path)
             path.unlink()

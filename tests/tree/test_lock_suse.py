@@ -15,12 +15,11 @@ from driverforge_build.discover.signature import Untrusted
 from driverforge_build.discover.survey import Survey, survey
 from driverforge_build.lock.file import dump_lock, parse_lock
 from driverforge_build.lock.pins import Lock
-from driverforge_core.errors import InputError
 from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import suserepo
 from support.samples.aptrepo import SigningKey, signing_key
-from support.samples.rpmrepo import Rpm, add_metadata, build_all, index, sign_index
+from support.samples.rpmrepo import Rpm, add_metadata, sign_index
 from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, MATRIX, NEW, OLD, suse_matrix
 
 PROGRAMS = ("createrepo_c", "rpmbuild", "gpg", "gpgv")
@@ -52,27 +51,6 @@ def surveyed(mirror: Path, key: SigningKey, cache: Path, *, subscribed: bool) ->
     settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", key.keyring)])
     matrix = suse_matrix()
     return survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(cache), settings)
-
-
-@pytest.mark.parametrize(
-    ("sums", "told"),
-    [
-        # as openSUSE/product-composer makes repositories (defaults.py, 2026), Leap 16.0's among them
-        (("--checksum=sha512",), "primary.xml.gz is known by its sha512 alone"),
-        (("--checksum=sha512", "--repomd-checksum=sha256"), "is known by its sha512 alone"),
-    ],
-)
-def test_a_repository_that_knows_other_sums_alone_says_so(
-    tmp_path: Path, key: SigningKey, sums: tuple[str, ...], told: str
-) -> None:
-    folder = tmp_path / "bci"
-    build_all(BCI[:1], folder / "x86_64")
-    index(folder, "--simple-md-filenames", *sums)
-    sign_index(folder, key)
-    with pytest.raises(InputError) as caught:
-        surveyed(tmp_path, key, tmp_path / "cache", subscribed=False)
-    assert told in caught.value.brief
-    assert "--skip 'OS-*'" in caught.value.resolution
 
 
 def test_headers_are_enough_where_kernels_want_a_subscription(

@@ -198,7 +198,11 @@ def test_a_web_server_serves_the_folder_as_it_is(site: Site) -> None:
         run(*command, "download", f"linux-headers-{OLD}", cwd=site.folder)
 
 
-def test_dnf_installs_headers_from_what_was_carried(site: Site) -> None:
+SUMS = pytest.mark.parametrize("sums", [(), ("--checksum=sha512",)], ids=["sha256", "sha512"])
+
+
+@SUMS
+def test_dnf_installs_headers_from_what_was_carried(site: Site, sums: tuple[str, ...]) -> None:
     if gone := missing("dnf", "createrepo_c", "rpmbuild", "rpmsign"):
         pytest.skip(f"not installed: {', '.join(gone)}")
     rocky = site.folder / "rocky-site"
@@ -207,9 +211,9 @@ def test_dnf_installs_headers_from_what_was_carried(site: Site) -> None:
         repository = rocky / name / "x86_64/os"
         for package in repository.glob("Packages/kernel-*.rpm"):
             sign(package, site.key)
-        index(repository)
+        index(repository, *sums)
         if name == "AppStream":
-            add_metadata(repository, "modules", rockyrepo.MODULES)
+            add_metadata(repository, "modules", rockyrepo.MODULES, *sums)
         sign_index(repository, site.key)
     write_rpm_matrix(site, rockyrepo.MATRIX, "base: rockylinux")
     release = f"{rockyrepo.OLD}.x86_64"
@@ -232,14 +236,15 @@ def test_dnf_installs_headers_from_what_was_carried(site: Site) -> None:
     run(*command, "install", "--downloadonly", *names)
 
 
-def test_zypper_installs_headers_from_what_was_carried(site: Site) -> None:
+@SUMS
+def test_zypper_installs_headers_from_what_was_carried(site: Site, sums: tuple[str, ...]) -> None:
     if gone := missing("zypper", "createrepo_c", "rpmbuild", "rpmsign"):
         pytest.skip(f"not installed: {', '.join(gone)}")
     suse = site.folder / "suse-site"
     suserepo.publish(suse, suserepo.BCI, site.key)
     for package in suse.glob("x86_64/*.rpm"):
         sign(package, site.key)
-    index(suse)
+    index(suse, *sums)
     sign_index(suse, site.key)
     write_rpm_matrix(site, suserepo.MATRIX, "base: registry")
     release = f"{suserepo.OLD}-default"
@@ -259,6 +264,21 @@ def test_zypper_installs_headers_from_what_was_carried(site: Site) -> None:
         f"kernel-devel={suserepo.OLD.partition('-')[0]}-{suserepo.OLD.partition('-')[2]}.1",
     )
     assert (root / f"usr/src/linux-{suserepo.OLD}/include/linux/pci.h").exists()
+
+
+def test_packages_of_kernels_that_no_node_wants_are_not_asked_for(site: Site) -> None:
+    """Where an index has no sha256, what is carried is downloaded for it."""
+    if gone := missing("createrepo_c", "rpmbuild"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    suse = site.folder / "suse-site"
+    suserepo.publish(suse, suserepo.BCI, site.key)
+    index(suse, "--checksum=sha512")
+    sign_index(suse, site.key)
+    for package in suse.glob(f"x86_64/kernel-*-{suserepo.OLD}.1.*.rpm"):
+        package.unlink()
+    write_rpm_matrix(site, suserepo.MATRIX, "base: registry")
+    write_nodes(site.folder, node("gpu-0", os=("sles", "15.7"), kernel=f"{suserepo.NEW}-default"))
+    assert site.lock_packages(suse.as_uri(), "sles15.7/SLE_BCI") == 0
 
 
 def write_rpm_matrix(site: Site, matrix: str, before: str) -> None:

@@ -133,7 +133,7 @@ def test_measured_times_move_cells(lock: Path, capsys: pytest.CaptureFixture[str
 
 
 def took(seconds: float, date: str = "2026-11-22T10:00:00Z") -> BuildTime:
-    return BuildTime(seconds=seconds, first=False, date=date)
+    return BuildTime(seconds=seconds, first=False, date=date, compiled=False)
 
 
 def test_times_are_merged_and_the_newest_counts(tmp_path: Path) -> None:
@@ -145,6 +145,23 @@ def test_times_are_merged_and_the_newest_counts(tmp_path: Path) -> None:
     check_document("times", json.loads(file.read_text()))
     assert {key: time.seconds for key, time in read_times([tmp_path]).cells.items()} == {one: 1, two: 2}
     assert read_times([tmp_path / "nowhere.json"]).cells == {}
+
+
+def test_times_of_earlier_versions_do_not_say_what_was_compiled(tmp_path: Path) -> None:
+    """What is for no kernel never was."""
+    kernel = "debian12-amd64-535.261.03-6.1.0-50-cloud-amd64"
+    (file := tmp_path / "times.json").write_text(
+        f'{{"schema": 1, "cells": {{{CELL}, {CELL.replace("debian12-amd64-535.261.03-jit", kernel)}}}}}'
+    )
+    check_document("times", json.loads(file.read_text()))
+    merge_times(file, {"debian13-amd64-550.163.01-jit": took(1)})
+    check_document("times", json.loads(file.read_text()))
+    read = read_times([file])
+    assert {key: time.compiled for key, time in read.cells.items()} == {
+        "debian12-amd64-535.261.03-jit": False,
+        kernel: None,
+        "debian13-amd64-550.163.01-jit": False,
+    }
 
 
 CELL = '"debian12-amd64-535.261.03-jit": {"seconds": 5, "first": false, "date": ""}'
@@ -161,6 +178,7 @@ CELL = '"debian12-amd64-535.261.03-jit": {"seconds": 5, "first": false, "date": 
         f'{{"schema": 1, "cells": {{{CELL.replace("5,", "9" * 400 + ",")}}}}}',
         f'{{"schema": 1, "cells": {{{CELL.replace("5,", "NaN,")}}}}}',
         f'{{"schema": 1, "cells": {{{CELL.replace("false", chr(34) + "no" + chr(34))}}}}}',
+        f'{{"schema": 1, "cells": {{{CELL.replace("}", ", " + chr(34) + "compiled" + chr(34) + ": 1}")}}}}}',
         "\ud800",
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 from driverforge_build.discover.apt import release_file
 from driverforge_build.discover.apt.stanzas import DebianOrder, add_stanzas, new_index
 from driverforge_build.discover.packages import PackageIndex
-from driverforge_build.discover.pin import locked
 from driverforge_build.discover.rpm.repomd import parse_repomd
 from driverforge_build.nvidia.checksums import redistributable_of
 from driverforge_build.nvidia.releases import newest_releases
@@ -17,6 +16,7 @@ from driverforge_build.verify.guest import read_transcript
 from driverforge_core import debversion, rpmversion
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import DriverforgeError, InputError, Unavailable
+from support.samples.locks import pins_by_sha256
 
 MANY = "9" * 5000
 """More digits than Python makes a number of."""
@@ -36,7 +36,7 @@ Size: 5"""
 
 def test_what_these_tests_change_is_read_as_it_is() -> None:
     made, parts = parse_repomd(REPOMD.encode(), name="r")
-    assert (made is not None, parts["primary"].sha256) == (True, SHA)
+    assert (made is not None, str(parts["primary"].sum)) == (True, f"sha256 {SHA}")
     assert pinned(STANZA.encode()) == "a=1"
 
 
@@ -50,6 +50,8 @@ def test_what_these_tests_change_is_read_as_it_is() -> None:
         ('<location href="repodata/a.xml.gz"/>', ""),
         (SHA, OUTSIDE),
         (SHA, "g" * 64),
+        ('"sha256"', '"sha512"'),
+        ('"sha256"', '"sha1"'),
         ("<size>5", "<size>-5"),
         ("<size>5", f"<size>{MANY}"),
         ("<repomd", '<?xml version="1.0" encoding="hex"?><repomd'),
@@ -81,7 +83,8 @@ def test_a_date_that_no_clock_has(date: str) -> None:
 def pinned(stanza: bytes) -> str:
     index = new_index()
     add_stanzas(index, [stanza], suite="s")
-    return ", ".join(locked(one).key for name in index.names("") for one in index.versions(name))
+    packages = [one for name in index.names("") for one in index.versions(name)]
+    return ", ".join(one.key for one in pins_by_sha256(packages).values())
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from driverforge_build.discover.kernels import Kernels
 from driverforge_build.discover.pin import pin_target
 from driverforge_build.lock.pins import TargetLock
 from driverforge_core.errors import InputError
+from support.samples.locks import pins_by_sha256
 from support.samples.sampledebian import DRIVER, MATRIX, NEW, sample_matrix
 
 OBJECTS, SIGNATURES = f"linux-objects-nvidia-535-{NEW}", f"linux-signatures-nvidia-{NEW}"
@@ -45,6 +46,7 @@ def taken(packages: str, *offered: tuple[str, str, str]) -> list[tuple[str, str,
         row.drivers,
         kernels=find_kernels(index, row, "amd64"),
         finished_modules=finished_modules,
+        pins_of=pins_by_sha256,
     ).target
     found = target.kernels[NEW].vendor.get(DRIVER, ())
     return [(package.name, package.version, package.suite) for package in found]
@@ -119,7 +121,15 @@ def locked_modprobe(*versions: str) -> TargetLock:
     for name, version in (*there, *(("nvidia-modprobe", version) for version in versions)):
         add_stanzas(index, [stanza(name, version)], suite="bookworm")
     found = find_kernels(index, row, "amd64")
-    pinned = pin_target(index, row, "amd64", [driver], kernels=found, finished_modules=finished_modules)
+    pinned = pin_target(
+        index,
+        row,
+        "amd64",
+        [driver],
+        kernels=found,
+        finished_modules=finished_modules,
+        pins_of=pins_by_sha256,
+    )
     for error in pinned.problems.values():
         raise error
     return pinned.target

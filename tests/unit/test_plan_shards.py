@@ -29,8 +29,8 @@ def kernels(count: int, like: Cell = PRECOMPILED) -> list[Cell]:
     return [replace(like, key=prefix + text, kernel=KernelRelease.parse(text)) for text in releases]
 
 
-def measured(seconds: float, *, first: bool = False, date: str = "2026-11-22T10:00:00Z") -> BuildTime:
-    return BuildTime(seconds=seconds, first=first, date=date)
+def measured(seconds: float, *, first: bool = False, compiled: bool | None = True) -> BuildTime:
+    return BuildTime(seconds=seconds, first=first, date="2026-11-22T10:00:00Z", compiled=compiled)
 
 
 def keys(shards: tuple[Shard, ...]) -> list[tuple[str, ...]]:
@@ -40,7 +40,7 @@ def keys(shards: tuple[Shard, ...]) -> list[tuple[str, ...]]:
 chosen_cells = st.lists(st.sampled_from(CELLS), unique_by=lambda cell: cell.key, max_size=60)
 some_times = st.dictionaries(
     st.sampled_from([cell.key for cell in CELLS]),
-    st.builds(measured, st.floats(0, 3600), first=st.booleans()),
+    st.builds(measured, st.floats(0, 3600), first=st.booleans(), compiled=st.none() | st.booleans()),
     max_size=20,
 ).map(Times)
 
@@ -107,6 +107,19 @@ def test_a_measured_time_counts_and_what_is_like_it_is_estimated_by_it() -> None
     times = Times({known.key: measured(600)})
     assert (times.own(known), times.own(unknown)) == (600, 600)
     assert times.own(replace(unknown, kernel=None)) != 600
+
+
+def test_finished_modules_of_a_distribution_say_nothing_of_modules_that_are_compiled() -> None:
+    """They are on the same kernels, and in an image within seconds."""
+    like = next(cell for cell in CELLS if cell.kernel and cell.driver.vendor_modules)
+    known, other, unknown = kernels(3, like)
+    times = Times({known.key: measured(12, compiled=False), other.key: measured(14, compiled=False)})
+    guess = MODULES_S * len(PRECOMPILED.module_types)
+    assert (times.own(unknown), times.own(PRECOMPILED)) == (13, guess)
+    # of an earlier version, which did not tell them apart
+    old = {known.key: measured(12, compiled=None), other.key: measured(900, first=True, compiled=None)}
+    times = Times(old)
+    assert (times.own(known), times.own(PRECOMPILED), times.shared(unknown)) == (12, guess, SHARED_S)
 
 
 def test_what_the_first_image_of_a_group_took_more_is_the_cost_of_the_shared_layers() -> None:

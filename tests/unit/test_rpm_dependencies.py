@@ -28,7 +28,6 @@ def record(
         version=version,
         arch="x86_64",
         path=f"{name}.rpm",
-        sha256="0" * 64,
         size=1,
         requires=[Requirement(name=one) for one in requires],
         provides=[Requirement(name=one) for one in provides],

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from driverforge_build.app.retry import Attempts, FailedAttempt
-from driverforge_build.matrix.programs import PREFIXES
 from driverforge_build.plan.times import BuildTime
 from driverforge_build.ports import BuildJob, BuiltImage, Engine, StepListener
 from driverforge_build.publish.upload import Publisher, PushReport, is_built
@@ -172,13 +171,18 @@ def confirm_all(
         return tuple(pool.map(one, existing))
 
 
-def build_times(reports: Iterable[CellReport]) -> dict[str, BuildTime]:
-    """The times of driver images that were built now, for the next plan's shards."""
+def build_times(reports: Iterable[CellReport], compiled: Mapping[str, bool]) -> dict[str, BuildTime]:
+    """The times of driver images that were built now, for the next plan's shards.
+
+    `compiled` says of each driver image whether its modules are compiled; others are no measure for these.
+    """
     now = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        report.cell: BuildTime(seconds=report.seconds, first=report.first, date=now)
+        report.cell: BuildTime(
+            seconds=report.seconds, first=report.first, date=now, compiled=compiled[report.cell]
+        )
         for report in reports
-        if report.result is Result.BUILT and not report.attempts and not report.cell.startswith(PREFIXES)
+        if report.result is Result.BUILT and not report.attempts and report.cell in compiled
     }
 
 

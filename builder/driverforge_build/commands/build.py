@@ -202,7 +202,8 @@ def command(
             by_builders=bool(publisher and builders),
         )
         if times_path:
-            merge_times(times_path, build_times(done.reports))
+            compiled = {cell.key: cell.compiled for cell in prepared.plan.to_build()}
+            merge_times(times_path, build_times(done.reports, compiled))
     unwanted = failing(prepared, selection.select, fail_on)
     cells = list(outcomes.build_cells(prepared, done.contexts, done.reports)) if as_json or reports else []
     if reports:

@@ -96,10 +96,10 @@ def command(
     Only the OSes and architectures of the selected cells are looked at; the pins of all others stay as they
     are in the lock file. A base image whose registry does not answer keeps its digest, and is told.
 
-    Exit status: 0; 1 where a driver could not be pinned, an archive changed, or --check finds a change; 69
-    without gpgv or a mirror; 75 where a system cannot be read now, or nobody trusted has signed its
-    repositories, or NVIDIA does not answer, while the others are pinned; others as `driverforge --help` has
-    them.
+    Exit status: 0; 1 where a driver or a system could not be pinned, an archive changed, or --check finds a
+    change; 69 without gpgv or a mirror; 75 where a system cannot be read now, or nobody trusted has signed
+    its repositories, or NVIDIA does not answer, while the others are pinned; others as `driverforge --help`
+    has them.
     """
     from driverforge_build.app.lock import lock_targets
     from driverforge_build.nvidia.archives import Decisions

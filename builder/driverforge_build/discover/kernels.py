@@ -27,6 +27,10 @@ class Kernel:
     links: tuple[Requirement, ...]
     modules: tuple[Package, ...] = ()
 
+    @property
+    def packages(self) -> tuple[Package, ...]:
+        return (*self.headers, *((self.image,) if self.image else ()), *self.modules)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:

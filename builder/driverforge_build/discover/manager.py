@@ -30,8 +30,8 @@ class VerifiedRepository(Protocol):
     def address(self, path: str) -> str:
         """The address of a package by its path in the lock."""
 
-    def locked(self, arch: Arch) -> LockedRepository:
-        """What the lock says of it."""
+    def locked(self, arch: Arch, downloads: Downloads) -> LockedRepository:
+        """What the lock says of it. Raises as Downloads."""
 
     def add_packages(self, index: PackageIndex, arch: Arch, downloads: Downloads) -> None:
         """Add its packages for an architecture to an index. Raises Unavailable where it has none for it."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from driverforge_build.ports import Sum
 from driverforge_core.errors import InputError
 
 LIMIT = 2_000_000
@@ -81,7 +82,7 @@ class Package:
     depends: tuple[Clause, ...]
     provides: tuple[Requirement, ...]
     path: str
-    sha256: str
+    sum: Sum
     size: int
     suite: str
     preference: int

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from driverforge_build.ports import Blob
+from driverforge_build.ports import Listed
 
 URL = "{url}"
 """Stands in a definition for the address of the folder in which an OS's copies lie."""
@@ -24,5 +24,5 @@ class PartialCopy:
     """
 
     folder: str
-    index: Mapping[str, Blob]
+    index: Mapping[str, Listed]
     definition: str

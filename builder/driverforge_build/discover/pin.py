@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from driverforge_build.discover.closure import Unsatisfiable, closure
 from driverforge_build.discover.kernels import Kernel, Kernels
 from driverforge_build.discover.offers import is_version, module_sources, offered
 from driverforge_build.discover.packages import Clause, Package, PackageIndex, Requirement
-from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, Roles, TargetLock
+from driverforge_build.lock.pins import LockedKernel, LockedPackage, Role, TargetLock
 from driverforge_build.lock.sound import sound_package
 from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.fields import Arch
@@ -17,8 +18,13 @@ from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_core.errors import DriverforgeError, InputError
 
+_Key = TypeVar("_Key")
+
 FinishedModules = Callable[[PackageIndex, Kernel, DriverRow], Iterable[Package]]
 """Finds a distribution's finished modules of a driver for a kernel: of every type that it has whole."""
+
+Pins = Mapping[Package, LockedPackage]
+"""What the lock says of packages."""
 
 
 class OtherVersion(InputError):
@@ -46,9 +52,13 @@ def pin_target(
     *,
     kernels: Kernels,
     finished_modules: FinishedModules,
+    pins_of: Callable[[Iterable[Package]], Pins],
 ) -> Pinned:
-    """Pins for an OS and architecture out of its merged indexes."""
-    pins: dict[str, Roles] = {}
+    """Pins for an OS and architecture out of its merged indexes.
+
+    `pins_of` gives those of packages, and raises InputError for one that may not stand in the lock.
+    """
+    chosen: dict[str, dict[Role, tuple[Package, ...]]] = {}
     problems: dict[str, DriverforgeError] = {}
     unfit: dict[str, DriverforgeError] = {}
     for driver in drivers:
@@ -61,16 +71,22 @@ def pin_target(
             roles |= pin_fabric(index, row, driver, roles)
         except (InputError, Unsatisfiable) as error:
             unfit[driver.version] = error
-        pins[driver.version] = {role: tuple(map(locked, packages)) for role, packages in roles.items()}
+        chosen[driver.version] = roles
+    vendors = [_vendors(index, kernel, drivers, finished_modules) for kernel in kernels.found]
+    pins = pins_of(
+        [
+            *(one for roles in chosen.values() for packages in roles.values() for one in packages),
+            *(one for kernel in kernels.found for one in kernel.packages),
+            *(one for vendor in vendors for packages in vendor.values() for one in packages),
+        ]
+    )
     target = TargetLock(
         os=row.id,
         arch=arch,
-        drivers=pins,
+        drivers={version: _taken(roles, pins) for version, roles in chosen.items()},
         kernels={
-            kernel.release.text: replace(
-                locked_kernel(kernel), vendor=_vendors(index, kernel, drivers, finished_modules)
-            )
-            for kernel in kernels.found
+            kernel.release.text: _locked_kernel(kernel, _taken(vendor, pins), pins)
+            for kernel, vendor in zip(kernels.found, vendors, strict=True)
         },
         without_headers=tuple(release.text for release in kernels.without_headers),
     )
@@ -128,14 +144,14 @@ def _these(packages: Iterable[Package]) -> list[Clause]:
     return [(Requirement(name=one.name, relation="=", version=one.version),) for one in packages]
 
 
-def locked(package: Package) -> LockedPackage:
+def locked(package: Package, sha256: str) -> LockedPackage:
     """The pin of a package. Raises InputError for one that says what may not stand in the lock."""
     pin = LockedPackage(
         name=package.name,
         version=package.version,
         arch=package.arch,
         path=package.path,
-        sha256=package.sha256,
+        sha256=sha256,
         size=package.size,
         suite=package.suite,
     )
@@ -196,24 +212,30 @@ def _other_version(row: OsRow, driver: DriverRow, name: str, offers: Sequence[Pa
     )
 
 
-def locked_kernel(kernel: Kernel) -> LockedKernel:
-    """A kernel's pins, without a distribution's finished modules."""
+def _taken(chosen: Mapping[_Key, tuple[Package, ...]], pins: Pins) -> dict[_Key, tuple[LockedPackage, ...]]:
+    return {key: tuple(pins[package] for package in packages) for key, packages in chosen.items()}
+
+
+def _locked_kernel(
+    kernel: Kernel, vendor: Mapping[str, tuple[LockedPackage, ...]], pins: Pins
+) -> LockedKernel:
     return LockedKernel(
         release=kernel.release.text,
         flavour=flavour_of(kernel.release),
         compiler=kernel.compiler,
-        headers=tuple(locked(package) for package in kernel.headers),
-        image=locked(kernel.image) if kernel.image else None,
-        modules=tuple(locked(package) for package in kernel.modules),
+        headers=tuple(pins[package] for package in kernel.headers),
+        image=pins[kernel.image] if kernel.image else None,
+        modules=tuple(pins[package] for package in kernel.modules),
+        vendor=vendor,
     )
 
 
 def _vendors(
     index: PackageIndex, kernel: Kernel, drivers: Sequence[DriverRow], finished_modules: FinishedModules
-) -> dict[str, tuple[LockedPackage, ...]]:
+) -> dict[str, tuple[Package, ...]]:
     """A distribution's finished modules of a kernel, by driver version."""
     found = {
-        driver.version: tuple(locked(package) for package in finished_modules(index, kernel, driver))
+        driver.version: tuple(finished_modules(index, kernel, driver))
         for driver in drivers
         if driver.vendor_modules
     }

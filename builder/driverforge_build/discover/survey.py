@@ -6,6 +6,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from driverforge_build.discover.answers import header_answers, probes_for
 from driverforge_build.discover.entitlement import left_out, needs, without_vendors
@@ -13,6 +14,7 @@ from driverforge_build.discover.manager import Place, VerifiedRepository, metada
 from driverforge_build.discover.pin import OtherVersion, Pinned, pin_target
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.discover.signature import Untrusted
+from driverforge_build.discover.sums import pins_of
 from driverforge_build.lock.compare import check_losses
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.expand import driver_archs
@@ -20,7 +22,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import DriverRow, OsRow
 from driverforge_build.ports import Downloads, NotThere
-from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
+from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
 
 WORKERS = 4
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ def survey(
 ) -> Survey:
     """Discover targets. `earlier` is what the shrink guard compares them with.
 
-    A target whose repositories cannot be read now, or that nobody trusted has signed, that shrank
+    A target whose repositories cannot be read now, or at all, or that nobody trusted has signed, that shrank
     suspiciously, or of which nothing says where its repositories are, is left out. Where all are, the first
     one's error is raised. Raises Unavailable, InputError.
     """
@@ -85,7 +87,7 @@ def survey(
         except Nowhere as error:
             nowhere[key] = error
             continue
-        except NotThere as error:
+        except (NotThere, InputError) as error:
             problems[key] = error
             continue
         except (TemporaryFailure, Untrusted) as error:
@@ -201,10 +203,16 @@ def _pinned(
     repositories = [repository for repository in answers.repositories if add(repository)]
     drivers = [driver for driver in row.drivers if arch in driver_archs(matrix, row, driver)]
     kernels = metadata.find_kernels(index, row, arch)
-    pinned = pin_target(
-        index, row, arch, drivers, kernels=kernels, finished_modules=metadata.finished_modules
-    )
     addresses = {one.id: one.address for one in repositories}
+    pinned = pin_target(
+        index,
+        row,
+        arch,
+        drivers,
+        kernels=kernels,
+        finished_modules=metadata.finished_modules,
+        pins_of=partial(pins_of, addresses, downloads),
+    )
     said = header_answers(
         pinned.target,
         probes_for(matrix, drivers),
@@ -215,7 +223,7 @@ def _pinned(
     )
     target = replace(
         pinned.target,
-        repositories=tuple(one.locked(arch) for one in repositories),
+        repositories=tuple(one.locked(arch, downloads) for one in repositories),
         header_facts=said.facts,
         header_digests=said.digests,
     )

@@ -1,7 +1,7 @@
 """What discovery keeps between runs.
 
-Documents are kept by address, and asked for again in each run. Blobs are kept by digest, and never asked for
-again.
+Documents are kept by address, and asked for again in each run. Blobs are kept by sha256, and never asked for
+again; what the sha256 of a file is that came by another sum is kept as the document of that sum.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import hashlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from driverforge_build.ports import Sum
 from driverforge_core.errors import StorageFailed
 
 
@@ -91,23 +92,43 @@ class Cache:
     def blob_path(self, sha256: str) -> Path:
         return self.folder / "blobs" / "sha256" / sha256[:2] / sha256
 
+    def sha256_of(self, known: Sum) -> str | None:
+        """The sha256 of the file with a sum, where it came before."""
+        kept = self.document(str(known))
+        return kept.body.decode() if kept else None
+
+    def keep_sha256(self, known: Sum, sha256: str) -> None:
+        self.keep(KeptAnswer(url=str(known), body=sha256.encode()))
+
     @contextmanager
     def new_file(self, path: Path) -> Iterator[IO[bytes]]:
         """A file to write. It appears at `path` when the block ends well, and not at all when it does not."""
+        with self._new_file(path.parent, lambda: path) as file:
+            yield file
+
+    @contextmanager
+    def new_blob(self, sha256: Callable[[], str]) -> Iterator[IO[bytes]]:
+        """A blob to write; what its sha256 is, is asked when the block has ended well."""
+        with self._new_file(self.folder / "blobs/sha256", lambda: self.blob_path(sha256())) as file:
+            yield file
+
+    @contextmanager
+    def _new_file(self, folder: Path, place: Callable[[], Path]) -> Iterator[IO[bytes]]:
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".new-", delete=False) as file:
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=".new-", delete=False) as file:
                 try:
                     yield file
                     file.flush()
                     os.fchmod(file.fileno(), 0o644)
+                    (path := place()).parent.mkdir(exist_ok=True)
                     Path(file.name).replace(path)
                 except BaseException:
                     Path(file.name).unlink(missing_ok=True)
                     raise
         except OSError as error:
             raise StorageFailed(
-                f"cannot write {error.filename or path}: {error.strerror}",
+                f"cannot write {error.filename or folder}: {error.strerror}",
                 resolution="free some space, or choose another folder with --cache-dir",
             ) from error
 

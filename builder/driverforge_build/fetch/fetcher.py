@@ -18,7 +18,17 @@ from urllib.parse import unquote, urlsplit
 from driverforge_build.fetch.cache import Cache, KeptAnswer
 from driverforge_build.fetch.headers import HeaderTexts
 from driverforge_build.fetch.unpack import unpack_package
-from driverforge_build.ports import Blob, ClientCertificate, Measured, NotThere, ReadHeaders, Refused
+from driverforge_build.ports import (
+    Algorithm,
+    Blob,
+    ClientCertificate,
+    Listed,
+    Measured,
+    NotThere,
+    ReadHeaders,
+    Refused,
+    Sum,
+)
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
@@ -101,15 +111,18 @@ class Fetcher:
         """The path of a file with that very content; downloaded unless it is kept already."""
         if (kept := self.cache.blob(blob.sha256)) is not None:
             return kept
-        if self._transport is None:
-            raise Unavailable(
-                f"{blob.name} is not in the cache", details=[f"sha256 {blob.sha256}"], resolution=_ONLINE
-            )
-        *others, last = blob.urls
-        for url in others:
-            with suppress(NotThere):
-                return self._download(url, blob)
-        return self._download(last, blob)
+        return self.cache.blob_path(self._fetch(blob.listed))
+
+    def pinned(self, file: Listed) -> Blob:
+        """The file by its sha256. One with another sum is downloaded for that, and kept, but once."""
+        if file.sum.algorithm is Algorithm.SHA256:
+            sha256: str | None = file.sum.digest
+        else:
+            sha256 = self.cache.sha256_of(file.sum)
+        if sha256 is None:
+            sha256 = self._fetch(file)
+            self.cache.keep_sha256(file.sum, sha256)
+        return Blob(urls=file.urls, sha256=sha256, size=file.size)
 
     def measured(self, url: str, *, head: int, limit: int) -> Measured:
         """What a file is that may be anything: no copy is kept, and a broken download begins anew."""
@@ -184,40 +197,50 @@ class Fetcher:
                     )
         return Measured(sha256=digest.hexdigest(), size=size, head=bytes(start))
 
-    def _download(self, url: str, blob: Blob) -> Path:
-        path = self.cache.blob_path(blob.sha256)
-        with self.cache.new_file(path) as file:
-            part = _Part(file)
+    def _fetch(self, file: Listed) -> str:
+        """Download a file into the cache; its sha256."""
+        if self._transport is None:
+            raise Unavailable(f"{file.name} is not in the cache", details=[str(file.sum)], resolution=_ONLINE)
+        *others, last = file.urls
+        for url in others:
+            with suppress(NotThere):
+                return self._download(url, file)
+        return self._download(last, file)
+
+    def _download(self, url: str, wanted: Listed) -> str:
+        with self.cache.new_blob(lambda: part.digest(Algorithm.SHA256)) as file:
+            part = _Part(file, wanted.sum.algorithm)
             while True:
                 before = part.size
                 try:
                     self._received(
-                        lambda: part.request(url), lambda answer: self._append(part, answer, url, blob)
+                        lambda: part.request(url), lambda answer: self._append(part, answer, url, wanted)
                     )
                     break
                 except TemporaryFailure:
                     if part.size < before + STEP:
                         raise
-        return path
+        return part.digest(Algorithm.SHA256)
 
-    def _append(self, part: _Part, response: Response, url: str, blob: Blob) -> None:
+    def _append(self, part: _Part, response: Response, url: str, wanted: Listed) -> None:
         """Take the rest of a file, or the whole where the server gives no parts."""
-        with closing(response.body), self._progress.download(blob.name, blob.size) as advanced:
+        with closing(response.body), self._progress.download(wanted.name, wanted.size) as advanced:
             part.check(response, url)
             advanced(part.size)
             # one piece more than there should be shows that it is another file
-            while part.size <= blob.size and (chunk := response.body.read(_CHUNK)):
+            while part.size <= wanted.size and (chunk := response.body.read(_CHUNK)):
                 part.add(chunk)
                 advanced(len(chunk))
-        if (digest := part.digest.hexdigest()) != blob.sha256:
+        algorithm = wanted.sum.algorithm
+        if (found := Sum(algorithm=algorithm, digest=part.digest(algorithm))) != wanted.sum:
             received = part.size
             part.restart()
             raise TemporaryFailure(
-                f"{blob.name} is not what the signed index says",
+                f"{wanted.name} is not what the signed index says",
                 details=[
                     without_secrets(url),
-                    f"expected {blob.size} bytes, sha256 {blob.sha256}",
-                    f"received {received} bytes, sha256 {digest}",
+                    f"expected {wanted.size} bytes, {wanted.sum}",
+                    f"received {received} bytes, {found}",
                 ],
                 resolution="the mirror may be in the middle of an update: run the same command again later, "
                 "or use another mirror",
@@ -225,21 +248,26 @@ class Fetcher:
 
 
 class _Part:
-    """What has come of a file so far."""
+    """What has come of a file so far, with the sum that it is known by and its sha256."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], algorithm: Algorithm) -> None:
         self._file = file
+        self._algorithms = {algorithm, Algorithm.SHA256}
         self.restart()
 
     def restart(self) -> None:
         self._file.seek(0)
         self._file.truncate()
-        self.size, self.digest = 0, hashlib.sha256()
+        self.size, self._sums = 0, {one: hashlib.new(one.value) for one in self._algorithms}
 
     def add(self, chunk: bytes) -> None:
         self._file.write(chunk)
-        self.digest.update(chunk)
+        for one in self._sums.values():
+            one.update(chunk)
         self.size += len(chunk)
+
+    def digest(self, algorithm: Algorithm) -> str:
+        return self._sums[algorithm].hexdigest()
 
     def request(self, url: str) -> Request:
         """For what is missing."""

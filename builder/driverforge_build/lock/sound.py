@@ -6,13 +6,16 @@ is written can be read again. All raise ValueError, which says where and what.
 
 from __future__ import annotations
 
+import hashlib
 import re
 
 from driverforge_build.lock.pins import LockedPackage
+from driverforge_build.ports import Algorithm, Sum, sha256_sum
 
 # a program would take one that begins with - for an option
 _WORD = re.compile(r"[A-Za-z0-9._+~:/@%^=,{}][A-Za-z0-9._+~:/@%^=,{}-]*")
-_SHA256 = re.compile(r"[0-9a-f]{64}")
+_HEXADECIMAL = re.compile(r"[0-9a-f]+")
+_DIGITS = {one: 2 * hashlib.new(one.value).digest_size for one in Algorithm}
 
 
 def word(where: str, what: str, value: object) -> str:
@@ -26,8 +29,16 @@ def word(where: str, what: str, value: object) -> str:
 
 def sha256(where: str, value: str) -> str:
     """A digest. It becomes the name of a file in the cache, so nothing else may be one."""
-    if not _SHA256.fullmatch(value):
-        raise ValueError(f"{where}: sha256 {value!r} is not 64 hexadecimal digits")
+    return any_sum(where, sha256_sum(value)).digest
+
+
+def any_sum(where: str, value: Sum) -> Sum:
+    """A sum with as many digits as its algorithm makes."""
+    digits = _DIGITS[value.algorithm]
+    if len(value.digest) != digits or not _HEXADECIMAL.fullmatch(value.digest):
+        raise ValueError(
+            f"{where}: {value.algorithm.value} {value.digest!r} is not {digits} hexadecimal digits"
+        )
     return value
 
 

@@ -55,6 +55,11 @@ class Cell:
             kernel=self.kernel,
         )
 
+    @property
+    def compiled(self) -> bool:
+        """Whether the build compiles modules. JIT images have none, and a vendor's are finished."""
+        return self.kernel is not None and not self.driver.vendor_modules
+
     def __str__(self) -> str:
         return self.key
 

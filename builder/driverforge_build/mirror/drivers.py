@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from driverforge_build.lock.pins import Lock
@@ -13,6 +13,17 @@ from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
 from driverforge_core.tags import ImageTag, kernel_text
+
+KnownKernels = Callable[[OsId, str], Collection[str]]
+"""The kernels that are known of an OS and architecture, as `uname -r` has them."""
+
+
+def kernels_of(lock: Lock) -> KnownKernels:
+    def known(os: OsId, arch: str) -> Collection[str]:
+        target = lock.target(os.tag, arch) or lock.target(os.key, arch)
+        return target.kernels if target else ()
+
+    return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +121,7 @@ def share(wishes: Sequence[DriverWish], nodes: Sequence[Node]) -> list[tuple[Dri
 
 
 def pools(
-    wish: DriverWish, nodes: Sequence[Node], kernels: Sequence[KernelRelease], lock: Lock
+    wish: DriverWish, nodes: Sequence[Node], kernels: Sequence[KernelRelease], known: KnownKernels
 ) -> list[Pool]:
     """The nodes of a wish, by what their driver image depends on; those of the next boot come last."""
     running: dict[tuple[str, str], list[Node]] = {}
@@ -121,11 +132,11 @@ def pools(
     found = [_pool(group, precompiled=wish.precompiled) for _, group in sorted(running.items())]
     if not wish.precompiled:
         return found
-    known = {(pool.os.tag, pool.kernel.text) for pool in found if pool.kernel}
+    there = {(pool.os.tag, pool.kernel.text) for pool in found if pool.kernel}
     for pool in tuple(found):
-        for release, why in _next_kernels(pool, kernels, lock):
-            if (pool.os.tag, release.text) not in known:
-                known.add((pool.os.tag, release.text))
+        for release, why in _next_kernels(pool, kernels, known):
+            if (pool.os.tag, release.text) not in there:
+                there.add((pool.os.tag, release.text))
                 found.append(replace(pool, kernel=release, next_boot=why))
     return found
 
@@ -141,34 +152,33 @@ def _pool(nodes: Sequence[Node], *, precompiled: bool) -> Pool:
     )
 
 
-def next_unknown(pools: Sequence[Pool], named: Sequence[KernelRelease], lock: Lock) -> list[str]:
-    """The nodes of whose kernels' line neither the user nor the lock names any."""
+def next_unknown(pools: Sequence[Pool], named: Sequence[KernelRelease], known: KnownKernels) -> list[str]:
+    """The nodes of whose kernels' line the user names none, and none is known."""
     return [
         node
         for pool in pools
         if pool.kernel and not pool.next_boot
         for node in pool.nodes
         if not any(_same_line(pool.kernel, one) for one in named)
-        and not all(_locked_line(pool, arch, lock) for arch in pool.archs)
+        and not all(_known_line(pool, arch, known) for arch in pool.archs)
     ]
 
 
-def _locked_line(pool: Pool, arch: str, lock: Lock) -> list[KernelRelease]:
-    """The kernels of a pool's line that the lock has for an architecture."""
-    target = lock.target(pool.os.tag, arch) or lock.target(pool.os.key, arch)
-    releases = [KernelRelease.parse(text) for text in target.kernels] if target else []
+def _known_line(pool: Pool, arch: str, known: KnownKernels) -> list[KernelRelease]:
+    """The kernels of a pool's line that are known for an architecture."""
+    releases = [KernelRelease.parse(text) for text in known(pool.os, arch)]
     return [one for one in releases if pool.kernel and _same_line(pool.kernel, one)]
 
 
 def _next_kernels(
-    pool: Pool, named: Sequence[KernelRelease], lock: Lock
+    pool: Pool, named: Sequence[KernelRelease], known: KnownKernels
 ) -> Iterator[tuple[KernelRelease, str]]:
-    """Newer kernels of the same line: those that the user names, and the newest that the lock has."""
+    """Newer kernels of the same line: those that the user names, and the newest that is known."""
     for kernel in named:
         if pool.kernel and _same_line(pool.kernel, kernel) and kernel.sort_key > pool.kernel.sort_key:
             yield kernel, "named with --kernel"
     for arch in sorted(pool.archs):
-        newest = max(_locked_line(pool, arch, lock), key=lambda one: one.sort_key, default=None)
+        newest = max(_known_line(pool, arch, known), key=lambda one: one.sort_key, default=None)
         if newest and pool.kernel and newest.sort_key > pool.kernel.sort_key:
             yield newest, "the newest of its line in the lock"
 

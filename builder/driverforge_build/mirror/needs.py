@@ -15,6 +15,7 @@ from driverforge_build.mirror.drivers import (
     driver_image,
     in_driver_pod,
     kernel_in_version,
+    kernels_of,
     next_unknown,
     nvidia_driver,
     plain_wish,
@@ -309,7 +310,8 @@ def _with_driver(needs: Needs, nodes: Sequence[Node]) -> list[Node]:
 def _take_wish(
     needs: Needs, wish: DriverWish, slots: Sequence[Slot], nodes: Sequence[Node], settings: Settings
 ) -> None:
-    groups = pools(wish, nodes, settings.kernels, settings.lock or Lock())
+    known = kernels_of(settings.lock or Lock())
+    groups = pools(wish, nodes, settings.kernels, known)
     for slot in slots:
         if not slot.per_system:
             image = slot.image(wish.values, "")
@@ -328,7 +330,7 @@ def _take_wish(
             if not image:
                 raise _no_image(slot, wish.source)
             _add(needs, image, _driver_reason(slot, wish, pool))
-    if unknown := next_unknown(groups, settings.kernels, settings.lock or Lock()):
+    if unknown := next_unknown(groups, settings.kernels, known):
         needs.warnings.append(
             f"{wish.source}: the next kernel of {_names(unknown)} is not known; --kernel or --lock says it"
         )

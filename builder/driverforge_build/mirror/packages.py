@@ -12,11 +12,11 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from driverforge_build.discover.kernels import Kernel
 from driverforge_build.discover.manager import VerifiedRepository, metadata_of
-from driverforge_build.discover.packages import PackageIndex
-from driverforge_build.discover.pin import locked, locked_kernel
+from driverforge_build.discover.packages import Package, PackageIndex
 from driverforge_build.discover.settings import Settings
-from driverforge_build.lock.pins import Lock, LockedKernel, LockedPackage, TargetLock
+from driverforge_build.discover.sums import pins_of
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import OsRow
@@ -45,13 +45,13 @@ class Repositories:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _System:
-    """What the repositories of an OS and architecture have: kernels with their packages."""
+    """What the repositories of an OS and architecture have: kernels with their packages, by release."""
 
     row: OsRow
     arch: Arch
     index: PackageIndex
     repositories: Mapping[str, VerifiedRepository]
-    target: TargetLock
+    kernels: Mapping[str, Kernel]
 
 
 def carried_packages(
@@ -64,7 +64,11 @@ def carried_packages(
     """
     asked = {(node.os.tag, node.arch): node.os for _, nodes in needs.compiling for node in nodes if node.os}
     systems = {key: _system(os, key[1], repositories) for key, os in sorted(asked.items())}
-    known = Lock(targets={f"{tag}-{arch}": one.target for (tag, arch), one in systems.items()})
+
+    def known(os: OsId, arch: str) -> Collection[str]:
+        system = systems.get((os.tag, arch))
+        return system.kernels if system else ()
+
     wanted: dict[tuple[str, str], dict[str, Pool]] = {key: {} for key in systems}
     for wish, nodes in needs.compiling:
         for pool in pools(replace(wish, precompiled=True), nodes, kernels, known):
@@ -75,7 +79,7 @@ def carried_packages(
         f"{', '.join(_near(release, systems[tag, arch])) or 'no kernel with headers'}"
         for (tag, arch), mine in wanted.items()
         for release, pool in mine.items()
-        if release not in systems[tag, arch].target.kernels
+        if release not in systems[tag, arch].kernels
     ]
     if missing:
         raise InputError(
@@ -92,7 +96,7 @@ def carried_packages(
 
 def _near(release: str, system: _System) -> list[str]:
     """The kernels there whose names are most like one that is not there."""
-    return difflib.get_close_matches(release, system.target.kernels, n=4, cutoff=0)
+    return difflib.get_close_matches(release, system.kernels, n=4, cutoff=0)
 
 
 def _system(os: OsId, arch: str, repositories: Repositories) -> _System:
@@ -112,16 +116,17 @@ def _system(os: OsId, arch: str, repositories: Repositories) -> _System:
         if place.id in sought:
             found[place.id] = place.read(downloads, settings)
             found[place.id].add_packages(index, own, downloads)
-    kernels = {one.release.text: locked_kernel(one) for one in metadata.find_kernels(index, row, own).found}
-    target = TargetLock(os=os.tag, arch=own, kernels=kernels)
-    return _System(row=row, arch=own, index=index, repositories=found, target=target)
+    kernels = {one.release.text: one for one in metadata.find_kernels(index, row, own).found}
+    return _System(row=row, arch=own, index=index, repositories=found, kernels=kernels)
 
 
 def _carried(tag: str, system: _System, wanted: Mapping[str, Pool], downloads: Downloads) -> Carried:
-    kernels = [system.target.kernels[release] for release in sorted(wanted)]
-    packages = {one.key: one for kernel in kernels for one in _packages(kernel)}
+    kernels = [system.kernels[release] for release in sorted(wanted)]
+    taken = [one for kernel in kernels for one in kernel.packages]
     if system.row.package_manager == "apt":
-        packages |= _candidates(system.index, list(packages.values()))
+        taken += _candidates(system.index, taken)
+    addresses = {name: one.address for name, one in system.repositories.items()}
+    packages = {one.key: one for one in pins_of(addresses, downloads, taken).values()}
     files, definition = [], ""
     for name in sorted({one.suite for one in packages.values()}):
         repository = system.repositories[name]
@@ -131,9 +136,9 @@ def _carried(tag: str, system: _System, wanted: Mapping[str, Pool], downloads: D
             if one.suite == name:
                 blob = Blob(urls=(repository.address(one.path),), sha256=one.sha256, size=one.size)
                 files.append(_file(f"{copy.folder}/{one.path}", blob, downloads))
-        for path, blob in copy.index.items():
+        for path, listed in copy.index.items():
             # an index is another one tomorrow, so it is kept now
-            downloads.blob(blob)
+            downloads.blob(blob := downloads.pinned(listed))
             files.append(_file(f"{copy.folder}/{path}", blob, downloads))
     config = {
         "os": tag,
@@ -144,11 +149,11 @@ def _carried(tag: str, system: _System, wanted: Mapping[str, Pool], downloads: D
     return Carried(
         image=f"localhost/driverforge/packages:{tag}-{system.arch}",
         found=artifact(CarriedFile.of(PACKAGES_CONFIG, json.dumps(config).encode()), files, kind=PACKAGES),
-        reasons=[_reason(kernel, wanted[kernel.release], tag) for kernel in kernels],
+        reasons=[_reason(kernel, wanted[kernel.release.text], tag) for kernel in kernels],
     )
 
 
-def _candidates(index: PackageIndex, packages: Collection[LockedPackage]) -> dict[str, LockedPackage]:
+def _candidates(index: PackageIndex, packages: Collection[Package]) -> list[Package]:
     """The versions that apt takes of these packages, where a dependency leaves it open.
 
     linux-kbuild-6.1 of a later kernel serves the headers of an earlier one. apt sees the suites whose indexes
@@ -156,11 +161,7 @@ def _candidates(index: PackageIndex, packages: Collection[LockedPackage]) -> dic
     """
     suites, names = {one.suite for one in packages}, sorted({one.name for one in packages})
     taken = (next((one for one in index.versions(name) if one.suite in suites), None) for name in names)
-    return {one.key: one for one in map(locked, filter(None, taken))}
-
-
-def _packages(kernel: LockedKernel) -> list[LockedPackage]:
-    return [*kernel.headers, *([kernel.image] if kernel.image else []), *kernel.modules]
+    return [one for one in taken if one is not None]
 
 
 def _file(title: str, blob: Blob, downloads: Downloads) -> CarriedFile:
@@ -171,13 +172,13 @@ def _file(title: str, blob: Blob, downloads: Downloads) -> CarriedFile:
     return CarriedFile(media_type=_FILE, sha256=blob.sha256, size=blob.size, address=address, title=title)
 
 
-def _reason(kernel: LockedKernel, pool: Pool, tag: str) -> Reason:
+def _reason(kernel: Kernel, pool: Pool, tag: str) -> Reason:
     nodes = f"{len(pool.nodes)} node{'s' if len(pool.nodes) > 1 else ''} with {tag}"
     when = f"the next boot of {nodes}" if pool.next_boot else nodes
-    names = ", ".join(one.name for one in _packages(kernel))
+    names = ", ".join(one.name for one in kernel.packages)
     return Reason(
         slot=SLOT,
-        text=f"the driver is compiled for kernel {kernel.release} ({when}): {names}",
+        text=f"the driver is compiled for kernel {kernel.release.text} ({when}): {names}",
         nodes=() if pool.next_boot else pool.nodes,
         archs=pool.archs,
         pool=pool,

@@ -32,12 +32,14 @@ MODULES_S = 150.0
 class BuildTime:
     """Wall time in seconds of one build. `first`: it made the layers that its group shares.
 
-    `date` is when it ended, UTC, ISO 8601: of two times for a cell the newer one counts.
+    `date` is when it ended, UTC, ISO 8601: of two times for a cell the newer one counts. `compiled`: whether
+    it compiled modules. None where files of earlier versions do not say so: the time counts for its own cell.
     """
 
     seconds: float
     first: bool
     date: str
+    compiled: bool | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,16 @@ class Times:
     _shared: Mapping[tuple[object, ...], float] = field(init=False)
 
     def __post_init__(self) -> None:
-        kinds = {key: _kind_of(CellId.parse(key)) for key in self.cells}
-        own = _medians((kinds[key], time.seconds) for key, time in self.cells.items() if not time.first)
+        told = [
+            (_kind_of(CellId.parse(key), compiled=time.compiled), time)
+            for key, time in self.cells.items()
+            if time.compiled is not None
+        ]
+        own = _medians((kind, time.seconds) for kind, time in told if not time.first)
         object.__setattr__(self, "_own", own)
         firsts = (
-            (kinds[key], max(0.0, time.seconds - _nearest(own, kinds[key], _guess(kinds[key], 1))))
-            for key, time in self.cells.items()
+            (kind, max(0.0, time.seconds - _nearest(own, kind, _guess(kind, 1))))
+            for kind, time in told
             if time.first
         )
         object.__setattr__(self, "_shared", _medians(firsts))
@@ -96,12 +102,11 @@ class Times:
 
 
 def _kind(cell: Cell) -> _Kind:
-    compiled = cell.kernel is not None and not cell.driver.vendor_modules
-    return _Kind(cell.os.id, cell.arch, cell.driver.version, compiled)
+    return _Kind(cell.os.id, cell.arch, cell.driver.version, cell.compiled)
 
 
-def _kind_of(cell: CellId) -> _Kind:
-    return _Kind(cell.os.key, cell.arch, str(cell.driver), cell.kernel is not None)
+def _kind_of(cell: CellId, *, compiled: bool) -> _Kind:
+    return _Kind(cell.os.key, cell.arch, str(cell.driver), compiled)
 
 
 def _guess(kind: _Kind, types: int) -> float:
@@ -145,7 +150,8 @@ def _read(path: Path) -> dict[str, BuildTime]:
         document = read_json(path.read_bytes())
         if (schema := document["schema"]) != SCHEMA:
             raise ValueError(f"schema {schema}, and this program reads {SCHEMA}")
-        return {str(CellId.parse(key)): _time(value) for key, value in document["cells"].items()}
+        cells = ((CellId.parse(key), value) for key, value in document["cells"].items())
+        return {str(cell): _time(cell, value) for cell, value in cells}
     except FileNotFoundError:
         return {}
     except OSError as error:
@@ -169,19 +175,23 @@ def _read(path: Path) -> dict[str, BuildTime]:
         ) from error
 
 
-def _time(value: Mapping[str, object]) -> BuildTime:
+def _time(cell: CellId, value: Mapping[str, object]) -> BuildTime:
     seconds, first, date = value["seconds"], value["first"], value["date"]
     if not isinstance(seconds, (int, float)) or not 0 <= seconds < float("inf"):
         raise ValueError(f"{seconds!r} are no seconds")
     if not isinstance(first, bool):
         raise TypeError(f"first: {first!r} is neither true nor false")
-    return BuildTime(seconds=float(seconds), first=first, date=str(date))
+    compiled = value.get("compiled", False if cell.kernel is None else None)
+    if compiled is not None and not isinstance(compiled, bool):
+        raise TypeError(f"compiled: {compiled!r} is neither true nor false")
+    return BuildTime(seconds=float(seconds), first=first, date=str(date), compiled=compiled)
 
 
 def _dump(cells: Mapping[str, BuildTime]) -> str:
-    lines = [
-        f" {json.dumps(key)}: "
-        + json.dumps({"seconds": round(time.seconds, 1), "first": time.first, "date": time.date})
-        for key, time in sorted(cells.items())
-    ]
+    lines = [f" {json.dumps(key)}: {json.dumps(_document(time))}" for key, time in sorted(cells.items())]
     return f'{{"schema": {SCHEMA}, "cells": {{\n' + ",\n".join(lines) + "\n}}\n"
+
+
+def _document(time: BuildTime) -> dict[str, object]:
+    said = {} if time.compiled is None else {"compiled": time.compiled}
+    return {"seconds": round(time.seconds, 1), "first": time.first, **said, "date": time.date}

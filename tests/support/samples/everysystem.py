@@ -190,7 +190,8 @@ def _write_rpms(shelves: Sequence[Shelf], folder: Path, key: SigningKey) -> Iter
         place.mkdir(parents=True)
         for rpm in rpms:
             os.link(folder / "rpms" / rpm.file_name, place / rpm.file_name)
-        index(place)
+        # as product-composer makes Leap 16.0's (openSUSE/product-composer, defaults.py, 2026)
+        index(place, *(["--checksum=sha512"] if target.startswith("sles16.") else []))
         sign_index(place, key)
         yield f"{target}/{repository}", place
 

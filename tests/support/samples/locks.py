@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
+from driverforge_build.discover.packages import Package
+from driverforge_build.discover.pin import Pins, locked
 from driverforge_build.lock.pins import HeaderFact, LockedKernel, LockedPackage, LockedRepository, TargetLock
 
 
@@ -17,6 +20,11 @@ def package(name: str, version: str = "1-1", suite: str = "bookworm") -> LockedP
         size=7,
         suite=suite,
     )
+
+
+def pins_by_sha256(packages: Iterable[Package]) -> Pins:
+    """Of packages that their index knows by sha256: nothing is asked for them."""
+    return {one: locked(one, one.sum.digest) for one in packages}
 
 
 def kernel(release: str, *headers: LockedPackage) -> LockedKernel:

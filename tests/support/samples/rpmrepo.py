@@ -168,12 +168,12 @@ def index(folder: Path, *options: str) -> None:
     run("createrepo_c", "--quiet", *options, folder)
 
 
-def add_metadata(folder: Path, kind: str, text: str) -> None:
-    """Add a further file to an index, such as `modules`."""
+def add_metadata(folder: Path, kind: str, text: str, *options: str) -> None:
+    """Add a further file to an index, such as `modules`; `options` are modifyrepo_c's."""
     with tempfile.TemporaryDirectory(prefix="df-md-") as name:
         file = Path(name, f"{kind}.yaml")
         file.write_text(text)
-        run("modifyrepo_c", f"--mdtype={kind}", file, folder / "repodata")
+        run("modifyrepo_c", f"--mdtype={kind}", *options, file, folder / "repodata")
 
 
 def repack_primary(folder: Path, command: Sequence[str], suffix: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from driverforge_build.discover.packages import AUTOMATIC, Clause, Package, PackageIndex, Requirement
 from driverforge_build.packed import DAMAGED, unpacked
+from driverforge_build.ports import sha256_sum
 from driverforge_core import deb822, debversion
 from driverforge_core.errors import InputError
 
@@ -118,7 +119,7 @@ def _package(stanza: bytes, suite: str, preference: int) -> Package:
             provides=tuple(clause[0] for clause in parse_clauses(fields.get("Provides", ""))),
             # a flat repository's
             path=fields["Filename"].removeprefix("./"),
-            sha256=fields["SHA256"],
+            sum=sha256_sum(fields["SHA256"]),
             size=int(fields["Size"]),
             suite=suite,
             preference=preference,

@@ -29,7 +29,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
 from driverforge_build.matrix.repository import Repository
 from driverforge_build.nvidia.site import mirrored
-from driverforge_build.ports import Blob, Downloads
+from driverforge_build.ports import Blob, Downloads, Listed, sha256_sum
 from driverforge_core.errors import Unavailable, UsageError
 from driverforge_core.osid import OsId
 from driverforge_oci.transport import without_secrets
@@ -90,7 +90,7 @@ class Suite:
     def address(self, path: str) -> str:
         return self.location.address_of(path)
 
-    def locked(self, arch: Arch) -> LockedRepository:
+    def locked(self, arch: Arch, downloads: Downloads) -> LockedRepository:
         indexes = [self.release.index(component, arch) for component in self.location.components]
         return LockedRepository(
             suite=self.location.repository.id,
@@ -106,12 +106,14 @@ class Suite:
         read_packages(downloads, self, arch, index)
 
     def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
-        location, index = self.location, dict[str, Blob]()
+        location, index = self.location, dict[str, Listed]()
         path = f"dists/{self.id}/" if location.components != ("",) else ""
         for component in location.components:
             if found := self.release.index(component, arch):
-                index[path + found[0]] = _index_blob(self, *found)
-        signed = Blob(urls=(f"{location.folder}/InRelease",), sha256=self.inrelease, size=self.size)
+                index[path + found[0]] = _index_blob(self, *found).listed
+        signed = Listed(
+            urls=(f"{location.folder}/InRelease",), sum=sha256_sum(self.inrelease), size=self.size
+        )
         name = without_secrets(location.uri).partition("?")[0].rpartition("/")[2]
         folder = name if _FOLDER.fullmatch(name) else self.id
         return PartialCopy(

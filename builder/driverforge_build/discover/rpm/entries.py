@@ -63,7 +63,7 @@ def _package(record: Record, repository: str, preference: int) -> Package:
         depends=(*((one,) for one in needed), *(clause for clauses, _ in rich for clause in clauses)),
         provides=(*record.provides, *(Requirement(name=path) for path in record.files)),
         path=record.path,
-        sha256=record.sha256,
+        sum=record.sum,
         size=record.size,
         suite=repository,
         preference=preference,

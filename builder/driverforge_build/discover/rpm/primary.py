@@ -17,6 +17,7 @@ from xml.parsers import expat
 from driverforge_build.discover.packages import Requirement
 from driverforge_build.lock import sound
 from driverforge_build.packed import DAMAGED, unpacked
+from driverforge_build.ports import Algorithm, Sum, sha256_sum
 from driverforge_core.errors import InputError
 
 PRIMARY_LIMIT = 4 << 30
@@ -31,6 +32,8 @@ _RELATIONS = {"EQ": "=", "LT": "<<", "LE": "<=", "GE": ">=", "GT": ">>"}
 _LEFT_OUT = ("ksym(", "kernel(", "modalias(", "rpmlib(", "debuginfo(")
 PATH = re.compile(r"[A-Za-z0-9._+~@%^=,{}-]+(?:/[A-Za-z0-9._+~@%^=,{}-]+)*")
 _TEXTS = frozenset(("name", "arch", "checksum", "rpm:sourcerpm", "file"))
+SUMS = frozenset(one.value for one in Algorithm)
+_NO_SUM = sha256_sum("")
 
 
 class ForbiddenXml(Exception):
@@ -38,10 +41,20 @@ class ForbiddenXml(Exception):
 
 
 class OtherSums(ValueError):
-    """A repository whose files are known by other digests than sha256 alone, as of product-composer's."""
+    """A repository whose files are known by sums that count for nothing here, such as sha1."""
 
     def __init__(self, what: str, kind: str) -> None:
         super().__init__(f"{what} is known by its {kind} alone, and a lock pins sha256")
+
+
+def named_sum(what: str, kind: str, text: str) -> Sum:
+    """The sum that an index names a file by: createrepo_c's sha256, product-composer's sha512.
+
+    Raises OtherSums, ValueError.
+    """
+    if kind not in SUMS:
+        raise OtherSums(what, kind or "sum of no kind")
+    return sound.any_sum(what, Sum(algorithm=Algorithm(kind), digest=text.strip().lower()))
 
 
 OF_OTHER_SUMS = (
@@ -69,7 +82,7 @@ class Record:
     arch: str = ""
     source: str = ""
     path: str = ""
-    sha256: str = ""
+    sum: Sum = _NO_SUM
     size: int = 0
     requires: list[Requirement] = field(default_factory=list)
     rich: list[str] = field(default_factory=list)
@@ -201,10 +214,8 @@ class _Reader:
         elif tag == "file":
             self._count_entry()
             self._record.files.append(text)
-        elif self._sums == "sha256":
-            self._record.sha256 = text.strip().lower()
         else:
-            raise OtherSums(self._record.name or "a package", self._sums or "sum of no kind")
+            self._record.sum = named_sum(self._record.name or "a package", self._sums, text)
 
     def _entry(self, attributes: dict[str, str]) -> None:
         name = attributes["name"]
@@ -228,9 +239,8 @@ class _Reader:
 
     def _finish(self) -> None:
         record = self._record
-        if not (record.name and record.version and record.path and record.size):
+        if not (record.name and record.version and record.path and record.size and record.sum.digest):
             raise ValueError(f"the entry of {record.name or 'a package'} is not whole")
-        sound.sha256(record.name, record.sha256)
         self._done.append(record)
 
 

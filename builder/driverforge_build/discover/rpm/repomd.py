@@ -23,8 +23,10 @@ from driverforge_build.discover.rpm.entries import add_records
 from driverforge_build.discover.rpm.primary import (
     OF_OTHER_SUMS,
     PATH,
+    SUMS,
     UNREADABLE,
     OtherSums,
+    named_sum,
     read_primary,
     safe_parser,
 )
@@ -35,7 +37,7 @@ from driverforge_build.lock import sound
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
-from driverforge_build.ports import Blob, Downloads
+from driverforge_build.ports import Blob, Downloads, Listed, Sum, sha256_sum
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
 from driverforge_oci.transport import without_secrets
@@ -58,7 +60,7 @@ class Part:
     """One file that repomd.xml names: its path below the repository's address."""
 
     path: str
-    sha256: str
+    sum: Sum
     size: int
 
     @property
@@ -85,7 +87,7 @@ class RpmRepository:
     def address(self, path: str) -> str:
         return below(self.uri, path)
 
-    def locked(self, arch: Arch) -> LockedRepository:
+    def locked(self, arch: Arch, downloads: Downloads) -> LockedRepository:
         return LockedRepository(
             suite=self.id,
             components=(),
@@ -93,7 +95,7 @@ class RpmRepository:
             valid_until="",
             signed_by=self.fingerprints,
             inrelease=self.document,
-            indexes={part.path: part.sha256 for part in self.parts.values()},
+            indexes={part.path: self._blob(part, downloads).sha256 for part in self.parts.values()},
         )
 
     def partial_copy(self, row: OsRow, arch: Arch) -> PartialCopy:
@@ -108,7 +110,7 @@ class RpmRepository:
         lines = [f"[{self.id}]", *(f"{key}={value}" for key, value in settings.items()), *signed]
         return PartialCopy(
             folder=self.id,
-            index={path: self._blob(part) for path, part in self.index.items()},
+            index={path: self._listed(part) for path, part in self.index.items()},
             definition="\n".join(lines) + "\n",
         )
 
@@ -126,10 +128,13 @@ class RpmRepository:
         add_records(index, records, repository=self.id, hidden=hidden, preference=self.preference)
 
     def _file(self, part: Part, downloads: Downloads) -> Path:
-        return downloads.blob(self._blob(part))
+        return downloads.blob(self._blob(part, downloads))
 
-    def _blob(self, part: Part) -> Blob:
-        return Blob(urls=(self.address(part.path),), sha256=part.sha256, size=part.size)
+    def _blob(self, part: Part, downloads: Downloads) -> Blob:
+        return downloads.pinned(self._listed(part))
+
+    def _listed(self, part: Part) -> Listed:
+        return Listed(urls=(self.address(part.path),), sum=part.sum, size=part.size)
 
 
 def below(uri: str, path: str) -> str:
@@ -228,26 +233,25 @@ def _data(document: bytes) -> Iterator[ET.Element]:
 
 
 def _whole(path: str, data: bytes) -> Part:
-    return Part(path=path, sha256=hashlib.sha256(data).hexdigest(), size=len(data))
+    return Part(path=path, sum=sha256_sum(hashlib.sha256(data).hexdigest()), size=len(data))
 
 
 def _is_plain(element: ET.Element) -> bool:
     """Whether a part that is not read here has what a copy of it needs."""
     checksum = element.find(f"{_NAMESPACE}checksum")
-    return checksum is not None and checksum.get("type") == "sha256" and bool(element.get("type"))
+    return checksum is not None and checksum.get("type") in SUMS and bool(element.get("type"))
 
 
 def _part(element: ET.Element) -> Part:
     location, checksum = element.find(f"{_NAMESPACE}location"), element.find(f"{_NAMESPACE}checksum")
     if location is None or checksum is None:
-        raise ValueError("a part of it has no place or no sha256")
+        raise ValueError("a part of it has no place or no sum")
     path = location.attrib["href"]
-    if (kind := checksum.get("type", "sum of no kind")) != "sha256":
-        raise OtherSums(path.rpartition("/")[2][:40], kind)
+    known = named_sum(path.rpartition("/")[2][:40], checksum.get("type", ""), checksum.text or "")
     if not PATH.fullmatch(path) or ".." in path.split("/"):
         raise ValueError(f"{path!r} does not lie below the repository's address")
     return Part(
         path=path,
-        sha256=sound.sha256(path, (checksum.text or "").strip().lower()),
+        sum=known,
         size=sound.size(path, int(element.findtext(f"{_NAMESPACE}size") or "")),
     )
