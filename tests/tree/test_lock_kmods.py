@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -158,30 +158,48 @@ def test_a_mirror_of_the_whole_system_may_have_it_in_a_folder_of_its_name(
     assert taken(found.targets["rocky9-amd64"])[f"{NEW}.x86_64"] == [(NAME, f"3:{SIGNED}-3.el9_7")]
 
 
-def test_a_plan_builds_the_kernels_that_have_modules_and_says_of_the_others_that_they_have_none(
-    mirror: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rockyrepo.publish_kmods(tmp_path / "extensions", [kmod(NEW, "x86_64")])
+Explain = Callable[[Path | None, str], str]
+
+
+@pytest.fixture
+def explained(mirror: Path, key: SigningKey, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Explain:
+    """Lock with a repository of finished modules or without, and say what `explain` tells of a cell."""
     (tmp_path / "site.yaml").write_text(
         KMOD_MATRIX + f'        sha256: {{amd64: "{"0" * 64}", arm64: "{"0" * 64}"}}\n'
     )
     words = ["--matrix", str(tmp_path / "site.yaml"), "--lock", str(tmp_path / "lock.json")]
     words += ["--base", f"rocky9=rocky9@sha256:{'0' * 64}"]
-    given = [f"--mirror={name}={uri}" for name, uri in mirrors(mirror, tmp_path / "extensions").items()]
-    given += ["--keyring", str(key.keyring), "--cache-dir", str(tmp_path / "cache")]
-    assert cli.run(["lock", *words, *given, "--select", "rocky9-amd64-*"]) == 0
-    capsys.readouterr()
 
-    def explained(cell: str) -> str:
+    def explain(extensions: Path | None, cell: str) -> str:
+        given = [f"--mirror={name}={uri}" for name, uri in mirrors(mirror, extensions).items()]
+        given += ["--keyring", str(key.keyring), "--cache-dir", str(tmp_path / "cache")]
+        assert cli.run(["lock", *words, *given, "--select", "rocky9-amd64-*"]) == 0
+        capsys.readouterr()
         cli.run(["explain", cell, *words])
         return capsys.readouterr().out
 
-    built = explained(f"rocky9-amd64-{SIGNED}-{NEW}.x86_64")
+    return explain
+
+
+def test_a_plan_builds_the_kernels_that_have_modules_and_says_of_the_others_that_they_have_none(
+    explained: Explain, tmp_path: Path
+) -> None:
+    place = tmp_path / "extensions"
+    rockyrepo.publish_kmods(place, [kmod(NEW, "x86_64")])
+    built = explained(place, f"rocky9-amd64-{SIGNED}-{NEW}.x86_64")
     assert f"Rocky Linux 9 ships the modules: {NAME} 3:{SIGNED}-3.el9_7" in built
     assert "finished, from the distribution's packages" in built
     assert "its build downloads from extensions" in built
     assert f"has no modules of {SIGNED} for this kernel (yet)" in explained(
-        f"rocky9-amd64-{SIGNED}-{OLD}.x86_64"
+        place, f"rocky9-amd64-{SIGNED}-{OLD}.x86_64"
     )
     # the row that compiles is not asked whether anybody ships modules
-    assert "ships the modules" not in explained(f"rocky9-amd64-580.178.04-{OLD}.x86_64")
+    assert "ships the modules" not in explained(place, f"rocky9-amd64-580.178.04-{OLD}.x86_64")
+
+
+def test_modules_that_nobody_looked_for_are_not_said_to_be_missing(explained: Explain) -> None:
+    told = explained(None, f"rocky9-amd64-{SIGNED}-{NEW}.x86_64")
+    assert told.splitlines()[0].endswith(": unknown")
+    assert "a subscription is needed for extensions, where this driver's modules are" in told
+    assert "with --mirror rocky9/extensions=ADDRESS" in told
+    assert "(yet)" not in told
