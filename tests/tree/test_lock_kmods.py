@@ -14,6 +14,7 @@ from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.survey import Survey, survey
 from driverforge_build.lock.pins import Lock, TargetLock
 from driverforge_build.matrix.fields import Arch
+from driverforge_core.errors import TemporaryFailure
 from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import rockyrepo
@@ -66,13 +67,19 @@ def mirrors(mirror: Path, extensions: Path | None) -> Mapping[str, str]:
 
 
 def surveyed(
-    mirror: Path, key: SigningKey, cache: Path, extensions: Path | None, *, arch: Arch = "amd64"
+    mirror: Path,
+    key: SigningKey,
+    cache: Path,
+    extensions: Path | None,
+    *,
+    arch: Arch = "amd64",
+    earlier: Lock | None = None,
 ) -> Survey:
     matrix = rocky_matrix(KMOD_MATRIX)
     settings = Settings(
         now=datetime.now(timezone.utc), mirrors=mirrors(mirror, extensions), keyrings=[("", key.keyring)]
     )
-    return survey(matrix, [(matrix.rows[0], arch)], Lock(), fetcher(cache), settings)
+    return survey(matrix, [(matrix.rows[0], arch)], earlier or Lock(), fetcher(cache), settings)
 
 
 def taken(target: TargetLock) -> dict[str, list[tuple[str, str]]]:
@@ -195,6 +202,20 @@ def test_a_plan_builds_the_kernels_that_have_modules_and_says_of_the_others_that
     )
     # the row that compiles is not asked whether anybody ships modules
     assert "ships the modules" not in explained(place, f"rocky9-amd64-580.178.04-{OLD}.x86_64")
+
+
+def test_what_was_locked_of_a_subscription_is_not_lost_without_it(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    rockyrepo.publish_kmods(tmp_path / "extensions", [kmod(NEW, "x86_64")])
+    before = surveyed(mirror, key, tmp_path / "cache", tmp_path / "extensions")
+    lock = Lock(targets=before.targets)
+    with pytest.raises(TemporaryFailure) as told:
+        surveyed(mirror, key, tmp_path / "cache", None, earlier=lock)
+    assert told.value.details == (
+        f"rocky9-amd64: 0 kernels have modules of {SIGNED}, in the lock 1 of them do",
+    )
+    assert "--accept-shrink" in told.value.resolution
 
 
 def test_modules_that_nobody_looked_for_are_not_said_to_be_missing(explained: Explain) -> None:
