@@ -168,6 +168,16 @@ class Judge:
             run=f"{self._lock_again(cell)}   (says how a subscription is shown to it)",
         )
 
+    def _not_looked_for(self, cell: Cell, unread: Sequence[str]) -> Verdict:
+        names = " and ".join(unread)
+        mirrors = " ".join(f"--mirror {cell.os.id}/{name}=ADDRESS" for name in unread)
+        return Verdict(
+            state=State.UNKNOWN,
+            reason=f"a subscription is needed for {names}, where this driver's modules are",
+            run=f"{self._lock_again(cell)}   (on a registered host whose .repo files name it, or with "
+            f"{mirrors})",
+        )
+
     def _refused(self, cell: Cell) -> Verdict | None:
         if cell.excluded is not None:
             row = cell.excluded
@@ -232,7 +242,9 @@ class Judge:
             return Verdict(state=State.BUILD, reason="compiles its modules on the node")
         kernel = target.kernels[cell.kernel.text]
         if cell.driver.vendor_modules:
-            return _vendor(cell, kernel)
+            found = _vendor(cell, kernel)
+            unread = _unread(cell, target) if found.state is State.BLOCKED else []
+            return self._not_looked_for(cell, unread) if unread else found
         looked_into = (package.key for package in kernel.headers if package.key in target.header_facts)
         key = (target.key, cell.driver.version, cell.module_types, cell.kernel.version, *looked_into)
         if key not in self._by_headers:
@@ -375,6 +387,12 @@ def _closed(cell: Cell, target: TargetLock, concerned: Sequence[str] = ()) -> li
     """Repositories of a subscription that the lock was made without, of all or of those `concerned`."""
     closed = cell.os.closed([one.suite for one in target.repositories])
     return [name for name in closed if not concerned or name in concerned]
+
+
+def _unread(cell: Cell, target: TargetLock) -> list[str]:
+    """A subscription's repositories of a driver that the lock was made without, optional ones too."""
+    entitled = {one.id for one in cell.os.repositories if one.entitled}
+    return [name for name in cell.driver.repositories if name in entitled and target.suite(name) is None]
 
 
 def concerns(rule: ProbeRule, cell: Cell) -> bool:

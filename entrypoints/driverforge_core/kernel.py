@@ -28,6 +28,7 @@ _FLAVOUR = re.compile(
     re.ASCII,
 )
 _EL = re.compile(r"(?:^|\.)el(\d+)(?:_(\d+))?(?=\.|$)", re.ASCII)
+_DIST = re.compile(r"\.el\d", re.ASCII)
 _UEK = re.compile(r"\.el\d+uek(?=\.|$)", re.ASCII)
 _TOKENS = re.compile(r"\d+|[A-Za-z]+|~", re.ASCII)
 
@@ -94,6 +95,14 @@ class KernelRelease:
             if re.search(rf"(?:^|[.-]){word}(?:[-+]|$)", self.text):
                 return machine
         return ""
+
+    @property
+    def without_dist(self) -> str:
+        """What names of Red Hat's packages for one kernel have of its release: version and release alone.
+
+        '6.12.0-211.51.1' of '6.12.0-211.51.1.el10_2.aarch64+64k'; of other shapes the whole text.
+        """
+        return _DIST.split(self.text, maxsplit=1)[0]
 
     @property
     def el(self) -> tuple[int, ...]:

@@ -75,7 +75,7 @@ class Fact:
             or (arch in MACHINES and arch not in self.conditions.get("arch", (arch,)))
         ):
             return False
-        plain = text.partition(" [")[0].replace("{plain}", "{release}")
+        plain = text.partition(" [")[0].replace("{plain}", "{release}").replace("{variant-}", "")
         told = [word.replace("{plain}", "{release}") for word in self.wanted]
         return any(agree(word, plain) or plain == f"{word}-{{release}}" for word in told)
 

@@ -17,6 +17,7 @@ from driverforge_build.discover.signature import Untrusted
 from driverforge_build.discover.survey import Survey, survey
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock, TargetLock
+from driverforge_build.ports import NotThere
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure
 from support.fakes.mirror import fetcher
 from support.process import missing
@@ -240,6 +241,30 @@ def test_what_only_a_subscriptions_repository_may_have_is_left_out_with_it(
     (target,) = found.targets.values()
     again = run(Lock(targets={target.key: replace(target, drivers={DRIVER: {}})}))
     assert list(again.problems) == [f"rocky9-amd64 {DRIVER}"]
+
+
+def test_a_mirror_of_the_whole_system_need_not_have_what_is_optional(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    """EUS and Extensions have no address in their rows: on such a mirror they are folders of their names."""
+    row = "    kernels:\n"
+    optional = "      - {id: extensions, signed: packages, entitled: true, role: extra, optional: true}\n"
+    matrix = rocky_matrix(MATRIX.replace(row, optional + row, 1))
+
+    def run(**own: str) -> Survey:
+        settings = Settings(
+            now=datetime.now(timezone.utc),
+            mirrors={"rocky9": mirror.as_uri(), **own},
+            keyrings=[("", key.keyring)],
+        )
+        return survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path), settings)
+
+    found = run()
+    assert (found.problems, found.closed) == ({}, {})
+    assert list(found.targets["rocky9-amd64"].kernels) == [f"{OLD}.x86_64", f"{NEW}.x86_64"]
+    # what somebody names has to be there
+    with pytest.raises(NotThere, match="the mirror has no "):
+        run(**{"rocky9/extensions": f"{mirror.as_uri()}/extensions"})
 
 
 def unsigned(folder: Path) -> None:

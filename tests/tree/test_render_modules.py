@@ -40,9 +40,10 @@ def write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
 
 
-def test_modules_are_placed_as_they_are_with_a_description(tmp_path: Path) -> None:
+@pytest.mark.parametrize("below", ["kernel/nvidia-580srv-open", "extra/drivers/video/nvidia"])
+def test_modules_are_placed_as_they_are_with_a_description(tmp_path: Path, below: str) -> None:
     signed = append_signature(module(), signer=b"Canonical Ltd.", signature=b"sig", id_type=1)
-    folder = tmp_path / "tree/lib/modules" / KERNEL / "kernel/nvidia-580srv-open"
+    folder = tmp_path / "tree/lib/modules" / KERNEL / below
     write(folder / "nvidia.ko", signed)
     write(folder / "nvidia-uvm.ko.xz", lzma.compress(module()))
     write(folder / "nvidiafb.ko", module("0"))  # a framebuffer driver of the kernel, none of NVIDIA's

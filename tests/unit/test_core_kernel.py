@@ -68,6 +68,21 @@ def test_the_release_of_rhel_that_a_kernel_belongs_to(text: str, el: tuple[int, 
     assert KernelRelease.parse(text).el == el
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("6.12.0-211.51.1.el10_2.x86_64", "6.12.0-211.51.1"),
+        ("5.14.0-284.54.1.el9_2.aarch64+64k", "5.14.0-284.54.1"),
+        ("4.18.0-553.el8_10.x86_64", "4.18.0-553"),
+        ("5.14.0-427.el9.x86_64", "5.14.0-427"),
+        ("6.8.0-45-generic", "6.8.0-45-generic"),
+        ("6.1.0-50.elsewhere", "6.1.0-50.elsewhere"),
+    ],
+)
+def test_what_red_hats_packages_for_one_kernel_are_named_after(text: str, named: str) -> None:
+    assert KernelRelease.parse(text).without_dist == named
+
+
 @pytest.mark.parametrize("text", ["", " 6.1.0", "6.1.0\n", "../6.1.0", "6.1.0/..", "-6", ".", "é", "a" * 65])
 def test_what_no_kernel_is_called_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a kernel release") as caught:

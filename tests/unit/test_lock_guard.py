@@ -11,6 +11,8 @@ from driverforge_build.lock.pins import LockedKernel, LockedPackage, TargetLock
 from driverforge_core.errors import TemporaryFailure
 from support.samples.locks import kernel, package, target
 
+DRIVER = "535.261.03"
+
 
 def kernels(
     count: int, *, suite: str = "bookworm", flavour: str = "cloud-amd64", first: int = 1
@@ -19,6 +21,10 @@ def kernels(
         replace(kernel(release, package(f"linux-headers-{release}", suite=suite)), flavour=flavour)
         for release in (f"6.1.0-{first + number}-{flavour}" for number in range(count))
     ]
+
+
+def with_modules(one: LockedKernel) -> LockedKernel:
+    return replace(one, vendor={DRIVER: (package("modules"),)})
 
 
 @pytest.mark.parametrize(
@@ -40,6 +46,27 @@ def test_a_flavour_that_is_gone_is_not_made_up_for_by_another() -> None:
 
 def test_new_kernels_replace_old_ones() -> None:
     check_losses(target(*kernels(3)), target(*kernels(3, first=20)))
+
+
+@pytest.mark.parametrize(
+    ("still", "stops"), [((1, 2, 3, 4), False), ((1, 2), False), ((1,), True), ((), True)]
+)
+def test_half_of_the_finished_modules_of_kernels_that_are_still_there(
+    still: tuple[int, ...], stops: bool
+) -> None:
+    before = target(*(with_modules(one) for one in kernels(4)))
+    after = [with_modules(one) if number in still else one for number, one in enumerate(kernels(4), 1)]
+    assert losses(before, target(*after)) == (
+        [f"debian12-amd64: {len(still)} kernels have modules of {DRIVER}, in the lock 4 of them do"]
+        if stops
+        else []
+    )
+
+
+def test_a_new_kernel_may_have_no_modules_yet_and_a_driver_may_go() -> None:
+    before = target(*(with_modules(one) for one in kernels(2)))
+    assert losses(before, target(*kernels(2, first=20))) == []
+    assert losses(before, replace(target(*kernels(2)), drivers={})) == []
 
 
 def test_an_older_index_is_told() -> None:

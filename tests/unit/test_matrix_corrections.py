@@ -110,6 +110,7 @@ CORRECTIONS = {
         and (one.urls or one.older)
         for major in (8, 9, 10)
         for one in ROWS[f"rhel{major}"].repositories
+        if not one.id.endswith("-extensions-rpms")
     ),
     "RHEL's headers come with kernel-headers": all(
         "kernel-headers-{release}" in one.headers
@@ -158,6 +159,13 @@ CORRECTIONS = {
     "SUSE's signed modules begin with 595 and G07": modules("sles15.7", "595-kmp", "amd64")
     == {"open": ("nvidia-open-driver-G07-signed-cuda-kmp-default",)}
     and ROWS["sles15.7"].driver("580-kmp") is None,
+    "RHEL 10's signed modules are Red Hat's, a package a kernel, in a subscription's repository": modules(
+        "rhel10", "595-kmod", "amd64"
+    )
+    == {"open": ("kmod-{variant-}nvidia-open-{version}-{kernel_version}",)}
+    and driver("rhel10", "595-kmod").repositories == ("rhel-10-for-{machine}-extensions-rpms",)
+    and all(ROWS[key].driver("595-kmod") is None for key in ROWS if key != "rhel10")
+    and answered("RHEL 8, 9", "precompiled streams"),
     "615 and 620 are branches, 620 has open modules alone": (
         MATRIX.branch("615").module_types,
         MATRIX.branch("620").module_types,

@@ -36,6 +36,11 @@ ANSWERED = {
     "no ca-certificates": "the archives are http, and apt checks the signature of their index",
 }
 
+LATER = {
+    # a repository that the facts' lists have not: who names it
+    "rhel-10-for-{machine}-extensions-rpms": "radii: rhsm.go, nvidia.go; ypk: issue 59",
+}
+
 ELSEWHERE = {
     # facts that are no row's: what has them, or why nothing does
     "checksum_source": "the lock's",
@@ -61,6 +66,13 @@ ELSEWHERE = {
 }
 
 
+OWN_MODULES = {
+    # where the facts have the modules that a distribution signs
+    "zypper": {"flavour": "default"},  # in SUSE's own repository, of its default kernel
+    "dnf": {"repository": "nvidia"},  # the name; the repository is Red Hat's (LATER)
+}
+
+
 class Subject:
     """A row as one architecture sees it, compared claim by claim."""
 
@@ -83,7 +95,8 @@ class Subject:
             "bootstrap_packages", (row.python.package, *row.tools.runtime), only=("must_include",)
         )
         # the name of NVIDIA's is our own
-        own = [one.id for one in row.repositories if not one.vendors]
+        later = {name.format_map(self.names) for name in LATER}
+        own = [one.id for one in row.repositories if not (one.vendors or one.id in later)]
         yield from self._words("repository_id", own)
         for whole, repository in zip(self.whole.repositories, row.repositories, strict=True):
             yield from self._repository(whole.id, repository)
@@ -171,9 +184,9 @@ class Subject:
                 case["repository"] = "nvidia"
             for source in driver.modules:
                 key = f"precompiled_{source.id}_packages"
-                # what SUSE signs is in its own repository
-                own = {"flavour": "default"} if self.row.package_manager == "zypper" else {}
-                yield from self._words(key, source.packages, names, **own, **_without(case, "repository"))
+                own = OWN_MODULES.get(self.row.package_manager, {})
+                kernels = {**names, "variant-": ""}
+                yield from self._words(key, source.packages, kernels, **own, **_without(case, "repository"))
                 signatures = [name for name in source.packages if "signatures" in name]
                 yield from self._words("signature_packages", signatures, names, **case)
             yield from self._words(

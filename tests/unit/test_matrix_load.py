@@ -34,6 +34,7 @@ def site(text: str) -> Matrix:
     return parse_matrix((EXTENDS + text).encode(), name="my.yaml")
 
 
+VENDORS = "systems: [{id: debian12, drivers: [{id: '580', variants: [precompiled], vendor_modules: true"
 ONE_PROBLEM = [
     # what stands in line 3, the key's section, the start of what is said
     ("sytems: []", "3: unknown key 'sytems'; did you mean systems?"),
@@ -113,8 +114,16 @@ ONE_PROBLEM = [
         "3: image: 'a/{os}:1' is not an image reference",
     ),
     (
-        "systems: [{id: debian12, drivers: [{id: '580', variants: [precompiled], vendor_modules: true}]}]",
-        "3: systems debian12 drivers 580: finished modules come with payload packages, and with no other",
+        f"{VENDORS}}}]}}]",
+        "3: systems debian12 drivers 580: `vendor_modules: true` needs a row `- id: open` in `modules`",
+    ),
+    (
+        f"{VENDORS}, module_types: [open], modules: [{{id: open, packages: ['a-{{kernelversion}}']}}]}}]}}]",
+        "3: systems debian12 drivers 580: {kernelversion} in 'a-{kernelversion}' is no placeholder here;",
+    ),
+    (
+        f"{VENDORS}, payload: image, image: a/b}}]}}]",
+        "3: systems debian12 drivers 580: a driver image brings its own modules; write payload packages or",
     ),
     (
         "systems: [{id: debian12, drivers: [{id: '535', modules: [{id: open, tree: a b}]}]}]",

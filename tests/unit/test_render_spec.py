@@ -285,6 +285,28 @@ def test_vendor_modules_are_unpacked_and_nothing_is_compiled() -> None:
     assert " linux-objects-nvidia-580-server-open-6.8.0-106-generic " in pins
 
 
+def test_red_hats_modules_go_with_the_user_space_of_nvidias_archive() -> None:
+    cell = CELLS["rhel10-arm64-595.71.05-6.12.0-211.7.1.el10_2.aarch64+64k"]
+    text = dockerfile(cell)
+    assert "unpack-archive userspace /run/driverforge/driver 595.71.05 " in text
+    assert "place-modules /tmp/modules /out 595.71.05 6.12.0-211.7.1.el10_2.aarch64+64k open arm64" in text
+    compiled = ("unpack-archive sources", "driverctl build", "pins/firmware")
+    assert [word for word in compiled if word in text] == []
+    pins = context(cell).entries["pins/modules-open"].content.decode()
+    assert [line.split()[4] for line in pins.splitlines()[1:]] == [
+        "kmod-64k-nvidia-open-595.71.05-6.12.0-211.7.1"
+    ]
+
+
+def test_red_hats_modules_without_a_pin_are_told() -> None:
+    cell = CELLS["rhel10-amd64-595.71.05-6.12.0-211.7.1.el10_2.x86_64"]
+    kernel = LOCK.targets["rhel10-amd64"].kernels[str(cell.kernel)]
+    bare = without(LOCK, cell, kernels={kernel.release: replace(kernel, vendor={})})
+    assert missing_pins(cell, bare) == [
+        "the package kmod-nvidia-open-595.71.05-6.12.0-211.7.1 (modules) is not pinned"
+    ]
+
+
 def test_inputs_change_with_everything_that_goes_in_and_with_nothing_else() -> None:
     plain = context(JIT)
     assert context(JIT).inputs == plain.inputs

@@ -85,7 +85,8 @@ def packages(systems: tuple[str, ...], matrix_path: Path | None, arch: Arch | No
     """Show what images of each OS (a glob, default: all) ask of repositories, and what they download.
 
     For reading a row through, or filling a mirror. {release} is a kernel as `uname -r` says it, {plain} the
-    same without its +variant. Packages that these depend on are found by `driverforge lock`.
+    same without its +variant, {kernel_version} without distribution and machine, {variant-} `64k-` or
+    nothing. Packages that these depend on are found by `driverforge lock`.
 
     Exit status: 0, 64 where a glob matches no OS, 65 where the matrix is wrong.
     """

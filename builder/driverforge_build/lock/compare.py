@@ -15,8 +15,8 @@ from driverforge_core.errors import TemporaryFailure
 def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
     """What a target lost, a sentence each.
 
-    More than half of a suite's kernels of a flavour count as lost, and an index that is older than the
-    lock's.
+    More than half of a suite's kernels of a flavour count as lost, or of the finished modules of a driver for
+    kernels that are still there; and an index that is older than the lock's.
     """
     before, after = _counts(earlier), _counts(found)
     told = [
@@ -24,6 +24,13 @@ def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
         for (suite, flavour), count in sorted(before.items())
         if after[suite, flavour] * 2 < count
     ]
+    for driver in found.drivers:
+        had = [name for name in found.kernels if _has_modules(earlier, name, driver)]
+        has = [name for name in had if _has_modules(found, name, driver)]
+        if len(has) * 2 < len(had):
+            told.append(
+                f"{found.key}: {len(has)} kernels have modules of {driver}, in the lock {len(had)} of them do"
+            )
     for repository in found.repositories:
         known = earlier.suite(repository.suite)
         if known is not None and known.signed_by and not repository.signed_by:
@@ -59,6 +66,11 @@ def suite_of(kernel: LockedKernel) -> str:
 
 def _counts(target: TargetLock) -> Counter[tuple[str, str]]:
     return Counter((suite_of(kernel), kernel.flavour) for kernel in target.kernels.values())
+
+
+def _has_modules(target: TargetLock, release: str, driver: str) -> bool:
+    kernel = target.kernels.get(release)
+    return kernel is not None and driver in kernel.vendor
 
 
 def changes(before: TargetLock, after: TargetLock) -> list[str]:

@@ -18,7 +18,8 @@ _COLUMN = 16
 def asked_of_repositories(matrix: Matrix, row: OsRow, arch: Arch) -> str:
     """Repositories, packages and downloads of an OS on one architecture, a name a line.
 
-    {release} is a kernel as `uname -r` says it, {plain} the same without its +variant; all else is filled in.
+    {release} is a kernel as `uname -r` says it, {plain} the same without its +variant, {kernel_version}
+    without distribution and machine, {variant-} `64k-` or nothing; all else is filled in.
     """
     own = row.on(arch)
     sections = [

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import combinations
 
 from driverforge_build.matrix.derive import Derived
-from driverforge_build.matrix.fields import Arch, on_arch
+from driverforge_build.matrix.fields import KERNEL_NAMES, Arch, on_arch
 from driverforge_build.matrix.globs import glob_set, matching
 from driverforge_build.matrix.merge import near
 from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
@@ -160,15 +160,9 @@ def _driver(driver: DriverRow, row: OsRow, repositories: tuple[str, ...], say: S
 def _payload(driver: DriverRow, say: Say) -> None:
     names = ("branch", "version")
     _placeholders((*driver.userspace, *driver.companions), names, "userspace", say)
+    if driver.payload == "packages" or driver.vendor_modules:
+        _module_sources(driver, say)
     if driver.payload == "packages":
-        covered = {source.id for source in driver.modules}
-        for kind in driver.module_types:
-            if kind not in covered:
-                say("modules", f"payload packages needs a row `- id: {kind}` in `modules`")
-        for source in driver.modules:
-            _placeholders(source.packages, (*names, "release"), "modules", say)
-            if not (source.tree or driver.vendor_modules):
-                say("modules", f"{source.id}: `tree:` names the folder with the source inside the package")
         if "open" in driver.module_types and driver.firmware is None:
             say("module_types", "open modules drive no GPU without firmware; write `firmware:`")
         if not driver.repositories or not driver.userspace:
@@ -177,12 +171,24 @@ def _payload(driver: DriverRow, say: Say) -> None:
         say("url", "payload runfile needs `url:`")
     elif driver.payload == "image" and driver.image is None:
         say("image", "payload image needs `image:`")
-    if driver.payload != "packages" and driver.vendor_modules:
-        say("vendor_modules", "finished modules come with payload packages, and with no other")
+    if driver.payload == "image" and driver.vendor_modules:
+        say("vendor_modules", "a driver image brings its own modules; write payload packages or runfile")
     if driver.image is not None:
         _placeholders((driver.image,), (*names, "os"), "image", say)
     if driver.url is not None:
         _placeholders((driver.url,), (*names, "machine"), "url", say)
+
+
+def _module_sources(driver: DriverRow, say: Say) -> None:
+    needs = "`vendor_modules: true`" if driver.vendor_modules else "payload packages"
+    covered = {source.id for source in driver.modules}
+    for kind in driver.module_types:
+        if kind not in covered:
+            say("modules", f"{needs} needs a row `- id: {kind}` in `modules`")
+    for source in driver.modules:
+        _placeholders(source.packages, ("branch", "version", *KERNEL_NAMES), "modules", say)
+        if not (source.tree or driver.vendor_modules):
+            say("modules", f"{source.id}: `tree:` names the folder with the source inside the package")
 
 
 def _packages_on_each(driver: DriverRow, archs: Iterable[Arch], say: Say) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from driverforge_core.kernel import KernelRelease
+
 
 class Row(BaseModel):
     """What all rows are: frozen, with no key but the ones named."""
@@ -276,6 +278,16 @@ def on_arch(names: Iterable[str], arch: Arch) -> tuple[str, ...]:
     """Those of packages or addresses that hold on an architecture, without their [amd64] or [arm64]."""
     parts = (name.partition(" ") for name in names)
     return tuple(dict.fromkeys(name for name, _, limit in parts if limit in ("", f"[{arch}]")))
+
+
+KERNEL_NAMES = ("release", "kernel_version", "variant-")
+"""The placeholders that stand for a kernel in names of packages with its modules."""
+
+
+def kernel_names(release: KernelRelease) -> dict[str, str]:
+    """What stands in the place of KERNEL_NAMES."""
+    variant = f"{release.variant}-" if release.variant else ""
+    return dict(zip(KERNEL_NAMES, (release.text, release.without_dist, variant), strict=True))
 
 
 def filled(texts: Iterable[str], **values: str) -> tuple[str, ...]:

@@ -46,12 +46,14 @@ from driverforge_build.matrix.fields import (
     Variants,
     Version,
     filled,
+    kernel_names,
     on_arch,
 )
 from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.nvidia import Branch, Exclusion, GpuArchitecture, NvSwitch, Probe
 from driverforge_build.matrix.repository import Repository
 from driverforge_core.arch import to_machine
+from driverforge_core.kernel import KernelRelease
 
 _R = TypeVar("_R", bound=Row)
 
@@ -119,8 +121,9 @@ class ModuleSource(Row):
 
     id: ModuleType = Field(description="open or proprietary.")
     packages: ArchPackages = Field(
-        description="Packages; {release}, {branch} and {version} are replaced. Finished modules of a kernel "
-        "are taken in one version."
+        description="Packages; {branch} and {version} are replaced, and for finished modules what names a "
+        "kernel: {release}, {kernel_version} (the same without distribution and machine, 6.12.0-211.51.1), "
+        "{variant-} (`64k-`, or nothing). Finished modules of a kernel are taken in one version."
     )
     tree: PlainPathOrNone = Field(
         default="",
@@ -153,13 +156,14 @@ class DriverRow(Row):
     kernels: Globs = Field(default=("*",), description="Globs over the ids of the OS's `kernels`.")
     vendor_modules: Flag = Field(
         default=False,
-        description="true: the distribution ships finished, signed modules; nothing is compiled.",
+        description="true: the distribution ships finished, signed modules; nothing is compiled. With "
+        "payload runfile the modules alone are its own, in the archive's version.",
     )
     repositories: RepositoryIds = Field(
         default=(), description="Repositories that hold the driver's packages, first one first."
     )
     modules: tuple[ModuleSource, ...] = Field(
-        default=(), description="Sources of the kernel modules (payload packages)."
+        default=(), description="Where the kernel modules come from (payload packages, `vendor_modules`)."
     )
     firmware: Firmware | None = Field(default=None)
     userspace: ArchPackages = Field(
@@ -184,9 +188,10 @@ class DriverRow(Row):
         "{branch} and {os} (the id of the OS) are replaced.",
     )
 
-    def filled(self, texts: Iterable[str], *, release: str = "{release}") -> tuple[str, ...]:
-        """Package names or folders of this row with {branch}, {version} and {release} replaced."""
-        return filled(texts, branch=self.branch, version=self.version, release=release)
+    def filled(self, texts: Iterable[str], *, kernel: KernelRelease | None = None) -> tuple[str, ...]:
+        """Package names or folders of this row with {branch} and {version} replaced, and a kernel's names."""
+        names = kernel_names(kernel) if kernel else {}
+        return filled(texts, branch=self.branch, version=self.version, **names)
 
     def runfile_url(self, machine: str) -> str:
         """Address of the runfile for 'x86_64' or 'aarch64'; '' where the payload is another."""

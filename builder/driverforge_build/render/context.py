@@ -126,7 +126,8 @@ def _scripts(image: AnyImage) -> tuple[str, ...]:
         return fetch
     firmware = ("place-firmware",) if image.firmware_tree or image.payload != "packages" else ()
     if image.vendor_modules:
-        return (*fetch, "place-modules", *firmware)
+        archive = ("unpack-archive",) if image.archive else ()
+        return (*fetch, "place-modules", *archive, *firmware)
     signing = ("attach-signatures", "verify-signatures") if image.certificate else ()
     facts = ("join-facts",) if image.payload == "image" and image.kernel else ()
     return (*fetch, *_DRIVER_SCRIPTS[image.payload], *firmware, *signing, *facts)

@@ -36,7 +36,7 @@ def missing_pins(cell: Cell, lock: Lock) -> list[str]:
         f"no package is pinned for the role {role!r}" for role in _roles(cell) if not roles.get(role)
     ]
     kernel = target.kernels.get(str(cell.kernel))
-    if cell.driver.payload == "packages":
+    if _modules_in_packages(cell):
         names = {package.name for package in _modules(cell, roles, kernel)}
         problems += [
             f"the package {name} (modules) is not pinned"
@@ -124,10 +124,8 @@ def jit_module_types(cell: Cell) -> tuple[str, ...]:
 
 def filled_for(text: str, cell: Cell) -> str:
     """A matrix text with its placeholders filled in."""
-    driver, release = cell.driver, str(cell.kernel or "")
-    return filled(
-        (text,), version=driver.version, branch=driver.branch, release=release, machine=to_machine(cell.arch)
-    )[0]
+    (done,) = filled(cell.driver.filled([text], kernel=cell.kernel), machine=to_machine(cell.arch))
+    return done
 
 
 def module_packages(cell: Cell, module_type: str) -> tuple[str, ...]:
@@ -138,6 +136,10 @@ def module_packages(cell: Cell, module_type: str) -> tuple[str, ...]:
         if row.id == module_type
         for name in row.packages
     )
+
+
+def _modules_in_packages(cell: Cell) -> bool:
+    return cell.driver.payload == "packages" or cell.driver.vendor_modules
 
 
 def _packaged_types(cell: Cell) -> tuple[str, ...]:
@@ -173,6 +175,7 @@ def pins_of(cell: Cell, roles: Roles, kernel: LockedKernel | None) -> dict[str, 
     }
     if cell.driver.payload == "packages":
         pins["firmware"] = roles.get("firmware", ())
+    if _modules_in_packages(cell):
         for kind in _packaged_types(cell):
             names = module_packages(cell, kind)
             prefix = "modules" if cell.driver.vendor_modules else "source"

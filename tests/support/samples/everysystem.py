@@ -61,9 +61,12 @@ def shelf(matrix: Matrix, whole: OsRow, arch: Arch) -> Shelf:
         made.put(main, series.compilers)
         _put_kernel(made, series, release)
     for driver in row.drivers:
-        if driver.payload == "packages" and arch in driver_archs(matrix, whole, driver):
-            _put_driver(made, driver, kernels)
-        if (fabric := row.fabric_of(driver)) is not None and arch in driver_archs(matrix, whole, driver):
+        if arch not in driver_archs(matrix, whole, driver):
+            continue
+        _put_modules(made, driver, kernels)
+        if driver.payload == "packages":
+            _put_userspace(made, driver)
+        if (fabric := row.fabric_of(driver)) is not None:
             (vendor,) = row.vendors
             made.fabric[vendor] |= {(name, f"{driver.version}-1") for name in driver.filled(fabric.packages)}
             made.fabric[vendor] |= {(name, "2025.10-1") for name in fabric.companions}
@@ -93,7 +96,7 @@ def _version(row: OsRow, release: KernelRelease) -> str:
     return release.text.partition("+")[0].rpartition(".")[0]
 
 
-def _put_driver(made: Shelf, driver: DriverRow, kernels: Kernels) -> None:
+def _put_modules(made: Shelf, driver: DriverRow, kernels: Kernels) -> None:
     version = f"{driver.version}-1"
     for source in driver.modules:
         if not driver.vendor_modules:
@@ -101,11 +104,15 @@ def _put_driver(made: Shelf, driver: DriverRow, kernels: Kernels) -> None:
         for series, release in kernels:
             if driver.vendor_modules and driver.takes(series.id):
                 # Canonical makes those of all branches together, with the kernel
-                built = "1.0-1"
+                built = "1.0-1" if made.row.package_manager == "apt" else version
                 if made.row.package_manager == "zypper":
                     kernel = release.text.rpartition("-")[0].replace("-", "_")
                     built = f"{driver.version}_k{kernel}-150700.1.1"
-                made.put(driver.repositories[0], driver.filled(source.packages, release=release.text), built)
+                made.put(driver.repositories[0], driver.filled(source.packages, kernel=release), built)
+
+
+def _put_userspace(made: Shelf, driver: DriverRow) -> None:
+    version = f"{driver.version}-1"
     there = {name for names in made.packages.values() for name in names}
     firmware = driver.filled([driver.firmware.package]) if driver.firmware else ()
     own = [*driver.filled(driver.userspace), *firmware]

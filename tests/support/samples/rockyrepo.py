@@ -78,6 +78,39 @@ systems:
         sha256: {amd64: "DIGEST", arm64: "DIGEST"}
 """.replace("DIGEST", "0" * 64)
 
+SIGNED = "595.71.05"
+"""A driver whose modules the distribution builds and signs, as Red Hat does in RHEL 10's Extensions."""
+KMOD_MATRIX = (
+    MATRIX.replace(
+        "    kernels:\n",
+        "      - {id: extensions, signed: packages, entitled: true, role: extra, optional: true}\n"
+        "    kernels:\n",
+        1,
+    ).replace(
+        "gpus:\n",
+        """\
+  - {id: "595", designation: PB, archs: [amd64, arm64], module_types: [open], payloads: [runfile],
+     gpus: [ampere], systems: [{id: rocky}], cuda: "13"}
+gpus:
+""",
+        1,
+    )
+    + """\
+      - id: 595-kmod
+        branch: "595"
+        version: 595.71.05
+        payload: runfile
+        variants: [precompiled]
+        module_types: [open]
+        vendor_modules: true
+        repositories: [extensions]
+        modules:
+          - {id: open, packages: ["kmod-{variant-}nvidia-open-{version}-{kernel_version}"]}
+        url: "https://us.download.nvidia.com/tesla/{version}/NVIDIA-Linux-{machine}-{version}.run"
+"""
+)
+"""With the row of such a driver, and the repository of a subscription that has its modules."""
+
 MODULES = """\
 ---
 document: modulemd
@@ -251,6 +284,42 @@ def packages(machine: str) -> dict[str, list[Rpm]]:
         base += [_core(NEW, machine, "64k")]
         app += [_devel(NEW, machine, "64k", pci=FOUR)]
     return {"BaseOS": base, "AppStream": app}
+
+
+def kmod(
+    kernel: str,
+    machine: str,
+    variant: str = "",
+    *,
+    driver: str = SIGNED,
+    release: int = 3,
+    made_for: str = "",
+) -> Rpm:
+    """Modules of one kernel, named after it without its distribution.
+
+    What they provide has it whole; `made_for` is another kernel that they say they are for.
+    """
+    suffix = f"-{variant}" if variant else ""
+    plain, _, dist = kernel.partition(".el")
+    return Rpm(
+        name=f"kmod{suffix}-nvidia-open-{driver}-{plain}",
+        version=driver,
+        release=f"{release}.el{dist}",
+        epoch="3",
+        arch=machine,
+        requires=(f"(kernel{suffix} = {kernel} if kernel{suffix})",),
+        provides=(
+            f"kernel{suffix}-modules = {made_for or kernel}.{machine}",
+            f"nvidia-kmod = 3:{driver}",
+            f"kmod-nvidia-open = 3:{driver}",
+        ),
+    )
+
+
+def publish_kmods(folder: Path, rpms: list[Rpm]) -> None:
+    """Write a repository of finished modules, signed by nobody, as Red Hat's own are."""
+    build_all(rpms, folder / "Packages")
+    index(folder)
 
 
 def publish(folder: Path, machine: str, key: SigningKey | None) -> None:

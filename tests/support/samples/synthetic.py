@@ -168,7 +168,7 @@ def _target(whole: OsRow, arch: Arch) -> TargetLock:
                 headers=packages([f"linux-headers-{release}"], "1"),
                 image=synthetic_package(f"linux-image-{release}", "1", arch, suite),
                 vendor={
-                    driver.version: packages(_modules(driver, release.text), f"{driver.version}-1")
+                    driver.version: packages(_modules(driver, release), f"{driver.version}-1")
                     for driver in row.drivers
                     if driver.vendor_modules
                 },
@@ -190,14 +190,8 @@ def _repository(row: Repository) -> LockedRepository:
     )
 
 
-def _modules(driver: DriverRow, release: str = "") -> list[str]:
+def _modules(driver: DriverRow, release: KernelRelease | None = None) -> tuple[str, ...]:
     """Package names: the distribution's for a release, else sources."""
     if driver.vendor_modules != bool(release):
-        return []
-    names = (name for source in driver.modules for name in source.packages)
-    return [
-        name.replace("{branch}", driver.branch)
-        .replace("{version}", driver.version)
-        .replace("{release}", release)
-        for name in names
-    ]
+        return ()
+    return driver.filled((name for source in driver.modules for name in source.packages), kernel=release)

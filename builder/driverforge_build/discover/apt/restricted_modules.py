@@ -26,7 +26,7 @@ def finished_modules(index: PackageIndex, kernel: Kernel, driver: DriverRow) -> 
     That is the one with the most types, and of those the newest. Of newer branches there are open ones alone.
     """
     offers = [
-        [offered(index, driver, name) for name in driver.filled(source.packages, release=kernel.release.text)]
+        [offered(index, driver, name) for name in driver.filled(source.packages, kernel=kernel.release)]
         for source in module_sources(driver)
     ]
     versions = dict.fromkeys(

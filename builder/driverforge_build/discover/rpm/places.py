@@ -21,7 +21,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
 from driverforge_build.matrix.repository import Repository
 from driverforge_build.nvidia.site import mirrored
-from driverforge_build.ports import ClientCertificate, Downloads, Refused
+from driverforge_build.ports import ClientCertificate, Downloads, NotThere, Refused
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import Unavailable
 from driverforge_core.osid import OsId
@@ -34,6 +34,7 @@ class RpmPlace:
 
     `keyrings`, and its own `key`, may have signed it, where its index `must_be_signed`; `certificate` lets us
     in. `preference` is AUTOMATIC or ON_REQUEST. `streams`: of its module streams only the default ones count.
+    `guessed`: a mirror of the whole OS may have it, in a folder of its name, and need not.
     """
 
     id: str
@@ -45,6 +46,7 @@ class RpmPlace:
     preference: int = AUTOMATIC
     key: PublishedKey | None = None
     streams: bool = True
+    guessed: bool = False
 
     def address(self, downloads: Downloads) -> str:
         if self.certificate is not None:
@@ -64,6 +66,10 @@ class RpmPlace:
             )
             parts = {kind: part for kind, part in found.parts.items() if self.streams or kind != "modules"}
             return replace(found, preference=self.preference, parts=parts)
+        except NotThere as error:
+            if not self.guessed:
+                raise
+            raise Nowhere(error.brief, details=error.details, resolution=error.resolution) from error
         except Refused as error:
             raise Nowhere(
                 f"a subscription is needed for the repository {self.id}: {error.brief}",
@@ -88,7 +94,8 @@ def locate(row: OsRow, arch: Arch, settings: Settings) -> list[RpmPlace]:
 
 def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> RpmPlace | None:
     own = _own(row, repository, settings)
-    given = _given(row, arch, repository, settings)
+    exact = _exact(row, arch, repository, settings)
+    given = exact or _on_mirror(row, arch, repository, settings)
     certificate = (own.certificate if own else None) or settings.entitlement if repository.entitled else None
     opened = certificate if row.package_manager == "dnf" else settings.logins.get(SCC)
     uri, mirrorlist = given, ""
@@ -115,15 +122,19 @@ def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -
         certificate=certificate,
         # no base image has these enabled: they are for kernels, and what a driver asks of them
         preference=ON_REQUEST if repository.entitled or repository.role == "extra" else AUTOMATIC,
+        guessed=bool(given) and not exact and repository.entitled and repository.optional,
     )
 
 
-def _given(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> str:
-    """The address that a user or the OS's row gives, '' where none does."""
+def _exact(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> str:
+    """The address that a user gives for this repository, '' where none does."""
+    names = (f"{row.id}-{arch}/{repository.id}", f"{row.id}/{repository.id}")
+    return next((settings.mirrors[name] for name in names if settings.mirrors.get(name)), "")
+
+
+def _on_mirror(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> str:
+    """The address on a mirror that a user or the OS's row gives for the whole OS, '' where none does."""
     mirrors = settings.mirrors
-    exact = mirrors.get(f"{row.id}-{arch}/{repository.id}") or mirrors.get(f"{row.id}/{repository.id}")
-    if exact:
-        return exact
     mirror = mirrors.get(f"{row.id}-{arch}") or mirrors.get(row.id) or row.mirror
     address = next(iter(repository.addresses(row.releasever or "")), "")
     shared = _shared(row, arch)
