@@ -111,6 +111,18 @@ def test_every_image_is_locked_by_digest_with_its_reasons(
     assert driver["size"] == sum(parts.values()) + len(index.data)
 
 
+def test_a_registry_without_tls_is_asked_as_its_address_says(vendor: Vendor) -> None:
+    """Of 127.1 no client supposes that it has none, as of 127.0.0.1."""
+    place = f"{vendor.address.replace('127.0.0.1', '127.1')}/nvcr.io"
+    registries = {**vendor.registries, "nvcr.io": f"http://{place}/"}
+    words = [word for pair in registries.items() for word in ("--registry", "=".join(pair))]
+    assert vendor.lock(*words) == 0
+    mirror = f"http://{place}".replace("/nvcr.io", "/mirror")
+    for to in (["--to", mirror], ["--to-archive", str(vendor.folder / "gpu")]):
+        assert run(["mirror", "copy", *to, "--mirror-lock", str(vendor.lock_file), *words]) == 0
+    assert run(["mirror", "verify", "--to", mirror, "--mirror-lock", str(vendor.lock_file), "--deep"]) == 0
+
+
 def test_the_same_inputs_give_the_same_bytes(vendor: Vendor) -> None:
     assert vendor.lock() == 0
     first = vendor.lock_file.read_bytes()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from driverforge_build.commands import options
+
+if TYPE_CHECKING:
+    from driverforge_build.mirror.target import Sources
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,15 +58,22 @@ paths_option = click.option(
 
 
 def registries_option(text: str) -> Callable[[F], F]:
-    """--registry, several times, with its own help text; the command gets `registries`, place by place."""
-    form = "HOST[/PATH]=HOST[:PORT][/PATH]"
+    """--registry, several times, with its own help text; the command gets `sources`."""
+    form = "HOST[/PATH]=[http://]HOST[:PORT][/PATH]"
+    pairs = options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io")
+
+    def callback(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Sources:
+        from driverforge_build.mirror.target import Sources
+
+        return Sources.parse(pairs(context, parameter, values))
+
     return click.option(
         "--registry",
-        "registries",
+        "sources",
         multiple=True,
         metavar=form,
-        callback=options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io"),
-        help=text,
+        callback=callback,
+        help=f"{text} http:// where it has no TLS.",
     )
 
 

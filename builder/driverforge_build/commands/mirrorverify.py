@@ -93,7 +93,7 @@ def _read(lock_path: Path, target: Target, *, as_json: bool) -> MirrorInventoryD
 
     with shown_copy(as_json=as_json, each=False) as progress:
         tide = Tide(now=time.monotonic)
-        client = adapters.sides(tide, progress.waiting)(target)
+        client = adapters.sides(tide, progress.waiting)(target.plain_hosts)
         return read_mirror(lock_path, client, target, tide, progress)
 
 
