@@ -324,6 +324,24 @@ def test_a_tag_that_stands_for_another_image_is_found(
     assert f"moved  the tag 595.91.07-ubuntu22.04 stands for {other}" in capsys.readouterr().out
 
 
+def test_what_an_archives_list_finds_missing_comes_from_the_archive(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registries = [word for pair in vendor.registries.items() for word in ("--registry", "=".join(pair))]
+    archive = str(vendor.folder / "gpu")
+    assert vendor.lock() == 0
+    copy = ["mirror", "copy", "--to-archive", archive, "--mirror-lock", str(vendor.lock_file), *registries]
+    assert run(copy) == 0
+    Path(f"{archive}.list.json.sig").write_text("c2lnbmVk\n")
+    listed = ["--mirror-lock", f"{archive}.list.json", "--verifier", "sh -c true"]
+    assert run(["mirror", "verify", *vendor.to[:2], *listed]) == 1
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("next: "))
+    words = shlex.split(told.partition("driverforge ")[2])
+    assert words[-4:] == ["--from-archive", archive, "--verifier", "sh -c true"]
+    assert run(words) == 0
+    assert run(["mirror", "verify", *vendor.to[:2], *listed]) == 0
+
+
 def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(
     vendor: Vendor, capsys: pytest.CaptureFixture[str]
 ) -> None:

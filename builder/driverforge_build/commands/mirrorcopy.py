@@ -13,11 +13,11 @@ import click
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.copyprogress import shown_copy
 from driverforge_build.commands.mirroroptions import (
+    list_reader,
     mirror_lock_option,
     nodes_option,
     paths_option,
     registries_option,
-    typed,
 )
 from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import program, verifier_option
@@ -142,8 +142,6 @@ def copy(
         raise click.UsageError("--signer is for --to-archive")
     if (from_archive is None and receipt) or (receipt is None and nodes):
         raise click.UsageError("--receipt is for --from-archive, and --nodes for --receipt")
-    if from_archive is None and typed("verifier"):
-        raise click.UsageError("--verifier is for --from-archive")
     if from_archive is not None and sources.places:
         raise click.UsageError("--registry is for copies from registries; an archive asks none")
     if engine_name != "driverforge" and (to is None or from_archive is not None):
@@ -157,6 +155,7 @@ def copy(
     from driverforge_build.sharedfile import replace_text
 
     target = Target.parse(to, Paths(paths)) if to is not None else None
+    read = list_reader(verifier, lock_path, archives=from_archive is not None)
     with shown_copy(as_json=as_json) as progress:
         tide = Tide(now=time.monotonic)
         downloads = adapters.copying_downloads(cache_dir, progress.waiting)
@@ -167,7 +166,7 @@ def copy(
             assert to_archive is not None
             document = carry.save(
                 carrying,
-                load_mirror_lock(lock_path),
+                load_mirror_lock(lock_path, read),
                 client(sources.plain_hosts),
                 to_archive,
                 registries=sources.places,
@@ -185,7 +184,7 @@ def copy(
                 told = carry.receipt(archive, mirror, target, nodes)
                 replace_text(receipt, json.dumps(told, indent=1) + "\n", option="--receipt")
         else:
-            lock = load_mirror_lock(lock_path)
+            lock = load_mirror_lock(lock_path, read)
             copier = adapters.image_copier(
                 engine_name, plain_http=(*sources.plain_hosts, *target.plain_hosts)
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from driverforge_build.commands import options
+from driverforge_build.commands import adapters, options
 
 if TYPE_CHECKING:
     from driverforge_build.mirror.target import Sources
+    from driverforge_build.mirror.yamltext import Read
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -103,7 +104,23 @@ def _target_options(function: F, *, required: bool) -> F:
     )(decorated)  # type: ignore[return-value]
 
 
-def typed(option: str) -> bool:
-    """Whether somebody wrote it here: a pipeline's environment is for all its commands."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is ParameterSource.COMMANDLINE
+def list_reader(verifier: Sequence[str], *lists: Path, archives: bool = False) -> Read:
+    """How lists are read: one that came with an archive as archives are, if `verifier` accepts it.
+
+    UsageError for a --verifier where none of these did, and no `archives` are read beside them. That of a
+    pipeline's environment is for all its commands.
+    """
+    from driverforge_build.mirror.file import ARCHIVE_LIST
+    from driverforge_build.mirror.trust import reading
+    from driverforge_build.mirror.yamltext import read_bytes
+
+    archives = archives or any(path.name.endswith(ARCHIVE_LIST) for path in lists)
+    given = click.get_current_context().get_parameter_source("verifier")
+    if given is ParameterSource.COMMANDLINE and not archives:
+        raise click.UsageError(f"--verifier is for what came with an archive, its NAME{ARCHIVE_LIST}")
+    verified = reading(adapters.verifier(verifier))
+
+    def read(path: Path) -> bytes:
+        return (verified if path.name.endswith(ARCHIVE_LIST) else read_bytes)(path)
+
+    return read
