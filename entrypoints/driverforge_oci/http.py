@@ -61,8 +61,9 @@ class UrllibTransport:
             request.url, data=body, headers=headers, method=request.method
         )
         opener = self._proxied if proxy_for(request.url, self._environ) else self._direct
+        timeout = self._timeout + request.slack_s
         try:
-            answer = opener.open(wire, timeout=self._timeout)
+            answer = opener.open(wire, timeout=timeout)
         except urllib.error.HTTPError as error:
             answer = error
         # a host name that cannot be encoded is a UnicodeError
@@ -79,7 +80,7 @@ class UrllibTransport:
             # a connection that cannot be made in time is an URLError
             why: object = reason or type(error).__name__
             if isinstance(error, TimeoutError):
-                why = f"connected, but nothing came for {self._timeout:g} s (timed out)"
+                why = f"connected, but nothing came for {timeout:g} s (timed out)"
             raise TemporaryFailure(
                 f"no answer from {host_of(request.url)}: {why}",
                 details=[f"{request.method} {without_secrets(request.url)}"],

@@ -59,6 +59,7 @@ class Session:
         headers: Mapping[str, str] | None = None,
         body: Body | None = None,
         scopes: tuple[str, ...] = (),
+        slack_s: float = 0.0,
     ) -> Response:
         """One operation on a repository.
 
@@ -68,7 +69,7 @@ class Session:
         """
         url = joined(f"{self.base(reference.host)}/v2/{reference.repository}/", path)
         wanted = scopes or (scope(reference, "pull"),)
-        request = Request(method=method, url=url, headers=headers or {}, body=body)
+        request = Request(method=method, url=url, headers=headers or {}, body=body, slack_s=slack_s)
         known = self._challenges.get(reference.host)
         response = self._send(request, reference, wanted)
         if (

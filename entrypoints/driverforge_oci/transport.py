@@ -33,12 +33,16 @@ Body = bytes | tuple[bytes, ...] | Callable[[], BinaryIO]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """`url` is absolute. A body that is a stream needs its Content-Length in `headers`."""
+    """`url` is absolute. A body that is a stream needs its Content-Length in `headers`.
+
+    Its answer may take `slack_s` seconds more than a transport waits for others.
+    """
 
     method: str
     url: str
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Body | None = None
+    slack_s: float = 0.0
 
 
 class Readable(Protocol):

@@ -12,6 +12,8 @@ from driverforge_oci.session import Session, scope
 from driverforge_oci.transport import Body, Response
 
 _RANGE = re.compile(r"(?:bytes=)?0-(\d{1,19})")
+# bytes of an upload that a registry digests and stores at least, on a slow disk or behind an object store
+_STORED_A_SECOND = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +76,14 @@ class Uploads:
         return Upload(location=_location(place, answer), offset=end)
 
     def finish(self, place: Reference, upload: Upload, digest: str, body: Body = b"", size: int = 0) -> None:
-        """Send what is left, if anything: the registry compares the whole with the digest."""
+        """Send what is left, if anything: the registry compares the whole with the digest.
+
+        It answers when it has done so, and has moved the whole to its place.
+        """
         sign = "&" if "?" in upload.location else "?"
         target = upload.location + sign + urllib.parse.urlencode({"digest": digest})
-        self._send("PUT", place, target, (201,), _Sent(body=body, size=size))
+        slack_s = (upload.offset + size) / _STORED_A_SECOND
+        self._send("PUT", place, target, (201,), _Sent(body=body, size=size), slack_s=slack_s)
 
     def _send(
         self,
@@ -88,6 +94,7 @@ class Uploads:
         sent: _Sent | None = None,
         *,
         scopes: tuple[str, ...] = (),
+        slack_s: float = 0.0,
     ) -> Response:
         answer = self._session.call(
             method,
@@ -97,6 +104,7 @@ class Uploads:
             headers=sent.headers if sent else {},
             body=sent.body if sent else None,
             scopes=(scope(place, "pull,push"), *scopes),
+            slack_s=slack_s,
         )
         answer.body.close()
         return answer

@@ -28,16 +28,17 @@ FULL = pytest.mark.full(reason="two gigabytes, and a kill every second")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cargo:
-    """`count` images of a layer of `size` bytes each."""
+    """`count` images of a layer of `size` bytes each; another repository has the first `shared` ones too."""
 
     count: int
     size: int
+    shared: int = 0
 
     def put(self, address: str) -> list[str]:
-        place = Reference.parse(f"{address}/nvidia/driver:0")
         return [
             put_large(place.with_tag(str(number)), some(f"layer {number}", self.size))
-            for number in range(self.count)
+            for place, count in zip(places(f"{address}/nvidia"), (self.count, self.shared), strict=True)
+            for number in range(count)
         ]
 
     @property
@@ -45,7 +46,11 @@ class Cargo:
         return [digest_of(some(f"layer {number}", self.size)) for number in range(self.count)]
 
 
-SMALL, LARGE = Cargo(count=8, size=8 << 20), Cargo(count=256, size=8 << 20)
+def places(above: str) -> list[Reference]:
+    return [Reference.parse(f"{above}/{name}:0") for name in ("driver", "toolkit")]
+
+
+SMALL, LARGE = Cargo(count=8, size=8 << 20, shared=4), Cargo(count=256, size=8 << 20)
 """Debian's docker-registry drops an upload that broke off within a part: blobs have to fit between kills."""
 LARGEST = Cargo(count=8, size=256 << 20)
 
@@ -123,8 +128,9 @@ def kill_at(cargo: Cargo) -> Callable[[int, float], bool]:
 
 
 def in_mirror(troubled: Troubled, cargo: Cargo) -> set[str]:
-    place = Reference.parse(f"{troubled.site.mirror}/kse/nvidia/driver:0")
-    return {digest for digest in cargo.digests if client().has_blob(place, digest)}
+    """What one of its repositories has need not be sent to the other."""
+    there = places(f"{troubled.site.mirror}/kse/nvidia")
+    return {digest for digest in cargo.digests if any(client().has_blob(one, digest) for one in there)}
 
 
 def in_archive(journal: Path) -> set[str]:

@@ -152,7 +152,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
     elif gone := missing("skopeo"):
         pytest.skip(f"not installed: {', '.join(gone)}")
     with tunnel.serve() as proxy:
-        monkeypatch.setenv("HTTPS_PROXY", proxy)
+        monkeypatch.setenv("HTTPS_PROXY", f"http://{proxy.address}")
         yield request.param
 
 

@@ -111,6 +111,18 @@ def test_every_image_is_locked_by_digest_with_its_reasons(
     assert driver["size"] == sum(parts.values()) + len(index.data)
 
 
+def test_a_registry_without_tls_is_asked_as_its_address_says(vendor: Vendor) -> None:
+    """Of 127.1 no client supposes that it has none, as of 127.0.0.1."""
+    place = f"{vendor.address.replace('127.0.0.1', '127.1')}/nvcr.io"
+    registries = {**vendor.registries, "nvcr.io": f"http://{place}/"}
+    words = [word for pair in registries.items() for word in ("--registry", "=".join(pair))]
+    assert vendor.lock(*words) == 0
+    mirror = f"http://{place}".replace("/nvcr.io", "/mirror")
+    for to in (["--to", mirror], ["--to-archive", str(vendor.folder / "gpu")]):
+        assert run(["mirror", "copy", *to, "--mirror-lock", str(vendor.lock_file), *words]) == 0
+    assert run(["mirror", "verify", "--to", mirror, "--mirror-lock", str(vendor.lock_file), "--deep"]) == 0
+
+
 def test_the_same_inputs_give_the_same_bytes(vendor: Vendor) -> None:
     assert vendor.lock() == 0
     first = vendor.lock_file.read_bytes()
@@ -310,6 +322,24 @@ def test_a_tag_that_stands_for_another_image_is_found(
     capsys.readouterr()
     assert run(["mirror", "verify", *vendor.to]) == 1
     assert f"moved  the tag 595.91.07-ubuntu22.04 stands for {other}" in capsys.readouterr().out
+
+
+def test_what_an_archives_list_finds_missing_comes_from_the_archive(
+    vendor: Vendor, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registries = [word for pair in vendor.registries.items() for word in ("--registry", "=".join(pair))]
+    archive = str(vendor.folder / "gpu")
+    assert vendor.lock() == 0
+    copy = ["mirror", "copy", "--to-archive", archive, "--mirror-lock", str(vendor.lock_file), *registries]
+    assert run(copy) == 0
+    Path(f"{archive}.list.json.sig").write_text("c2lnbmVk\n")
+    listed = ["--mirror-lock", f"{archive}.list.json", "--verifier", "sh -c true"]
+    assert run(["mirror", "verify", *vendor.to[:2], *listed]) == 1
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("next: "))
+    words = shlex.split(told.partition("driverforge ")[2])
+    assert words[-4:] == ["--from-archive", archive, "--verifier", "sh -c true"]
+    assert run(words) == 0
+    assert run(["mirror", "verify", *vendor.to[:2], *listed]) == 0
 
 
 def test_a_deep_look_finds_a_lost_blob_and_a_lost_platform(

@@ -72,6 +72,16 @@ def test_what_a_program_only_says_it_copied_has_failed(
     assert all({"--all", "--preserve-digests"} <= set(words) for words in copied)
 
 
+def test_a_program_is_told_which_side_has_no_tls(site: Site, skopeo: MockPath) -> None:
+    """Of 127.1 nobody supposes that it has none, as of 127.0.0.1."""
+    vendor, mirror = (one.replace("127.0.0.1", "127.1") for one in (site.vendor, site.mirror))
+    for scheme, sides in (("http", ["src", "dest"]), ("https", ["dest"])):
+        source = f"{site.vendor}={scheme}://{vendor}"
+        assert site.copy("--engine", "skopeo", "--registry", source, "--to", f"http://{mirror}/kse") == 1
+        told = shlex.split(skopeo.calls("skopeo")[-1])
+        assert [side for side in ("src", "dest") if f"--{side}-tls-verify=false" in told] == sides
+
+
 def test_what_no_registry_has_is_told_before_and_copied_by_us(
     site: Site, skopeo: MockPath, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -22,9 +22,11 @@ from driverforge_build.fetch.web import REQUESTS_PER_MIRROR, HttpxTransport
 from driverforge_build.ports import Blob, NotThere
 from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
 from driverforge_oci.client import RegistryClient
+from driverforge_oci.http import UrllibTransport
 from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
-from driverforge_oci.transport import Request, Retrying, Spent
+from driverforge_oci.transport import Request, Retrying, Spent, Transport
+from driverforge_oci.uploads import Upload, Uploads
 from support.fakes import mirror
 from support.fakes.wireserver import answer, talking
 from support.process import missing
@@ -221,6 +223,33 @@ def test_a_server_that_gives_another_part_is_asked_for_the_whole(
         path = mirror.fetcher(tmp_path).blob(package(server.address))
     assert path.read_bytes() == CONTENT
     assert server.asked("range")[1] == "bytes=90000-"
+
+
+@pytest.mark.parametrize(
+    "transport", [HttpxTransport({}, timeout=0.3, grace=0.3), UrllibTransport({}, timeout=0.3)]
+)
+def test_a_registry_that_still_digests_is_waited_for(transport: Transport) -> None:
+    """It answers the commit of 512 MB when it has them all, which takes longer than any other answer may."""
+    digests, gave_up = threading.Event(), threading.Event()
+
+    def talk(connection: socket.socket, head: str) -> None:
+        if head.startswith("PUT "):
+            digests.set()
+        gave_up.wait()
+        connection.sendall(answer(status="201 Created"))
+
+    with talking(talk) as server, ThreadPoolExecutor(1) as pool:
+        place, upload = Reference.parse(f"{server.address}/driver:1"), Upload(location="/a", offset=512 << 20)
+        commit = pool.submit(Uploads(Session(transport)).finish, place, upload, f"sha256:{'a' * 64}")
+        digests.wait()
+        try:
+            # two, for what a request has sent earns it a moment
+            for _ in range(2):
+                with pytest.raises(TemporaryFailure):
+                    transport.send(get(f"http://{server.address}/"))
+        finally:
+            gave_up.set()
+        commit.result()
 
 
 def test_no_host_gets_more_requests_at_a_time_than_it_may(tmp_path: Path) -> None:

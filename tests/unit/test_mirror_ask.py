@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.mirror.ask import find, find_all
+from driverforge_build.mirror.ask import find, find_all, missing_platforms
 from driverforge_build.mirror.needs import Needs, Reason
 from driverforge_core.errors import Unavailable, Unsupported
-from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient
+from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST, RegistryClient, digest_of
 from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import referrers_tag
 from driverforge_oci.session import Session
@@ -25,8 +25,11 @@ def put(registry: MemoryRegistry, tag: str, content: bytes, **more: object) -> s
     return registry.add_manifest("driver", tag, OCI_MANIFEST, document | more)
 
 
-def put_index(registry: MemoryRegistry, images: dict[str, str]) -> str:
-    manifests = [
+def put_index(
+    registry: MemoryRegistry, images: dict[str, str], attestations: dict[str, str] | None = None
+) -> str:
+    """`images` are digests by architecture, `attestations` BuildKit's by the digest that each is of."""
+    manifests: list[dict[str, object]] = [
         {
             "mediaType": OCI_MANIFEST,
             "digest": digest,
@@ -35,6 +38,19 @@ def put_index(registry: MemoryRegistry, images: dict[str, str]) -> str:
         }
         for arch, digest in images.items()
     ]
+    for subject, digest in (attestations or {}).items():
+        manifests.append(
+            {
+                "mediaType": OCI_MANIFEST,
+                "digest": digest,
+                "size": 1,
+                "annotations": {
+                    "vnd.docker.reference.digest": subject,
+                    "vnd.docker.reference.type": "attestation-manifest",
+                },
+                "platform": {"os": "unknown", "architecture": "unknown"},
+            }
+        )
     document = {"schemaVersion": 2, "mediaType": OCI_INDEX, "manifests": manifests}
     return registry.add_manifest("driver", "1", OCI_INDEX, document)
 
@@ -84,3 +100,31 @@ def test_an_image_that_is_named_by_digest_keeps_it_whatever_platforms_are_chosen
         by_tag: amd64,
         **dict.fromkeys(by_digest, index),
     }
+
+
+@pytest.mark.parametrize("chosen", [["amd64"], ["amd64", "arm64"]])
+def test_the_attestations_of_chosen_platforms_stay_in_the_index(chosen: list[str]) -> None:
+    """BuildKit's are found by the index alone, so that one platform with one is an index too."""
+    registry = MemoryRegistry()
+    images = {arch: put(registry, "", arch.encode()) for arch in ("amd64", "arm64", "s390x")}
+    attestations = {images[arch]: put(registry, "", f"of {arch}".encode()) for arch in images}
+    index = PLACE.with_digest(put_index(registry, images, attestations))
+    found = find(client(registry), index, [f"linux/{arch}" for arch in chosen])
+    kept = [images[arch] for arch in chosen]
+    assert [one.digest for one in found.platforms] == [*kept, *(attestations[one] for one in kept)]
+    assert found.digest == digest_of(found.made.encode())
+
+
+def test_an_attestation_is_no_platform_that_an_image_is_said_to_have() -> None:
+    registry = MemoryRegistry()
+    amd64 = put(registry, "", b"image")
+    index = put_index(registry, {"amd64": amd64}, {amd64: put(registry, "", b"attestation")})
+    needs = Needs(images={f"{PLACE}:1": [Reason(slot="driver", text="")]})
+    found = find_all(client(registry), needs, {})
+    told = missing_platforms(needs, found, ["linux/arm64"])
+    assert told == [
+        f"{PLACE}:1 has no image for linux/arm64, which --platform names: the list has linux/amd64 of it"
+    ]
+    with pytest.raises(Unsupported) as refused:
+        find(client(registry), PLACE.with_digest(index), ["linux/arm64"])
+    assert refused.value.details == ("it has: linux/amd64",)

@@ -7,7 +7,7 @@ import itertools
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -209,6 +209,60 @@ def test_many_that_are_told_to_wait_at_once_halve_the_tide_once() -> None:
     now += PERIOD_S
     tide.ebb()
     assert tide.width == 4
+
+
+@dataclass
+class Disk(Shelf):
+    """One that takes `cost` seconds of its clock for a write, of which it does one at a time, by its writers.
+
+    `widths` are those of the tide at each write.
+    """
+
+    cost: Callable[[int], float] = lambda _writers: 0.0
+    now: float = 0.0
+    writers: int = 0
+    widths: list[int] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        self.tide = Tide(now=lambda: self.now, first=8)
+
+    def take_blob(self, _load: Load, stream: BlobStream, _mount_from: str) -> bool:
+        with self.lock:
+            self.writers += 1
+        while stream.read(1 << 6):
+            # as a disk does: the other threads have their turn
+            time.sleep(0.0001)
+            with self.lock:
+                self.now += self.cost(self.writers)
+                self.widths.append(self.tide.width)
+        with self.lock:
+            self.writers -= 1
+        return True
+
+    def late(self) -> float:
+        """The tide's width on average, at the last of all writes."""
+        last = self.widths[-len(self.widths) // 4 :]
+        return sum(last) / len(last)
+
+
+@pytest.mark.parametrize(
+    ("cost", "widths"),
+    [
+        # its head goes from file to file; only time tells, for the disk says of nothing that it is busy
+        (lambda writers: 0.0002 * writers**2, range(1, 4)),
+        # it has many heads
+        (lambda writers: 0.04 / writers, range(13, 17)),
+    ],
+    ids=["slow", "wide"],
+)
+def test_a_disk_that_many_writers_slow_down_narrows_the_tide(
+    cost: Callable[[int], float], widths: range
+) -> None:
+    datas = [number.to_bytes(2) * 1024 for number in range(200)]
+    disk = Disk({digest_of(data): data for data in (*datas, b"{}")}, cost=cost)
+    Copier(source=disk, sink=disk, tide=disk.tide, listener=Listener()).run([load_of("one", *datas)])
+    assert round(disk.late()) in widths
 
 
 # archives

@@ -11,15 +11,21 @@ from driverforge_build.mirror.file import load_mirror_lock
 from driverforge_build.mirror.holds import look
 from driverforge_build.mirror.nodes import Node, read_nodes
 from driverforge_build.mirror.target import Target
-from driverforge_build.mirror.yamltext import Digests
+from driverforge_build.mirror.yamltext import Digests, Read, read_bytes
 from driverforge_oci.client import RegistryClient
 
 
 def inventory(
-    lock_path: Path, client: RegistryClient, target: Target, *, deep: bool, nodes: Path | None = None
+    lock_path: Path,
+    client: RegistryClient,
+    target: Target,
+    *,
+    deep: bool,
+    nodes: Path | None = None,
+    read: Read = read_bytes,
 ) -> MirrorInventoryDocument:
     """What a mirror holds of a lock, and what the nodes of a dump run."""
-    digests = Digests()
+    digests = Digests(read)
     document = load_mirror_lock(lock_path, digests.read)
     return inventory_of(
         document, digests[str(lock_path)], client, target, deep=deep, nodes=read_nodes(nodes) if nodes else ()

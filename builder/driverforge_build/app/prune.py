@@ -11,19 +11,20 @@ from driverforge_build.mirror.file import load_inventory, load_mirror_lock
 from driverforge_build.mirror.keep import Keep, named_by
 from driverforge_build.mirror.prune import Judgement, Pruner
 from driverforge_build.mirror.target import Target
-from driverforge_build.mirror.yamltext import read_documents
+from driverforge_build.mirror.yamltext import Read, read_bytes, read_documents
 from driverforge_oci.client import RegistryClient
 from driverforge_oci.reference import Reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PruneInputs:
-    """Files: lists and inventories and dumps that keep, and lists that count no more."""
+    """Files: lists and inventories and dumps that keep, and lists that count no more; `read` reads lists."""
 
     locks: Sequence[Path]
     inventories: Sequence[Path] = ()
     dumps: Sequence[Path] = ()
     dropped: Sequence[Path] = ()
+    read: Read = read_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,14 +61,14 @@ def plan_prune(inputs: PruneInputs, client: RegistryClient, target: Target) -> P
     """
     keep, dropped = Keep(target=target), dict[str, list[str]]()
     for path in inputs.locks:
-        keep.add_lock(str(path), load_mirror_lock(path))
+        keep.add_lock(str(path), load_mirror_lock(path, inputs.read))
     repositories = set(keep.wanted)
     for path in inputs.inventories:
         keep.add_inventory(str(path), load_inventory(path))
     for path in inputs.dumps:
         keep.add_dump(str(path), read_documents(path))
     for path in inputs.dropped:
-        for repository, known in named_by(target, load_mirror_lock(path)).items():
+        for repository, known in named_by(target, load_mirror_lock(path, inputs.read)).items():
             dropped.setdefault(repository, []).extend(known)
     places = [Reference(host=target.host, repository=name) for name in sorted({*repositories, *dropped})]
     pruner = Pruner(client=client, keep=keep, dropped=dropped)

@@ -12,15 +12,21 @@ from driverforge_build.mirror.loads import loads
 from driverforge_build.mirror.reading import read_all
 from driverforge_build.mirror.target import Target
 from driverforge_build.mirror.tide import Tide
-from driverforge_build.mirror.yamltext import Digests
+from driverforge_build.mirror.yamltext import Digests, Read, read_bytes
 from driverforge_oci.client import RegistryClient
 
 
 def read_mirror(
-    lock_path: Path, client: RegistryClient, target: Target, tide: Tide, listener: CopyListener
+    lock_path: Path,
+    client: RegistryClient,
+    target: Target,
+    tide: Tide,
+    listener: CopyListener,
+    *,
+    read: Read = read_bytes,
 ) -> MirrorInventoryDocument:
     """What a mirror holds of a lock, by digest and by the bytes."""
-    digests = Digests()
+    digests = Digests(read)
     lock = load_mirror_lock(lock_path, digests.read)
     found = inventory_of(lock, digests[str(lock_path)], client, target, deep=True)
     places = target.places(image["image"] for image in lock["images"])

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from driverforge_build.discover.settings import Settings
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.fetch.web import Told
-    from driverforge_build.mirror.target import Target
     from driverforge_build.mirror.tide import Tide
     from driverforge_build.mirror.yamltext import Read
     from driverforge_build.ports import (
@@ -113,16 +112,18 @@ def copying_client(told: Told, *, at_once: int, plain_http: Sequence[str] = ()) 
     return _client(registry_transport(os.environ, told, at_once=at_once), plain_http)
 
 
-def sides(tide: Tide, told: Told) -> Callable[[Target | None], RegistryClient]:
-    """Makes a client for a side of a copy. The sides share none: each transfer holds a place on both."""
+def sides(tide: Tide, told: Told) -> Callable[[Sequence[str]], RegistryClient]:
+    """Makes a client for a side of a copy, given its hosts without TLS.
+
+    The sides share none: each transfer holds a place on both.
+    """
 
     def heard(why: str, seconds: float) -> None:
         tide.ebb()
         told(why, seconds)
 
-    def client(target: Target | None) -> RegistryClient:
-        plain = target.plain_hosts if target else ()
-        return copying_client(heard, at_once=2 * tide.highest, plain_http=plain)
+    def client(plain_http: Sequence[str]) -> RegistryClient:
+        return copying_client(heard, at_once=2 * tide.highest, plain_http=plain_http)
 
     return client
 

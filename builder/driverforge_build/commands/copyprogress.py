@@ -87,10 +87,12 @@ def rate_text(done: int, total: int, rate: float) -> str:
 
 
 @contextmanager
-def shown_copy(*, as_json: bool, each: bool = True) -> Iterator[CopyProgress]:
+def shown_copy(
+    *, as_json: bool, each: bool = True, now: Callable[[], float] = time.monotonic
+) -> Iterator[CopyProgress]:
     """A bar while the block runs if standard error is a terminal, else lines, and one for `each` image."""
     if not sys.stderr.isatty():
-        yield CopyProgress(as_json=as_json, each=each, moving=_lines(as_json=as_json))
+        yield CopyProgress(as_json=as_json, each=each, moving=_lines(now, as_json=as_json), now=now)
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
@@ -101,11 +103,12 @@ def shown_copy(*, as_json: bool, each: bool = True) -> Iterator[CopyProgress]:
         yield CopyProgress(
             as_json=as_json,
             each=each,
+            now=now,
             moving=lambda done, total, _rate: rich.update(task, completed=done, total=total),
         )
 
 
-def _lines(*, as_json: bool, now: Callable[[], float] = time.monotonic) -> Callable[[int, int, float], None]:
+def _lines(now: Callable[[], float], *, as_json: bool) -> Callable[[int, int, float], None]:
     told = now()
 
     def line(done: int, total: int, rate: float) -> None:

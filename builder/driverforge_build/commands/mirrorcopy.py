@@ -13,17 +13,18 @@ import click
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.copyprogress import shown_copy
 from driverforge_build.commands.mirroroptions import (
+    list_reader,
     mirror_lock_option,
     nodes_option,
     paths_option,
     registries_option,
-    typed,
 )
 from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import program, verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.documents import MirrorCopyDocument
+    from driverforge_build.mirror.target import Sources
 
 _ARCHIVE = click.Path(path_type=Path)
 _SUFFIXES = {"K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
@@ -111,7 +112,7 @@ def copy(
     from_archive: Path | None,
     volume_size: int,
     inventory: Path | None,
-    registries: dict[str, str],
+    sources: Sources,
     signer: tuple[str, ...],
     verifier: tuple[str, ...],
     receipt: Path | None,
@@ -141,9 +142,7 @@ def copy(
         raise click.UsageError("--signer is for --to-archive")
     if (from_archive is None and receipt) or (receipt is None and nodes):
         raise click.UsageError("--receipt is for --from-archive, and --nodes for --receipt")
-    if from_archive is None and typed("verifier"):
-        raise click.UsageError("--verifier is for --from-archive")
-    if from_archive is not None and registries:
+    if from_archive is not None and sources.places:
         raise click.UsageError("--registry is for copies from registries; an archive asks none")
     if engine_name != "driverforge" and (to is None or from_archive is not None):
         raise click.UsageError(
@@ -156,6 +155,7 @@ def copy(
     from driverforge_build.sharedfile import replace_text
 
     target = Target.parse(to, Paths(paths)) if to is not None else None
+    read = list_reader(verifier, lock_path, archives=from_archive is not None)
     with shown_copy(as_json=as_json) as progress:
         tide = Tide(now=time.monotonic)
         downloads = adapters.copying_downloads(cache_dir, progress.waiting)
@@ -166,32 +166,37 @@ def copy(
             assert to_archive is not None
             document = carry.save(
                 carrying,
-                load_mirror_lock(lock_path),
-                client(None),
+                load_mirror_lock(lock_path, read),
+                client(sources.plain_hosts),
                 to_archive,
-                registries=registries,
+                registries=sources.places,
                 volume_size=volume_size,
                 inventory=inventory,
                 signer=adapters.list_signer(signer),
             )
         elif from_archive is not None:
-            archive, mirror = carry.arrived(from_archive, adapters.verifier(verifier)), client(target)
+            archive, mirror = (
+                carry.arrived(from_archive, adapters.verifier(verifier)),
+                client(target.plain_hosts),
+            )
             document = carry.load(carrying, archive, mirror, target, begun=begun, deep=deep)
             if receipt:
                 told = carry.receipt(archive, mirror, target, nodes)
                 replace_text(receipt, json.dumps(told, indent=1) + "\n", option="--receipt")
         else:
-            lock = load_mirror_lock(lock_path)
-            copier = adapters.image_copier(engine_name, plain_http=target.plain_hosts)
+            lock = load_mirror_lock(lock_path, read)
+            copier = adapters.image_copier(
+                engine_name, plain_http=(*sources.plain_hosts, *target.plain_hosts)
+            )
             for image, why in carry.beyond_programs(lock).items() if copier else ():
                 progress.beyond(engine_name, image, why)
             document = carry.copy_between(
                 carrying,
                 lock,
-                client(None),
-                client(target),
+                client(sources.plain_hosts),
+                client(target.plain_hosts),
                 target,
-                registries=registries,
+                registries=sources.places,
                 begun=begun,
                 deep=deep,
                 program=copier,

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands.mirroroptions import mirror_lock_option
+from driverforge_build.commands.mirroroptions import list_reader, mirror_lock_option
 from driverforge_build.commands.output import say
+from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.documents import MirrorLockDocument
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 @click.command("explain", short_help="say why an image is in the list, or why not")
 @click.argument("image")
 @mirror_lock_option
-def explain(image: str, lock_path: Path) -> int:
+@verifier_option
+def explain(image: str, lock_path: Path, verifier: tuple[str, ...]) -> int:
     """Say why IMAGE is needed, or why it is left out, from the lock alone.
 
     IMAGE is a reference, or a part of one: k8s-mig-manager. Exit status: 0, 1 where nothing in the lock has
@@ -26,7 +28,7 @@ def explain(image: str, lock_path: Path) -> int:
     """
     from driverforge_build.mirror.file import load_mirror_lock
 
-    document = load_mirror_lock(lock_path)
+    document = load_mirror_lock(lock_path, list_reader(verifier, lock_path))
     found = list(_explained(document, image))
     for line in found:
         say(line)

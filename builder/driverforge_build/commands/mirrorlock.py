@@ -18,6 +18,7 @@ from driverforge_build.commands.output import say
 if TYPE_CHECKING:
     from driverforge_build.documents import MirrorLockDocument
     from driverforge_build.mirror.needs import Needs
+    from driverforge_build.mirror.target import Sources
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
@@ -104,7 +105,7 @@ def lock(
     nodes: Path | None,
     matrix_lock: Path | None,
     kernels: tuple[str, ...],
-    registries: dict[str, str],
+    sources: Sources,
     platforms: tuple[str, ...],
     with_packages: bool,
     matrix_path: Path | None,
@@ -140,9 +141,9 @@ def lock(
         raise click.UsageError("--plan has no JSON: without the registries there is no lock")
     if chart_repository and not chart:
         raise click.UsageError("--chart-repository needs the --chart that is in it, e.g. --chart v26.7.0")
-    client = adapters.registry_client(as_json=as_json)
+    client = adapters.registry_client(as_json=as_json, plain_http=sources.plain_hosts)
     with adapters.mirrors(cache_dir, offline=False, as_json=as_json) as downloads:
-        archive = chart_archive(chart, chart_repository, client, registries, downloads)
+        archive = chart_archive(chart, chart_repository, client, sources.places, downloads)
     given = MirrorInputs(
         chart=chart,
         archive=archive,
@@ -165,7 +166,7 @@ def lock(
             repositories = Repositories(
                 matrix=load_matrix(matrix_path), settings=settings, downloads=downloads
             )
-        document = mirror_lock(given, client, registries, repositories, read=adapters.input_reader())
+        document = mirror_lock(given, client, sources.places, repositories, read=adapters.input_reader())
     replace_text(lock_path, dump_mirror_lock(document), option="--mirror-lock")
     if as_json:
         say(json.dumps(document, indent=1))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from driverforge_build.commands import options
+from driverforge_build.commands import adapters, options
+
+if TYPE_CHECKING:
+    from driverforge_build.mirror.target import Sources
+    from driverforge_build.mirror.yamltext import Read
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,15 +59,22 @@ paths_option = click.option(
 
 
 def registries_option(text: str) -> Callable[[F], F]:
-    """--registry, several times, with its own help text; the command gets `registries`, place by place."""
-    form = "HOST[/PATH]=HOST[:PORT][/PATH]"
+    """--registry, several times, with its own help text; the command gets `sources`."""
+    form = "HOST[/PATH]=[http://]HOST[:PORT][/PATH]"
+    pairs = options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io")
+
+    def callback(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> Sources:
+        from driverforge_build.mirror.target import Sources
+
+        return Sources.parse(pairs(context, parameter, values))
+
     return click.option(
         "--registry",
-        "registries",
+        "sources",
         multiple=True,
         metavar=form,
-        callback=options.pairs(form, "nvcr.io=cache.site:5000/nvcr.io"),
-        help=text,
+        callback=callback,
+        help=f"{text} http:// where it has no TLS.",
     )
 
 
@@ -93,7 +104,23 @@ def _target_options(function: F, *, required: bool) -> F:
     )(decorated)  # type: ignore[return-value]
 
 
-def typed(option: str) -> bool:
-    """Whether somebody wrote it here: a pipeline's environment is for all its commands."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is ParameterSource.COMMANDLINE
+def list_reader(verifier: Sequence[str], *lists: Path, archives: bool = False) -> Read:
+    """How lists are read: one that came with an archive as archives are, if `verifier` accepts it.
+
+    UsageError for a --verifier where none of these did, and no `archives` are read beside them. That of a
+    pipeline's environment is for all its commands.
+    """
+    from driverforge_build.mirror.file import ARCHIVE_LIST
+    from driverforge_build.mirror.trust import reading
+    from driverforge_build.mirror.yamltext import read_bytes
+
+    archives = archives or any(path.name.endswith(ARCHIVE_LIST) for path in lists)
+    given = click.get_current_context().get_parameter_source("verifier")
+    if given is ParameterSource.COMMANDLINE and not archives:
+        raise click.UsageError(f"--verifier is for what came with an archive, its NAME{ARCHIVE_LIST}")
+    verified = reading(adapters.verifier(verifier))
+
+    def read(path: Path) -> bytes:
+        return (verified if path.name.endswith(ARCHIVE_LIST) else read_bytes)(path)
+
+    return read

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.commands import adapters
-from driverforge_build.commands.mirroroptions import mirror_lock_option, target_or_other_options, typed
+from driverforge_build.commands.mirroroptions import list_reader, mirror_lock_option, target_or_other_options
 from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
@@ -61,16 +61,17 @@ def packages(
     from driverforge_build.mirror.file import load_mirror_lock
     from driverforge_build.mirror.layout import configuration_name
 
-    if (target is None) == (from_archive is None) or (from_archive is None and typed("verifier")):
-        raise click.UsageError("name a mirror with --to, or --from-archive NAME and its --verifier")
+    if (target is None) == (from_archive is None):
+        raise click.UsageError("name a mirror with --to, or --from-archive NAME")
     address = url or out.absolute().as_uri()
     if from_archive is not None:
         archive = carry.arrived(from_archive, adapters.verifier(verifier))
         found = carry.unpack(archive, out, address)
     else:
         assert target is not None
+        lock = load_mirror_lock(lock_path, list_reader(verifier, lock_path))
         client = adapters.registry_client(plain_http=target.plain_hosts)
-        found = carry.unpack_held(load_mirror_lock(lock_path), client, target, out, address)
+        found = carry.unpack_held(lock, client, target, out, address)
     for one in found:
         say(f"{one.folder}  {one.files} files written, {one.held} were there")
         for line in one.definition.splitlines():

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from driverforge_build.commands import adapters, options
-from driverforge_build.commands.mirroroptions import target_or_other_options
+from driverforge_build.commands.mirroroptions import list_reader, target_or_other_options
 from driverforge_build.commands.output import say
+from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.documents import KeptManifest, MirrorPruneDocument, PrunedManifest
@@ -71,6 +72,7 @@ _COLLECT = (
     help="An old list: what it alone has goes, without a tag or in a repository that no other list has, "
     "too. May be repeated.",
 )
+@verifier_option
 @click.option("--dry-run", is_flag=True, help="Show what stays and what would go; delete nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @options.json_option
@@ -82,6 +84,7 @@ def prune(
     inventories: tuple[Path, ...],
     dumps: tuple[Path, ...],
     dropped: tuple[Path, ...],
+    verifier: tuple[str, ...],
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -99,11 +102,12 @@ def prune(
     from driverforge_build.app.prune import PruneInputs, plan_prune
 
     if archives is not None and target is None and not (inventories or dumps or dropped):
-        return _archives(archives, locks, dry_run=dry_run, yes=yes, as_json=as_json)
+        return _archives(archives, locks, verifier, dry_run=dry_run, yes=yes, as_json=as_json)
     if target is None or archives is not None:
         raise click.UsageError("name a mirror with --to, or --archives DIR and lists alone")
     client = adapters.registry_client(as_json=as_json, plain_http=target.plain_hosts)
-    inputs = PruneInputs(locks=locks, inventories=inventories, dumps=dumps, dropped=dropped)
+    read = list_reader(verifier, *locks, *dropped)
+    inputs = PruneInputs(locks=locks, inventories=inventories, dumps=dumps, dropped=dropped, read=read)
     plan = plan_prune(inputs, client, target)
     planned = plan.planned()
     document = plan.document(planned)
@@ -125,11 +129,20 @@ def prune(
     return 0
 
 
-def _archives(folder: Path, locks: tuple[Path, ...], *, dry_run: bool, yes: bool, as_json: bool) -> int:
+def _archives(
+    folder: Path,
+    locks: tuple[Path, ...],
+    verifier: tuple[str, ...],
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
     from driverforge_build.mirror.file import load_mirror_lock
     from driverforge_build.mirror.shelf import judge_shelf
 
-    shelf = judge_shelf(folder, {str(path): load_mirror_lock(path) for path in locks})
+    read = list_reader(verifier, *locks, archives=True)
+    shelf = judge_shelf(folder, {str(path): load_mirror_lock(path, read) for path in locks}, read)
     going = [one for one in shelf if not one.why]
     for one in () if as_json else shelf:
         say(f"{'keep   ' if one.why else 'delete '} {folder / one.name}  {one.why}".rstrip())

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from driverforge_build.commands.mirroroptions import mirror_lock_option, target_options
+from driverforge_build.commands.mirroroptions import list_reader, mirror_lock_option, target_options
 from driverforge_build.commands.output import say
+from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.mirror.target import Target
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 @click.command("rewrite", short_help="write what makes a cluster pull from its mirror")
 @target_options
 @mirror_lock_option
+@verifier_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     metavar="DIR",
     help="The folder for the files; those of the same names are replaced.",
 )
-def rewrite(*, target: Target, lock_path: Path, out: Path) -> None:
+def rewrite(*, target: Target, lock_path: Path, verifier: tuple[str, ...], out: Path) -> None:
     """Write values, patches and runtime configuration with which a cluster pulls from the mirror.
 
     Of the values only what differs. values.yaml: for helm, behind your own. clusterpolicy-patch.yaml and
@@ -40,7 +42,7 @@ def rewrite(*, target: Target, lock_path: Path, out: Path) -> None:
     from driverforge_build.mirror.rewrite import not_rewritten, rewritten
     from driverforge_build.sharedfile import replace_text
 
-    document = load_mirror_lock(lock_path)
+    document = load_mirror_lock(lock_path, list_reader(verifier, lock_path))
     for name, text in rewritten(document, target).items():
         path = out / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,11 +13,11 @@ import click
 from driverforge_build.commands import adapters, options
 from driverforge_build.commands.copyprogress import shown_copy
 from driverforge_build.commands.mirroroptions import (
+    list_reader,
     mirror_lock_option,
     nodes_option,
     target_options,
     target_or_other_options,
-    typed,
 )
 from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
@@ -25,6 +25,7 @@ from driverforge_build.commands.signing import verifier_option
 if TYPE_CHECKING:
     from driverforge_build.documents import HeldImage, MirrorInventoryDocument
     from driverforge_build.mirror.target import Target
+    from driverforge_build.mirror.yamltext import Read
 
 _DAMAGED = (
     "take what is damaged out of the registry's storage, for it believes that it has it; with docker's "
@@ -70,34 +71,37 @@ def verify(
     """
     if archive is not None and target is None:
         return _verify_archive(archive, volumes, verifier, as_json=as_json)
-    if target is None or archive is not None or volumes or typed("verifier"):
-        raise click.UsageError("name a mirror with --to, or --archive NAME, its volumes and --verifier")
+    if target is None or archive is not None or volumes:
+        raise click.UsageError("name a mirror with --to, or --archive NAME and its volumes")
+    read = list_reader(verifier, lock_path)
     document = (
-        _read(lock_path, target, as_json=as_json)
+        _read(lock_path, read, target, as_json=as_json)
         if deep
-        else _inventory(lock_path, target, deep=False, as_json=as_json)
+        else _inventory(lock_path, read, target, deep=False, as_json=as_json)
     )
     if as_json:
         say(json.dumps(document, indent=1))
     else:
         for image in document["images"]:
             say(_held_line(image))
-        for step in _next_steps(document, target, lock_path):
+        for step in _next_steps(document, target, lock_path, verifier):
             say(f"next: {step}", err=True)
     return _verify_status(document)
 
 
-def _read(lock_path: Path, target: Target, *, as_json: bool) -> MirrorInventoryDocument:
+def _read(lock_path: Path, read: Read, target: Target, *, as_json: bool) -> MirrorInventoryDocument:
     from driverforge_build.app.reading import read_mirror
     from driverforge_build.mirror.tide import Tide
 
     with shown_copy(as_json=as_json, each=False) as progress:
         tide = Tide(now=time.monotonic)
-        client = adapters.sides(tide, progress.waiting)(target)
-        return read_mirror(lock_path, client, target, tide, progress)
+        client = adapters.sides(tide, progress.waiting)(target.plain_hosts)
+        return read_mirror(lock_path, client, target, tide, progress, read=read)
 
 
-def _next_steps(document: MirrorInventoryDocument, target: Target, lock_path: Path) -> list[str]:
+def _next_steps(
+    document: MirrorInventoryDocument, target: Target, lock_path: Path, verifier: tuple[str, ...]
+) -> list[str]:
     from driverforge_build.mirror.file import ARCHIVE_LIST
 
     states = {image["state"] for image in document["images"]}
@@ -109,6 +113,7 @@ def _next_steps(document: MirrorInventoryDocument, target: Target, lock_path: Pa
         # where an archive's list is, no vendor's registry may be reached
         archive = str(lock_path).endswith(ARCHIVE_LIST)
         source = ["--from-archive", str(lock_path).removesuffix(ARCHIVE_LIST)] if archive else []
+        source += ["--verifier", shlex.join(verifier)] if archive and verifier else []
         listed = source or ["--mirror-lock", str(lock_path)]
         words = ["--to", f"{scheme}{document['mirror']}", "--paths", target.paths.value, *listed]
         steps.append(f"bring what is not there: driverforge mirror copy --deep {shlex.join(words)}")
@@ -133,24 +138,26 @@ def _verify_archive(
 @target_options
 @nodes_option
 @mirror_lock_option
-def inventory(*, target: Target, nodes: Path | None, lock_path: Path) -> int:
+@verifier_option
+def inventory(*, target: Target, nodes: Path | None, lock_path: Path, verifier: tuple[str, ...]) -> int:
     """Print, as JSON, which images of the list the mirror holds, and every manifest and blob by digest.
 
     For the side that fills it: what is missing is all that has to be carried. Exit status: 0, whatever it
     holds; 75 where the mirror did not answer for an image.
     """
-    document = _inventory(lock_path, target, deep=True, as_json=True, nodes=nodes)
+    read = list_reader(verifier, lock_path)
+    document = _inventory(lock_path, read, target, deep=True, as_json=True, nodes=nodes)
     say(json.dumps(document, indent=1))
     return 75 if _verify_status(document) == 75 else 0
 
 
 def _inventory(
-    lock_path: Path, target: Target, *, deep: bool, as_json: bool, nodes: Path | None = None
+    lock_path: Path, read: Read, target: Target, *, deep: bool, as_json: bool, nodes: Path | None = None
 ) -> MirrorInventoryDocument:
     from driverforge_build.app.inventory import inventory as look_up
 
     client = adapters.registry_client(as_json=as_json, plain_http=target.plain_hosts)
-    return look_up(lock_path, client, target, deep=deep, nodes=nodes)
+    return look_up(lock_path, client, target, deep=deep, nodes=nodes, read=read)
 
 
 def _held_line(image: HeldImage) -> str:

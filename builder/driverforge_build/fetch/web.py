@@ -124,7 +124,8 @@ class HttpxTransport:
             self._asked[host] += 1
         with ExitStack() as held:
             held.enter_context(gate)
-            exchange = _Exchange(request, _Pace(self._timeout, self._grace))
+            pace = _Pace(self._timeout + request.slack_s, self._grace + request.slack_s)
+            exchange = _Exchange(request, pace)
             with exchange.failures():
                 answer = wire.handle_request(exchange.wired())
             held.callback(answer.close)

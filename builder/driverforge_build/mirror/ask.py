@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -22,6 +22,9 @@ from driverforge_oci.session import NotFound
 _VENDOR = "nvcr.io"
 _COSIGN = ("sig", "att", "sbom")
 _REFERRERS_DEPTH = 4
+# BuildKit's attestations are in the index of what they are of, as its documentation of their storage has it
+_ATTESTS = "vnd.docker.reference.digest"
+_NO_PLATFORM = ("", "unknown/unknown")
 _CONFIGURATIONS = (
     "application/vnd.oci.image.config.v1+json",
     "application/vnd.docker.container.image.v1+json",
@@ -82,12 +85,13 @@ def _content(client: RegistryClient, place: Reference, wanted: Sequence[str] = (
     if wanted and top.is_index:
         chosen = {entry.digest for platform in wanted if (entry := top.entry(platform))}
         if not chosen:
-            offered = sorted({one.platform for one in top.children if one.platform})
+            offered = _offered(top.children)
             raise Unsupported(
                 f"{place} has no image for {' or '.join(wanted)}",
                 details=[f"it has: {', '.join(offered) or 'nothing that states its platform'}"],
                 resolution="name one of these with --platform too, or leave --platform out",
             )
+        chosen |= {one.digest for one in top.children if dict(one.annotations).get(_ATTESTS) in chosen}
         if len(chosen) == 1:
             return _content(client, place.with_digest(*chosen))
         made = _index_of(top, chosen)
@@ -189,7 +193,7 @@ def missing_platforms(needs: Needs, found: Mapping[str, Found], platforms: Seque
     """Images that have none for an architecture of nodes, or of `platforms`, a sentence each."""
     told = []
     for image in needs.images:
-        offered = sorted({one.platform for one in found[image].platforms if one.platform})
+        offered = _offered(found[image].platforms)
         if not offered:
             continue
         wanted = _platforms_of_nodes(needs, image)
@@ -205,6 +209,10 @@ def _platforms_of_nodes(needs: Needs, image: str) -> set[str]:
     """Of the nodes that need the image, as far as its reasons say; else of all."""
     own = {arch for reason in needs.images[image] for arch in reason.archs}
     return {f"linux/{arch}" for arch in own or needs.archs}
+
+
+def _offered(parts: Iterable[Descriptor | Platform]) -> list[str]:
+    return sorted({one.platform for one in parts} - set(_NO_PLATFORM))
 
 
 def _has(offered: Sequence[str], wanted: str) -> bool:

@@ -13,6 +13,7 @@ from driverforge_build.mirror.file import ARCHIVE_LIST, load_archive_list
 from driverforge_build.mirror.loads import named_entries
 from driverforge_build.mirror.trust import check_volumes, signature_of
 from driverforge_build.mirror.volumes import storage
+from driverforge_build.mirror.yamltext import Read, read_bytes
 from driverforge_core.errors import InputError
 
 
@@ -31,7 +32,9 @@ class Shelved:
                 path.unlink(missing_ok=True)
 
 
-def judge_shelf(folder: Path, locks: Mapping[str, MirrorLockDocument]) -> list[Shelved]:
+def judge_shelf(
+    folder: Path, locks: Mapping[str, MirrorLockDocument], read: Read = read_bytes
+) -> list[Shelved]:
     """The archives of a folder, the newest first.
 
     One stays that has a part of a list that no newer one has, with volumes that are sound. StorageFailed.
@@ -43,7 +46,7 @@ def judge_shelf(folder: Path, locks: Mapping[str, MirrorLockDocument]) -> list[S
     for listed in reversed(lists):
         name = listed.name.removesuffix(ARCHIVE_LIST)
         try:
-            document = load_archive_list(listed)
+            document = load_archive_list(listed, read)
         except InputError as error:
             found.append(Shelved(name=name, why=error.brief))
             continue

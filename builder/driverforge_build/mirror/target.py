@@ -33,8 +33,7 @@ class Target:
     @classmethod
     def parse(cls, text: str, paths: Paths) -> Target:
         """From '[http://]HOST[:PORT][/PATH]'. InputError for what is no registry."""
-        plain = text.startswith("http://")
-        bare = text.removeprefix("http://").removeprefix("https://").rstrip("/")
+        bare, plain = _without_scheme(text)
         host, _, path = bare.partition("/")
         target = cls(host=host, path=path, paths=paths, plain=plain)
         if Reference.parse(target.place(Reference.parse("nvcr.io/nvidia/driver:1")).name).host != host:
@@ -74,6 +73,31 @@ class Target:
                 resolution="use --paths host, which keeps the registry's name in the path",
             )
         return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sources:
+    """Where images are asked for instead of where their names say.
+
+    `places` is as `in_registry` takes it; of its hosts `plain_hosts` have no TLS.
+    """
+
+    places: Mapping[str, str]
+    plain_hosts: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, named: Mapping[str, str]) -> Sources:
+        """From HOST[/PATH] → [http://]HOST[:PORT][/PATH]."""
+        found = {above: _without_scheme(text) for above, text in named.items()}
+        return cls(
+            places={above: bare for above, (bare, _) in found.items()},
+            plain_hosts=tuple(bare.partition("/")[0] for bare, plain in found.values() if plain),
+        )
+
+
+def _without_scheme(text: str) -> tuple[str, bool]:
+    """HOST[:PORT][/PATH], and whether it has no TLS."""
+    return text.removeprefix("http://").removeprefix("https://").rstrip("/"), text.startswith("http://")
 
 
 def in_registry(reference: Reference, registries: Mapping[str, str]) -> Reference:
