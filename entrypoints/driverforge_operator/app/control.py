@@ -26,13 +26,14 @@ from driverforge_operator.app.lease import Fenced
 from driverforge_operator.app.lookups import Lookups
 from driverforge_operator.app.metrics import Metrics
 from driverforge_operator.app.store import Store
-from driverforge_operator.app.theirs import Theirs
+from driverforge_operator.app.theirs import OTHERS, Theirs
 from driverforge_operator.app.turns import Turns
 from driverforge_operator.plan.actions import Action, SetStatus, StandDown
 from driverforge_operator.ports import Cluster, Kind, Overloaded, Registries
 from driverforge_operator.state.contents import CONTENTS
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
+    LEASES,
     NODE,
     NVIDIA_DRIVER,
     OURS,
@@ -56,6 +57,7 @@ BEAT = 120.0
 WATCHED: tuple[tuple[Kind[Any], str], ...] = (
     (THEIR_DEPLOYMENT, THEIR_SELECTOR),
     (THEIR_LEASE, ""),
+    (LEASES, ""),
     (CLUSTER_POLICY, ""),
     (NVIDIA_DRIVER, ""),
     *CONTENTS,
@@ -85,8 +87,9 @@ class Controller:
         self._leads = leads
         self._store = Store(namespace, asks_registries=registries is not None, environment=environment)
         self._lookups = Lookups(registries) if registries else None
-        self._theirs = Theirs()
+        self._theirs = Theirs(namespace)
         self._metrics = metrics or Metrics()
+        self._namespace = namespace
         self._announcer = Announcer(self._cluster, identity, clock=time.monotonic, now=_now)
         self._told: Queue[Told] = Queue(WAITING)
         self._unlisted = [*(kind for kind, _ in WATCHED), NODE]
@@ -185,14 +188,30 @@ class Controller:
         self._count(began, decided=bool(actions))
 
     def _decide(self) -> list[Action]:
+        if older := self._theirs.older():
+            self._stand_down(f"an older driverforge-operator runs in namespace {older}", announced=True)
+            return []
         theirs = self._theirs.running()
-        if theirs != self._standing_down:
-            LOGGER.warning("NVIDIA's operator: %s", theirs or "gone; this one goes on")
-            self._standing_down = theirs
-        self._metrics.set("driverforge_operator_standing_down", bool(theirs))
-        found = self._store.stand_down(theirs) if theirs else self._store.actions()
+        self._stand_down(f"NVIDIA's operator runs in this cluster ({theirs})" if theirs else "")
+        found = self._store.stand_down(self._standing_down) if theirs else self._store.actions()
         waiting = {action.ref for action in self._failed}
         return [action for action in found if action.ref not in waiting]
+
+    def _stand_down(self, why: str, *, announced: bool = False) -> None:
+        """Keep why nothing is written, '' where there is no reason to, and tell it once.
+
+        It is `announced` by an event where conditions are the other operator's: it writes them whole.
+        """
+        self._metrics.set("driverforge_operator_standing_down", bool(why))
+        if why == self._standing_down:
+            return
+        self._standing_down = why
+        LOGGER.warning("%s", f"stands down: {why}" if why else "no other operator runs; this one goes on")
+        about = next(iter(self._store.state.resources.items()), None)
+        if announced and about:
+            ref, resource = about
+            message = f"{why}: the one in {self._namespace} writes nothing until it is gone"
+            self._announcer.tell(ref, resource.metadata.uid, "Warning", "StandingDown", message)
 
     def _carry_out(self, actions: list[Action], stop: threading.Event) -> None:
         """Write, and decide later about what is left where something else is to be looked at first."""
@@ -263,7 +282,7 @@ class Controller:
         return found
 
     def _take_in(self, told: Told) -> None:
-        known = self._theirs if told.kind in (THEIR_DEPLOYMENT, THEIR_LEASE) else self._store
+        known = self._theirs if told.kind in OTHERS else self._store
         if told.whole is not None:
             known.keep_only(told.kind, told.whole)
             self._store.serves(told.kind, served=told.served)
