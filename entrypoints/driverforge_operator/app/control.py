@@ -99,7 +99,7 @@ class Controller:
         self._threads: list[threading.Thread] = []
         self._follows: list[Kind[Any]] = []
         self._retries = Retries(clock)
-        self._hold, self._held_until = Pause(), 0.0
+        self._held_until = 0.0
         self._beat = self._clock()
         self._standing_down = ""
         self._turns = Turns()
@@ -238,7 +238,6 @@ class Controller:
         except DriverforgeError as error:
             self._fail(action, error)
             return False
-        self._hold.reset()
         self._retries.succeed(action)
         LOGGER.info("%s", action)
         self._store.carried_out(action, written)
@@ -252,8 +251,8 @@ class Controller:
         LOGGER.warning("%s: %s", action, line(error))
         self._metrics.add("driverforge_operator_failures_total", kind=type(error).__name__)
         if isinstance(error, Overloaded):
-            # it asks this of everybody, and about everything
-            self._held_until = self._clock() + self._hold.seconds(error.seconds)
+            # it asks this of everybody, and about everything; what grows is the pause of each object
+            self._held_until = self._clock() + Pause().seconds(error.seconds)
         self._retries.fail(action, not_before=self._held_until)
 
     def _known(self, action: Action) -> tuple[dict[str, Any], str]:
