@@ -82,5 +82,12 @@ def test_what_others_wrote_costs_no_write(entries: tuple[dict[str, Any], ...]) -
     assert applied(Server(*entries)) == [DOCUMENT]
 
 
+def test_a_role_is_replaced_whole_without_a_patch_that_needs_all_its_rights() -> None:
+    server: Any = Server(entry("gpu-operator", {"f:rules": {}}))
+    role = {**DOCUMENT, "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}
+    carry_out(Apply(document=role, first=True), server, status={}, now=str)
+    assert server.written == [role]
+
+
 def test_what_is_known_as_ours_is_not_looked_at() -> None:
     assert applied(Server(entry("gpu-operator", {})), first=False) == [DOCUMENT]

@@ -17,6 +17,10 @@ from driverforge_operator.ports import Cluster, Document, Gone, Kind
 from driverforge_operator.state.kinds import MANAGER, VersionedMetadata
 
 THEIR_MANAGER = "gpu-operator"
+_RIGHTS = "rbac.authorization.k8s.io"
+"""Whoever patches a role needs all that it grants (RBAC's rule against escalation), and theirs may grant more
+than ours. Rules and subjects are lists that an apply replaces whole, so nothing of theirs is left there.
+"""
 _Entry = dict[str, Any]
 
 
@@ -32,6 +36,8 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
 
 def take_over(cluster: Cluster, kind: Kind[Any], name: str) -> None:
     """Make fields of NVIDIA's operator ours, if there are any. Raises Conflict where somebody was faster."""
+    if kind.group == _RIGHTS:
+        return
     try:
         found = cluster.get(replace(kind, model=_Written), name).metadata
     except Gone:
