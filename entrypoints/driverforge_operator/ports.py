@@ -221,7 +221,10 @@ class Cluster(Reader, Protocol):
     """A `Reader` that also watches and writes. A write made twice does what it did once."""
 
     def watch(self, kind: Kind[Loaded], since: str, *, labels: str = "") -> Iterator[Event[Loaded]]:
-        """Changes after a version; ends when the server ends it, some minutes later. Raises Expired."""
+        """Changes after a version; ends when the server ends it, some minutes later, or is silent for long.
+
+        Raises Expired.
+        """
 
     def get(self, kind: Kind[Loaded], name: str) -> Loaded:
         """One object. Raises Gone."""

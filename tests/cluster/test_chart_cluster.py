@@ -8,13 +8,12 @@ import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
 from support.cluster.kubernetes import OPERATOR, Api
-from support.cluster.operator import ROOT, add_node, establish, everything, forget, merge
+from support.cluster.operator import ROOT, add_node, establish, everything, forget, merge, token
 from support.helm import IMAGE, NAMESPACE, Helm, with_chart
 from support.process import Finished, run, start, stop, until
 from support.skipping import provided
@@ -51,24 +50,6 @@ def installed(api: Api, helm: Helm) -> Iterator[Helm]:
 def make_namespace(api: Api) -> None:
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
     assert api.apply(yaml.safe_dump(namespace)).ok
-
-
-def token(api: Api, account: str, pod: dict[str, Any] | None = None) -> str:
-    """A token of a service account, bound to a pod as a kubelet asks for it."""
-    bound = (
-        {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
-        if pod
-        else None
-    )
-    asked = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"boundObjectRef": bound} if bound else {},
-    }
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-    answer = api.request("POST", path, json.dumps(asked))
-    assert answer.ok, answer.message
-    return str(answer.body["status"]["token"])
 
 
 def as_account(api: Api, text: str, path: Path) -> Path:

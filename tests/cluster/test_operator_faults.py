@@ -352,6 +352,36 @@ def test_a_lease_of_nvidias_operator_counts_until_nobody_renews_it(cluster: Api,
     assert cluster.request("DELETE", LEASE.replace("driverforge-operator", "53822513.nvidia.com")).ok
 
 
+def test_of_two_operators_the_younger_one_writes_nothing_and_names_the_other(
+    cluster: Api, tmp_path: Path
+) -> None:
+    older = LEASE.replace(NAMESPACE, "default")
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 30}
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "driverforge-operator", "namespace": "default"},
+        "spec": spec,
+    }
+    assert cluster.apply(json.dumps(lease)).ok
+    before = len(written(cluster))
+    try:
+        with operator(cluster, tmp_path) as log:
+            until(lambda: metric(log, "driverforge_operator_standing_down") == 1, "it stands down", log=log)
+            assert "runs in namespace default" in page(log, "/readyz")[1]
+            assert "runs in namespace default" in " ".join(_told(cluster, "StandingDown"))
+            assert written(cluster)[before:] == []
+            assert cluster.request("DELETE", older).ok
+            until(lambda: settled(cluster), "it goes on", log=log)
+    finally:
+        cluster.request("DELETE", older)
+
+
+def _told(api: Api, reason: str) -> list[str]:
+    found = api.request("GET", "/api/v1/namespaces/default/events").body["items"]
+    return [one["message"] for one in found if one["reason"] == reason]
+
+
 def test_a_value_that_the_server_writes_in_its_own_way_is_written_once(cluster: Api, tmp_path: Path) -> None:
     cluster.request("DELETE", DRIVER)
     add_driver(cluster, "fleet", default=True, resources={"limits": {"cpu": "1000m", "memory": "1024Mi"}})

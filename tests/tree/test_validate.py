@@ -506,6 +506,29 @@ def test_a_vgpu_manager_is_the_nodes_own_or_a_containers(bench: Bench) -> None:
     assert bench.validate("vgpu-manager") == ["host-vgpu-manager-ready", "workload-type"]
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["container", "host"])
+def test_a_vgpu_manager_has_made_all_virtual_functions(bench: Bench, *, own: bool) -> None:
+    bench.put_node(labels={WORKLOAD: "vm-vgpu"})
+    bench.load("nvidia", "nvidia_vgpu_vfio")
+    if own:
+        bench.node.host.node.make_dirs("/usr/bin")
+        bench.node.host.node.write_atomic("/usr/bin/nvidia-smi", b"")
+        bench.node.commands.programs["chroot"] = lambda words: (0, SMI_LINE, "")
+    for address, total in (("0000:3b:00.0", "16\n"), ("0000:86:00.0", "0\n")):
+        gpu = {"vendor": "0x10de\n", "device": "0x2236\n", "class": "0x030200\n", "sriov_totalvfs": total}
+        for name, text in {**gpu, "sriov_numvfs": "0\n"}.items():
+            bench.put(f"/sys/bus/pci/devices/{address}/{name}", text)
+    # a network card's are its own matter
+    for name, text in {"vendor": "0x15b3\n", "class": "0x020000\n", "sriov_totalvfs": "8\n"}.items():
+        bench.put(f"/sys/bus/pci/devices/0000:5e:00.0/{name}", text)
+    for there in ("0\n", "15\n"):
+        bench.put("/sys/bus/pci/devices/0000:3b:00.0/sriov_numvfs", there)
+        bench.refused("vgpu-manager")
+    bench.put("/sys/bus/pci/devices/0000:3b:00.0/sriov_numvfs", "16\n")
+    ready = "host-vgpu-manager-ready" if own else "vgpu-manager-ready"
+    assert ready in bench.validate("vgpu-manager")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -1,4 +1,5 @@
-"""One object whose writes a server puts off for ever, as an admission webhook may, and all the others."""
+"""One object whose writes a server puts off for ever, as an admission webhook may, and all the others; writes
+that take long."""
 
 from __future__ import annotations
 
@@ -16,14 +17,15 @@ from support.process import until
 
 
 class OneIsBusy:
-    """A cluster of three nodes; the first one's labels are put off."""
+    """A cluster of some nodes; the labels of `a` are put off."""
 
-    def __init__(self, stop: threading.Event) -> None:
+    def __init__(self, stop: threading.Event, names: str = "abc") -> None:
         self._stop = stop
+        self._names = names
         self.labelled: set[str] = set()
 
     def pages(self, kind: Kind[Any], *, labels: str = "") -> Iterator[Page[Any]]:
-        named = [{"name": name, "labels": {nodekeys.GPU_FEATURES[0]: "true"}} for name in ("a", "b", "c")]
+        named = [{"name": name, "labels": {nodekeys.GPU_FEATURES[0]: "true"}} for name in self._names]
         nodes = tuple(msgspec.convert({"metadata": one}, NodeDocument) for one in named)
         yield Page(items=nodes if kind is NODE else (), version="1")
 
@@ -60,3 +62,31 @@ def test_a_write_that_is_put_off_for_ever_holds_no_other_up() -> None:
     finally:
         stop.set()
         loop.join()
+
+
+class Slow(OneIsBusy):
+    """Each write takes a minute; what the controller says of itself meanwhile is kept."""
+
+    def __init__(self, stop: threading.Event) -> None:
+        super().__init__(stop, names="bcdef")
+        self.now = 1000.0
+        self.controller = Controller(self, "gpu-operator", clock=lambda: self.now)
+        self.healthy: list[bool] = []
+
+    def patch(self, kind: Kind[Any], name: str, body: Document, *, part: str = "") -> str:
+        self.now += 60
+        self.healthy.append(self.controller.health()[0])
+        return super().patch(kind, name, body, part=part)
+
+
+def test_who_writes_for_minutes_while_nothing_is_told_is_not_stuck() -> None:
+    stop = threading.Event()
+    cluster = Slow(stop)
+    loop = threading.Thread(target=cluster.controller.run, args=(stop,))
+    loop.start()
+    try:
+        until(lambda: len(cluster.labelled) == 5, "all nodes' labels")
+    finally:
+        stop.set()
+        loop.join()
+    assert all(cluster.healthy)

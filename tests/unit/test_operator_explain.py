@@ -463,6 +463,21 @@ def test_a_node_with_labels_is_not_ready_where_nothing_is_asked_for(tmp_path: Pa
     assert finding.what == "nothing asks for operands"
 
 
+@pytest.mark.parametrize("by_resource", [False, True])
+def test_an_nvidiadriver_asks_for_a_driver_only_where_it_decides(
+    tmp_path: Path, *, by_resource: bool
+) -> None:
+    """It has no switch of its own: with a ClusterPolicy that does not say so it is disabled."""
+    scene = SceneFolder()
+    scene.policy["spec"]["driver"] = {"enabled": False, "useNvidiaDriverCRD": by_resource}
+    metadata = {"name": "default", "uid": "driver"}
+    scene.others.append({"apiVersion": "nvidia.com/v1alpha1", "kind": "NVIDIADriver", "metadata": metadata})
+    del scene.pods["nvidia-driver-daemonset"]
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    (gate,) = [one for one in gates if one.name == "driver pod"]
+    assert ("no custom resource asks for it" in gate.told) is not by_resource
+
+
 def test_no_daemonset_for_this_node(tmp_path: Path) -> None:
     scene = SceneFolder()
     del scene.pods["nvidia-driver-daemonset"]

@@ -8,10 +8,12 @@ import msgspec
 import pytest
 
 from driverforge_core.errors import TemporaryFailure
-from driverforge_operator.app.lease import LEASE_NAME, Elector, Fenced, NotLeading, Terms
+from driverforge_operator.app.lease import Elector, Fenced, NotLeading, Terms
 from driverforge_operator.app.theirs import Theirs
 from driverforge_operator.ports import Conflict, Gone
 from driverforge_operator.state.kinds import (
+    LEASE_NAME,
+    LEASES,
     NODE,
     THEIR_DEPLOYMENT,
     THEIR_LEASE,
@@ -184,7 +186,7 @@ def their_lease(version: str, holder: str = "theirs") -> LeaseDocument:
 
 def test_their_lease_counts_while_it_is_renewed() -> None:
     clock = Clock()
-    theirs = Theirs(clock)
+    theirs = Theirs("ours", clock)
     theirs.put(THEIR_LEASE, their_lease("1"))
     assert "holds the lease gpu/53822513.nvidia.com" in theirs.running()
     clock.now += 14
@@ -199,7 +201,7 @@ def test_their_lease_counts_while_it_is_renewed() -> None:
 
 
 def test_their_deployment_counts_unless_it_is_scaled_to_nothing() -> None:
-    theirs = Theirs()
+    theirs = Theirs("ours")
 
     def deployment(replicas: int) -> DeploymentDocument:
         document = {"metadata": {"name": "op", "namespace": "gpu"}, "spec": {"replicas": replicas}}
@@ -212,3 +214,63 @@ def test_their_deployment_counts_unless_it_is_scaled_to_nothing() -> None:
     theirs.put(THEIR_DEPLOYMENT, deployment(2))
     theirs.keep_only(THEIR_DEPLOYMENT, frozenset())
     assert not theirs.running()
+
+
+def our_lease(namespace: str, created: str, version: str = "1", holder: str = "one") -> LeaseDocument:
+    metadata = {"name": LEASE_NAME, "namespace": namespace, "resourceVersion": version}
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 30}
+    return msgspec.convert(
+        {"metadata": {**metadata, "creationTimestamp": created}, "spec": spec}, LeaseDocument
+    )
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (("a", "2026-01-01T00:00:01Z"), ("b", "2026-01-01T00:00:00Z")),
+        (("b", "2026-01-01T00:00:00Z"), ("a", "2026-01-01T00:00:00Z")),
+    ],
+    ids=["by age", "by name at the same second"],
+)
+def test_of_two_operators_the_younger_one_stands_down(one: tuple[str, str], other: tuple[str, str]) -> None:
+    found = {}
+    for namespace in (one[0], other[0]):
+        theirs = Theirs(namespace)
+        for lease in (our_lease(*one), our_lease(*other)):
+            theirs.put(LEASES, lease)
+        found[namespace] = theirs.older()
+    assert found == {one[0]: other[0], other[0]: ""}
+
+
+def test_an_operator_that_does_not_know_its_age_is_the_younger_one() -> None:
+    theirs = Theirs("a")
+    assert not theirs.older()
+    theirs.put(LEASES, our_lease("b", "2026-01-01T00:00:00Z"))
+    assert theirs.older() == "b"
+
+
+def test_an_older_operator_counts_through_an_upgrade_and_no_longer() -> None:
+    clock = Clock()
+    theirs = Theirs("b", clock)
+    theirs.put(LEASES, our_lease("b", "2026-01-02T00:00:00Z"))
+    theirs.put(LEASES, our_lease("a", "2026-01-01T00:00:00Z"))
+    theirs.put(LEASES, our_lease("a", "2026-01-01T00:00:00Z", version="2", holder=""))
+    clock.now += 60
+    assert theirs.older() == "a"
+    clock.now += 250
+    assert not theirs.older()
+    theirs.put(LEASES, our_lease("a", "2026-01-01T00:00:00Z", version="3"))
+    assert theirs.older() == "a"
+    # its cleanup takes it away
+    theirs.remove(LEASES, our_lease("a", "2026-01-01T00:00:00Z"))
+    assert not theirs.older()
+
+
+def test_a_list_of_one_lease_leaves_the_other_one() -> None:
+    theirs = Theirs("a")
+    theirs.put(LEASES, our_lease("b", "2026-01-01T00:00:00Z"))
+    theirs.put(THEIR_LEASE, their_lease("1"))
+    theirs.keep_only(THEIR_LEASE, frozenset())
+    assert (theirs.older(), theirs.running()) == ("b", "")
+    theirs.keep_only(LEASES, frozenset())
+    assert not theirs.older()

@@ -60,11 +60,12 @@ def check_vfio(context: Context) -> Validated:
 
 
 def check_vgpu_manager(context: Context) -> Validated:
-    """The driver of a vGPU host is there: the node's own, or that of the vGPU manager's container."""
+    """The driver of a vGPU host is there, the node's own or a container's, and so are virtual functions."""
     kind = workload(context)
     if kind != VGPU:
         return _elsewhere(kind, VGPU)
     if seen := host_driver(context.host):
+        _check_functions(context)
         return Validated(
             seen=f"the node's own: {seen}", files={WORKLOAD_TYPE: f"{kind}\n", HOST_VGPU_MANAGER: ""}
         )
@@ -80,10 +81,32 @@ def check_vgpu_manager(context: Context) -> Validated:
             resolution="look into the log of the vGPU manager's pod on this node "
             "(nvidia-vgpu-manager-daemonset), and into dmesg",
         )
+    _check_functions(context)
     return Validated(
         seen=f"module {module} is loaded",
         files={WORKLOAD_TYPE: f"{kind}\n", Component.VGPU_MANAGER.ready_file: ""},
     )
+
+
+def _check_functions(context: Context) -> None:
+    """Every GPU that can have virtual functions has all of them; older GPUs have none to wait for.
+
+    As NVIDIA's validator waits for them (waitForVFs of cmd/nvidia-validator); by sriov_totalvfs and
+    sriov_numvfs of Linux' Documentation/ABI/testing/sysfs-bus-pci.
+    """
+    files = context.host.files
+    wanted: dict[str, tuple[int, int]] = {}
+    for gpu in pci_devices(files):
+        total, there = (text_of(files, f"{PCI}/{gpu.address}/sriov_{one}vfs") for one in ("total", "num"))
+        if gpu.is_gpu and total.strip().isdecimal():
+            wanted[gpu.address] = (int(total), int(there.strip() or 0))
+    short = {address: counts for address, counts in wanted.items() if counts[0] != counts[1]}
+    if short:
+        raise NotValidated(
+            "not every GPU has its virtual functions",
+            details=[f"{address}: {there} of {total}" for address, (total, there) in short.items()],
+            resolution="sriov-manage makes them: look into the log of the vGPU manager's pod on this node",
+        )
 
 
 def check_vgpu_devices(context: Context) -> Validated:

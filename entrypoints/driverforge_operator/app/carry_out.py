@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from driverforge_operator.app.taints import ready_taint
+from driverforge_operator.app.takeover import take_over
 from driverforge_operator.plan.actions import (
     Action,
     Apply,
@@ -28,7 +29,10 @@ def carry_out(
     """
     match action:
         case Apply(document=document):
-            return cluster.apply(KIND_OF[document["apiVersion"], document["kind"]], document)
+            kind = KIND_OF[document["apiVersion"], document["kind"]]
+            if action.first:
+                take_over(cluster, kind, action.ref.name)
+            return cluster.apply(kind, document)
         case PatchNode():
             metadata: dict[str, Any] = {}
             if action.labels:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from driverforge_core import nodekeys
-from driverforge_operator.app.lease import LEASE_NAME
 from driverforge_operator.app.taints import ready_taint
 from driverforge_operator.ports import Cluster, Kind, kind_at
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
     DEFINITION,
     LEASE,
+    LEASE_NAME,
     MANAGER,
     NODE,
     NVIDIA_DRIVER,

@@ -25,14 +25,16 @@ from driverforge_operator.app.follow import Pause, Told, follow, line, list_all
 from driverforge_operator.app.lease import Fenced
 from driverforge_operator.app.lookups import Lookups
 from driverforge_operator.app.metrics import Metrics
+from driverforge_operator.app.retries import Retries
 from driverforge_operator.app.store import Store
-from driverforge_operator.app.theirs import Theirs
+from driverforge_operator.app.theirs import OTHERS, Theirs
 from driverforge_operator.app.turns import Turns
 from driverforge_operator.plan.actions import Action, SetStatus, StandDown
 from driverforge_operator.ports import Cluster, Kind, Overloaded, Registries
 from driverforge_operator.state.contents import CONTENTS
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
+    LEASES,
     NODE,
     NVIDIA_DRIVER,
     OURS,
@@ -56,6 +58,7 @@ BEAT = 120.0
 WATCHED: tuple[tuple[Kind[Any], str], ...] = (
     (THEIR_DEPLOYMENT, THEIR_SELECTOR),
     (THEIR_LEASE, ""),
+    (LEASES, ""),
     (CLUSTER_POLICY, ""),
     (NVIDIA_DRIVER, ""),
     *CONTENTS,
@@ -80,22 +83,24 @@ class Controller:
         leads: Callable[[], bool] = lambda: True,
         identity: str = "",
         metrics: Metrics | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = Fenced(cluster, leads)
         self._leads = leads
+        self._clock = clock
         self._store = Store(namespace, asks_registries=registries is not None, environment=environment)
         self._lookups = Lookups(registries) if registries else None
-        self._theirs = Theirs()
+        self._theirs = Theirs(namespace)
         self._metrics = metrics or Metrics()
-        self._announcer = Announcer(self._cluster, identity, clock=time.monotonic, now=_now)
+        self._namespace = namespace
+        self._announcer = Announcer(self._cluster, identity, clock=clock, now=_now)
         self._told: Queue[Told] = Queue(WAITING)
         self._unlisted = [*(kind for kind, _ in WATCHED), NODE]
         self._threads: list[threading.Thread] = []
         self._follows: list[Kind[Any]] = []
-        self._failed: list[Action] = []
-        self._pause, self._again = Pause(), 0.0
-        self._hold, self._held_until = Pause(), 0.0
-        self._beat = time.monotonic()
+        self._retries = Retries(clock)
+        self._held_until = 0.0
+        self._beat = self._clock()
         self._standing_down = ""
         self._turns = Turns()
 
@@ -107,10 +112,10 @@ class Controller:
                 threading.Thread(target=self._lookups.run, args=(stop,), name="registries", daemon=True)
             )
             self._threads[-1].start()
+        decided = False
         while not stop.is_set():
-            self._beat = time.monotonic()
-            wait = min(max(self._again - self._beat, 0), 1) if self._failed else 1
-            told = self._take(wait=wait)
+            self._beat = self._clock()
+            told = self._take(wait=min(self._retries.seconds(), 1) if decided else 1)
             with self._metrics.phase("take in"):
                 for one in told:
                     self._take_in(one)
@@ -118,7 +123,8 @@ class Controller:
             self._metrics.set("driverforge_operator_queue", self._told.qsize())
             self._metrics.set("driverforge_operator_nodes", len(self._store.state.nodes))
             self._metrics.set("driverforge_operator_leader", self._leads())
-            if self._may_decide():
+            decided = self._may_decide()
+            if decided:
                 self._round(stop)
 
     def _follow_more(self, stop: threading.Event) -> None:
@@ -148,12 +154,12 @@ class Controller:
         self._threads[-1].start()
 
     def _may_decide(self) -> bool:
-        held = time.monotonic() < self._held_until
+        held = self._clock() < self._held_until
         return not self._unlisted and not held and self._leads() and self._labels_known()
 
     def health(self) -> tuple[bool, str]:
         """Whether every thread goes on; a process that says no is to be started again."""
-        silent = time.monotonic() - self._beat
+        silent = self._clock() - self._beat
         if silent > BEAT:
             return False, f"nothing was decided for {silent:.0f} s"
         dead = [one.name for one in self._threads if not one.is_alive()]
@@ -167,10 +173,8 @@ class Controller:
 
     def _round(self, stop: threading.Event) -> None:
         began = time.perf_counter()
-        if self._failed and time.monotonic() >= self._again:
-            for action in self._failed:
-                self._store.retry(action)
-            self._failed = []
+        for action in self._retries.due():
+            self._store.retry(action)
         if self._lookups:
             for question, answer in self._lookups.answers():
                 self._store.answer(question, answer)
@@ -180,58 +184,76 @@ class Controller:
             self._lookups.want(self._store.questions)
         with self._metrics.phase("write"):
             self._carry_out(actions, stop)
-        if not self._failed:
-            self._pause.reset()
         self._count(began, decided=bool(actions))
 
     def _decide(self) -> list[Action]:
+        if older := self._theirs.older():
+            self._stand_down(f"an older driverforge-operator runs in namespace {older}", announced=True)
+            return []
         theirs = self._theirs.running()
-        if theirs != self._standing_down:
-            LOGGER.warning("NVIDIA's operator: %s", theirs or "gone; this one goes on")
-            self._standing_down = theirs
-        self._metrics.set("driverforge_operator_standing_down", bool(theirs))
-        found = self._store.stand_down(theirs) if theirs else self._store.actions()
-        waiting = {action.ref for action in self._failed}
-        return [action for action in found if action.ref not in waiting]
+        self._stand_down(f"NVIDIA's operator runs in this cluster ({theirs})" if theirs else "")
+        found = self._store.stand_down(self._standing_down) if theirs else self._store.actions()
+        self._retries.keep(found)
+        return [action for action in found if action.ref not in self._retries]
+
+    def _stand_down(self, why: str, *, announced: bool = False) -> None:
+        """Keep why nothing is written, '' where there is no reason to, and tell it once.
+
+        It is `announced` by an event where conditions are the other operator's: it writes them whole.
+        """
+        self._metrics.set("driverforge_operator_standing_down", bool(why))
+        if why == self._standing_down:
+            return
+        self._standing_down = why
+        LOGGER.warning("%s", f"stands down: {why}" if why else "no other operator runs; this one goes on")
+        about = next(iter(self._store.state.resources.items()), None)
+        if announced and about:
+            ref, resource = about
+            message = f"{why}: the one in {self._namespace} writes nothing until it is gone"
+            self._announcer.tell(ref, resource.metadata.uid, "Warning", "StandingDown", message)
 
     def _carry_out(self, actions: list[Action], stop: threading.Event) -> None:
         """Write, and decide later about what is left where something else is to be looked at first."""
-        end, left = time.monotonic() + STRETCH, deque(self._turns.order(actions))
-        waited = len(self._failed)
+        end, left = self._clock() + STRETCH, deque(self._turns.order(actions))
+        failed: list[Action] = []
         while left and not stop.is_set() and self._may_write(until=end):
-            self._attempt(left.popleft())
+            # with nothing to take in a round lasts until all is written
+            self._beat = self._clock()
+            action = left.popleft()
+            if not self._attempt(action):
+                failed.append(action)
         for action in left:
             self._store.retry(action)
-        self._turns.leave([*self._failed, *left], failed=self._failed[waited:])
+        self._turns.leave([*self._retries.actions, *left], failed=failed)
 
     def _may_write(self, *, until: float) -> bool:
-        now = time.monotonic()
+        now = self._clock()
         return now >= self._held_until and self._leads() and (now < until or self._told.empty())
 
-    def _attempt(self, action: Action) -> None:
+    def _attempt(self, action: Action) -> bool:
+        """Carry out an action; False where that failed."""
         before, uid = self._known(action)
         try:
             written = carry_out(action, self._cluster, status=before, now=_now)
         except DriverforgeError as error:
             self._fail(action, error)
-            return
-        self._hold.reset()
+            return False
+        self._retries.succeed(action)
         LOGGER.info("%s", action)
         self._store.carried_out(action, written)
         if isinstance(action, SetStatus):
             self._announcer.status(action, before, uid)
         elif isinstance(action, StandDown):
             self._announcer.tell(action.ref, uid, "Warning", "StandingDown", action.message)
+        return True
 
     def _fail(self, action: Action, error: DriverforgeError) -> None:
         LOGGER.warning("%s: %s", action, line(error))
         self._metrics.add("driverforge_operator_failures_total", kind=type(error).__name__)
-        if not self._failed:
-            self._again = time.monotonic() + self._pause.seconds()
-        self._failed.append(action)
         if isinstance(error, Overloaded):
-            # it asks this of everybody, and about everything
-            self._held_until = self._again = time.monotonic() + self._hold.seconds(error.seconds)
+            # it asks this of everybody, and about everything; what grows is the pause of each object
+            self._held_until = self._clock() + Pause().seconds(error.seconds)
+        self._retries.fail(action, not_before=self._held_until)
 
     def _known(self, action: Action) -> tuple[dict[str, Any], str]:
         """Status and uid of the custom resource that an action is about."""
@@ -263,7 +285,7 @@ class Controller:
         return found
 
     def _take_in(self, told: Told) -> None:
-        known = self._theirs if told.kind in (THEIR_DEPLOYMENT, THEIR_LEASE) else self._store
+        known = self._theirs if told.kind in OTHERS else self._store
         if told.whole is not None:
             known.keep_only(told.kind, told.whole)
             self._store.serves(told.kind, served=told.served)
@@ -275,8 +297,8 @@ class Controller:
 
     def _count(self, began: float, *, decided: bool) -> None:
         """What a round was, for those who watch over us."""
-        metrics, failed = self._metrics, bool(self._failed)
-        metrics.set("driverforge_operator_waiting_actions", len(self._failed))
+        metrics, failed = self._metrics, bool(self._retries)
+        metrics.set("driverforge_operator_waiting_actions", len(self._retries))
         if decided:
             metrics.add("driverforge_operator_reconcile_seconds_sum", time.perf_counter() - began)
             metrics.add("driverforge_operator_reconcile_seconds_count")

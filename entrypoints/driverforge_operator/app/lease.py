@@ -17,10 +17,9 @@ from typing import Any
 
 from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_operator.ports import Cluster, Conflict, Document, Event, Gone, Kind, Loaded, Page
-from driverforge_operator.state.kinds import LEASE, LeaseDocument
+from driverforge_operator.state.kinds import LEASE, LEASE_NAME, LeaseDocument
 
 LOGGER = logging.getLogger("driverforge")
-LEASE_NAME = "driverforge-operator"
 
 
 class NotLeading(TemporaryFailure):

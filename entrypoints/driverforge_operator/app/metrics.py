@@ -29,7 +29,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     f"{_THEIRS}reconciliation_has_nfd_labels": ("gauge", "1: some node has labels of its PCI devices."),
     f"{_OURS}nodes": ("gauge", "Nodes that are known."),
     f"{_OURS}leader": ("gauge", "1: this replica writes."),
-    f"{_OURS}standing_down": ("gauge", "1: NVIDIA's operator runs, and nothing is written."),
+    f"{_OURS}standing_down": ("gauge", "1: another operator runs, and nothing is written."),
     f"{_OURS}phase_seconds_total": ("counter", "Seconds by phase: take in, decide, write."),
     f"{_OURS}reconcile_seconds": ("summary", "Seconds of a round."),
     f"{_OURS}queue": ("gauge", "Changes that were told and not taken in yet."),

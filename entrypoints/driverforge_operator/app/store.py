@@ -218,9 +218,9 @@ class Store:
         self._dirty_cluster |= self._images.get(question) != answer
         self._images[question] = answer
 
-    def stand_down(self, theirs: str) -> list[Action]:
+    def stand_down(self, why: str) -> list[Action]:
         """What to say while another operator serves the same resources; nothing else is decided."""
-        message = f"NVIDIA's operator runs in this cluster ({theirs}): nothing is written until it is gone"
+        message = f"{why}: nothing is written until it is gone"
         found = [
             (policy, StandDown(ref=ref, generation=policy.metadata.generation, message=message))
             for ref, policy in self.state.resources.items()

@@ -37,7 +37,13 @@ PAGE = 500  # objects
 _TIMEOUT = httpx2.Timeout(30)
 WATCH = 300
 """Seconds after which the server ends a watch."""
-_WATCH_TIMEOUT = httpx2.Timeout(30, read=WATCH + 30)
+SILENCE = 90
+"""Seconds in which a watch is told nothing before it is asked for again.
+
+The API server sends a bookmark each minute, a second or two late (its defaultBookmarkFrequency). One that is
+silent for half as long again is dead, or sends no bookmarks: to that one a new watch is one request.
+"""
+_WATCH_TIMEOUT = httpx2.Timeout(30, read=SILENCE)
 
 
 class _ListMetadata(msgspec.Struct):
@@ -163,17 +169,22 @@ class ApiServer:
             if answer.status_code >= httpx2.codes.BAD_REQUEST:
                 answer.read()
                 _refused(answer)
-            for line in _lines(answer.iter_bytes()):
-                change = changes.decode(line)
-                if change.type == "ERROR":
-                    _failed(refusals.decode(change.object))
-                version = versions.decode(change.object).metadata.resource_version
-                bookmark = change.type == "BOOKMARK"
-                yield Event(
-                    version=version,
-                    item=None if bookmark else _complete(kind, objects.decode(change.object)),
-                    deleted=change.type == "DELETED",
-                )
+            version = since
+            try:
+                for line in _lines(answer.iter_bytes()):
+                    change = changes.decode(line)
+                    if change.type == "ERROR":
+                        _failed(refusals.decode(change.object))
+                    version = versions.decode(change.object).metadata.resource_version
+                    bookmark = change.type == "BOOKMARK"
+                    yield Event(
+                        version=version,
+                        item=None if bookmark else _complete(kind, objects.decode(change.object)),
+                        deleted=change.type == "DELETED",
+                    )
+            except httpx2.ReadTimeout:
+                # no failure, which the next watch would be put off for
+                yield Event(version=version, item=None)
 
     def get(self, kind: Kind[Loaded], name: str) -> Loaded:
         answer = self._request("GET", self._path(kind, name), {})

@@ -76,14 +76,22 @@ class Sight:
         return f"kubectl get pods -n {self.namespace}; driverforge-operator doctor"
 
     def asked_for(self, component: str) -> bool:
-        """Whether a custom resource wants a component; an NVIDIADriver alone wants the driver only."""
-        if component == "driver" and self.drivers:
+        """Whether a custom resource wants a component; an NVIDIADriver alone wants the driver only.
+
+        It has no switch of its own, and wants nothing where the ClusterPolicy decides about drivers.
+        """
+        if component == "driver" and self.drivers and self._drivers_by_resource:
             return True
         if self.policy is None:
             return False
         fields = (one.field for one in OPERANDS if one.switch == component and one.field)
         settings = self.policy.spec.get(next(fields, component)) or {}
         return not (isinstance(settings, dict) and settings.get("enabled") is False)
+
+    @property
+    def _drivers_by_resource(self) -> bool:
+        driver = self.policy.spec.get("driver") if self.policy else {"useNvidiaDriverCRD": True}
+        return isinstance(driver, dict) and driver.get("useNvidiaDriverCRD") is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

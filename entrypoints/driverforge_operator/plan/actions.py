@@ -13,9 +13,10 @@ from driverforge_operator.state.kinds import NODE, own_namespace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Apply:
-    """Make an object so (server-side apply)."""
+    """Make an object so (server-side apply). `first`: it is not known as ours, and may be somebody else's."""
 
     document: Document
+    first: bool = False
 
     @property
     def ref(self) -> Ref:

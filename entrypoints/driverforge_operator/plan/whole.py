@@ -53,7 +53,7 @@ def cluster(
     wanted = wanted_objects(intent, found, operands)
     actions: list[Action] = [*label_namespace(intent, around)]
     actions += [
-        Apply(document=document)
+        Apply(document=document, first=ref not in objects)
         for ref, document in wanted.items()
         if ref.kind not in around.unserved and (ref not in objects or not covers(objects[ref], document))
     ]

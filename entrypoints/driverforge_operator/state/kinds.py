@@ -104,6 +104,7 @@ class VersionedMetadata(msgspec.Struct, frozen=True, kw_only=True, rename="camel
     name: str
     resource_version: str
     namespace: str = ""
+    creation_timestamp: str = ""
 
 
 class NamedDocument(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +161,9 @@ NVIDIA_DRIVER = kind_at(
 )
 LEASE = kind_at("coordination.k8s.io/v1", "Lease", "leases", LeaseDocument)
 EVENT = kind_at("v1", "Event", "events", dict[str, Any])
+LEASE_NAME = "driverforge-operator"
+# those of every operator of ours, in whichever namespace it runs
+LEASES = replace(LEASE, namespaced=False, only=LEASE_NAME)
 # NVIDIA's operator, in whichever namespace it runs
 THEIR_LEASE = replace(LEASE, namespaced=False, only="53822513.nvidia.com")
 THEIR_DEPLOYMENT = kind_at("apps/v1", "Deployment", "deployments", DeploymentDocument, namespaced=False)

@@ -13,10 +13,9 @@ from typing import Any
 import yaml
 
 from driverforge_operator.app.control import WATCHED
-from driverforge_operator.app.lease import LEASE_NAME
 from driverforge_operator.crd.schema import cluster_policy, nvidia_driver
 from driverforge_operator.ports import Kind
-from driverforge_operator.state.kinds import CLUSTER_POLICY, LEASE, NODE, NVIDIA_DRIVER, OURS
+from driverforge_operator.state.kinds import CLUSTER_POLICY, LEASE, LEASE_NAME, NODE, NVIDIA_DRIVER, OURS
 
 Rule = dict[str, list[str]]
 READ = ("get", "list", "watch")

@@ -158,6 +158,24 @@ def everything(api: Api) -> set[str]:
     return found
 
 
+def token(api: Api, account: str, pod: dict[str, Any] | None = None) -> str:
+    """A token of a service account, bound to a pod as a kubelet asks for it."""
+    bound = (
+        {"kind": "Pod", "apiVersion": "v1", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+        if pod
+        else None
+    )
+    asked = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"boundObjectRef": bound} if bound else {},
+    }
+    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+    answer = api.request("POST", path, json.dumps(asked))
+    assert answer.ok, answer.message
+    return str(answer.body["status"]["token"])
+
+
 def forget(api: Api) -> None:
     """Delete all that operators made, but labels of nodes."""
     for kind in OURS:
