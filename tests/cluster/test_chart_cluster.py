@@ -111,6 +111,7 @@ def test_pods_of_the_chart_are_as_restricted_as_it_gets(api: Api, helm: Helm) ->
             assert answer.ok, (one["metadata"]["name"], answer.message)
             (container,) = pod["spec"]["containers"]
             assert container["securityContext"]["readOnlyRootFilesystem"] is True
+    assert api.request("DELETE", f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default").ok
 
 
 def test_its_account_may_do_what_the_operator_does(api: Api, installed: Helm, tmp_path: Path) -> None:

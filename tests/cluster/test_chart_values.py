@@ -15,7 +15,7 @@ from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.crd.read import read_spec
 from support.cluster.operator import COMMAND, ROOT
-from support.helm import CHART, Helm, with_chart
+from support.helm import CHART, IMAGE, Helm, with_chart
 from support.process import run
 from support.skipping import provided
 from support.upstream import helm as helm_program
@@ -117,7 +117,7 @@ def at(spec: Any, place: Place) -> Any:
 def lost(helm: Helm, *files: Path, settings: tuple[str, ...] = ()) -> list[str]:
     """What the notes of an installation list."""
     named = [word for path in files for word in ("--values", str(path))]
-    some = ("nfd.enabled=false", f"driverforge.image={helm_program.IMAGE}", *settings)
+    some = ("nfd.enabled=false", f"driverforge.image={IMAGE}", *settings)
     said = helm(
         "install", "x", str(helm.chart), "--dry-run=client", *named, *(w for s in some for w in ("--set", s))
     ).stdout
@@ -260,7 +260,7 @@ def test_the_node_policy_needs_a_server_that_knows_nodes(helm: Helm) -> None:
 
 
 def test_the_chart_is_sound(helm: Helm) -> None:
-    said = helm("lint", str(helm.chart), "--strict", "--set", f"driverforge.image={helm_program.IMAGE}")
+    said = helm("lint", str(helm.chart), "--strict", "--set", f"driverforge.image={IMAGE}")
     assert "0 chart(s) failed" in said.stdout
 
 
