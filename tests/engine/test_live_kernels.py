@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from driverforge_build.lock.pins import TargetLock
 from support.aptfetch import MirrorArchive
 from support.machines.builderbench import real_lock
 from support.skipping import provided
@@ -12,19 +11,15 @@ from support.skipping import provided
 POCKETS = ("", "-updates", "-security", "-backports")
 
 
-@pytest.fixture(params=["bookworm", pytest.param("trixie", marks=pytest.mark.full(reason="reads more"))])
-def suite(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
-
-
-@pytest.fixture
-def locked(suite: str) -> TargetLock:
-    system = {"bookworm": "debian12", "trixie": "debian13"}[suite]
-    return real_lock(system).targets[f"{system}-amd64"]
-
-
-def test_every_kernel_of_every_pocket_is_found_and_pinned(suite: str, locked: TargetLock) -> None:
+@pytest.mark.parametrize(
+    ("suite", "system"),
+    [
+        ("bookworm", "debian12"),
+        pytest.param("trixie", "debian13", marks=pytest.mark.full(reason="reads more")),
+    ],
+)
+def test_every_kernel_of_every_pocket_is_found_and_pinned(suite: str, system: str) -> None:
+    locked = real_lock(system).targets[f"{system}-amd64"]
     archive = provided(lambda: MirrorArchive([f"{suite}{pocket}" for pocket in POCKETS]))
     # those without a third number stand for the newest one of a series
     names = archive.names(r"linux-headers-[0-9]+\.[0-9]+\.[0-9].*-amd64")
@@ -37,4 +32,4 @@ def test_every_kernel_of_every_pocket_is_found_and_pinned(suite: str, locked: Ta
     for release, kernel in locked.kernels.items():
         pinned = {package.name: package.version for package in kernel.headers}
         name = f"linux-headers-{release}"
-        assert pinned[name] == str(archive.newest(name).version)
+        assert pinned[name] == archive.newest(name).version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from driverforge_core.errors import TemporaryFailure
 from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import rockyrepo
-from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.aptrepo import SigningKey
 from support.samples.rockyrepo import KMOD_MATRIX, NEW, OLD, SIGNED, kmod, rocky_matrix
 from support.samples.rpmrepo import add_metadata
 
@@ -45,12 +45,6 @@ data:
       - KMOD
 ...
 """
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -34,12 +34,6 @@ DRIVER = "580.178.04"
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def other_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
     with signing_key(tmp_path_factory.mktemp("key") / "other", algorithm="rsa2048") as made:
         yield made

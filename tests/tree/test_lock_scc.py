@@ -31,7 +31,7 @@ from driverforge_build.matrix import Matrix
 from driverforge_core.errors import InputError
 from support.process import missing
 from support.samples import suserepo
-from support.samples.aptrepo import SigningKey, self_signed, signing_key
+from support.samples.aptrepo import SigningKey, self_signed
 from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, MATRIX, suse_matrix
 
 PROGRAMS = ("createrepo_c", "rpmbuild", "gpg", "gpgv", "openssl")
@@ -70,12 +70,6 @@ class _Handler(SimpleHTTPRequestHandler):
             self.send_error(401)
 
     def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

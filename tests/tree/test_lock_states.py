@@ -55,12 +55,6 @@ class Site:
 
 
 @pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def sites(tmp_path_factory: pytest.TempPathFactory, key: SigningKey) -> dict[str, Site]:
     root = tmp_path_factory.mktemp("mirror")
     publish(Archive(root / "debian", key), Archive(root / "debian-security", key))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -23,7 +23,7 @@ from driverforge_build.ports import Algorithm, Listed, Sum, sha256_sum
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
 from support.fakes.mirror import fetcher
 from support.process import missing
-from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.aptrepo import SigningKey
 from support.samples.rpmrepo import build_all, index, sign_index
 from support.samples.suserepo import BCI, MATRIX, suse_matrix
 
@@ -35,12 +35,6 @@ TARGET = "sles15.7-amd64"
 MACROS = "/bci/x86_64/kernel-macros-6.4.0-150700.51.1.noarch.rpm"
 """A package that is pinned, and that no probe looks into."""
 SHA512 = ("--checksum=sha512",)
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

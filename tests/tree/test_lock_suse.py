@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from driverforge_build.lock.pins import Lock
 from support.fakes.mirror import fetcher
 from support.process import missing
 from support.samples import suserepo
-from support.samples.aptrepo import SigningKey, signing_key
+from support.samples.aptrepo import SigningKey
 from support.samples.rpmrepo import Rpm, add_metadata, sign_index
 from support.samples.suserepo import BASESYSTEM, BCI, DRIVER, MATRIX, NEW, OLD, suse_matrix
 
@@ -28,12 +27,6 @@ pytestmark = pytest.mark.skipif(
 )
 TARGET = "sles15.7-amd64"
 KMP = "nvidia-open-driver-G07-signed-cuda-kmp-default"
-
-
-@pytest.fixture(scope="module")
-def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
-    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")

@@ -256,9 +256,8 @@ def _by_key(target: TargetLock) -> dict[str, LockedPackage]:
     of_kernels = [
         package
         for kernel in target.kernels.values()
-        for packages in (kernel.headers, (kernel.image,), kernel.modules, *kernel.vendor.values())
+        for packages in (kernel.packages, *kernel.vendor.values())
         for package in packages
-        if package
     ]
     found: dict[str, LockedPackage] = {}
     for package in (*sorted(of_drivers, key=_place), *sorted(of_kernels, key=_place)):

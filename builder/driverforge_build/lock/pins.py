@@ -124,6 +124,11 @@ class LockedKernel:
         """What the kernels of all flavours have in their name: '6.1.0-56' of '6.1.0-56-cloud-amd64'."""
         return self.release.removesuffix(f"-{self.flavour}")
 
+    @property
+    def packages(self) -> tuple[LockedPackage, ...]:
+        """All but a vendor's modules."""
+        return (*self.headers, *((self.image,) if self.image else ()), *self.modules)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockedBase:

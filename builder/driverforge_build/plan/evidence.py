@@ -150,7 +150,7 @@ def _kernel_lines(cell: Cell, target: TargetLock) -> Iterator[str]:
         return
     yield f"flavour {kernel.flavour or 'default'}, compiler {kernel.compiler}"
     yield from evidence_lines(kernel, target)
-    for package in (*kernel.headers, *filter(None, [kernel.image]), *kernel.modules):
+    for package in kernel.packages:
         yield from _package_lines(package)
 
 

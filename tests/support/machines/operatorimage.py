@@ -38,7 +38,7 @@ def wheels(arch: str = "amd64") -> Path:
         except CommandFailed as error:
             raise Unavailable("no Python index has the operator's wheels", details=error.details) from error
 
-    return cache.cached("operator-wheels", dict(locked(arch)), make)
+    return cache.cached("operator-wheels", locked(arch), make)
 
 
 def build(engine: Engine, base: str, folder: Path, arch: str = "amd64") -> tuple[BuilderBench, str]:

@@ -1,0 +1,16 @@
+"""What the tests of this tier share: a vendor's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from support.samples.aptrepo import SigningKey, signing_key
+
+
+@pytest.fixture(scope="module")
+def key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SigningKey]:
+    """Signs a repository of RPM packages: of a kind that rpm accepts."""
+    with signing_key(tmp_path_factory.mktemp("key") / "k", algorithm="rsa2048") as made:
+        yield made
