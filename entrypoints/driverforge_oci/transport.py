@@ -7,6 +7,7 @@ credentials.
 from __future__ import annotations
 
 import email.utils
+import math
 import random
 import re
 import urllib.parse
@@ -112,11 +113,14 @@ class Retrying:
     It waits ever longer, and as long as Retry-After says besides. `wait` is called with seconds; `now`
     (seconds since the epoch) is needed for a Retry-After with a date (RFC 9110 §10.2.3). POST and PATCH are
     repeated only when the registry itself says 429: what broke may have begun an upload already, or have
-    brought it on. The last answer is returned as it is, the last failure raised. A host that gave no answer
-    to any attempt, nor to others meanwhile, is not asked again: a plan of a thousand cells would wait for it
-    a thousand times. One that has given no good answer for `patience` seconds, whoever asked, is asked once
-    for each request. One that says 429 and for how long, longer than a pause may be, is left alone until
-    then. `told` hears why there is a pause, and how many seconds it takes.
+    brought it on. The last answer is returned as it is, the last failure raised.
+
+    A host that gave no answer to any attempt, nor to others meanwhile, is not asked again: a plan of a
+    thousand cells would wait for it a thousand times. The same goes for one that never gave any and let an
+    attempt wait for `silence` seconds: whoever can do without an answer does not wait five times. A host that
+    has given no good answer for `patience` seconds, whoever asked, is asked once for each request. One that
+    says 429 and for how long, longer than a pause may be, is left alone until then. `told` hears why there is
+    a pause, and how many seconds it takes.
     """
 
     inner: Transport
@@ -128,9 +132,12 @@ class Retrying:
     first_pause: float = 0.5
     longest_pause: float = 60.0
     patience: float = 240.0
+    silence: float = math.inf
     silent: dict[str, TemporaryFailure] = field(default_factory=dict)
     troubled: dict[str, float] = field(default_factory=dict)
     """Since when a host has given no good answer."""
+    heard: set[str] = field(default_factory=set)
+    """Hosts that have given a good answer."""
     resting: dict[str, float] = field(default_factory=dict)
     """Until when a host wants to be left alone."""
 
@@ -172,17 +179,19 @@ class Retrying:
         tired = self.now() - self.troubled.get(host, self.now()) >= self.patience
         may_wait = not last and not tired
         may_repeat = request.method not in ("POST", "PATCH") and may_wait
+        began = self.now()
         try:
             response = self.inner.send(request)
         except Spent:
             raise
         except TemporaryFailure as error:
+            waited = host not in self.heard and self.now() - began >= self.silence
             # a good answer, whoever asked, has taken it out again
             others_heard = host not in self.troubled
             self.troubled.setdefault(host, self.now())
-            if may_repeat:
+            if may_repeat and not waited:
                 raise _Again(error.brief, answered=False) from error
-            if last and not answered and not others_heard:
+            if not answered and (waited or (last and not others_heard)):
                 self.silent[host] = error
             raise
         busy, refused = response.status in BUSY, response.status == 429
@@ -203,6 +212,7 @@ class Retrying:
             raise
         if not busy:
             self.troubled.pop(host, None)
+            self.heard.add(host)
         return taken
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from driverforge_core.errors import Unavailable
 from driverforge_core.image import ModuleSet
+from driverforge_core.kernel import KernelRelease
 from driverforge_node.driver.build.job import BuildRequest, build
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
@@ -39,6 +40,7 @@ obj-m := nvidia.o nvidia-uvm.o
 nvidia-y := nvidia/nv.o
 nvidia-uvm-y := nvidia-uvm/uvm.o
 ccflags-y += -I$(src)/common -I$(src)
+CFLAGS_nvidia-uvm/uvm.o := -DMADE_FOR=UTS_RELEASE
 $(obj)/nvidia/nv.o: | $(obj)/conftest/patches.h $(obj)/conftest/functions.h
 """
 CONFTEST = r"""#!/bin/sh
@@ -62,13 +64,17 @@ for name in "$@"; do
 done
 exit 0
 """
+# as in NVIDIA's own: what includes the kernel's name does not all use it; here by a flag alone
+NAMED = "#include <generated/utsrelease.h>\n"
+ANSWERED = '#include "conftest/functions.h"\n#ifndef has_get_user_pages\n#error no\n#endif\n'
+USED = UVM + "MODULE_INFO(made_for, MADE_FOR);\n"
 SOURCES = {
     "Makefile": MAKEFILE,
     "Kbuild": KBUILD,
     "conftest.sh": CONFTEST,
     "common/nv.h": "#define NV_ANSWER 42\n",
-    "nvidia/nv.c": '#include "conftest/functions.h"\n#ifndef has_get_user_pages\n#error no\n#endif\n' + NV,
-    "nvidia-uvm/uvm.c": UVM,
+    "nvidia/nv.c": NAMED + ANSWERED + NV,
+    "nvidia-uvm/uvm.c": NAMED + USED,
 }
 
 
@@ -148,10 +154,28 @@ def test_the_record_of_answers_is_the_same_whoever_asked(bench: Bench) -> None:
 def test_a_changed_source_is_compiled_and_the_others_are_not(bench: Bench) -> None:
     source = bench.folder / "changed"
     shutil.copytree(bench.asked.image.sources["open"], source)
-    (source / "nvidia-uvm/uvm.c").write_text(UVM + "\n")
+    (source / "nvidia-uvm/uvm.c").write_text(NAMED + USED + "\n")
     image = replace(bench.asked.image, sources={"open": str(source)})
     _, log = Bench(folder=bench.folder, asked=replace(bench.asked, image=image)).build()
     assert compiled(log) == {"uvm.o"}
+
+
+def test_for_a_kernel_of_the_class_what_uses_its_name_is_compiled_and_nothing_else(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    folder = bench.folder / "rebuilt"
+    folder.mkdir()
+    release, _ = kernels.rebuilt(kernels.newest("6.1"), folder)
+    asked = replace(bench.asked, kernel=KernelRelease.parse(release), headers=str(folder))
+    other = Bench(folder=bench.folder, asked=asked)
+    modules, log = other.build()
+    assert compiled(log) == {"uvm.o"}
+    (line,) = (each for each in caplog.records if "answered the probes" in each.message)
+    assert getattr(line, "fields", {})["asked_of_the_compiler"] == 0
+    plain, _ = other.build(1, plain=True)
+    assert modules == plain
+    assert modules.modules.keys() == {"nvidia.ko", "nvidia-uvm.ko"}
 
 
 @pytest.mark.parametrize("damage", ["objects", "answers"])

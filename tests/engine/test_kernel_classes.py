@@ -6,7 +6,6 @@ Which two of such kernels a mirror has changes, so one is made here: another num
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import fields
 from pathlib import Path
 
@@ -17,15 +16,11 @@ from driverforge_core.errors import Unavailable
 from driverforge_core.headertree import HeaderDigests, HeaderTree
 from support.machines import kernels
 from support.machines.kernels import Kernel
-from support.process import missing, run
+from support.process import missing
 
 pytestmark = pytest.mark.skipif(
     bool(missing("apt-get", "dpkg-deb")), reason="needs Debian's packages and dpkg-deb"
 )
-
-
-def abi(release: str) -> str:
-    return release.removesuffix("-cloud-amd64").removesuffix("-amd64")
 
 
 def newest(flavour: str, series: str = "6.1") -> Kernel:
@@ -50,33 +45,11 @@ def different(one: HeaderDigests, other: HeaderDigests) -> set[str]:
     return {name for name in names if getattr(one, name) != getattr(other, name)}
 
 
-def rebuilt(deb: Path, old: str, new: str, folder: Path) -> Path:
-    """The package of the same source with another number of the ABI and of the build."""
-    tree = folder / deb.name
-    run("dpkg-deb", "-R", deb, tree)
-    for path in sorted(tree.rglob("*"), reverse=True):
-        if path.is_file() and not path.is_symlink():
-            content = path.read_bytes()
-            if path.name in ("package.h", "utsversion.h"):
-                content = content.replace(b"Debian 6", b"Debian 5")
-            path.write_bytes(content.replace(old.encode(), new.encode()))
-        elif path.is_symlink():
-            target = str(path.readlink())
-            path.unlink()
-            path.symlink_to(target.replace(old, new))
-        path.rename(path.with_name(path.name.replace(old, new)))
-    made = folder / deb.name.replace(old, new)
-    run("dpkg-deb", "-Znone", "--root-owner-group", "-b", tree, made)
-    shutil.rmtree(tree)
-    return made
-
-
 def test_a_rebuild_is_of_the_same_class(tmp_path: Path) -> None:
     kernel = newest("cloud-amd64")
-    old = abi(kernel.release)
-    new = f"{old[:-1]}{(int(old[-1]) + 1) % 10}"
     debs = kernels.header_debs(kernel)
-    again = tuple(rebuilt(deb, old, new, tmp_path) if old in deb.name else deb for deb in debs)
+    renamed, again = kernels.rebuilt(kernel, tmp_path)
+    old, new = kernels.abi(kernel.release), kernels.abi(renamed)
     assert sum(old in deb.name for deb in debs) == 2, "its own package and the common one"
     assert not [deb.name for deb in again if old in deb.name]
     assert digests(again, new) == digests(debs, old)
@@ -86,8 +59,8 @@ def test_a_rebuild_is_of_the_same_class(tmp_path: Path) -> None:
 
 def test_flavours_of_one_source_are_not() -> None:
     cloud, usual = newest("cloud-amd64"), newest("amd64")
-    assert abi(cloud.release) == abi(usual.release)
-    found = [digests(kernels.header_debs(kernel), abi(kernel.release)) for kernel in (cloud, usual)]
+    assert kernels.abi(cloud.release) == kernels.abi(usual.release)
+    found = [digests(kernels.header_debs(kernel), kernels.abi(kernel.release)) for kernel in (cloud, usual)]
     assert different(*found) == {"files", "config", "symvers"}
 
 
@@ -96,5 +69,5 @@ def test_an_update_of_the_series_is_not() -> None:
     if len(by_source) < 2:
         pytest.skip("the mirror has the series in one upstream version")
     one, other = map(kernels.headers, [*by_source.values()][:2])
-    found = [digests(kernels.header_debs(kernel), abi(kernel.release)) for kernel in (one, other)]
+    found = [digests(kernels.header_debs(kernel), kernels.abi(kernel.release)) for kernel in (one, other)]
     assert {"files", "symvers"} <= different(*found)

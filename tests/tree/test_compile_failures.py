@@ -46,9 +46,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def answer(folder: Path) -> conftest.Outcome:
+def answer(folder: Path, *tests: str, kept: str = "") -> conftest.Outcome:
     work = folder / "work"
-    work.mkdir()
+    work.mkdir(parents=True)
     (work / "conftest.sh").write_text(CONFTEST)
     script = Script(
         path=str(work / "conftest.sh"),
@@ -58,12 +58,14 @@ def answer(folder: Path) -> conftest.Outcome:
         output="/o",
         flags=Flags(words=("-O2",)),
         headers=("stddef.h",),
-        tests={"functions": ("one", "two")},
+        tests={"functions": tests or ("one", "two")},
     )
     host = real_host()
     place = Place(folders={str(work): "@WORK@"}, context="c" * 64)
-    memory = Memory(host.files, "", place, Digests(files=host.files))
-    return conftest.answer(host, script, memory, place, work=str(work), jobs=1)
+    memory = Memory(host.files, kept, place, Digests(files=host.files))
+    outcome = conftest.answer(host, script, memory, place, work=str(work), jobs=1)
+    memory.keep()
+    return outcome
 
 
 def test_a_machine_that_works_answers(tmp_path: Path) -> None:
@@ -71,6 +73,13 @@ def test_a_machine_that_works_answers(tmp_path: Path) -> None:
         "headers": "#define stddef.h\n",
         "functions": "#define one\n#define two\n",
     }
+
+
+def test_a_probe_that_uses_the_kernels_name_is_asked_for_each_kernel(tmp_path: Path) -> None:
+    found = [answer(tmp_path / each, "one", "UTS_RELEASE", kept=str(tmp_path / "kept")) for each in "ab"]
+    assert found[0].headers == found[1].headers
+    # one of them is the presence of a header
+    assert [(each.compiled, each.remembered) for each in found] == [(3, 0), (1, 2)]
 
 
 @pytest.mark.parametrize("program", ["sha256sum", "cat", "mv", "tail"])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from driverforge_node.driver.build.kernelname import release_in
 from driverforge_node.driver.build.memory import MAX_FILES, Digests, Memory, Place
 from driverforge_node.host.files import RootedFiles
 
@@ -26,6 +27,7 @@ class Bench:
             (folder / "include/generated").mkdir(parents=True)
             (folder / "include/mm.h").write_text("int mm(void);\n")
             (folder / "include/salt.h").write_text("CONFIG_BUILD_SALT\n")
+            (folder / "include/generated/utsrelease.h").write_text(f'#define UTS_RELEASE "{release}"\n')
             (folder / "include/generated/autoconf.h").write_text(
                 AUTOCONF.format(version=release, release=release)
             )
@@ -34,7 +36,8 @@ class Bench:
     def memory(self, release: str = "one", *, context: str = "c" * 64) -> Memory:
         place = Place(folders={str(self.headers(release)): "@OUTPUT@"}, context=context)
         files = RootedFiles("/")
-        return Memory(files, str(self.folder / "kept"), place, Digests(files=files))
+        digests = Digests(files=files, release=release)
+        return Memory(files, str(self.folder / "kept"), place, digests)
 
     def read(self, *names: str, release: str = "one") -> list[str]:
         return [str(self.headers(release) / "include" / name) for name in names]
@@ -72,6 +75,74 @@ def test_the_release_below_the_answers_of_conftest_is_no_difference(bench: Bench
     memory.keep()
     assert bench.memory("two").recall("of an answer") == "yes"
     assert bench.memory("three").recall("of an answer") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "shared"),
+    [
+        ("int mm(void);\n", True),
+        ("int uts_release, MY_UTS_RELEASE;\n", True),
+        ("char name[] = UTS_RELEASE;\n", False),
+        ("#define PASTED(word) UTS_ ## word\n", False),
+        ("#define PASTED(word) word ## _RELEASE\n", False),
+        ("#define PASTED(word) UTS##word\n", False),
+        ("char name[] = PASTED(UTS_, RELEASE);\n", False),
+    ],
+)
+def test_the_header_with_the_release_counts_for_whom_it_is_used(
+    bench: Bench, text: str, shared: bool
+) -> None:
+    for release in ("one", "two"):
+        (bench.headers(release) / "include/nv.h").write_text(text)
+    memory = bench.memory()
+    memory.learn("with it", "yes", reads=bench.read("nv.h", "generated/utsrelease.h"))
+    memory.keep()
+    assert bench.memory().recall("with it") == "yes"
+    assert (bench.memory("two").recall("with it") == "yes") is shared
+
+
+def test_the_header_with_the_release_of_another_kernel_counts_as_it_is(bench: Bench) -> None:
+    (bench.headers("two") / "include/generated/utsrelease.h").write_text('#define UTS_RELEASE "three"\n')
+    memory = bench.memory()
+    memory.learn("with it", "yes", reads=bench.read("mm.h", "generated/utsrelease.h"))
+    memory.keep()
+    assert bench.memory("two").recall("with it") is None
+
+
+def test_an_answer_of_conftest_that_uses_the_name_counts_with_it(bench: Bench) -> None:
+    for release in ("one", "two"):
+        folder = bench.headers(release) / "include/conftest"
+        folder.mkdir()
+        (folder / "generic.h").write_text("#define NAME UTS_RELEASE\n")
+    memory = bench.memory()
+    memory.learn("with it", "yes", reads=bench.read("conftest/generic.h"))
+    memory.keep()
+    assert bench.memory("two").recall("with it") is None
+
+
+@pytest.mark.parametrize("header", [b'#define UTS_RELEASE "6.1.0-\xff"\n', b"#define UTS_RELEASE NAME\n"])
+def test_a_release_that_is_not_said_plainly_is_none(header: bytes) -> None:
+    assert release_in(header) == ""
+
+
+def test_what_else_the_header_with_the_release_says_counts_for_all(bench: Bench) -> None:
+    """Ubuntu's has the number of the ABI."""
+    for release, abi in (("one", 59), ("two", 60)):
+        with (bench.headers(release) / "include/generated/utsrelease.h").open("a") as file:
+            file.write(f"#define UTS_UBUNTU_RELEASE_ABI {abi}\n")
+    memory = bench.memory()
+    memory.learn("with it", "yes", reads=bench.read("mm.h", "generated/utsrelease.h"))
+    memory.keep()
+    assert bench.memory().recall("with it") == "yes"
+    assert bench.memory("two").recall("with it") is None
+
+
+def test_an_answer_to_a_question_with_the_name_is_not_kept(bench: Bench) -> None:
+    memory = bench.memory()
+    memory.learn("of the name", "yes", reads=bench.read("mm.h"), named=True)
+    assert memory.recall("of the name") == "yes"
+    memory.keep()
+    assert bench.memory().recall("of the name") is None
 
 
 def test_a_changed_header_is_asked_again(bench: Bench) -> None:

@@ -132,9 +132,10 @@ class Build:
     def work(self) -> str:
         return str(self.folder / "work")
 
-    def memory(self) -> Memory:
+    def memory(self, release: str) -> Memory:
         place = Place(folders={self.work: "@WORK@"}, context="c" * 64)
-        return Memory(HOST.files, str(self.folder / "kept"), place, Digests(files=HOST.files))
+        digests = Digests(files=HOST.files, release=release)
+        return Memory(HOST.files, str(self.folder / "kept"), place, digests)
 
     @property
     def release(self) -> Path:
@@ -143,7 +144,8 @@ class Build:
     def keep(self, *, read: str = "int mm;\n", asked: str = "present") -> None:
         """A build for 6.1.0-55 with two probes.
 
-        One compiled with a header and with what the script wrote itself, one `asked` with the kernel's name.
+        One compiled with a header and with what the script wrote itself, one `asked` with the header that
+        has the kernel's name.
         """
         written = self.folder / "work/conftest"
         written.mkdir(parents=True)
@@ -151,7 +153,7 @@ class Build:
         (written / "headers.h").write_text("#define A\n// Kernel version: 6.1.0-55\n")
         (written / "functions.h").write_text("#undef B\n")
         (self.folder / "mm.h").write_text(read)
-        memory = self.memory()
+        memory = self.memory("6.1.0-55")
         reads = [str(self.folder / "mm.h"), str(written / "headers.h")]
         memory.learn("probe f c 1", "yes", reads=reads)
         self.release.parent.mkdir(parents=True)
@@ -164,7 +166,9 @@ class Build:
             path.unlink()
 
     def recall(self) -> Outcome | None:
-        return whole.recall(HOST, self.memory(), "all", name="6.1.0-56", work=self.work)
+        """A build for 6.1.0-56."""
+        self.release.write_text('#define UTS_RELEASE "6.1.0-56"\n')
+        return whole.recall(HOST, self.memory("6.1.0-56"), "all", name="6.1.0-56", work=self.work)
 
 
 @pytest.fixture
@@ -207,10 +211,12 @@ def test_a_header_from_anywhere_that_changed_is_asked_again(bench: Build) -> Non
     assert bench.recall() is None
 
 
-@pytest.mark.parametrize(("asked", "found"), [("present", True), ("c", False)])
-def test_what_was_compiled_with_the_name_is_asked_again(bench: Build, asked: str, found: bool) -> None:
-    bench.keep(asked=asked)
-    bench.release.write_text('#define UTS_RELEASE "6.1.0-56"\n')
+@pytest.mark.parametrize("asked", ["present", "c"])
+@pytest.mark.parametrize(("read", "found"), [("int mm;\n", True), ("char mm[] = UTS_RELEASE;\n", False)])
+def test_what_was_compiled_with_the_name_is_asked_again_where_it_is_used(
+    bench: Build, asked: str, read: str, found: bool
+) -> None:
+    bench.keep(read=read, asked=asked)
     assert (bench.recall() is not None) is found
 
 

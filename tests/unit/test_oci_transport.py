@@ -127,6 +127,54 @@ def test_a_host_that_answers_others_meanwhile_is_not_silent() -> None:
     assert script.sent == 8
 
 
+class Clock:
+    """Goes on by what each request takes, in seconds."""
+
+    def __init__(self, script: Script, *takes: float) -> None:
+        self._script, self._takes, self.now = script, list(takes), 0.0
+
+    def send(self, request: Request) -> Response:
+        self.now += self._takes.pop(0)
+        return self._script.send(request)
+
+
+def test_whoever_only_asks_waits_for_a_silent_host_once() -> None:
+    script = Script([BROKEN, 200])
+    clock = Clock(script, 30.0)
+    asking = replace(_transport(script), inner=clock, now=lambda: clock.now, silence=10.0)
+    for _ in range(3):
+        with pytest.raises(TemporaryFailure, match="no answer"):
+            asking.send(Request(method="HEAD", url="https://registry.site/v2/"))
+    assert (script.sent, script.waits) == (1, [])
+
+
+def test_a_refused_connection_and_one_slow_answer_of_many_are_no_silence() -> None:
+    script = Script([BROKEN, 200, BROKEN, 200, 200])
+    clock = Clock(script, 0.1, 0.1, 30.0, 0.1, 0.1)
+    asking = replace(_transport(script), inner=clock, now=lambda: clock.now, silence=10.0)
+    question = Request(method="HEAD", url="https://registry.site/v2/")
+    assert asking.send(question).status == 200
+    other = iter([question])
+
+    class Meanwhile:
+        def send(self, request: Request) -> Response:
+            try:
+                return clock.send(request)
+            finally:
+                for each in other:
+                    assert asking.send(each).status == 200
+
+    assert replace(asking, inner=Meanwhile()).send(question).status == 200
+
+
+def test_a_host_that_ever_answered_gets_all_attempts() -> None:
+    script = Script([200, BROKEN, 200])
+    clock = Clock(script, 0.1, 30.0, 0.1)
+    asking = replace(_transport(script), inner=clock, now=lambda: clock.now, silence=10.0)
+    question = Request(method="HEAD", url="https://registry.site/v2/")
+    assert [asking.send(question).status for _ in range(2)] == [200, 200]
+
+
 @pytest.mark.parametrize("answered", [503, 200])
 def test_a_host_that_answered_once_is_asked_again(answered: int) -> None:
     """It is busy, or breaks off; that is no host that is not there."""

@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from driverforge_build.publish.upload import Publisher
     from driverforge_oci.client import RegistryClient
     from driverforge_oci.helpers import Logins
-    from driverforge_oci.transport import Transport
+    from driverforge_oci.transport import Retrying, Transport
+
+_SILENCE_S = 10.0
+"""More than a pause of a registry at work, less than the 30 s that an answer is waited for."""
 
 
 def engine(name: str = "docker") -> Engine:
@@ -91,18 +94,27 @@ def guests(shells: Mapping[str, str]) -> Guests:
     return QemuGuests({arch: Path(file) for arch, file in shells.items()})
 
 
-def registry_client(
-    *, as_json: bool = False, attempts: int = 5, plain_http: Sequence[str] = ()
-) -> RegistryClient:
+def registry_client(*, as_json: bool = False, plain_http: Sequence[str] = ()) -> RegistryClient:
     """A client with the proxies and credentials of this environment, its pauses told on standard error.
 
-    A request that gets no answer is made `attempts` times. `plain_http`: hosts without TLS.
+    `plain_http`: hosts without TLS.
     """
+    return _client(_telling(as_json=as_json), plain_http)
+
+
+def asking_client(*, as_json: bool = False, attempts: int = 5) -> RegistryClient:
+    """As `registry_client`, for what a command can do without: a registry that is silent is asked once.
+
+    A request whose connection breaks is made `attempts` times.
+    """
+    return _client(replace(_telling(as_json=as_json), attempts=attempts, silence=_SILENCE_S), ())
+
+
+def _telling(*, as_json: bool) -> Retrying:
     from driverforge_build.commands.progress import Lines
     from driverforge_build.fetch.web import registry_transport
 
-    transport = registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
-    return _client(replace(transport, attempts=attempts), plain_http)
+    return registry_transport(os.environ, _each_once(Lines(as_json=as_json).waiting))
 
 
 def copying_client(told: Told, *, at_once: int, plain_http: Sequence[str] = ()) -> RegistryClient:
@@ -243,14 +255,20 @@ def _each_once(tell: Callable[[str, float], object]) -> Callable[[str, float], N
     return once
 
 
-def lookup_in(registry: str | None, given: Given, *, as_json: bool = False) -> LookupFor | None:
-    """How a plan asks a registry for its images; None where the user named no registry."""
+def lookup_in(
+    registry: str | None, given: Given, *, as_json: bool = False, patient: bool = False
+) -> LookupFor | None:
+    """How a plan asks a registry for its images; None where the user named no registry.
+
+    `patient`: what is built or written depends on the answers.
+    """
     if registry is None:
         return None
     # it brings HTTP and templates along
     from driverforge_build.publish.lookup import image_lookup
 
-    return lambda lock: image_lookup(registry_client(as_json=as_json), registry, lock, given)
+    client = registry_client if patient else asking_client
+    return lambda lock: image_lookup(client(as_json=as_json), registry, lock, given)
 
 
 def default_cache() -> Path:

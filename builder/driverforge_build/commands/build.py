@@ -178,7 +178,7 @@ def command(
         unsigned_to=signing.unsigned_to,
         **how,
     )
-    lookup_for = adapters.lookup_in(registry, selection.given, as_json=as_json)
+    lookup_for = adapters.lookup_in(registry, selection.given, as_json=as_json, patient=not plan_only)
     prepared = prepare(selection, mirrors=mirrors, lookup_for=lookup_for, shard=shard)
     if plan_only:
         done = Built(contexts=prepared.toolkits)

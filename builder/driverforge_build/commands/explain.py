@@ -47,7 +47,7 @@ def command(
         from driverforge_build.render.context import driver_contexts
 
         (context,) = driver_contexts([planned.rows[0].cell], known.lock, given=given)
-        stands = standing(adapters.registry_client(as_json=as_json), registry, context)
+        stands = standing(adapters.asking_client(as_json=as_json), registry, context)
     if as_json:
         told = document(found, verdict, known.matrix, known.lock, given.bases)
         say(json.dumps({**told, "standing": stands}, indent=1))

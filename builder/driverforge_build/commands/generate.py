@@ -61,7 +61,8 @@ def command(
     from driverforge_build.app.prepare import exit_status, failing, prepare
     from driverforge_build.render.bake import BAKE_FILE, target_name
 
-    prepared = prepare(selection, lookup_for=adapters.lookup_in(registry, selection.given, as_json=as_json))
+    lookup_for = adapters.lookup_in(registry, selection.given, as_json=as_json, patient=True)
+    prepared = prepare(selection, lookup_for=lookup_for)
     done = generate(prepared, selection, output, vcs_ref=vcs_ref, writing=not plan_only)
     for key, verdict in done.left_out.items():
         say(f"left out {key}: {verdict.state}: {verdict.reason}", err=True)

@@ -117,7 +117,7 @@ def command(
         told_closed.update(closed)
 
     with adapters.mirrors(cache_dir, offline=offline, as_json=as_json) as downloads:
-        client = None if offline else adapters.registry_client(as_json=as_json, attempts=2)
+        client = None if offline else adapters.asking_client(as_json=as_json, attempts=2)
         done = lock_targets(
             selection,
             settings,

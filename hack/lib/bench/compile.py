@@ -59,7 +59,7 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
         raise Unavailable(f"needs two kernels of {_SERIES} that {_BRANCH} compiles for, and their compiler")
     first, second = found[-2:]
     samples: dict[str, list[tuple[float, float]]] = {
-        name: [] for name in ("make", "make next", "first", "again", "next")
+        name: [] for name in ("make", "make next", "first", "again", "renamed", "next")
     }
     runs = workshop.runs or 1
     place = _place()
@@ -70,12 +70,15 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
                 ("make", first),
                 ("first", first),
                 ("again", first),
+                ("renamed", first),
                 ("make next", second),
                 ("next", second),
             ):
                 workshop.say(f"{what}: {_BRANCH} for {kernel.release}, {number + 1} of {runs}")
-                measured = _make if what.startswith("make") else _ours
-                samples[what].append(measured(folder, kernel))
+                if what.startswith("make"):
+                    samples[what].append(_make(folder, kernel))
+                else:
+                    samples[what].append(_ours(folder, *_packages(folder, kernel, renamed=what == "renamed")))
     workshop.note(
         f"open modules of {nvidia_modules.version(_BRANCH)}, {first.release}, then {second.release}; ours "
         f"unpacks the headers, strips and checks the modules as well; all in {place}; "
@@ -84,7 +87,8 @@ def run(workshop: Workshop) -> tuple[Measure, ...]:
     told = []
     for what, ours, reference in (
         ("empty cache", "first", "make"),
-        ("same headers", "again", "make"),
+        ("same kernel", "again", "make"),
+        ("second kernel of the class", "renamed", "make"),
         ("next kernel of the series", "next", "make next"),
     ):
         for index, unit in ((0, "s CPU"), (1, "s")):
@@ -132,16 +136,25 @@ def _make(folder: Path, kernel: Kernel) -> tuple[float, float]:
     return took
 
 
-def _ours(folder: Path, kernel: Kernel) -> tuple[float, float]:
-    debs, node, out = folder / f"debs-{kernel.release}", folder / "node", folder / "out"
+def _packages(folder: Path, kernel: Kernel, *, renamed: bool) -> tuple[str, Path]:
+    """A release, and the folder with its header packages."""
+    debs = folder / ("renamed" if renamed else kernel.release)
+    if renamed:
+        debs.mkdir()
+        return kernels.rebuilt(kernel, debs)[0], debs
     if not debs.exists():
         debs.mkdir()
         for deb in kernels.header_debs(kernel):
             shutil.copy(deb, debs)
+    return kernel.release, debs
+
+
+def _ours(folder: Path, release: str, debs: Path) -> tuple[float, float]:
+    node, out = folder / "node", folder / "out"
     # what was compiled once would be found whole
     shutil.rmtree(node / "var/lib/driverforge/modules", ignore_errors=True)
     for place in (node, out):
         place.mkdir(exist_ok=True)
     version, source = nvidia_modules.version(_BRANCH), nvidia_modules.source(_BRANCH)
-    words = (version, source, kernel.release, debs, out, node)
+    words = (version, source, release, debs, out, node)
     return _timed([sys.executable, "-c", _OURS, *map(str, words)])

@@ -61,8 +61,13 @@ class Image:
     modules: Path  # the folder lib/modules/RELEASE, with the indexes of depmod
 
 
+def abi(release: str) -> str:
+    """What the names of a kernel's packages share: '6.1.0-50'."""
+    return re.sub(r"-(cloud-)?(rt-)?(amd64|arm64)$", "", release)
+
+
 def _common(release: str) -> str:
-    return re.sub(r"-(cloud-)?(rt-)?(amd64|arm64)$", "-common", release)
+    return f"{abi(release)}-common"
 
 
 def candidates(series: str, *, flavour: str = "cloud-amd64") -> tuple[aptfetch.Package, ...]:
@@ -95,6 +100,41 @@ def header_debs(kernel: Kernel) -> tuple[Path, ...]:
     return packages.download(
         _with_dependencies(packages.newest(f"linux-headers-{kernel.release}", suite=kernel.suite))
     )
+
+
+def rebuilt(kernel: Kernel, folder: Path) -> tuple[str, tuple[Path, ...]]:
+    """Another kernel of its class: its release, and header packages in `folder`.
+
+    Stands for a rebuild of the same source, as Debian's 6.1.0-56 was one: another number of the ABI and of
+    the build, and nothing else.
+    """
+    old = abi(kernel.release)
+    new = f"{old[:-1]}{(int(old[-1]) + 1) % 10}"
+    debs = (
+        _rebuilt(deb, old, new, folder) if old in deb.name else Path(shutil.copy(deb, folder))
+        for deb in header_debs(kernel)
+    )
+    return kernel.release.replace(old, new), tuple(debs)
+
+
+def _rebuilt(deb: Path, old: str, new: str, folder: Path) -> Path:
+    tree = folder / deb.stem
+    run("dpkg-deb", "-R", deb, tree)
+    for path in sorted(tree.rglob("*"), reverse=True):
+        if path.is_file() and not path.is_symlink():
+            content = path.read_bytes()
+            if path.name in ("package.h", "utsversion.h"):
+                content = content.replace(b"Debian 6", b"Debian 5")
+            path.write_bytes(content.replace(old.encode(), new.encode()))
+        elif path.is_symlink():
+            target = str(path.readlink())
+            path.unlink()
+            path.symlink_to(target.replace(old, new))
+        path.rename(path.with_name(path.name.replace(old, new)))
+    made = folder / deb.name.replace(old, new)
+    run("dpkg-deb", "-Znone", "--root-owner-group", "-b", tree, made)
+    shutil.rmtree(tree)
+    return made
 
 
 def _with_dependencies(package: aptfetch.Package) -> list[aptfetch.Package]:

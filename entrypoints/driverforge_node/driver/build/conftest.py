@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from driverforge_core.errors import Unsupported
+from driverforge_node.driver.build.kernelname import uses_release
 from driverforge_node.driver.build.memory import Memory, Place
 from driverforge_node.driver.build.probes import (
     PREFIX,
@@ -202,7 +203,10 @@ def answer(host: Host, script: Script, memory: Memory, place: Place, *, work: st
                 break
             found = _compile(host, script, _take_questions(host, work, kinds), work=work, jobs=jobs)
             for probe, (said, read) in found.items():
-                memory.learn(f"{all_kinds}{probe.question.value} {probe.key}", _WORDS[said], reads=read)
+                question = f"{all_kinds}{probe.question.value} {probe.key}"
+                # a macro of the command line is in no file that is read
+                asked = " ".join((*script.flags.words, probe.text)).encode()
+                memory.learn(question, _WORDS[said], reads=read, named=uses_release(asked))
             _tell(host, work, {probe.key: _WORDS[said] for probe, (said, _) in found.items()})
             compiled += len(found)
         else:

@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
 from driverforge_core.headertree import NAMES_OF_A_KERNEL
+from driverforge_node.driver.build import kernelname
 from driverforge_node.ports import Files
 
 # A node boots few kernels; a builder has a dozen releases and flavours of a series, for two or three drivers.
 MAX_FILES = 36
-AUTOCONF = "include/generated/autoconf.h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +51,13 @@ class Place:
 
 @dataclass(slots=True, kw_only=True)
 class Digests:
-    """Digests of files, each read once; '' for one that is not there yet."""
+    """Digests of files, each read once; '' for one that is not there yet.
+
+    Without what only names the kernel, whose `release` counts for the files that use it.
+    """
 
     files: Files
+    release: str = ""
     _known: dict[str, tuple[str, bool]] = field(default_factory=dict)
 
     def of(self, path: str) -> str:
@@ -73,26 +77,8 @@ class Digests:
 
     def _read(self, path: str) -> tuple[str, bool]:
         data = self.files.read_bytes(path)
-        if path.endswith(AUTOCONF):
-            return hashlib.sha256(without_names(data)).hexdigest(), False
-        if path.rpartition("/")[0].endswith("/conftest"):
-            return hashlib.sha256(without_version(data)).hexdigest(), False
-        return hashlib.sha256(data).hexdigest(), any(name in data for name in NAMES_OF_A_KERNEL)
-
-
-def without_names(autoconf: bytes) -> bytes:
-    """The definitions of autoconf.h less those that only name the kernel; its comment has the name, too."""
-    return b"\n".join(
-        line
-        for line in autoconf.splitlines()
-        if line.startswith(b"#define") and not any(name in line for name in NAMES_OF_A_KERNEL)
-    )
-
-
-def without_version(conftest: bytes) -> bytes:
-    """A header of conftest/ less the comment with the kernel's release that Kbuild puts below it."""
-    lines = conftest.split(b"\n")
-    return b"\n".join(line for line in lines if not line.startswith(b"// Kernel version:"))
+        counts = kernelname.compared(path, data, release=self.release)
+        return hashlib.sha256(counts).hexdigest(), any(name in counts for name in NAMES_OF_A_KERNEL)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,10 +141,13 @@ class Memory:
                 paths.update(reads)
         return frozenset(map(self._place.real, paths))
 
-    def learn(self, question: str, answer: str, *, reads: Iterable[str]) -> None:
-        """`reads` are the files that the answer depends on. One that has the kernel's name is not kept."""
+    def learn(self, question: str, answer: str, *, reads: Iterable[str], named: bool = False) -> None:
+        """`reads` are the files that the answer depends on.
+
+        It is not kept where one of them, or the question (`named`), depends on the kernel's name.
+        """
         paths = tuple(sorted(set(reads)))
-        named = any(self._digests.names_the_kernel(path) for path in paths)
+        named = named or any(self._digests.names_the_kernel(path) for path in paths)
         self._now[question] = (answer, None if named else tuple(map(self._portable, paths)))
 
     def keep(self) -> None:

@@ -16,13 +16,8 @@ from collections.abc import Mapping
 
 from driverforge_core import log
 from driverforge_core.errors import DriverforgeError
-from driverforge_node.driver.build.memory import (
-    AUTOCONF,
-    Memory,
-    Place,
-    read_named,
-    write_named,
-)
+from driverforge_node.driver.build.kernelname import AUTOCONF, uses_release
+from driverforge_node.driver.build.memory import Memory, Place, read_named, write_named
 from driverforge_node.ports import Host
 
 _KIND = "object "
@@ -85,7 +80,8 @@ class Objects:
             read = files_read(text, output=output, work=work)
             # modpost writes the sources of .mod.o anew for each kernel
             if read is not None and not name.endswith(".mod.o"):
-                reads[name] = read
+                # a macro of the command line is in no file that is read
+                reads[name] = read, uses_release(text.encode())
                 members[name] = self._host.files.read_bytes(f"{work}/{name}")
                 members[_command_file(name)] = self._place.portable(text).encode()
         if not members:
@@ -96,8 +92,8 @@ class Objects:
         except DriverforgeError as error:
             log.warning("compiled objects are not kept", folder=self._folder, reason=error.brief)
             return
-        for name, read in reads.items():
-            self._memory.learn(_KIND + name, archive, reads=read)
+        for name, (read, named) in reads.items():
+            self._memory.learn(_KIND + name, archive, reads=read, named=named)
 
     def _compressed(self, members: Mapping[str, bytes]) -> bytes:
         """An archive of `members`; an earlier build's where it has the same: compressing takes longer."""

@@ -21,7 +21,7 @@ from driverforge_node.driver.state.network import OFED
 from driverforge_node.ports import Host
 
 # A change of what is written to the cache
-_FORMAT = "4"
+_FORMAT = "5"
 # What works on an object besides the compiler, and says how: in scripts/ and tools/ of the kernel's files
 _KBUILD = ("Makefile*", "Kbuild.include", "*.so", "objtool", "genksyms", "recordmcount*")
 
@@ -49,8 +49,8 @@ def prepare(
         if kept and not ours(host, kept):
             kept = ""
         where = place(host, headers, source=source, work=work)
-        memory = Memory(host.node, kept, where, Digests(files=host.files))
         name = whole.name_of(host, headers.tree.output)
+        memory = Memory(host.node, kept, where, Digests(files=host.files, release=name))
         question = _whole(host, headers, where, make, source=source) if kept else ""
         outcome = whole.recall(host, memory, question, name=name, work=work) if question else None
         if outcome is None:

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 
 from driverforge_core.headertree import NAMES_OF_A_KERNEL
 from driverforge_node.driver.build.conftest import Outcome, remembered
+from driverforge_node.driver.build.kernelname import NAME, RELEASE_HEADER, release_in
 from driverforge_node.driver.build.memory import Memory
-from driverforge_node.driver.build.probes import Question
 from driverforge_node.family.model import HeaderTree
 from driverforge_node.ports import Host
 
@@ -23,9 +22,6 @@ from driverforge_node.ports import Host
 _NAMES_A_BUILD = ("utsversion.h", "package.h")
 # Folders of a kernel's own, with files that have its name
 _OWN = ("", "include/config/", "include/generated/")
-_NAME = "@KERNEL@"
-_RELEASE_HEADER = "include/generated/utsrelease.h"
-_RELEASE = re.compile(r'^#define UTS_RELEASE "(?P<name>[^"]+)"$', re.MULTILINE)
 
 
 def name_of(host: Host, output: str) -> str:
@@ -33,9 +29,8 @@ def name_of(host: Host, output: str) -> str:
 
     Debian's include/config/kernel.release has another one.
     """
-    header = f"{output}/{_RELEASE_HEADER}"
-    said = _RELEASE.search(host.files.read_text(header)) if host.files.exists(header) else None
-    return said["name"] if said else ""
+    header = f"{output}/{RELEASE_HEADER}"
+    return release_in(host.files.read_bytes(header)) if host.files.exists(header) else ""
 
 
 def recall(host: Host, memory: Memory, question: str, *, name: str, work: str) -> Outcome | None:
@@ -46,7 +41,7 @@ def recall(host: Host, memory: Memory, question: str, *, name: str, work: str) -
     kind, texts = json.loads(answer)
     host.files.make_dirs(f"{work}/conftest")
     # In the order in which they depend on each other: make writes anew what is older.
-    given = {file: text.replace(_NAME, name) for file, text in texts}
+    given = {file: text.replace(NAME, name) for file, text in texts}
     for file, text in given.items():
         host.files.write_atomic(f"{work}/conftest/{file}", text.encode())
     # Each answer is kept for the next build, whose headers may be others.
@@ -59,18 +54,15 @@ def learn(host: Host, memory: Memory, question: str, outcome: Outcome, *, output
     """Remember what lies in the folder `work` as the answer to `question`, for the kernel of `output`."""
     name = name_of(host, output)
     read = memory.reads(outcome.kind)
-    compiled = memory.reads(f"{outcome.kind}{Question.COMPILE.value} ")
-    if read is None or compiled is None or not name:
+    if read is None or not name:
         return
     files = host.files.list_dir(f"{work}/conftest")
     texts = [
-        (file, host.files.read_text(f"{work}/conftest/{file}").replace(name, _NAME))
+        (file, host.files.read_text(f"{work}/conftest/{file}").replace(name, NAME))
         for file in sorted(files, key=lambda file: (file.endswith(".h"), file != "headers.h", file))
     ]
-    # Whether the header with the name is there does not depend on the name.
-    named = {f"{output}/{_RELEASE_HEADER}"} - compiled
     # What the script itself wrote is not there yet when it is asked for again.
-    reads = (path for path in read - named if not path.startswith(f"{work}/conftest/"))
+    reads = (path for path in read if not path.startswith(f"{work}/conftest/"))
     memory.learn(question, json.dumps([outcome.kind, texts]), reads=reads)
 
 
@@ -114,5 +106,5 @@ def _own(host: Host, tree: HeaderTree) -> Iterator[tuple[str, str]]:
                     line for line in lines if not any(word in line for word in NAMES_OF_A_KERNEL)
                 )
             for name in names:
-                data = data.replace(name, _NAME.encode())
+                data = data.replace(name, NAME.encode())
             yield f"{folder}{file}", hashlib.sha256(data).hexdigest()
