@@ -38,9 +38,9 @@ $(obj)/conftest/functions.h: $(obj)/conftest/headers.h
 	@$(NV_CONFTEST_CMD) compile_tests '$(NV_CONFTEST_CFLAGS)' $(NV_CONFTEST_FUNCTION_COMPILE_TESTS) > $@
 obj-m := nvidia.o nvidia-uvm.o
 nvidia-y := nvidia/nv.o
-nvidia-uvm-y := nvidia-uvm/uvm.o
+nvidia-uvm-y := nvidia-uvm/uvm.o nvidia-uvm/flagged.o
 ccflags-y += -I$(src)/common -I$(src)
-CFLAGS_nvidia-uvm/uvm.o := -DMADE_FOR=UTS_RELEASE
+CFLAGS_nvidia-uvm/flagged.o := -DMADE_FOR=UTS_RELEASE
 $(obj)/nvidia/nv.o: | $(obj)/conftest/patches.h $(obj)/conftest/functions.h
 """
 CONFTEST = r"""#!/bin/sh
@@ -64,10 +64,12 @@ for name in "$@"; do
 done
 exit 0
 """
-# as in NVIDIA's own: what includes the kernel's name does not all use it; here by a flag alone
+# as in NVIDIA's own: what includes the kernel's name does not all use it
 NAMED = "#include <generated/utsrelease.h>\n"
 ANSWERED = '#include "conftest/functions.h"\n#ifndef has_get_user_pages\n#error no\n#endif\n'
-USED = UVM + "MODULE_INFO(made_for, MADE_FOR);\n"
+USED = UVM + "MODULE_INFO(made_for, UTS_RELEASE);\n"
+# no file that it reads says so, only its command: this object is never kept
+FLAGGED = NAMED + "const char nv_flagged[] = MADE_FOR;\n"
 SOURCES = {
     "Makefile": MAKEFILE,
     "Kbuild": KBUILD,
@@ -75,7 +77,9 @@ SOURCES = {
     "common/nv.h": "#define NV_ANSWER 42\n",
     "nvidia/nv.c": NAMED + ANSWERED + NV,
     "nvidia-uvm/uvm.c": NAMED + USED,
+    "nvidia-uvm/flagged.c": FLAGGED,
 }
+EVERYTHING = {"nv.o", "uvm.o", "flagged.o"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,15 +129,15 @@ def compiled(log: str) -> set[str]:
 
 
 def test_an_empty_cache_compiles_everything(made: tuple[Path, BuildRequest, ModuleSet, str]) -> None:
-    assert compiled(made[3]) == {"nv.o", "uvm.o"}
+    assert compiled(made[3]) == EVERYTHING
 
 
-def test_a_second_build_compiles_no_object_and_makes_the_same_modules(
+def test_a_second_build_compiles_what_it_may_not_keep_and_makes_the_same_modules(
     bench: Bench, made: tuple[Path, BuildRequest, ModuleSet, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     modules, log = bench.build()
-    assert compiled(log) == set()
+    assert compiled(log) == {"flagged.o"}
     assert modules == made[2]
     (line,) = (each for each in caplog.records if "answered the probes" in each.message)
     assert getattr(line, "fields", {}) == {
@@ -157,7 +161,7 @@ def test_a_changed_source_is_compiled_and_the_others_are_not(bench: Bench) -> No
     (source / "nvidia-uvm/uvm.c").write_text(NAMED + USED + "\n")
     image = replace(bench.asked.image, sources={"open": str(source)})
     _, log = Bench(folder=bench.folder, asked=replace(bench.asked, image=image)).build()
-    assert compiled(log) == {"uvm.o"}
+    assert compiled(log) == {"uvm.o", "flagged.o"}
 
 
 def test_for_a_kernel_of_the_class_what_uses_its_name_is_compiled_and_nothing_else(
@@ -170,7 +174,7 @@ def test_for_a_kernel_of_the_class_what_uses_its_name_is_compiled_and_nothing_el
     asked = replace(bench.asked, kernel=KernelRelease.parse(release), headers=str(folder))
     other = Bench(folder=bench.folder, asked=asked)
     modules, log = other.build()
-    assert compiled(log) == {"uvm.o"}
+    assert compiled(log) == {"uvm.o", "flagged.o"}
     (line,) = (each for each in caplog.records if "answered the probes" in each.message)
     assert getattr(line, "fields", {})["asked_of_the_compiler"] == 0
     plain, _ = other.build(1, plain=True)
@@ -185,13 +189,13 @@ def test_a_damaged_cache_costs_time_alone(
     for path in (bench.compile_cache / damage).iterdir():
         path.write_bytes(path.read_bytes()[:-1] + b"x")
     modules, log = bench.build()
-    assert compiled(log) == {"nv.o", "uvm.o"}
+    assert compiled(log) == EVERYTHING
     assert modules == made[2]
 
 
 def test_a_cache_that_others_may_write_to_is_not_used(bench: Bench) -> None:
     bench.compile_cache.chmod(0o777)
-    assert compiled(bench.build()[1]) == {"nv.o", "uvm.o"}
+    assert compiled(bench.build()[1]) == EVERYTHING
 
 
 def test_the_plain_way_uses_and_keeps_nothing_and_makes_the_same_modules(
@@ -199,7 +203,7 @@ def test_the_plain_way_uses_and_keeps_nothing_and_makes_the_same_modules(
 ) -> None:
     shutil.rmtree(bench.compile_cache)
     modules, log = bench.build(plain=True)
-    assert compiled(log) == {"nv.o", "uvm.o"}
+    assert compiled(log) == EVERYTHING
     assert modules == made[2]
     assert not bench.compile_cache.exists()
 
@@ -213,5 +217,5 @@ def test_a_make_that_probes_again_is_not_believed(bench: Bench, caplog: pytest.L
     (source / "Kbuild").write_text(again)
     image = replace(bench.asked.image, sources={"open": str(source)})
     _, log = Bench(folder=bench.folder, asked=replace(bench.asked, image=image)).build()
-    assert compiled(log) == {"nv.o", "uvm.o"}
+    assert compiled(log) == EVERYTHING
     assert "make probed again" in caplog.text

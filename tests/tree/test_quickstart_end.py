@@ -36,6 +36,21 @@ images.driverforge(site, report.Report(), "build")
 """
 
 
+# the signal comes when the build has begun, and sh has not yet said so
+AT_THE_FORK = """
+import os, signal, time
+fork = os.fork
+def interrupted():
+    started = fork()
+    if started:
+        while not os.path.exists("driverforge.pid"):
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+    return started
+os.fork = interrupted
+"""
+
+
 def waits(folder: Path, name: str) -> tuple[Path, Path]:
     """A program that waits for ever, and the file that has its process id."""
     mark, double = folder / f"{name}.pid", folder / "bin" / name
@@ -74,8 +89,9 @@ def test_at_sigterm_the_quickstart_closes_what_is_open(tmp_path: Path) -> None:
     assert "failed" in table
 
 
-def test_at_sigterm_a_build_ends_with_the_quickstart(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["", AT_THE_FORK], ids=["while it runs", "as it begins"])
+def test_at_sigterm_a_build_ends_with_the_quickstart(tmp_path: Path, moment: str) -> None:
     double, mark = waits(tmp_path, "driverforge")
-    status, _ = ended((sys.executable, "-c", BUILD, str(double)), mark)
+    status, _ = ended((sys.executable, "-c", moment + BUILD, str(double)), mark)
     assert status == 128 + signal.SIGTERM
     until(lambda: not running(int(mark.read_text())), "the build ends")

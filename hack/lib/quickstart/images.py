@@ -6,6 +6,9 @@ It locks, plans, chooses a kernel by its verdict, builds two images and pushes t
 from __future__ import annotations
 
 import json
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -52,17 +55,20 @@ def driverforge(site: Site, report: Report, *words: str, show: bool = True) -> s
         if show:
             report.say(line)
 
-    running = sh.Command(str(site.driverforge))(
-        *words,
-        _out=take,
-        _err=report.say,
-        _env=site.environ,
-        _cwd=str(site.work),
-        _tty_out=False,
-        _bg=True,
-        _bg_exc=False,
-    )
+    running = None
     try:
+        with later(signal.SIGTERM):
+            # what it started is lost to whoever interrupts sh here
+            running = sh.Command(str(site.driverforge))(
+                *words,
+                _out=take,
+                _err=report.say,
+                _env=site.environ,
+                _cwd=str(site.work),
+                _tty_out=False,
+                _bg=True,
+                _bg_exc=False,
+            )
         running.wait()
     except sh.ErrorReturnCode as error:
         raise CommandFailed(
@@ -70,9 +76,23 @@ def driverforge(site: Site, report: Report, *words: str, show: bool = True) -> s
         ) from None
     except BaseException:
         # the quickstart is told to end; a build would go on for minutes
-        running.terminate()
+        if running is not None:
+            running.terminate()
         raise
     return "".join(lines)
+
+
+@contextmanager
+def later(number: signal.Signals) -> Iterator[None]:
+    """A signal that comes inside is delivered at the end of it."""
+    came: list[int] = []
+    before = signal.signal(number, lambda received, _: came.append(received))
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+        if came:
+            signal.raise_signal(number)
 
 
 def lock(site: Site, report: Report) -> None:
