@@ -1,4 +1,4 @@
-"""Builds by others than the docker engine: a farm of BuildKit daemons that push, and buildah, for real.
+"""Builds by others than the docker engine, for real: a farm of BuildKit daemons, buildah, podman.
 
 The Dockerfiles stand in for ours: the same stages and mounts over busybox, so that no mirror is needed.
 """
@@ -49,6 +49,7 @@ pytestmark = [
         bool(missing("docker-registry", "/bin/busybox")), reason="no docker-registry, or no busybox"
     ),
 ]
+daemonless = pytest.mark.parametrize("program", ["buildah", "podman"])
 MATRIX = load_matrix()
 LOCK = synthetic_lock(MATRIX)
 CELLS = {cell.key: cell for cell in all_cells(MATRIX)}
@@ -179,16 +180,17 @@ def test_a_builder_loads_into_the_engine_what_is_not_pushed(
         engine.docker("image", "rm", "--force", report.reference, check=False)
 
 
-def test_buildah_builds_the_same_folders_and_pushes_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@daemonless
+def test_without_a_daemon_the_same_folders_are_built_and_pushed(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = provided(lambda: builders.buildah(tmp_path))
+    folder = provided(lambda: builders.daemonless(program, tmp_path))
     monkeypatch.setenv("PATH", str(folder), prepend=":")
-    buildah = Buildah("buildah")
-    assert buildah.check().startswith("buildah ")
+    engine = Buildah(program)
+    assert engine.check().startswith(f"{program} ")
     contexts = (context(KEYS[0]), context(KEYS[1]))
     asked = replace(request(tmp_path), network="host")
-    reports = build(asked, contexts, {}, [buildah], display)
+    reports = build(asked, contexts, {}, [engine], display)
     assert [report.error for report in reports] == [None, None]
     for report, made in zip(reports, contexts, strict=True):
         assert report.image is not None
@@ -199,27 +201,28 @@ def test_buildah_builds_the_same_folders_and_pushes_them(
     assert reports[0].image.layers[0] == reports[1].image.layers[0], "one user space"
     with dockerregistry.registry(tmp_path / "registry") as address:
         remote = immutable_reference(contexts[1], f"{address}/site")
-        buildah.push(reports[1].reference, str(remote), lambda _: None)
+        engine.push(reports[1].reference, str(remote), lambda _: None)
         assert labels(client(), remote, "linux/amd64")["io.driverforge.inputs"] == contexts[1].inputs
-    assert buildah.inspect("localhost/driverforge/driver:none") is None
+    assert engine.inspect("localhost/driverforge/driver:none") is None
 
 
-def test_buildah_pushes_with_the_login_that_it_is_given(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@daemonless
+def test_without_a_daemon_a_push_has_the_login_that_it_is_given(
+    program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = provided(lambda: builders.buildah(tmp_path))
+    folder = provided(lambda: builders.daemonless(program, tmp_path))
     monkeypatch.setenv("PATH", str(folder), prepend=":")
     made = context(KEYS[0])
     login = Login(user="ci", password="correct hörse")
     known = RegistryClient(Session(registry_transport({}, lambda *_: None), lambda *_: login))
     asked = replace(request(tmp_path), network="host")
-    (report,) = build(asked, (made,), {}, [Buildah("buildah")], display)
+    (report,) = build(asked, (made,), {}, [Buildah(program)], display)
     with registry.serve(tmp_path / "registry", users={"ci": "correct hörse"}) as closed:
         remote = immutable_reference(made, f"{closed.address}/site")
         with pytest.raises(NotPermitted) as caught:
-            Buildah("buildah").push(report.reference, str(remote), lambda _: None)
-        assert caught.value.resolution == f"buildah login {closed.address}"
-        Buildah("buildah", lambda *_: login).push(report.reference, str(remote), lambda _: None)
+            Buildah(program).push(report.reference, str(remote), lambda _: None)
+        assert caught.value.resolution == f"{program} login {closed.address}"
+        Buildah(program, lambda *_: login).push(report.reference, str(remote), lambda _: None)
         assert labels(known, remote, "linux/amd64")["io.driverforge.inputs"] == made.inputs
 
 

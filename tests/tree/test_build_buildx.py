@@ -207,7 +207,7 @@ def test_a_podman_or_buildah_that_is_too_old_is_named(
     docker.add(program, f"echo '{said}'")
     with pytest.raises(Unavailable, match=told):
         Buildah(program).check()
-    docker.add(program, f"echo '{program} version 9.0.1'")
+    docker.add(program, f"echo 'level=warning msg=\"cgroups-v1\"' >&2; echo '{program} version 9.0.1'")
     assert Buildah(program).check() == f"{program} 9.0.1"
 
 

@@ -297,6 +297,29 @@ def test_a_runtime_without_the_handler(tmp_path: Path) -> None:
     assert (gate.name, finding.cause) == ("validator", "runtime-without-nvidia")
 
 
+@pytest.mark.parametrize("state", ["running", "terminated"])
+@pytest.mark.parametrize(
+    ("event", "holds"), [("2026-11-23T23:41:10Z", False), ("2026-11-23T23:43:10Z", True)]
+)
+def test_a_sandbox_that_could_not_be_made_before_a_container_ran_is_past(
+    tmp_path: Path, state: str, event: str, *, holds: bool
+) -> None:
+    # containerd is restarted for the toolkit's change while the validator's pod waits for its handler
+    scene = SceneFolder()
+    began = {state: {"startedAt": "2026-11-23T23:42:10Z", **({"exitCode": 1} if state != "running" else {})}}
+    scene.hold("operator-validator", "toolkit-validation", began)
+    scene.warn(
+        "Pod",
+        "nvidia-operator-validator-x7k2p",
+        "FailedCreatePodSandBox",
+        'failed to get sandbox runtime: no runtime for "nvidia" is configured',
+        when=event,
+    )
+    _, finding = shut(scene, tmp_path)
+    assert (finding.cause == "runtime-without-nvidia") is holds
+    assert any("FailedCreatePodSandBox" in line for line in finding.evidence) is holds
+
+
 def test_a_validator_that_waits_for_capacity_is_not_to_blame(tmp_path: Path) -> None:
     scene = SceneFolder()
     scene.hold("operator-validator", "plugin-validation", {"running": {}})

@@ -30,18 +30,17 @@ def output(
     patience: float = PATIENCE_S,
     install: str = "",
 ) -> tuple[int, str]:
-    """Exit status and combined output of a short command.
+    """Exit status of a short command and what it printed; where it failed, what it complained of as well.
 
-    Raises Unavailable, with what to `install`, when there is no such program, TemporaryFailure when it does
-    not end in `patience` seconds.
+    What is read is not mixed with warnings, as podman's of control groups. Raises Unavailable, with what to
+    `install`, when there is no such program, TemporaryFailure when it does not end in `patience` seconds.
     """
     try:
         done = subprocess.run(
             list(argv),
             env=_environment(environment),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            capture_output=True,
             check=False,
             timeout=patience,
         )
@@ -54,7 +53,8 @@ def output(
         ) from error
     except OSError as error:
         raise _absent(argv[0], error, install) from error
-    return done.returncode, done.stdout.decode(errors="replace")
+    said = done.stdout + done.stderr if done.returncode else done.stdout
+    return done.returncode, said.decode(errors="replace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

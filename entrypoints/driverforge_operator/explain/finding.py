@@ -38,8 +38,7 @@ class Finding:
     @classmethod
     def of(cls, what: str, stuck: Blocked, scene: Scene) -> Finding:
         """What a container that holds its pod up lets one see."""
-        pod = stuck.pod.metadata
-        warnings = scene.warnings("Pod", pod.namespace, pod.name)
+        warnings = scene.pod_warnings(stuck.pod)
         log = scene.sight.logs.get(stuck.log, ())
         row = likely([stuck.told, stuck.message, *warnings, *log], stuck.container)
         advice = _advice(row, scene, stuck.pod, container=stuck.container, image=stuck.image)
@@ -52,7 +51,7 @@ class Finding:
         """A pod of which no container was started: it is not scheduled, refused, or just there."""
         metadata, status = pod.metadata, pod.status
         conditions = [f"{one.reason}: {one.message}" for one in status.conditions if one.status == "False"]
-        warnings = scene.warnings("Pod", metadata.namespace, metadata.name)
+        warnings = scene.pod_warnings(pod)
         said = [text for text in (status.reason, status.message, *conditions, *warnings) if text.strip(": ")]
         where = "" if pod.spec.node_name else ", not scheduled"
         first = pod.spec.containers[0].name if pod.spec.containers else ""

@@ -12,6 +12,8 @@ from driverforge_operator.ports import Log
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 
+_NO_SANDBOX = "FailedCreatePodSandBox"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sight:
@@ -141,5 +143,17 @@ class Scene:
 
     def warnings(self, kind: str, namespace: str, name: str) -> list[str]:
         """What was said of an object, each thing once."""
-        found = self.sight.warnings_by_object.get((kind, namespace, name), ())
-        return list(dict.fromkeys(f"{one.reason}: {one.message}" for one in found))
+        return _once(self._warned(kind, namespace, name))
+
+    def pod_warnings(self, pod: Pod) -> list[str]:
+        """What was said of a pod and still holds: once a container runs, its sandbox could be made."""
+        found = self._warned("Pod", pod.metadata.namespace, pod.metadata.name)
+        begun = pod.status.last_start
+        return _once(one for one in found if one.reason != _NO_SANDBOX or not begun or one.when > begun)
+
+    def _warned(self, kind: str, namespace: str, name: str) -> Sequence[Warned]:
+        return self.sight.warnings_by_object.get((kind, namespace, name), ())
+
+
+def _once(found: Iterable[Warned]) -> list[str]:
+    return list(dict.fromkeys(f"{one.reason}: {one.message}" for one in found))

@@ -83,9 +83,16 @@ class Waiting(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
 
 
+class Running(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A container that runs."""
+
+    started_at: str | None = None
+
+
 class Terminated(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A container that ended."""
 
+    started_at: str | None = None
     exit_code: int = 0
     reason: str = ""
     message: str = ""
@@ -95,8 +102,14 @@ class ContainerState(msgspec.Struct, frozen=True, kw_only=True):
     """At most one is there."""
 
     waiting: Waiting | None = None
-    running: dict[str, Any] | None = None
+    running: Running | None = None
     terminated: Terminated | None = None
+
+    @property
+    def started_at(self) -> str:
+        """When the container began; '' for one that waits."""
+        one = self.running or self.terminated
+        return (one.started_at if one else None) or ""
 
 
 class ContainerStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -169,6 +182,12 @@ class PodStatus(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     conditions: list[ConditionWords] = []
     init_container_statuses: list[ContainerStatus] = []
     container_statuses: list[ContainerStatus] = []
+
+    @property
+    def last_start(self) -> str:
+        """When the newest of its containers began; '' where none did."""
+        known = (*self.init_container_statuses, *self.container_statuses)
+        return max((one.state.started_at for one in known), default="")
 
 
 class Pod(msgspec.Struct, frozen=True, kw_only=True):

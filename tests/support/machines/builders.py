@@ -1,7 +1,7 @@
 """Programs that build images without a docker engine, compiled from the Go module proxy.
 
-`buildkitd` is in no Debian, and Debian 12's buildah is older than what our Dockerfiles need. A program of
-that name that is installed here and new enough is taken first.
+`buildkitd` is in no Debian, and Debian 12's buildah and podman are older than what our Dockerfiles need.
+A program of that name that is installed here and new enough is taken first.
 """
 
 from __future__ import annotations
@@ -20,6 +20,9 @@ from support.process import require, run, start, stop, until
 
 _BUILDKIT = "github.com/moby/buildkit"
 _BUILDAH = "github.com/containers/buildah"
+_PODMAN = "github.com/containers/podman/v5"
+# signatures and a file system that nobody here has, each with a C library of its own
+_TAGS = "-tags=containers_image_openpgp exclude_graphdriver_btrfs"
 BUILDKITD = gobuild.Recipe(
     name="buildkitd",
     what="buildkitd 0.25.2",
@@ -33,10 +36,18 @@ BUILDAH = gobuild.Recipe(
     what="buildah 1.41.5",
     requires={_BUILDAH: "v1.41.5"},
     packages={"buildah": f"{_BUILDAH}/cmd/buildah"},
-    # signatures and a file system that nobody here has, each with a C library of its own
-    flags=(*gobuild.QUICK, "-ldflags=-s -w", "-tags=containers_image_openpgp exclude_graphdriver_btrfs"),
+    flags=(*gobuild.QUICK, "-ldflags=-s -w", _TAGS),
     cgo=True,
     staging=_BUILDAH,
+)
+PODMAN = gobuild.Recipe(
+    name="podman",
+    what="podman 5.6.2",
+    requires={_PODMAN: "v5.6.2"},
+    packages={"podman": f"{_PODMAN}/cmd/podman"},
+    flags=(*gobuild.QUICK, "-ldflags=-s -w", _TAGS),
+    cgo=True,
+    staging=_PODMAN,
 )
 
 
@@ -63,36 +74,45 @@ def buildkitd() -> Iterator[str]:
             stop(child)
 
 
-def buildah(folder: Path) -> Path:
-    """A folder for PATH with a `buildah` that keeps its images below `folder`. Raises Unavailable."""
+def daemonless(name: str, folder: Path) -> Path:
+    """A folder for PATH with a `buildah` or `podman` that keeps its images below `folder`.
+
+    Raises Unavailable.
+    """
     require("runc")
-    program = _installed() or gobuild.programs(BUILDAH) / "buildah"
-    # a machine may not let a process raise its limits, as containers' defaults would have it; the program for
-    # networks has to be there, also where none is made
+    recipe = {"buildah": BUILDAH, "podman": PODMAN}[name]
+    program = _installed(name) or gobuild.programs(recipe) / name
+    # a machine may not let a process raise its limits, as containers' defaults would have it; programs for
+    # networks and for running containers have to be there, and are not used: a build needs neither
     (folder / "containers.conf").write_text(
         f'[containers]\ndefault_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]\n'
-        f'[engine]\nhelper_binaries_dir = ["{folder}/helpers"]\n'
+        f'[engine]\nhelper_binaries_dir = ["{folder}/helpers"]\nconmon_path = ["{folder}/helpers/conmon"]\n'
     )
     # who may have signed what is pulled: a machine without the packages of these programs has no such file
     policy = folder / ".config/containers/policy.json"
     policy.parent.mkdir(parents=True)
     policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}\n')
     store = f"--storage-driver vfs --root {folder}/store --runroot {folder}/run"
-    for name in ("bin", "helpers"):
-        (folder / name).mkdir()
+    for place in ("bin", "helpers"):
+        (folder / place).mkdir()
     (folder / "helpers/netavark").symlink_to("/bin/false")
-    wrapper = folder / "bin/buildah"
-    wrapper.write_text(
-        f"#!/bin/sh\nexport HOME={folder} CONTAINERS_CONF={folder}/containers.conf BUILDAH_ISOLATION=chroot\n"
-        f'exec {program} {store} "$@"\n'
+    _write_program(folder / "helpers/conmon", "echo conmon version 2.1.10")
+    _write_program(
+        folder / "bin" / name,
+        f"export HOME={folder} CONTAINERS_CONF={folder}/containers.conf BUILDAH_ISOLATION=chroot\n"
+        f'exec {program} {store} "$@"',
     )
-    wrapper.chmod(0o755)
-    return wrapper.parent
+    return folder / "bin"
 
 
-def _installed() -> Path | None:
-    found = shutil.which("buildah")
+def _write_program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+def _installed(name: str) -> Path | None:
+    found = shutil.which(name)
     if found is None:
         return None
     version = re.search(r"(\d+)\.(\d+)", run(found, "--version").stdout)
-    return Path(found) if version and tuple(map(int, version.groups())) >= OLDEST["buildah"] else None
+    return Path(found) if version and tuple(map(int, version.groups())) >= OLDEST[name] else None

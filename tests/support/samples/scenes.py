@@ -134,7 +134,7 @@ class SceneFolder:
         ):
             self.hold(component, container, {"running": {}})
 
-    def warn(self, kind: str, name: str, reason: str, message: str) -> None:
+    def warn(self, kind: str, name: str, reason: str, message: str, *, when: str = "") -> None:
         """Add an event."""
         self.others.append(
             {
@@ -145,6 +145,7 @@ class SceneFolder:
                 "type": "Warning",
                 "reason": reason,
                 "message": message,
+                "lastTimestamp": when or None,
             }
         )
 
