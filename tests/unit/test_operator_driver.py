@@ -536,16 +536,32 @@ def test_a_configmap_with_dots_has_a_volume() -> None:
     assert (volume["name"], volume["configMap"]["name"]) == ("site-repos", "site.repos")
 
 
-def test_sources_that_hold_something_else_make_another_digest() -> None:
-    """Defect 23."""
-    state = driver_state("repo-cert-kmod-ubuntu")
-    source = Source(secret=False, name="repo-config")
+@pytest.mark.parametrize(
+    ("spec", "source"),
+    [
+        ({"repoConfig": {"name": "held"}}, Source(secret=False, name="held")),
+        ({"licensingConfig": {"name": "held"}}, Source(secret=False, name="held")),
+        ({"licensingConfig": {"secretName": "held"}}, Source(secret=True, name="held")),
+        ({"secretEnv": "held"}, Source(secret=True, name="held")),
+    ],
+    ids=["repoConfig", "licensingConfig", "licensingConfig.secretName", "secretEnv"],
+)
+def test_sources_that_hold_something_else_make_another_digest(spec: dict[str, Any], source: Source) -> None:
+    """Defect 23. What the other kind of source holds under that name does not count."""
+    state = driver_state("minimal")
+    found = state.drivers["demo"]
+    drivers = {"demo": CustomResource(metadata=found.metadata, spec={**found.spec, **spec})}
+    other = replace(source, secret=not source.secret)
 
-    def digest(content: str) -> str:
-        contents = {**state.around.contents, source: Content(keys=("custom.list",), digest=content)}
-        changed = replace(state, around=replace(state.around, contents=contents))
-        (workload,) = rendered(changed).values()
+    def digest(content: str, beside: str = "") -> str:
+        contents = {
+            source: Content(keys=("custom.list",), digest=content),
+            other: Content(keys=("custom.list",), digest=beside),
+        }
+        around = replace(state.around, contents=contents)
+        (workload,) = rendered(replace(state, drivers=drivers, around=around)).values()
         env = workload["spec"]["template"]["spec"]["containers"][0]["env"]
         return next(one["value"] for one in env if one["name"] == "DRIVER_CONFIG_DIGEST")
 
     assert len({digest(""), digest("a"), digest("b")}) == 3
+    assert digest("a", "b") == digest("a")

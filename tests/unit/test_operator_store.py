@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,7 +13,8 @@ from driverforge_core import nodekeys
 from driverforge_operator.app.store import Store
 from driverforge_operator.plan.actions import Action, Apply, Delete, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
-from driverforge_operator.ports import Ref
+from driverforge_operator.ports import Kind, Ref
+from driverforge_operator.state.contents import CONFIG_MAPS, SECRETS, ContentDocument
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
     KIND_OF,
@@ -280,3 +282,34 @@ def test_what_the_server_does_not_know_is_not_applied_until_it_does() -> None:
         "apply ServiceMonitor gpu-operator/gpu-operator",
         "apply ServiceMonitor gpu-operator/nvidia-dcgm-exporter",
     }
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        (CONFIG_MAPS, {"licensingConfig": {"name": "held"}}),
+        (SECRETS, {"licensingConfig": {"secretName": "held"}}),
+        (SECRETS, {"secretEnv": "held"}),
+    ],
+    ids=["ConfigMap", "Secret", "variables of a Secret"],
+)
+def test_another_content_of_what_pods_use_makes_another_driver(
+    kind: Kind[ContentDocument], spec: dict[str, Any]
+) -> None:
+    other = CONFIG_MAPS if kind is SECRETS else SECRETS
+    store = Store("gpu-operator")
+    wanted = {"repository": "r.example", "version": "1", "default": True, "manager": _MANAGER, **spec}
+    store.put(NVIDIA_DRIVER, driver("x", wanted, 1))
+    store.put(NODE, node("a", {nodekeys.GPU_FEATURES[0]: "true"}, ("ubuntu", "22.04")))
+
+    def changed(kind: Kind[ContentDocument], licence: str) -> list[str]:
+        store.put(kind, ContentDocument(metadata=Metadata(name="held"), data={"gridd.conf": licence}))
+        found = store.actions()
+        for action in found:
+            store.carried_out(action, action.document if isinstance(action, Apply) else None)
+        return [one.ref.kind for one in found if isinstance(one, Apply)]
+
+    assert "DaemonSet" in changed(kind, "one")
+    assert changed(kind, "one") == []
+    assert changed(kind, "two") == ["DaemonSet"]
+    assert changed(other, "three") == []
