@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -172,6 +173,49 @@ NO_POLICY_DRIVER = {
     "gds-gdrcopy": "the recording's operator had the side cars' images in its environment",
     "repo-config-missing": "NVIDIA's operator makes nothing either",
 }
+
+
+OF_SYSTEMS = {
+    "rhel9": ("rhel9",),
+    "rhel9-repo-config": ("rhel9",),
+    "sles15": ("sles15.7",),
+    "two-os": ("rhel9", "ubuntu22.04"),
+}
+"""The systems of nodes with GPUs, where they are not Ubuntu 22.04."""
+RIGHTS = {
+    f"{kind} nvidia-driver"
+    for kind in ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
+}
+"""Of objects of a policy's driver, what NVIDIA's operator alone makes: we make none for a driver that is not."""
+THEIR_OBJECTS = {
+    "gds-gdrcopy": {*RIGHTS, "DaemonSet nvidia-driver-daemonset-ubuntu22.04"},
+    "no-gpu-nodes": {*RIGHTS, "ConfigMap nvidia-driver-startup-probe"},
+    "no-nfd": {*RIGHTS, "ConfigMap nvidia-driver-startup-probe"},
+    "repo-config-missing": RIGHTS,
+}
+
+
+def named_in_index(case: str) -> Iterator[str]:
+    """The driver's objects, of which the DaemonSet for all systems counts as one for each (defect 1)."""
+    (index,) = result("clusterpolicy", case, "index.yaml")
+    for line in index:
+        one = line.replace(" gpu-operator/", " ")
+        if one == "DaemonSet nvidia-driver-daemonset":
+            yield from (f"{one}-{os}" for os in OF_SYSTEMS.get(case, ("ubuntu22.04",)))
+        elif " nvidia-driver" in one:
+            yield one
+
+
+@pytest.mark.parametrize("case", POLICY_CASES)
+def test_objects_of_a_clusterpolicys_driver(case: str) -> None:
+    found = [one.ref for one in plan(policy_state(case)) if isinstance(one, Apply)]
+    ours = sorted(f"{one.kind} {one.name}" for one in found if one.name.startswith("nvidia-driver"))
+    assert ours == sorted(set(named_in_index(case)) - THEIR_OBJECTS.get(case, set()))
+
+
+def test_what_only_nvidias_operator_makes_is_recorded() -> None:
+    for case, objects in THEIR_OBJECTS.items():
+        assert objects <= set(named_in_index(case))
 
 
 def policy_pairs(case: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:

@@ -1,12 +1,13 @@
 """A ClusterPolicy's operands: what NVIDIA's operator makes from the same resource and nodes.
 
 Whole objects are compared, case by case, and of kinds that were not recorded the names. What differs on
-purpose is in DIFFERENT with its reason: another difference fails, and so does one that has gone. The driver's
-objects (state-driver) have a test of their own.
+purpose is in DIFFERENT with its reason: another difference fails, and so does one that has gone. So are the
+states: which of them the resource switches on. The driver's objects (state-driver) have a test of their own.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,13 +16,16 @@ from typing import Any
 
 import pytest
 
+from driverforge_operator.crd.clusterpolicy import ClusterPolicySpec
+from driverforge_operator.crd.read import read_spec
+from driverforge_operator.operands.table import OPERANDS
 from driverforge_operator.plan.actions import Apply
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.state.contents import Content, Source
-from support.samples.operatorcases import POLICY_CASES, policy_state, result
+from support.samples.operatorcases import CASES, POLICY_CASES, policy_spec, policy_state, result
 
 RECORDED_KINDS = ("DaemonSet", "RuntimeClass", "Service", "ServiceMonitor")
-ABSENT = "absent"
+ABSENT, ON, OFF = "absent", "on", "off"
 DRIVER = "nvidia-driver"
 
 Found = dict[str, Any]
@@ -96,6 +100,17 @@ DIFFERENT = (
         cases=1,
         why="the folder of the socket that RUNTIME_SOCKET names, not of the default one",
     ),
+    Differs(
+        path=r"/state state-dcgm-exporter",
+        cases=47,
+        why="a state is not off because the last one of its objects is",
+        defect=16,
+    ),
+    Differs(
+        path=r"/state pre-requisites",
+        cases=1,
+        why="NRI takes the RuntimeClasses away, and a state without objects is off",
+    ),
 )
 
 
@@ -147,7 +162,26 @@ def differences(case: str) -> dict[str, tuple[Any, Any]]:
         else "there"
         for one in ours(case)
     }
-    return dict(between(made, recorded(case)))
+    states, theirs = our_states(case), recorded_states(case)
+    # what has no row is off
+    made |= {name: states.get(name, OFF) for name in {*states, *theirs}}
+    return dict(between(made, recorded(case) | theirs))
+
+
+def our_states(case: str) -> dict[str, str]:
+    spec, problems = read_spec(ClusterPolicySpec, policy_spec(case))
+    assert spec, problems
+    return {f"state {one.state}": ON if one.enabled(spec) else OFF for one in OPERANDS}
+
+
+def recorded_states(case: str) -> dict[str, str]:
+    """The recording has no pods: what is switched on is ready."""
+    (found,) = result("clusterpolicy", case, "result.yaml")
+    return {
+        f"state {one['state']}": OFF if one["status"] == "disabled" else ON
+        for one in found["states"]
+        if one["state"] != "state-driver"
+    }
 
 
 def between(one: Any, other: Any, path: str = "") -> Iterator[tuple[str, tuple[Any, Any]]]:
@@ -176,6 +210,16 @@ def test_every_difference_that_is_declared_is_there(differs: Differs) -> None:
     declared = re.compile(differs.path)
     found = Counter(case for case, paths in ALL.items() for path in paths if declared.fullmatch(path))
     assert len(found) == differs.cases
+
+
+def test_states_are_those_of_nvidias_operator_in_its_order() -> None:
+    facts = json.loads((CASES / "facts/states.json").read_text())
+    assert sorted(facts) == POLICY_CASES
+    for case, found in facts.items():
+        (recording,) = result("clusterpolicy", case, "result.yaml")
+        assert found["states"] == recording["states"]
+        order = [one for one in recorded_states(case) if one in our_states(case)]
+        assert order == list(our_states(case))
 
 
 def test_pods_start_anew_where_their_configmap_holds_something_else() -> None:
