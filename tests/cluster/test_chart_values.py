@@ -160,6 +160,11 @@ def test_a_mirrors_values_name_its_registry(helm: Helm, tmp_path: Path) -> None:
         (["driver.upgradePolicy.gpuPodDeletion.force=true"], "driver.upgradePolicy.podDeletion.force", True),
         # a choice of its own: no layout where a node names none
         (["migManager.config.default="], "migManager.config.default", ""),
+        (
+            ["dcgmExporter.serviceMonitor.enabled=true", "dcgmExporter.serviceMonitor.honorLabels=true"],
+            "dcgmExporter.serviceMonitor.honorLabels",
+            True,
+        ),
     ],
 )
 def test_commands_of_guides_work(helm: Helm, settings: list[str], path: str, value: object) -> None:
