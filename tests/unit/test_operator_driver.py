@@ -186,7 +186,7 @@ RIGHTS = {
     f"{kind} nvidia-driver"
     for kind in ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 }
-"""Of objects of a policy's driver, what NVIDIA's operator alone makes: we make none for a driver that is not."""
+"""Of a policy's driver, what NVIDIA's operator alone makes: we make no rights for a driver that is not there."""
 THEIR_OBJECTS = {
     "gds-gdrcopy": {*RIGHTS, "DaemonSet nvidia-driver-daemonset-ubuntu22.04"},
     "no-gpu-nodes": {*RIGHTS, "ConfigMap nvidia-driver-startup-probe"},

@@ -28,6 +28,7 @@ from support.process import stop, tail, until
 POOLS = 20
 _REST = 60  # seconds
 _SILENCE = 3  # seconds
+_LEASES = "leases"
 _NAME = re.compile(r"label node (\S+):")
 
 
@@ -45,7 +46,11 @@ class Recorded:
     at_rest: int
 
 
-MIB = 1 << 20
+KB, MIB = 1000, 1 << 20
+A_NODE = 10 * KB
+"""What a node may take over the base, in bytes."""
+MOST = {5000: 150 * MIB}
+"""What the operator may take at a size, in bytes."""
 RECORDED: Mapping[int, Recorded] = {
     100: Recorded(requests=2312, cpu=2.2, memory=99 * MIB, at_rest=101),
     1000: Recorded(requests=18263, cpu=25, memory=490 * MIB, at_rest=1001),
@@ -63,16 +68,17 @@ class Cost:
     cpu: float
     memory: int
     at_rest: int
+    lease: float  # its requests a minute at rest
     one: Mapping[str, Counter[str]]  # for one node added, changed, deleted
 
 
 def run(workshop: Workshop) -> tuple[Measure, ...]:
     """Measure 100, 1,000 and 5,000 nodes; `--runs 1` or `2` stops after the first one or two."""
-    found = []
+    found, costs = [], list[Cost]()
     for nodes in tuple(RECORDED)[: workshop.runs or None]:
-        cost = measure(nodes, rest=_REST)
-        found += list(_measures(cost, RECORDED[nodes]))
-        for text in described(cost):
+        costs.append(measure(nodes, rest=_REST))
+        found += list(_measures(costs[-1], RECORDED[nodes]))
+        for text in described(costs[-1], base=costs[0]):
             workshop.note(text)
     return tuple(found)
 
@@ -154,7 +160,7 @@ def _measured(api: Api, folder: Path, nodes: int, rest: float) -> Cost:
         with _counted(api, one, "deleted"):
             assert api.request("DELETE", f"/api/v1/nodes/bench-{nodes}").ok
             until(lambda: _value(log, "driverforge_operator_nodes") == nodes, "it is forgotten", log=log)
-        before_rest = _asked(api).total()
+        before_rest, lease = _asked(api).total(), _of_lease(api)
         time.sleep(rest)
         return Cost(
             nodes=nodes,
@@ -163,6 +169,7 @@ def _measured(api: Api, folder: Path, nodes: int, rest: float) -> Cost:
             cpu=cpu,
             memory=_peak(child.pid),
             at_rest=_asked(api).total() - before_rest,
+            lease=(_of_lease(api) - lease) * 60 / rest,
             one=one,
         )
     finally:
@@ -190,7 +197,12 @@ def _value(log: Path, name: str) -> float:
 def _asked(api: Api) -> Counter[str]:
     """Requests by verb and kind, from the server's audit log."""
     words = (one.split() for one in api.requests())
-    return Counter(f"{one[0]} {one[1]}" for one in words if one[1] != "leases")
+    return Counter(f"{one[0]} {one[1]}" for one in words if one[1] != _LEASES)
+
+
+def _of_lease(api: Api) -> int:
+    """Requests about leases, which `_asked` leaves out."""
+    return sum(one.split()[1] == _LEASES for one in api.requests())
 
 
 @contextmanager
@@ -224,9 +236,19 @@ def _measures(cost: Cost, theirs: Recorded) -> Iterator[Measure]:
         )
 
 
-def described(cost: Cost) -> Iterator[str]:
-    """What a table of ratios does not say."""
+def described(cost: Cost, *, base: Cost) -> Iterator[str]:
+    """What a table of ratios does not say. `base` is the smallest size of this run."""
     yield f"{cost.nodes} nodes: all labelled {cost.labelled:.1f} s after the start"
     yield f"  requests: {', '.join(f'{count} {what}' for what, count in cost.requests.most_common())}"
     for what, count in cost.one.items():
         yield f"  one node {what}: {', '.join(f'{number} {one}' for one, number in count.items()) or 'none'}"
+    yield f"  lease: {cost.lease:.0f} requests a minute at rest"
+    if more := cost.nodes - base.nodes:
+        each = (cost.memory - base.memory) / more
+        yield f"  memory: {each / KB:.1f} KB a node over {base.nodes} nodes ({_held(each, A_NODE, KB, 'KB')})"
+    if bar := MOST.get(cost.nodes):
+        yield f"  memory: {cost.memory / MIB:.0f} MiB at most ({_held(cost.memory, bar, MIB, 'MiB')})"
+
+
+def _held(value: float, bar: int, unit: int, name: str) -> str:
+    return f"bar {bar // unit} {name}{'' if value <= bar else ', MISSED'}"
