@@ -186,7 +186,7 @@ RIGHTS = {
     f"{kind} nvidia-driver"
     for kind in ("ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding")
 }
-"""Of a policy's driver, what NVIDIA's operator alone makes: we make no rights for a driver that is not there."""
+"""What NVIDIA's operator alone makes for a policy's driver: we make no rights before there is a driver."""
 THEIR_OBJECTS = {
     "gds-gdrcopy": {*RIGHTS, "DaemonSet nvidia-driver-daemonset-ubuntu22.04"},
     "no-gpu-nodes": {*RIGHTS, "ConfigMap nvidia-driver-startup-probe"},
