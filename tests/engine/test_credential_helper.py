@@ -1,4 +1,7 @@
-"""A login that a credential helper keeps: a real program on PATH, a real registry that wants it, a push."""
+"""A login that a credential helper keeps: a real program on PATH, a real registry that wants it, a push.
+
+The registry reads htpasswd, once over plain HTTP and once over TLS with an authority of its own.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,40 @@ from driverforge_build.commands import adapters
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_core.errors import CommandFailed, NotPermitted
+from driverforge_oci.client import OCI_MANIFEST, digest_of
 from driverforge_oci.presence import Absent, Present, Unknown, presence
 from driverforge_oci.reference import Reference
+from driverforge_oci.referrers import EMPTY
 from support import process
 from support.fakes.mockpath import MockPath
+from support.machines import registry as machine
 from support.machines.engine import Engine
-from support.machines.registry import serve
 from support.samples.locks import sample_driver, target
 from support.samples.sampledebian import write_matrix
 
 pytestmark = pytest.mark.skipif(
-    bool(process.missing("docker-registry", "setpriv")), reason="needs docker-registry and setpriv"
+    bool(process.missing("docker-registry", "setpriv", "openssl")),
+    reason="needs docker-registry, setpriv and openssl",
 )
 
 SECRET = "correct horse"
 MARK = "io.driverforge.test=helper"
 
 
-@pytest.fixture(scope="module")
-def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with serve(tmp_path_factory.mktemp("closed"), users={"ci": SECRET}) as found:
-        yield found.address
+# an engine's daemon does not know the authority
+PLAIN = pytest.mark.parametrize("registry", ["plain"], indirect=True)
+TLS = pytest.mark.parametrize("registry", ["TLS"], indirect=True)
+
+
+@pytest.fixture(scope="module", params=["plain", "TLS"])
+def registry(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("closed")
+    identity = machine.identity(folder / "tls") if request.param == "TLS" else None
+    with pytest.MonkeyPatch.context() as environment:
+        if identity:
+            environment.setenv("SSL_CERT_FILE", str(identity.file))
+        with machine.serve(folder, users={"ci": SECRET}, identity=identity) as found:
+            yield found.address
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +131,34 @@ def test_a_helper_that_is_not_there_ends_the_plan(
     assert "docker-credential-gone cannot be started: No such file or directory" in told
 
 
+@TLS
+def test_a_registry_is_written_with_the_helpers_login(keychain: Keychain) -> None:
+    keychain.configure(credsStore="bench")
+    place = Reference.parse(f"{keychain.registry}/site/helper:1")
+    client = adapters.registry_client()
+    client.put_blob(place, EMPTY, digest=digest_of(EMPTY), size=len(EMPTY))
+    config = {"mediaType": "application/vnd.oci.image.config.v1+json", "digest": digest_of(EMPTY)}
+    image = {
+        "schemaVersion": 2,
+        "mediaType": OCI_MANIFEST,
+        "layers": [],
+        "config": config | {"size": len(EMPTY)},
+    }
+    digest = client.put_manifest(place, json.dumps(image).encode(), OCI_MANIFEST)
+    assert presence(adapters.registry_client(), place) == Present(digest)
+
+
+@TLS
+def test_an_authority_that_is_not_known_is_no_answer(
+    keychain: Keychain, plan: Callable[[], tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keychain.configure(credsStore="bench")
+    monkeypatch.delenv("SSL_CERT_FILE")
+    status, told = plan()
+    assert (status, told.split()[1]) == (75, "unknown"), told
+    assert "a certificate that this machine does not trust" in told
+
+
 @pytest.fixture
 def built(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An image of a few bytes in the engine."""
@@ -130,6 +174,7 @@ def built(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     engine.docker("image", "rm", "--force", *dict.fromkeys(ids), check=False)
 
 
+@PLAIN
 def test_an_image_is_pushed_with_the_helpers_login(built: str, keychain: Keychain) -> None:
     remote = Reference.parse(f"{keychain.registry}/site/helper:1")
     keychain.configure(credsStore="bench")
@@ -138,6 +183,7 @@ def test_an_image_is_pushed_with_the_helpers_login(built: str, keychain: Keychai
     assert isinstance(presence(adapters.registry_client(), remote), Present)
 
 
+@PLAIN
 def test_a_push_without_a_login_or_with_a_broken_helper_never_shows_a_secret(
     built: str, keychain: Keychain
 ) -> None:
