@@ -71,7 +71,11 @@ class _Handler(SimpleHTTPRequestHandler):
         assert isinstance(self.connection, ssl.SSLSocket)
         self.server.shown.append(self.connection.getpeercert())
         if self.server.login and self.headers.get("Authorization") != self.server.login:
-            self.send_error(401)
+            # curl waits for this word before it logs in
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="SCC"')
+            self.send_header("Content-Length", "0")
+            self.end_headers()
         else:
             super().do_GET()
 
