@@ -24,7 +24,8 @@ class BuildJob:
     """One target of a bake file.
 
     `log` takes the engine's whole output. `secrets` are files by the id that the Dockerfiles know: `ca`, a
-    site's authorities, and `mirror`, its package mirror; both serve downloads and stay out of the image.
+    site's authorities, `mirror`, its package mirror, and `subscription`, with others that its name begins;
+    all of them serve downloads and stay out of the image.
     `network` is the one in the bake file. Jobs of one `group` share stages: one of them is built before the
     others begin, so that these find them made. `remote` is the name at a registry that the image is to
     have: the builder itself sends it there, without the tag; '' keeps it in the engine's store, under

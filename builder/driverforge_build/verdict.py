@@ -50,8 +50,8 @@ NO_KERNELS = "the lock has no kernels of {}: a subscription is needed for {}"
 
 
 FROM_SUBSCRIPTION = (
-    "its build downloads from {}: its base must be let in there, as by podman on a registered host, or be "
-    "configured with a copy (--base {}=REF)"
+    "its build downloads from {}: run it on a registered host, or give what opens it there (--entitlement "
+    "DIR), or a base that is configured with a copy (--base {}=REF)"
 )
 
 
@@ -350,7 +350,7 @@ class Judge:
         return self._fabrics[key]
 
     def _subscribed(self, cell: Cell) -> str:
-        """What a build needs that downloads from a subscription's repositories: only its base has it."""
+        """What a build needs that downloads from a subscription's repositories."""
         target = self._target(cell)
         kernel = target.kernels.get(str(cell.kernel)) if target else None
         if target is None or kernel is None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
@@ -16,10 +16,12 @@ from driverforge_build.app.archives import PAYLOAD, archive_folders
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellListener, CellReport, HowToRun, Pushing, build_all, confirm_all
 from driverforge_build.app.signing import Signing, unsigned, write_sums
+from driverforge_build.discover.subscription import Subscription, secrets_of
 from driverforge_build.ports import BuildJob, Engine, StepListener
 from driverforge_build.publish.upload import Publisher
 from driverforge_build.render.bake import LayerCache, local_reference, target_name, write_all
 from driverforge_build.render.context import BuildContext
+from driverforge_build.verdict import FROM_SUBSCRIPTION
 from driverforge_core.errors import TemporaryFailure, UsageError
 
 COMPILE_CACHE = "COMPILE_CACHE"
@@ -38,7 +40,8 @@ class BuildRequest:
     `cache_from`, `cache_to`: as LayerCache has them. `signing` is None where no modules are signed. With
     `unsigned_to` no image is made: that folder gets bare modules, for others to sign. `archives` are files of
     NVIDIA's, which a build that wants one need not download. With `no_compile_cache` nothing is taken of what
-    earlier compilations left on the builder.
+    earlier compilations left on the builder. `subscriptions`: what is open of an OS and architecture, such as
+    'rhel9-amd64'.
     """
 
     folder: Path
@@ -55,6 +58,7 @@ class BuildRequest:
     signing: Signing | None = None
     unsigned_to: Path | None = None
     archives: tuple[Path, ...] = ()
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
 
 
 def jobs(
@@ -81,11 +85,7 @@ def jobs(
             bake_file=bake_file,
             reference=local_reference(context),
             log=request.folder / "logs" / f"{context.image.id}.log",
-            secrets=_secrets(
-                request.ca,
-                mirror_lines(mirrors, context.image.os, context.image.arch),
-                secrets / f"{context.image.os}-{context.image.arch}",
-            ),
+            secrets=_secrets(request, context, mirrors, secrets),
             contexts={PAYLOAD: local[context.image.id]} if context.image.id in local else {},
             arguments=arguments,
             network=request.network,
@@ -96,13 +96,37 @@ def jobs(
     ]
 
 
-def _secrets(ca: Path | None, mirrors: list[str], file: Path) -> dict[str, Path]:
-    found = {"ca": ca} if ca else {}
-    if mirrors:
+def _secrets(
+    request: BuildRequest, context: BuildContext, mirrors: Mapping[str, str], folder: Path
+) -> dict[str, Path]:
+    image = context.image
+    target = f"{image.os}-{image.arch}"
+    found = {"ca": request.ca} if request.ca else {}
+    if lines := mirror_lines(mirrors, image.os, image.arch):
+        file = folder / target
         file.touch(mode=0o600)
-        file.write_text("".join(f"{line}\n" for line in mirrors), encoding="utf-8")
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         found["mirror"] = file
+    opened = request.subscriptions.get(target)
+    if opened and image.entitled_lists:
+        found |= secrets_of(opened, folder / f"{target}-subscription", request.ca)
     return found
+
+
+def closed_repositories(
+    contexts: Iterable[BuildContext], subscriptions: Mapping[str, Subscription]
+) -> dict[str, tuple[str, ...]]:
+    """The repositories of a subscription that builds download from and nothing given opens, by OS and
+    architecture. A base image may be let in there.
+    """
+    found: dict[str, set[str]] = {}
+    for image in (context.image for context in contexts):
+        target = f"{image.os}-{image.arch}"
+        opened = subscriptions[target].ids if target in subscriptions else frozenset()
+        wanted = {name for ids in image.entitled_lists.values() for name in ids}
+        if shut := wanted - opened:
+            found.setdefault(target, set()).update(shut)
+    return {target: tuple(sorted(shut)) for target, shut in sorted(found.items())}
 
 
 def mirror_lines(mirrors: Mapping[str, str], os_key: str, arch: str) -> list[str]:
@@ -137,9 +161,10 @@ def run(
     *,
     publisher: Publisher | None = None,
     by_builders: bool = False,
+    tell: StepListener = lambda _: None,
 ) -> Built:
     """Everything that is to be done for a plan. With a publisher an image's life ends in the registry: then
-    those that are there already have their aliases looked after too.
+    those that are there already have their aliases looked after too. `tell` hears what is missing.
     """
     reports: tuple[CellReport, ...] = ()
     if publisher:
@@ -152,6 +177,8 @@ def run(
     if not contexts:
         return Built(reports=reports)
     named = "; ".join(engine.check() for engine in engines)
+    for target, shut in closed_repositories(contexts, request.subscriptions).items():
+        tell(f"{target}: {FROM_SUBSCRIPTION.format(' and '.join(shut), target.rpartition('-')[0])}")
     reports += build(
         request,
         contexts,

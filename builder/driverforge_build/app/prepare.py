@@ -115,14 +115,22 @@ def row_mirrors(rows: Iterable[OsRow]) -> dict[str, str]:
 def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
     """Raises UsageError for a mirror that a build could not use.
 
-    Only apt reads it: the repositories of dnf and zypper are configured in the base image. What NVIDIA makes
-    is downloaded by BuildKit, which is told the address in a file that others can read.
+    Only apt reads it: the repositories of dnf and zypper are configured in the base image. One of a
+    subscription may have an address of its own. What NVIDIA makes is downloaded by BuildKit, which is told
+    the address in a file that others can read.
     """
     targets = {(cell.os.id, cell.arch): cell.os for cell in cells}
     vendors = {
         f"{key}/{name}"
         for (system, arch), row in targets.items()
         for name in row.on(arch).vendors
+        for key in (system, f"{system}-{arch}")
+    }
+    entitled = {
+        f"{key}/{one.id}"
+        for (system, arch), row in targets.items()
+        for one in row.on(arch).repositories
+        if one.entitled
         for key in (system, f"{system}-{arch}")
     }
     for key, address in mirrors.items():
@@ -132,7 +140,7 @@ def check_mirrors(mirrors: Mapping[str, str], cells: tuple[Cell, ...]) -> None:
                 details=[without_secrets(address)],
                 resolution="give an address that needs no login; only `lock` can use one that does",
             )
-    others = {mirror_os(key) for key in mirrors if key not in vendors}
+    others = {mirror_os(key) for key in mirrors if key not in vendors | entitled}
     for cell in cells:
         if cell.os.package_manager != "apt" and cell.os.id in others:
             raise UsageError(

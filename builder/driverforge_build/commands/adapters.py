@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from driverforge_build.app.prepare import Prepared
     from driverforge_build.attest.attach import Attaching
     from driverforge_build.discover.settings import Settings
+    from driverforge_build.discover.subscription import Subscription
     from driverforge_build.fetch.fetcher import Fetcher
     from driverforge_build.fetch.web import Told
+    from driverforge_build.matrix import OsRow
+    from driverforge_build.matrix.fields import Arch
     from driverforge_build.mirror.tide import Tide
     from driverforge_build.mirror.yamltext import Read
     from driverforge_build.ports import (
@@ -76,6 +79,28 @@ def discovery(
         entitlement=find_entitlement(entitlement),
         logins=find_logins(entitlement),
     )
+
+
+def subscriptions(
+    rows: Mapping[tuple[str, Arch], OsRow],
+    *,
+    mirrors: Mapping[str, str],
+    entitlement: Path | None,
+    own: bool,
+) -> dict[str, Subscription]:
+    """What builds are given of subscriptions, by OS and architecture: what is in the folder `entitlement`,
+    else, if builds may have this machine's `own`, that.
+    """
+    from driverforge_build.discover.settings import Settings
+    from driverforge_build.discover.subscription import check_readable, subscription
+
+    if own or entitlement:
+        settings = discovery(mirrors=mirrors, keyrings=(), entitlement=entitlement)
+    else:
+        settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors)
+    if entitlement and settings.entitlement:
+        check_readable(settings.entitlement)
+    return {f"{system}-{arch}": subscription(row, arch, settings) for (system, arch), row in rows.items()}
 
 
 def copying_downloads(cache_dir: Path | None, told: Told) -> Fetcher:

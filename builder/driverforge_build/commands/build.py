@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 @options.times_option(written=True)
 @signing_options
 @options.mirror_option
+@options.entitlement_option
 @options.registry_option
 @options.cache_option
 @options.vcs_option
@@ -129,6 +131,7 @@ def command(
     shard: ShardWanted | None,
     times_path: Path | None,
     signing: SigningWords,
+    entitlement: Path | None,
     registry: str | None,
     engine_name: str,
     builders: tuple[str, ...],
@@ -184,6 +187,14 @@ def command(
         done = Built(contexts=prepared.toolkits)
     else:
         engines = adapters.engines(engine_name, builders, keeps=not (pushing and builders))
+        entitled = {
+            (cell.os.id, cell.arch): cell.os
+            for cell in prepared.plan.to_build()
+            if any(one.entitled for one in cell.os.repositories)
+        }
+        opened = adapters.subscriptions(
+            entitled, mirrors=prepared.mirrors, entitlement=entitlement, own=not builders
+        )
         publisher = None
         if registry is not None and pushing:
             publisher = adapters.publisher(
@@ -195,11 +206,12 @@ def command(
             )
         done = run(
             prepared,
-            request,
+            replace(request, subscriptions=opened),
             engines,
             shown_builds,
             publisher=publisher,
             by_builders=bool(publisher and builders),
+            tell=partial(say, err=True),
         )
         if times_path:
             compiled = {cell.key: cell.compiled for cell in prepared.plan.to_build()}

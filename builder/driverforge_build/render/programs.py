@@ -46,6 +46,7 @@ class ProgramsSpec(OnSystem):
     repository: ClassVar[str]
     stages: ClassVar[tuple[str, ...]] = ()
     vendor_lists: ClassVar[frozenset[str]] = frozenset()
+    entitled_lists: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     @property
     def shared_id(self) -> str:

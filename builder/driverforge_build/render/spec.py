@@ -64,7 +64,8 @@ class ImageSpec:
 
     `pins` maps the name of a list in the context to its packages. `kernel` is '' for a JIT image.
     `packages_only` are the repositories whose packages have to prove themselves who made them, for nobody
-    signs their indexes. `vendors` are where packages are from that BuildKit downloads itself.
+    signs their indexes; `entitled` are those of a subscription. `vendors` are where packages are from that
+    BuildKit downloads itself.
     `vendor_modules`: the modules are the distribution's own build; nothing is compiled, and there are no
     sources. `certificate` is that of the key that signs the modules, None where none are compiled or signed.
     `epoch` is the date of the newest repository that was read, in seconds: when the image says that it was
@@ -90,6 +91,7 @@ class ImageSpec:
     vendors: tuple[Vendor, ...]
     pins: Mapping[str, tuple[LockedPackage, ...]]
     packages_only: tuple[str, ...]
+    entitled: tuple[str, ...]
     labels: tuple[tuple[str, str], ...]
     jit_facts: ImageFacts
     facts: ImageFacts
@@ -111,6 +113,13 @@ class ImageSpec:
         return frozenset(
             name for name, packages in self.pins.items() if any(one.suite in ids for one in packages)
         )
+
+    @property
+    def entitled_lists(self) -> dict[str, tuple[str, ...]]:
+        """The lists with packages of a subscription's repositories, and the ids of these."""
+        suites = {name: {one.suite for one in packages} for name, packages in self.pins.items()}
+        found = {name: tuple(id_ for id_ in self.entitled if id_ in own) for name, own in suites.items()}
+        return {name: ids for name, ids in found.items() if ids}
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -230,6 +239,7 @@ def _spec(cell: Cell, lock: Lock, given: Given) -> ImageSpec:
         vendors=vendors_of(cell, pins),
         pins=pins,
         packages_only=target.packages_only,
+        entitled=tuple(one.id for one in cell.os.repositories if one.entitled),
         labels=_labels(cell, base, certificate),
         jit_facts=jit_facts,
         facts=facts,

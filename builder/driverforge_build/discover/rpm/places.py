@@ -92,6 +92,14 @@ def locate(row: OsRow, arch: Arch, settings: Settings) -> list[RpmPlace]:
     ]
 
 
+def locate_entitled(row: OsRow, arch: Arch, settings: Settings) -> list[RpmPlace]:
+    """Where those of a subscription are that something lets us into."""
+    places = (
+        _place(row, arch, repository, settings) for repository in row.repositories if repository.entitled
+    )
+    return [place for place in places if place is not None]
+
+
 def _place(row: OsRow, arch: Arch, repository: Repository, settings: Settings) -> RpmPlace | None:
     own = _own(row, repository, settings)
     exact = _exact(row, arch, repository, settings)
