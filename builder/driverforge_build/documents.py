@@ -143,6 +143,86 @@ class PlanDocument(TypedDict):
     summary: dict[Verdict, int]
 
 
+class ExplainedVerdict(TypedDict):
+    """The keys of a PlanCell; `state` is its `verdict`. `unanswered`: the registry could not be asked."""
+
+    state: Verdict
+    reason: str
+    evidence: list[str]
+    run: str
+    image: str
+    digest: str
+    packages: list[str]
+    left_out: dict[ModuleType, str]
+    warnings: list[str]
+    unanswered: bool
+
+
+class ExplainedSection(TypedDict):
+    """A heading and its lines, for people."""
+
+    title: str
+    lines: list[str]
+
+
+class ExplainDocument(TypedDict):
+    """`driverforge explain --json`. `standing` is what the registry has, empty without --registry."""
+
+    schema: Literal[1]
+    cell: str
+    source: Literal["compile", "node", "vendor"]
+    module_types: list[ModuleType]
+    verdict: ExplainedVerdict
+    sections: list[ExplainedSection]
+    standing: list[str]
+
+
+class GeneratedImage(TypedDict):
+    """A folder that was written. `target` is its name in the bake file, `inputs` the digest of all it has."""
+
+    cell: str
+    folder: str
+    target: str
+    inputs: str
+
+
+class NotGenerated(TypedDict):
+    """A cell that was not written; `run` is the command that an unknown one needs."""
+
+    verdict: Verdict
+    reason: str
+    run: str
+
+
+class GenerateDocument(TypedDict):
+    """`driverforge generate --json`. `written` is false with --plan; `left_out` is by cell."""
+
+    schema: Literal[1]
+    written: bool
+    bake_file: str
+    images: list[GeneratedImage]
+    left_out: dict[str, NotGenerated]
+
+
+class MatrixDocument(TypedDict):
+    """`driverforge matrix show --json`.
+
+    The rows of each section have the keys of docs/matrix.md. `origins` maps a row ('systems/debian12/535') to
+    the file and line that it stands in, `cells` are the ids of the JIT cells.
+    """
+
+    schema: Literal[1]
+    file: str
+    systems: list[dict[str, object]]
+    branches: list[dict[str, object]]
+    gpus: list[dict[str, object]]
+    nvswitches: list[dict[str, object]]
+    exclusions: list[dict[str, object]]
+    probes: list[dict[str, object]]
+    origins: dict[str, str]
+    cells: list[str]
+
+
 class ImageLayer(TypedDict):
     """A layer: the digest of its tar, the bytes of its files, the instruction that made it."""
 
@@ -237,11 +317,13 @@ class LockedTarget(TypedDict):
     """An OS and architecture.
 
     `suites` maps each to the date of its index. `base` is null where the base image names its own digest;
-    `images` are the driver images of payload `image`, by driver version, but for those that do.
+    `images` are the driver images of payload `image`, by driver version, but for those that do. `older` are
+    kernels that are published, and that the row of their series leaves out (`newest`).
     """
 
     kernels: list[str]
     without_headers: list[str]
+    older: list[str]
     drivers: list[str]
     suites: dict[str, str]
     base: BaseState | None

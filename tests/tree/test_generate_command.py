@@ -25,6 +25,7 @@ from driverforge_oci.reference import Reference
 from driverforge_oci.session import Session
 from support.fakes.fakeengine import store_image
 from support.fakes.memoryregistry import HOST, MemoryRegistry
+from support.jsonschemas import check_document
 from support.samples.locks import kernel, package, sample_driver, target
 from support.samples.sampledebian import BOTH_BREAK, NEW, OLD, write_matrix
 
@@ -82,6 +83,7 @@ def test_a_blocked_cell_that_was_named_is_a_failure_of_generate(site: Site) -> N
     assert status == 1
     assert [image["cell"] for image in document["images"]] == [f"{CELL}-jit"]
     assert document["left_out"] == {f"{CELL}-{NEW}": {"verdict": "blocked", "reason": REASON, "run": ""}}
+    check_document("generate", document)
 
 
 def test_generate_refuses_where_nothing_is_left_to_write(site: Site) -> None:

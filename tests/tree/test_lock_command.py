@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -296,6 +297,41 @@ def test_lock_as_json(site: Site) -> None:
     check_document("lock-report", found)
 
 
+def test_the_newest_kernels_alone_are_locked_where_the_row_says_so(site: Site) -> None:
+    site.run("lock")
+    write_matrix(
+        site.folder, MATRIX.replace('releases: "6.1.*"\n', 'releases: "6.1.*"\n        newest: 1\n', 1)
+    )
+    status, told = site.run("lock")
+    assert (status, list(target(site).kernels)) == (0, [NEW])
+    assert "  1 older kernels left out, as `newest:` of their series says" in told
+    document = json.loads(site.run("lock", "--json")[1])
+    assert document["targets"][TARGET]["older"] == [OLD]
+    check_document("lock-report", document)
+    status, told = site.run("explain", f"debian12-amd64-535.261.03-{OLD}")
+    assert status == 65
+    assert "`newest: 1` of series 6.1 leaves older kernels out" in told
+
+
+def test_a_kernel_of_a_flavour_that_is_excluded_is_blocked_with_the_reason(site: Site) -> None:
+    """No lock has it: nothing looks for its headers."""
+    site.run("lock")
+    cell = "debian12-amd64-535.261.03-6.1.0-53-rt-amd64"
+    status, told = site.run("plan", "--select", cell)
+    assert status == 0, told
+    assert re.search(rf"^{cell} +blocked +NVIDIA's build refuses PREEMPT_RT$", told, re.MULTILINE)
+    status, told = site.run("explain", cell)
+    assert (status, told.splitlines()[0]) == (0, f"{cell}: blocked")
+    assert "exclusion no-realtime" in told
+    status, told = site.run("plan", "--select", "debian12-*-rt-amd64")
+    assert status == 64
+    assert "site.yaml:" in told
+    assert "exclusion no-realtime: NVIDIA's build refuses PREEMPT_RT" in told
+    # one of another flavour may be newer than the lock
+    status, told = site.run("plan", "--select", "debian12-amd64-535.261.03-6.1.0-99-cloud-amd64")
+    assert (status, "no-realtime" in told) == (64, False)
+
+
 def test_a_mirror_without_the_suite(site: Site) -> None:
     status, told = site.run("lock", mirror=f"{site.archive.url}-nowhere")
     assert status == 69
@@ -380,6 +416,7 @@ def test_explain_prints_the_line_of_the_header(site: Site) -> None:
     assert "bookworm-security of 2026-11-20T12:00:00Z" in told
     told = json.loads(site.run("explain", f"debian12-amd64-535.261.03-{NEW}", "--json")[1])
     assert (told["verdict"]["state"], told["module_types"]) == ("build", ["proprietary"])
+    check_document("explain", told)
 
 
 def test_explain_of_no_cell(site: Site) -> None:

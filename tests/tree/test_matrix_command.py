@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from support.jsonschemas import problems
+from support.jsonschemas import check_document, problems
 
 ROOT = Path(__file__).parents[2]
 DRIVERFORGE = (sys.executable, "-c", "from driverforge_build.cli import main; main()")
@@ -69,6 +69,7 @@ def test_the_site_file_of_the_documentation_is_valid(tmp_path: Path) -> None:
     data = json.loads(found.stdout)
     assert {row["id"] for row in data["systems"]} == {"debian12", "rocky8", "rocky9", "rocky10", "alma9"}
     assert data["origins"]["systems/alma9"].startswith("my.yaml:")
+    check_document("matrix", data)
 
 
 def test_show_is_plain_aligned_text_where_there_is_no_terminal() -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
 import pytest
 
 from driverforge_build.cli import run
+from support.jsonschemas import check_document
 
 EMPTY = {"schema": 1, "chart": None, "inputs": {}, "images": [], "left_out": [], "warnings": []}
 TO = ("--to", "registry.site/kse")
@@ -72,6 +74,21 @@ def test_an_old_list_that_came_with_an_archive_is_verified_too(capsys: pytest.Ca
     Path("mirror.lock.json").write_text(json.dumps(EMPTY))
     assert run([*prune, "--verifier", "false"]) == 65
     assert "gpu.list.json has no signature that is accepted" in capsys.readouterr().err
+
+
+def test_each_volume_of_an_archive_is_held_against_its_list(capsys: pytest.CaptureFixture[str]) -> None:
+    volumes = [
+        {"name": f"gpu.tar.{state}", "size": 1, "sha256": hashlib.sha256(b"a").hexdigest()}
+        for state in ("held", "damaged", "absent")
+    ]
+    archive = {"schema": 1, "lock": EMPTY, "volumes": volumes, "parts": {}, "left_out": {}}
+    Path("gpu.list.json").write_text(json.dumps(archive))
+    Path("gpu.tar.held").write_bytes(b"a")
+    Path("gpu.tar.damaged").write_bytes(b"b")
+    assert run(["mirror", "verify", "--archive", "gpu", "--json"]) == 1
+    document = json.loads(capsys.readouterr().out)
+    check_document("mirror-volumes", document)
+    assert all(volume["name"].endswith(volume["state"]) for volume in document["volumes"])
 
 
 def test_an_archive_whose_list_is_not_accepted_counts_as_not_there(

@@ -36,6 +36,14 @@ def test_half_of_a_suites_kernels(before: int, after: int, stops: bool) -> None:
     assert bool(losses(earlier, found)) is stops
 
 
+def test_what_is_published_and_left_out_is_no_loss() -> None:
+    earlier, older = target(*kernels(8)), {one.release for one in kernels(6)}
+    check_losses(earlier, target(*kernels(2, first=7)), older=older)
+    check_losses(earlier, target(*kernels(2, first=20)), older={one.release for one in kernels(8)})
+    with pytest.raises(TemporaryFailure):
+        check_losses(earlier, target(*kernels(2, first=7)), older=[*older][:1])
+
+
 def test_a_flavour_that_is_gone_is_not_made_up_for_by_another() -> None:
     earlier = target(*kernels(3), *kernels(3, flavour="amd64"))
     found = target(*kernels(9))

@@ -120,9 +120,37 @@ def test_every_citation_is_spelled_out_and_every_source_is_cited() -> None:
     assert cited == set(DEFINITIONS)
 
 
+def test_every_kind_of_name_is_one_that_rows_have() -> None:
+    assert {name.kind for system in SYSTEMS.values() for name in names_of(system)} >= NAMES
+
+
 @pytest.mark.parametrize("key", DEFINITIONS)
 def test_a_source_says_in_which_state_it_was_read(key: str) -> None:
     assert re.search(r"\bat [0-9a-f]{7}\b|\b20\d\d\b|\bof that (version|build)\b", DEFINITIONS[key])
+
+
+NAMES = {
+    "repositories id",
+    "python package",
+    "kernels compilers",
+    "kernels headers",
+    "kernels image",
+    "kernels modules",
+    "tools runtime",
+    "tools jit",
+    "modules packages",
+    "firmware package",
+    "drivers userspace",
+    "drivers companions",
+    "fabric packages",
+    "fabric companions",
+}
+
+
+@pytest.mark.parametrize("key", SYSTEMS)
+def test_every_package_and_every_repository_of_a_row_is_cited(key: str) -> None:
+    named = [name for name in names_of(SYSTEMS[key]) if name.kind in NAMES]
+    assert [f"line {name.lines[-1]}: {name.text}" for name in named if not name.citations()] == []
 
 
 @pytest.mark.parametrize("key", SYSTEMS)

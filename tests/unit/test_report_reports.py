@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -25,10 +26,11 @@ from driverforge_build.plan.text import documents, json_lines
 from driverforge_build.ports import BuiltImage, Layer
 from driverforge_build.publish.upload import PushReport
 from driverforge_build.report.cases import Case, build_cases, plan_cases, suites
+from driverforge_build.report.schemas import DOCUMENTS
 from driverforge_build.report.summary import LIMIT, summary_text
 from driverforge_build.verdict import State, Verdict
 from driverforge_core.errors import CommandFailed
-from support.jsonschemas import check_document
+from support.jsonschemas import SCHEMAS, check_document
 from support.samples.synthetic import all_cells, synthetic_lock
 
 CELLS = {cell.key: cell for cell in all_cells(load_matrix())}
@@ -97,6 +99,13 @@ def test_what_plan_prints_is_what_its_schema_says() -> None:
     made, given = datetime(2026, 1, 2, tzinfo=timezone.utc), Given(matrix=Path("site.yaml"))
     text = "\n".join(json_lines(plan(), synthetic_lock(load_matrix()), given=given, made=made))
     check_document("plan", json.loads(text))
+
+
+def test_the_page_on_failures_names_every_published_schema() -> None:
+    page = (Path(__file__).parents[2] / "docs/failures.md").read_text()
+    (told,) = re.findall(r"^Each document has a JSON schema in (.*?)\.$", page, re.MULTILINE | re.DOTALL)
+    published = {path.name.removesuffix(".schema.json") for path in SCHEMAS.iterdir()}
+    assert set(re.findall(r"`([a-z-]+)`", told)) == published == set(DOCUMENTS)
 
 
 def test_a_schema_refuses_what_is_not_described() -> None:

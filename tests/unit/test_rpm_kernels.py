@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from driverforge_build.discover.kernels import Kernels
+from dataclasses import replace
+
+from driverforge_build.discover.kernels import Kernel, Kernels, newest_alone
 from driverforge_build.discover.rpm.entries import add_records, new_index
 from driverforge_build.discover.rpm.kernel_rpms import find_kernels
 from driverforge_build.discover.rpm.primary import Record
+from driverforge_core.kernel import KernelRelease
 from support.samples.rockyrepo import NEW, OLD, rocky_matrix
 from support.samples.suserepo import suse_matrix
 
@@ -63,3 +66,39 @@ def test_another_repositorys_packages_are_not_its_own() -> None:
     assert told(kernels(*whole(NEW, "extras"))) == ([], [])
     there = [(name, NEW, "extras" if name == HEADERS else "baseos") for name in (DEVEL, HEADERS, IMAGE)]
     assert told(kernels(*there)) == ([], [f"{NEW}.x86_64"])
+
+
+def test_the_newest_kernels_of_a_flavour_are_kept_and_the_older_told() -> None:
+    """By the order of releases, not of text; a flavour is not short of what another has."""
+    versions = [f"5.14.0-{number}.el9_6" for number in (99, 570, 1000)]
+    found = kernels(*(package for version in versions for package in whole(version)))
+
+    def told_of(newest: int | None) -> tuple[list[str], list[str]]:
+        series = found.found[0].series.model_copy(update={"newest": newest})
+        kept = newest_alone(replace(found, found=tuple(replace(one, series=series) for one in found.found)))
+        return [one.release.text for one in kept.found], [one.text for one in kept.older]
+
+    releases = [f"{version}.x86_64" for version in versions]
+    assert told_of(None) == (releases, [])
+    assert told_of(3) == (releases, [])
+    assert told_of(2) == (releases[1:], releases[:1])
+    assert told_of(1) == (releases[2:], releases[:2])
+
+
+def test_each_flavour_and_each_series_keeps_its_own_newest_kernels() -> None:
+    (kernel,) = kernels(*whole(NEW)).found
+
+    def one(release: str, series_id: str) -> Kernel:
+        series = kernel.series.model_copy(update={"newest": 1, "id": series_id})
+        return replace(kernel, release=KernelRelease.parse(release), series=series)
+
+    there = Kernels(
+        found=(
+            one("6.1.0-50-amd64", "6.1"),
+            one("6.1.0-50-cloud-amd64", "6.1"),
+            one("6.1.0-53-amd64", "6.1"),
+            one("6.12.0-1-amd64", "6.12"),
+        ),
+        without_headers=(),
+    )
+    assert [release.text for release in newest_alone(there).older] == ["6.1.0-50-amd64"]

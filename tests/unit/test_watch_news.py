@@ -16,6 +16,7 @@ def test_kernels_come_and_go_and_get_finished_modules() -> None:
         kernels=("6.1.0-56",), gone=("6.1.0-50",), modules=(("6.1.0-51", "580.173.02"),)
     )
     assert target_news(after, before).modules == ()
+    assert target_news(before, after, older=["6.1.0-50"]).gone == ()
 
 
 def test_nothing_is_no_news() -> None:

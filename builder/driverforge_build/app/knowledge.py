@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from itertools import chain
 
 from driverforge_build.advice import Given, Selection
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Cell, Matrix, load_matrix
 from driverforge_build.matrix.select import select_cells
-from driverforge_build.plan.rows import ImageLookup, Plan, all_cells, make_plan
+from driverforge_build.plan.rows import (
+    ImageLookup,
+    Plan,
+    all_cells,
+    excluded_by_name,
+    excluded_flavours,
+    make_plan,
+)
 from driverforge_build.verdict import Judge
 from driverforge_core.errors import UsageError
 
@@ -30,7 +38,8 @@ class Knowledge:
 
     def cells(self, select: Sequence[str] = (), skip: Sequence[str] = ()) -> tuple[Cell, ...]:
         """The selected cells. Raises UsageError where a glob matches none."""
-        return select_cells(all_cells(self.matrix, self.lock), select=select, skip=skip)
+        cells = chain(all_cells(self.matrix, self.lock), excluded_by_name(self.matrix, select))
+        return select_cells(cells, select=select, skip=skip, why_none=excluded_flavours(self.matrix, select))
 
     def plan(self, cells: Sequence[Cell]) -> Plan:
         return make_plan(cells, self.judge, self.lookup)

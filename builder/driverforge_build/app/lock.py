@@ -27,7 +27,8 @@ from driverforge_oci.client import RegistryClient
 class Locked:
     """What a run did.
 
-    `targets` are those that were looked at, by key, `before` what the lock held of them.
+    `targets` are those that were looked at, by key, `before` what the lock held of them, `older` their
+    kernels that are published, and that their rows leave out.
     `nowhere` are those that were not, for want of an address, `degraded` those whose repositories cannot be
     read now, `closed` those that were read without the repositories of a subscription, `partial` without a
     vendor's. `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`:
@@ -39,6 +40,7 @@ class Locked:
 
     targets: Mapping[str, TargetLock]
     before: Mapping[str, TargetLock]
+    older: Mapping[str, tuple[str, ...]]
     archives: Mapping[str, Pinning]
     changed: bool
     whole: bool
@@ -114,6 +116,7 @@ def lock_targets(
     return Locked(
         targets=targets,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
+        older=found.older,
         archives=archives,
         changed=merge_lock(path, targets.values(), recorded, writing=whole and not check),
         whole=whole,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from driverforge_build.advice import Selection
@@ -127,16 +127,20 @@ def _of_repositories(
     pinned = {*keys, *(f"{key} {version}" for key in keys for version in lock.targets[key].drivers)}
     return News(
         since="",
-        targets={key: target_news(lock.targets[key], after) for key, after in found.targets.items()},
+        targets={
+            key: target_news(lock.targets[key], after, older=found.older[key])
+            for key, after in found.targets.items()
+        },
         problems={what: error for what, error in found.problems.items() if what in pinned},
         unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )
 
 
-def target_news(before: TargetLock, after: TargetLock) -> TargetNews:
+def target_news(before: TargetLock, after: TargetLock, *, older: Collection[str] = ()) -> TargetNews:
+    """What a target has beside the lock. `older` kernels are published still: those are not gone."""
     return TargetNews(
         kernels=tuple(release for release in after.kernels if release not in before.kernels),
-        gone=tuple(release for release in before.kernels if release not in after.kernels),
+        gone=tuple(release for release in before.kernels if release not in {*after.kernels, *older}),
         modules=tuple(
             (release, version)
             for release, kernel in after.kernels.items()

@@ -18,6 +18,7 @@ from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
+    from driverforge_build.documents import GeneratedImage, GenerateDocument
 
 
 @click.command("generate")
@@ -68,7 +69,7 @@ def command(
         say(f"left out {key}: {verdict.state}: {verdict.reason}", err=True)
     status = exit_status(prepared.plan, (), failing(prepared, selection.select, fail_on))
     if as_json:
-        made = [
+        made: list[GeneratedImage] = [
             {
                 "cell": context.image.id,
                 "folder": str(output / context.image.id),
@@ -77,7 +78,7 @@ def command(
             }
             for context in done.contexts
         ]
-        document = {
+        document: GenerateDocument = {
             "schema": 1,
             "written": not plan_only,
             "bake_file": str(output / BAKE_FILE),

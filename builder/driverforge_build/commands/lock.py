@@ -166,6 +166,8 @@ def _print(done: Locked) -> None:
             say(f"  {_base_told(f'{driver}: driver image', image)}")
         for line in changes(before, target) if before else ():
             say(f"  {line}")
+        if older := done.older[key]:
+            say(f"  {len(older)} older kernels left out, as `newest:` of their series says")
         if target.without_headers:
             say(f"  {len(target.without_headers)} older kernels have no headers in the repositories any more")
     if done.nowhere:
@@ -230,6 +232,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
             key: {
                 "kernels": list(target.kernels),
                 "without_headers": list(target.without_headers),
+                "older": list(done.older[key]),
                 "drivers": list(target.drivers),
                 "suites": {suite.suite: suite.date for suite in target.repositories},
                 "base": _base_document(done.bases[key]) if key in done.bases else None,

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 import click
 
@@ -22,6 +22,9 @@ from driverforge_build.matrix.merge import near
 from driverforge_build.matrix.select import select_cells
 from driverforge_core.errors import UsageError
 from driverforge_core.printable import printable
+
+if TYPE_CHECKING:
+    from driverforge_build.documents import MatrixDocument
 
 COLUMNS = ("os", "driver", "payload", "modules", "images", "archs", "kernels", "EOL", "defined in")
 
@@ -108,9 +111,10 @@ def packages(systems: tuple[str, ...], matrix_path: Path | None, arch: Arch | No
     say("\n".join(pages).rstrip("\n"))
 
 
-def as_data(matrix: Matrix, cells: Sequence[str]) -> dict[str, Any]:
+def as_data(matrix: Matrix, cells: Sequence[str]) -> MatrixDocument:
     """The matrix as JSON data: the rows of each section, each row's place, the ids of the JIT cells."""
     return {
+        "schema": 1,
         "file": str(matrix.path),
         "systems": [row.model_dump(mode="json", exclude_none=True) for row in matrix.rows],
         "branches": [row.model_dump(mode="json", exclude_none=True) for row in matrix.branches],

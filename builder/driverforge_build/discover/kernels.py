@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from driverforge_build.discover.packages import Package, Requirement
+from driverforge_build.matrix.expand import flavour_of
 from driverforge_build.matrix.model import KernelSeries
 from driverforge_core.kernel import KernelRelease
 
@@ -36,11 +38,13 @@ class Kernel:
 class Kernels:
     """The kernels that were `found`, oldest first.
 
-    `without_headers` are releases whose image is published while their headers are not.
+    `without_headers` are releases whose image is published while their headers are not, `older` those that
+    the rows of their series leave out.
     """
 
     found: tuple[Kernel, ...]
     without_headers: tuple[KernelRelease, ...]
+    older: tuple[KernelRelease, ...] = ()
 
 
 def sorted_kernels(found: Mapping[str, Kernel], bare: Mapping[str, KernelRelease]) -> Kernels:
@@ -51,3 +55,18 @@ def sorted_kernels(found: Mapping[str, Kernel], bare: Mapping[str, KernelRelease
             sorted((bare[text] for text in bare if text not in found), key=lambda release: release.sort_key)
         ),
     )
+
+
+def newest_alone(kernels: Kernels) -> Kernels:
+    """Without the kernels that are older than the `newest` ones of their series and flavour."""
+    kept: list[Kernel] = []
+    older: list[KernelRelease] = []
+    seen = Counter[tuple[str, str]]()
+    for kernel in reversed(kernels.found):
+        kind = (kernel.series.id, flavour_of(kernel.release))
+        seen[kind] += 1
+        if kernel.series.newest is None or seen[kind] <= kernel.series.newest:
+            kept.append(kernel)
+        else:
+            older.append(kernel.release)
+    return replace(kernels, found=tuple(reversed(kept)), older=tuple(reversed(older)))

@@ -10,6 +10,7 @@ from functools import partial
 
 from driverforge_build.discover.answers import header_answers, probes_for
 from driverforge_build.discover.entitlement import left_out, needs, without_vendors
+from driverforge_build.discover.kernels import newest_alone
 from driverforge_build.discover.manager import Place, VerifiedRepository, metadata_of
 from driverforge_build.discover.pin import OtherVersion, Pinned, pin_target
 from driverforge_build.discover.settings import Nowhere, Settings
@@ -39,10 +40,11 @@ class Survey:
     `degraded` for those whose repositories cannot be read now, or are not signed by anybody trusted. `closed`
     are targets that were read without the repositories of a subscription, `partial` those read without a
     vendor's, with what they lack. `unfit` are drivers, as in `problems`, that a vendor has other versions
-    for.
+    for. `older` are the kernels of each target that are published, and that its row leaves out.
     """
 
     targets: Mapping[str, TargetLock]
+    older: Mapping[str, tuple[str, ...]]
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, Unavailable]
     degraded: Mapping[str, DriverforgeError]
@@ -61,6 +63,7 @@ def survey(
     one's error is raised. Raises Unavailable, InputError.
     """
     found: dict[str, TargetLock] = {}
+    older: dict[str, tuple[str, ...]] = {}
     problems: dict[str, DriverforgeError] = {}
     read: dict[Place, VerifiedRepository] = {}
     located, nowhere = _located(targets, settings)
@@ -83,7 +86,7 @@ def survey(
             if known and any(map(known.suite, answers.unread)):
                 raise degraded(answers.unread)
             if not settings.accept_shrink:
-                check_losses(known, pinned.target)
+                check_losses(known, pinned.target, older=pinned.older)
         except Nowhere as error:
             nowhere[key] = error
             continue
@@ -104,7 +107,7 @@ def survey(
                 problems[name] = _at_row(matrix, row, driver, pinned.problems[driver.version])
             if driver.version in lacking.unfit:
                 unfit[name] = _at_row(matrix, row, driver, lacking.unfit[driver.version])
-        found[key] = pinned.target
+        found[key], older[key] = pinned.target, pinned.older
         log.info(
             "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
         )
@@ -112,6 +115,7 @@ def survey(
         raise errors[0]
     return Survey(
         targets=found,
+        older=older,
         problems=problems,
         nowhere=nowhere,
         degraded=failed,
@@ -202,7 +206,7 @@ def _pinned(
 
     repositories = [repository for repository in answers.repositories if add(repository)]
     drivers = [driver for driver in row.drivers if arch in driver_archs(matrix, row, driver)]
-    kernels = metadata.find_kernels(index, row, arch)
+    kernels = newest_alone(metadata.find_kernels(index, row, arch))
     addresses = {one.id: one.address for one in repositories}
     pinned = pin_target(
         index,

@@ -7,6 +7,8 @@ that return a shorter list with exit status 0 have lost whole architectures with
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
+from dataclasses import replace
 
 from driverforge_build.lock.pins import LockedBase, LockedKernel, TargetLock
 from driverforge_core.errors import TemporaryFailure
@@ -42,11 +44,15 @@ def losses(earlier: TargetLock, found: TargetLock) -> list[str]:
     return told
 
 
-def check_losses(earlier: TargetLock | None, found: TargetLock) -> None:
-    """Raise TemporaryFailure if a target lost too much against an earlier lock."""
+def check_losses(earlier: TargetLock | None, found: TargetLock, *, older: Collection[str] = ()) -> None:
+    """Raise TemporaryFailure if a target lost too much against an earlier lock.
+
+    `older` are kernels that are published still, and left out on purpose: they are no loss.
+    """
     if earlier is None:
         return
-    if told := losses(earlier, found):
+    counted = {name: kernel for name, kernel in earlier.kernels.items() if name not in older}
+    if told := losses(replace(earlier, kernels=counted), found):
         raise TemporaryFailure(
             f"discovery finds suspiciously less for {found.key} than the lock holds; the lock stays as it is",
             details=told,

@@ -86,6 +86,12 @@ class KernelSeries(Row):
         "all; as in `headers`. Those that a kernel has are locked, and `verify` boots with them.",
     )
 
+    newest: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="How many kernels of each flavour are locked, the newest ones, an architecture for "
+        "itself; absent: all that are published.",
+    )
+
     def header_packages(self, release: str) -> tuple[str, ...]:
         """Names of the header packages of a kernel release."""
         return filled(self.headers, release=release, plain=release.partition("+")[0])

@@ -23,12 +23,16 @@ CellT = TypeVar("CellT", bound=Keyed)
 
 
 def select_cells(
-    cells: Iterable[CellT], *, select: Sequence[str] = (), skip: Sequence[str] = ()
+    cells: Iterable[CellT],
+    *,
+    select: Sequence[str] = (),
+    skip: Sequence[str] = (),
+    why_none: Sequence[str] = (),
 ) -> tuple[CellT, ...]:
     """The cells whose id any of `select` matches and none of `skip` does, in their order.
 
     Without `select` all match. Raises UsageError where a glob of `select` matches no cell (near ids are
-    named), or where nothing is left.
+    named, and `why_none`), or where nothing is left.
     """
     everything = tuple(cells)
     wanted = glob_set(tuple(select) or ("*",))
@@ -37,7 +41,7 @@ def select_cells(
     for glob in select:
         # a second pass over the chosen only: with one glob it is the same question
         if not chosen or (len(select) > 1 and not any(map(glob_set((glob,)), keys))):
-            raise _no_match(glob, [cell.key for cell in everything])
+            raise _no_match(glob, [cell.key for cell in everything], why_none)
     unwanted = glob_set(tuple(skip))
     left = tuple(cell for cell in chosen if not unwanted(cell.key)) if skip else chosen
     if chosen and not left:
@@ -49,7 +53,7 @@ def select_cells(
     return left
 
 
-def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
+def _no_match(glob: str, keys: Sequence[str], why_none: Sequence[str]) -> UsageError:
     close = near_ids(glob, keys)
     if glob.startswith("toolkit") and not any(key.startswith("toolkit") for key in keys):
         return UsageError(
@@ -64,7 +68,7 @@ def _no_match(glob: str, keys: Sequence[str]) -> UsageError:
         )
     return UsageError(
         f"--select {glob} matches none of {len(keys)} cells",
-        details=[f"near: {key}" for key in close],
+        details=[*why_none, *(f"near: {key}" for key in close)],
         resolution="quote globs from the shell; `driverforge matrix show` lists what there is, `driverforge "
         "lock` finds new kernels",
     )

@@ -37,9 +37,9 @@ class Paragraph:
 def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
     """The cell of an id.
 
-    Also one for a kernel whose headers are gone, and any cell where the lock does not have the OS yet. Raises
-    UsageError with near ids where the matrix has none, InputError where the lock of its OS does not have the
-    kernel.
+    Also one for a kernel whose headers are gone or whose flavour is excluded, and any cell where the lock
+    does not have the OS yet. Raises UsageError with near ids where the matrix has none, InputError where the
+    lock of its OS does not have the kernel.
     """
     keys = []
     for cell in all_cells(matrix, lock):
@@ -53,7 +53,7 @@ def find_cell(matrix: Matrix, lock: Lock, key: str) -> Cell:
     if wanted.kernel is not None:
         for cell in kernel_cells(matrix, {(wanted.os.key, wanted.arch): [wanted.kernel]}, excluded=True):
             if cell.key == key:
-                _check_known(wanted.kernel.text, lock.target(cell.os.id, cell.arch))
+                _check_known(cell, wanted.kernel.text, lock.target(cell.os.id, cell.arch))
                 return cell
     raise UsageError(
         f"the matrix has no cell {key}",
@@ -66,13 +66,22 @@ def _near(key: str, keys: Sequence[str]) -> list[str]:
     return [f"near: {near}" for near in near_ids(key, keys)]
 
 
-def _check_known(kernel: str, target: TargetLock | None) -> None:
-    if target is not None and kernel not in target.kernels and kernel not in target.without_headers:
+def _check_known(cell: Cell, kernel: str, target: TargetLock | None) -> None:
+    series = cell.series
+    # no lock has a kernel whose flavour the row of its OS has not
+    if target is None or series is None:
+        return
+    if kernel not in target.kernels and kernel not in target.without_headers:
+        older = (
+            f"`newest: {series.newest}` of series {series.id} leaves older kernels out; "
+            if series.newest
+            else ""
+        )
         raise InputError(
             f"the lock has no kernel {kernel} for {target.key}",
             details=_near(kernel, tuple(target.kernels)),
-            resolution="`driverforge lock` finds kernels that are newer than the lock; else explain one of "
-            "the kernels above",
+            resolution=f"{older}`driverforge lock` finds kernels that are newer than the lock; else explain "
+            "one of the kernels above",
         )
 
 

@@ -5,15 +5,19 @@ Rows are values; text is made when somebody reads it.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from driverforge_build.lock.pins import Lock
-from driverforge_build.matrix.expand import Cell, jit_cells, kernel_cells
+from driverforge_build.matrix.expand import Cell, flavour_of, jit_cells, kernel_cells
+from driverforge_build.matrix.globs import glob_set
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.verdict import Judge, State, Verdict, with_presence
+from driverforge_core.cell import CellId
+from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from driverforge_oci.presence import ASKED_AT_ONCE, Presence
 
@@ -61,6 +65,35 @@ def all_cells(matrix: Matrix, lock: Lock) -> Iterator[Cell]:
     }
     yield from jit_cells(matrix, excluded=True)
     yield from kernel_cells(matrix, kernels, excluded=True)
+
+
+def excluded_by_name(matrix: Matrix, select: Sequence[str]) -> Iterator[Cell]:
+    """Cells that `select` names in full, of kernels whose flavour no row has and the matrix excludes.
+
+    No lock has these kernels.
+    """
+    refused = glob_set(tuple(flavour for row in matrix.exclusions for flavour in row.flavours))
+    kernels: dict[tuple[str, str], list[KernelRelease]] = {}
+    for key in select:
+        try:
+            wanted = CellId.parse(key)
+        # a glob
+        except InputError:
+            continue
+        if wanted.kernel is not None and refused(flavour_of(wanted.kernel)):
+            kernels.setdefault((wanted.os.key, wanted.arch), []).append(wanted.kernel)
+    cells = kernel_cells(matrix, kernels, excluded=True) if kernels else ()
+    yield from (cell for cell in cells if cell.series is None and cell.key in select)
+
+
+def excluded_flavours(matrix: Matrix, select: Sequence[str]) -> list[str]:
+    """Why there is no cell for a glob that names a flavour which the matrix excludes: a line an exclusion."""
+    words = {word for glob in select for word in re.split(r"[-+*?]", glob)}
+    return [
+        f"{matrix.origin('exclusions', row.id)}: exclusion {row.id}: {row.reason}"
+        for row in matrix.exclusions
+        if words & {flavour.strip("-*") for flavour in row.flavours}
+    ]
 
 
 def make_plan(cells: Iterable[Cell], judge: Judge, published: ImageLookup | None = None) -> Plan:

@@ -10,6 +10,9 @@ from driverforge_build import documents
 
 DOCUMENTS: dict[str, type] = {
     "plan": documents.PlanDocument,
+    "explain": documents.ExplainDocument,
+    "generate": documents.GenerateDocument,
+    "matrix": documents.MatrixDocument,
     "build": documents.BuildDocument,
     "lock-report": documents.LockDocument,
     "push": documents.PushDocument,
