@@ -93,7 +93,8 @@ class Api:
     def requests(self) -> list[str]:
         """What OPERATOR asked for so far, as 'patch nodes node-1': verb, kind, name."""
         found = []
-        for line in self.audit.read_text().splitlines():
+        # the server may be in the middle of a line
+        for line in self.audit.read_text().rpartition("\n")[0].splitlines():
             event = json.loads(line)
             about = event.get("objectRef", {})
             # a watch is told when it begins and when it ends
