@@ -19,7 +19,7 @@ from driverforge_core.errors import CommandFailed, Unavailable
 from support import cache
 from support.process import require, run
 
-SUITES = ("bookworm", "bookworm-backports", "trixie", "sid")
+SUITES = ("bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid")
 COMPONENTS = "main contrib non-free non-free-firmware"
 _KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 _SECURITY = "-security"  # lies elsewhere

@@ -143,9 +143,7 @@ LONG = pytest.mark.full(reason="three minutes, and more of the same")
         pytest.param(("1/2", ""), 20, id="overlapping shards, more kills", marks=LONG),
     ],
 )
-def test_two_builders_that_are_killed_lose_nothing(
-    site: Site, shards: tuple[str, str], kills: int
-) -> None:
+def test_two_builders_that_are_killed_lose_nothing(site: Site, shards: tuple[str, str], kills: int) -> None:
     killed = side_by_side(lambda at: site.until_done(BUILDERS[at], 7, kills=kills, shard=shards[at]))
     site.check_whole()
     assert min(killed) >= 3 / 4 * kills, killed
