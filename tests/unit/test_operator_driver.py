@@ -131,6 +131,21 @@ def test_a_pool_that_cannot_be_is_told(case: str, reason: str) -> None:
     assert reasons(driver_state(case)) == {reason}
 
 
+def test_variables_of_a_secret_wait_until_it_is_there() -> None:
+    """A container whose `envFrom` names no Secret never starts."""
+    state = driver_state("minimal")
+    found = state.drivers["demo"]
+    drivers = {"demo": CustomResource(metadata=found.metadata, spec={**found.spec, "secretEnv": "keys"})}
+    without = replace(state, drivers=drivers)
+    assert reasons(without) == {"ConfigurationMissing"}
+    assert not rendered(without)
+    contents = {Source(secret=True, name="keys"): Content(keys=("A",), digest="")}
+    there = replace(without, around=replace(state.around, contents=contents))
+    assert reasons(there) == reasons(state)
+    (workload,) = rendered(there).values()
+    assert containers(workload)["nvidia-driver-ctr"]["envFrom"] == [{"secretRef": {"name": "keys"}}]
+
+
 # --- ClusterPolicy
 
 BY_POLICY = {

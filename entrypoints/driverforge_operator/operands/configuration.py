@@ -75,6 +75,8 @@ def configuration(
     `subscribed`: the host's Red Hat subscription is mounted. Raises LookupError with the words for a status
     where something cannot be had.
     """
+    if spec.secret_env:
+        _known(Source(secret=True, name=spec.secret_env), contents)
     found = Mounts()
     if not precompiled:
         if spec.repo_config and spec.repo_config.name:
@@ -106,11 +108,15 @@ def _place(places: Mapping[str, str], os: OsId, field: str) -> str:
 def _files(name: str, folder: str, contents: Mapping[Source, Content]) -> Mounts:
     """A ConfigMap's entries as files of a folder that has others, too."""
     source = Source(secret=False, name=name)
-    if source not in contents:
-        raise LookupError(f"{source} is not there: create it, or leave it out of the spec")
+    _known(source, contents)
     # a volume's name has no dots, and is shorter than a ConfigMap's
     volume = name.replace(".", "-")[:_VOLUME_NAME].rstrip("-")
     return _keys(volume, source, {key: f"{folder}/{key}" for key in contents[source].keys})
+
+
+def _known(source: Source, contents: Mapping[Source, Content]) -> None:
+    if source not in contents:
+        raise LookupError(f"{source} is not there: create it, or leave it out of the spec")
 
 
 def _keys(volume: str, source: Source, paths: Mapping[str, str]) -> Mounts:
