@@ -18,7 +18,7 @@ from datetime import datetime, timezone
 from queue import Empty, Queue
 from typing import Any
 
-from driverforge_core.errors import DriverforgeError
+from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_operator.app.carry_out import carry_out
 from driverforge_operator.app.events import Announcer
 from driverforge_operator.app.follow import Pause, Told, follow, line, list_all
@@ -193,7 +193,7 @@ class Controller:
         theirs = self._theirs.running()
         self._stand_down(f"NVIDIA's operator runs in this cluster ({theirs})" if theirs else "")
         found = self._store.stand_down(self._standing_down) if theirs else self._store.actions()
-        self._retries.keep(found)
+        self._store.keep_rejected(self._retries.keep(found))
         return [action for action in found if action.ref not in self._retries]
 
     def _stand_down(self, why: str, *, announced: bool = False) -> None:
@@ -253,6 +253,8 @@ class Controller:
         if isinstance(error, Overloaded):
             # it asks this of everybody, and about everything; what grows is the pause of each object
             self._held_until = self._clock() + Pause().seconds(error.seconds)
+        elif not isinstance(error, TemporaryFailure):
+            self._store.reject(action, line(error))
         self._retries.fail(action, not_before=self._held_until)
 
     def _known(self, action: Action) -> tuple[dict[str, Any], str]:
@@ -306,8 +308,7 @@ class Controller:
             metrics.add("gpu_operator_reconciliation_failed_total", failed)
             metrics.set("gpu_operator_gpu_nodes_total", self._store.gpu_nodes)
             metrics.set("gpu_operator_reconciliation_has_nfd_labels", self._store.has_features)
-        asked = bool(self._store.state.resources)
-        metrics.set("gpu_operator_reconciliation_status", -2 if failed else 1 if asked else -1)
+        metrics.set("gpu_operator_reconciliation_status", -2 if failed else self._store.outcome)
         # after the others: once no image is waited for, they tell of what was done with the answers
         metrics.set("driverforge_operator_waiting_images", self._store.unanswered)
         if not failed:

@@ -23,7 +23,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     f"{_THEIRS}reconciliation_failed_total": ("counter", "Rounds in which a write failed."),
     f"{_THEIRS}reconciliation_status": (
         "gauge",
-        "1: the last round did all it had to; -1: no ClusterPolicy and no NVIDIADriver; -2: a write failed.",
+        "1: all are ready; 0: some are not; -1: no ClusterPolicy and no NVIDIADriver; -2: a write failed.",
     ),
     f"{_THEIRS}reconciliation_last_success_ts_seconds": ("gauge", "When a round last did all it had to."),
     f"{_THEIRS}reconciliation_has_nfd_labels": ("gauge", "1: some node has labels of its PCI devices."),

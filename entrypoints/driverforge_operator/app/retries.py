@@ -53,10 +53,11 @@ class Retries:
             del self._waiting[action.ref]
         return found
 
-    def keep(self, decided: Iterable[Action]) -> None:
-        """Forget what failed before, and is not asked for any more."""
+    def keep(self, decided: Iterable[Action]) -> set[Ref]:
+        """Forget what failed before, and is not asked for any more; returns what is."""
         wanted = {action.ref for action in decided} | self._waiting.keys()
         self._pauses = {ref: pause for ref, pause in self._pauses.items() if ref in wanted}
+        return wanted
 
     def seconds(self) -> float:
         """Until the first one is due."""

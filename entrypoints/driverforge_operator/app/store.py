@@ -45,6 +45,9 @@ from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.validators import VALIDATOR, ValidatorPod
 from driverforge_operator.state.whole import State, selecting_keys
 
+_DONE = frozenset(("ready", "disabled", "ignored"))
+"""States of custom resources that nothing is waited for in."""
+
 
 class Store:
     """Everything known; one thread uses it."""
@@ -71,11 +74,13 @@ class Store:
         self._ready_pods: dict[str, tuple[str, str]] = {}  # validators: node, since when
         self._validators: dict[str, str] = {}
         self._unserved: set[str] = set()
+        self._rejected: dict[Ref, str] = {}
         self._around = Surroundings(
             contents=self._contents,
             images=self._images if asks_registries else None,
             environment=environment or {},
             unserved=self._unserved,
+            rejected=self._rejected,
         )
         self._intent: Intent = read_intent(namespace, {}, {})
         self._intent_changed = False
@@ -239,6 +244,12 @@ class Store:
         return self._resources.get(ref.kind, {}).get(ref.name)
 
     @property
+    def outcome(self) -> int:
+        """1: all custom resources are ready, or do not count; 0: some are not; -1: there is none."""
+        said = [one.status.get("state") for found in self._resources.values() for one in found.values()]
+        return int(_DONE.issuperset(said)) if said else -1
+
+    @property
     def gpu_nodes(self) -> int:
         return sum(len(names) for placement, names in self._census.items() if placement.gpu)
 
@@ -255,8 +266,24 @@ class Store:
         else:
             self._dirty_cluster = True
 
+    def reject(self, action: Action, words: str) -> None:
+        """The server does not take an action, and said why."""
+        if isinstance(action, SetStatus | StandDown):
+            return  # nobody would read it there
+        self._dirty_cluster |= self._rejected.get(action.ref) != words
+        self._rejected[action.ref] = words
+
+    def keep_rejected(self, wanted: Collection[Ref]) -> None:
+        """Forget what was rejected of all other objects: nobody asks for it any more."""
+        for ref in [one for one in self._rejected if one not in wanted]:
+            self._accept(ref)
+
+    def _accept(self, ref: Ref) -> None:
+        self._dirty_cluster |= self._rejected.pop(ref, None) is not None
+
     def carried_out(self, action: Action, written: Document | None) -> None:
         """Know a write before its watch tells it, so that nothing is written twice."""
+        self._accept(action.ref)
         match action:
             case Apply():
                 self._objects[action.ref] = written or action.document

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,10 +14,9 @@ from driverforge_operator.plan.intent import Driver, Intent, Policy
 from driverforge_operator.plan.operands import StateNow, operands_wait_for
 from driverforge_operator.plan.placement import Census
 from driverforge_operator.plan.pools import Pool
+from driverforge_operator.plan.rejected import DRIVER_STATE, examples, some
 from driverforge_operator.ports import Document, Ref
 from driverforge_operator.state.kinds import CLUSTER_POLICY, MANAGED_BY, NVIDIA_DRIVER, CustomResource
-
-_NAMES = 5  # of nodes, as examples in a message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,33 +24,35 @@ class _Seen:
     """What the nodes and pools are to each resource, looked at once for all: there may be thousands.
 
     `conflicts` has words by an NVIDIADriver's name; `left_out` what is told of nodes that one claims ('' for
-    the ClusterPolicy's) and cannot serve; `pools` are by the uid of who asks for them.
+    the ClusterPolicy's) and cannot serve; `pools`, and what the API server said about objects that it
+    `rejected`, are by the uid of who asks for them.
     """
 
     conflicts: Mapping[str, str]
     left_out: Mapping[str, Sequence[str]]
     pools: Mapping[str, Sequence[Pool]]
+    rejected: Mapping[str, str]
 
 
-def _seen(census: Census, pools: Sequence[Pool]) -> _Seen:
+def _seen(census: Census, pools: Sequence[Pool], rejected: Mapping[str, str]) -> _Seen:
     conflicts: dict[str, str] = {}
     left_out: dict[str, list[str]] = defaultdict(list)
     by_uid: dict[str, list[Pool]] = defaultdict(list)
     for placement, names in census.items():
         if len(placement.claims) > 1:
             told = (
-                f"{_some(placement.claims)} claim {len(names)} nodes ({_examples(names)}), which stay as "
+                f"{some(placement.claims)} claim {len(names)} nodes ({examples(names)}), which stay as "
                 f"they are until nodeSelector of only one matches them"
             )
             for name in placement.claims:
                 conflicts.setdefault(name, told)
         elif placement.told:
             left_out[placement.owner].append(
-                f"{len(names)} nodes ({_examples(names)}) stay as they are: {placement.reason}"
+                f"{len(names)} nodes ({examples(names)}) stay as they are: {placement.reason}"
             )
     for one in pools:
         by_uid[one.uid].append(one)
-    return _Seen(conflicts=conflicts, left_out=left_out, pools=by_uid)
+    return _Seen(conflicts=conflicts, left_out=left_out, pools=by_uid, rejected=rejected)
 
 
 def statuses(
@@ -62,10 +63,14 @@ def statuses(
     *,
     objects: Mapping[Ref, Document],
     resources: Mapping[Ref, CustomResource],
+    rejected: Mapping[str, str],
 ) -> list[SetStatus]:
-    """Those that are not written yet. While a registry is asked, what was said stays."""
+    """Those that are not written yet. While a registry is asked, what was said stays.
+
+    `rejected` has words by the uid of a resource.
+    """
     asked = {one.uid for one in pools if one.reason and not one.message}
-    seen = _seen(census, pools)
+    seen = _seen(census, pools, rejected)
     wanted = [_ignored(name, intent, resources) for name in intent.ignored]
     if intent.policy and intent.policy.uid not in asked:
         wanted.append(_policy(intent.policy, intent, census, seen, operands, objects=objects))
@@ -133,10 +138,12 @@ def _policy_outcome(
 ) -> tuple[str, tuple[ConditionNow, ...]]:
     if policy.problems:
         return "notReady", _error("InvalidSpec", "; ".join(map(str, policy.problems)))
+    if rejected := seen.rejected.get(policy.uid):
+        return "notReady", _error("ReconcileFailed", rejected)
     if held := _held(seen.pools.get(policy.uid, ())):
         return "notReady", held
     driver = _waiting("", seen, summaries)
-    if waiting := {**({"state-driver": driver} if driver else {}), **others}:
+    if waiting := {**({DRIVER_STATE: driver} if driver else {}), **others}:
         words = "; ".join(told for state in waiting.values() for told in state)
         told = f"ClusterPolicy is not ready; states not ready: [{' '.join(waiting)}]: {words}"
         return "notReady", _error("OperandNotReady", told)
@@ -174,6 +181,8 @@ def _outcome(
         return "notReady", _error("InvalidSpec", "; ".join(map(str, driver.problems)))
     if conflict := seen.conflicts.get(driver.name):
         return "notReady", _error("ConflictingNodeSelector", conflict)
+    if rejected := seen.rejected.get(driver.uid):
+        return "notReady", _error("ReconcileFailed", rejected)
     if held := _held(seen.pools.get(driver.uid, ())):
         return "notReady", held
     if waiting := _waiting(driver.name, seen, summaries):
@@ -202,16 +211,6 @@ def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
 def _waiting(owner: str, seen: _Seen, summaries: Sequence[PoolSummary]) -> list[str]:
     """What is not ready: nodes that nothing can be done for, and DaemonSets."""
     return [told for told in (*seen.left_out.get(owner, ()), *map(_waits_for, summaries)) if told]
-
-
-def _examples(names: Collection[str]) -> str:
-    return ", ".join(sorted(names)[:_NAMES])
-
-
-def _some(names: Sequence[str]) -> str:
-    """Not all of thousands: the API takes a message of 32 KB, and a person reads less."""
-    more = len(names) - _NAMES
-    return " and ".join([*names[:_NAMES], *([f"{more} more"] if more > 0 else [])])
 
 
 def _summary(pool: Pool, objects: Mapping[Ref, Document]) -> PoolSummary:

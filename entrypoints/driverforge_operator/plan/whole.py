@@ -14,6 +14,7 @@ from driverforge_operator.plan.labels import label
 from driverforge_operator.plan.operands import StateNow, states, unclear_policy
 from driverforge_operator.plan.placement import Census, Placement, place
 from driverforge_operator.plan.pools import Pool, pools, questions, shared, stays, undecided
+from driverforge_operator.plan.rejected import rejections
 from driverforge_operator.plan.status import statuses
 from driverforge_operator.ports import Document, Question, Ref
 from driverforge_operator.state.kinds import CustomResource
@@ -63,7 +64,11 @@ def cluster(
         for ref, document in objects.items()
         if ref not in wanted and not stays(document, unclear)
     ]
-    return [*actions, *statuses(intent, census, found, operands, objects=objects, resources=resources)]
+    told = rejections(intent, operands, wanted=wanted, objects=objects, rejected=around.rejected)
+    return [
+        *actions,
+        *statuses(intent, census, found, operands, objects=objects, resources=resources, rejected=told),
+    ]
 
 
 def _handed_over(document: Document, intent: Intent) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from driverforge_operator.ports import Answer, Question
+from driverforge_operator.ports import Answer, Question, Ref
 from driverforge_operator.state.contents import Content, Source
 
 
@@ -27,7 +27,7 @@ class Surroundings:
 
     `environment` are the operator's own variables, with images that custom resources do not name; `unserved`
     the kinds that the API server does not know. `namespace_labels` are those of our namespace, None where
-    nobody read them.
+    nobody read them. `rejected` has what the API server said about objects that it does not take.
     """
 
     contents: Mapping[Source, Content] = field(default_factory=dict)
@@ -36,3 +36,4 @@ class Surroundings:
     environment: Mapping[str, str] = field(default_factory=dict)
     unserved: Collection[str] = frozenset()
     namespace_labels: Mapping[str, str] | None = None
+    rejected: Mapping[Ref, str] = field(default_factory=dict)

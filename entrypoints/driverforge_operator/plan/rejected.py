@@ -1,0 +1,63 @@
+"""What the API server does not take, told in the custom resources that ask for it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from driverforge_operator.plan.intent import Intent
+from driverforge_operator.plan.operands import StateNow
+from driverforge_operator.ports import Document, Ref
+from driverforge_operator.state.kinds import NODE
+
+DRIVER_STATE = "state-driver"
+EXAMPLES = 5
+"""Of nodes or objects, in a message: the API takes one of 32 KB, and a person reads less."""
+_WORDS = 1000
+"""Characters of the server's words about one object: a webhook may send a page."""
+
+
+def rejections(
+    intent: Intent,
+    operands: Iterable[StateNow],
+    *,
+    wanted: Mapping[Ref, Document],
+    objects: Mapping[Ref, Document],
+    rejected: Mapping[Ref, str],
+) -> Mapping[str, str]:
+    """Words by the uid of a custom resource. `rejected` has the server's words by object.
+
+    What no resource owns, such as a node, is told in the ClusterPolicy; where there is none, in each
+    NVIDIADriver.
+    """
+    if not rejected:
+        return {}
+    states = {Ref.of(one): state.name for state in operands for one in state.objects}
+    everybody = [intent.policy.uid] if intent.policy else [one.uid for one in intent.drivers]
+    found: dict[str, dict[str, list[Ref]]] = defaultdict(lambda: defaultdict(list))
+    for ref in rejected:
+        document = wanted.get(ref) or objects.get(ref)
+        owners = document["metadata"].get("ownerReferences", ()) if document else ()
+        state = "labels of nodes" if ref.kind == NODE.name else states.get(ref, DRIVER_STATE)
+        for uid in [one["uid"] for one in owners] or everybody:
+            found[uid][state].append(ref)
+    return {uid: "; ".join(_told(by_state, rejected)) for uid, by_state in found.items()}
+
+
+def some(names: Sequence[str], conjunction: str = " and ") -> str:
+    """Not all of thousands."""
+    more = len(names) - EXAMPLES
+    return conjunction.join([*names[:EXAMPLES], *([f"{more} more"] if more > 0 else [])])
+
+
+def examples(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)[:EXAMPLES])
+
+
+def _told(by_state: Mapping[str, Sequence[Ref]], rejected: Mapping[Ref, str]) -> Iterable[str]:
+    for state, refs in by_state.items():
+        # thousands of nodes are rejected for one reason, and objects seldom for two
+        first = min(refs, key=str)
+        words = rejected[first]
+        words = f"{words[:_WORDS]}…" if len(words) > _WORDS else words
+        yield f"Failed to reconcile {state}: {some(sorted(map(str, refs)))}: {words}"

@@ -1,0 +1,162 @@
+"""Objects that the API server rejects are told in the resources that ask for them, for as long as it does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from driverforge_core import nodekeys
+from driverforge_operator.app.store import Store
+from driverforge_operator.plan.actions import Action, Apply, PatchNode, SetStatus
+from driverforge_operator.plan.whole import plan
+from driverforge_operator.ports import Ref
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NODE, NVIDIA_DRIVER
+from driverforge_operator.state.whole import State
+from support.samples.operatorcases import driver_state, policy_state
+
+FORBIDDEN = "the API server answers 403 Forbidden: exceeded quota: few, requested: count/pods=1"
+
+
+def rejecting(state: State, *refs: Ref, words: str = FORBIDDEN) -> State:
+    return replace(state, around=replace(state.around, rejected=dict.fromkeys(refs, words)))
+
+
+def told(state: State) -> tuple[str, str]:
+    """The reason and words of the only resource's condition."""
+    (status,) = [one for one in plan(state) if isinstance(one, SetStatus)]
+    (found,) = [one for one in status.conditions if one.status == "True"]
+    return found.reason, found.message
+
+
+def applied(state: State, kind: str, part: str) -> Ref:
+    return next(
+        one.ref
+        for one in plan(state)
+        if isinstance(one, Apply) and one.ref.kind == kind and part in one.ref.name
+    )
+
+
+def test_a_policy_names_the_state_the_object_and_the_servers_words() -> None:
+    state = policy_state("default")
+    ref = applied(state, "DaemonSet", "dcgm-exporter")
+    assert told(rejecting(state, ref)) == (
+        "ReconcileFailed",
+        f"Failed to reconcile state-dcgm-exporter: DaemonSet gpu-operator/nvidia-dcgm-exporter: {FORBIDDEN}",
+    )
+
+
+def test_a_driver_names_its_daemonset() -> None:
+    state = driver_state("minimal")
+    ref = applied(state, "DaemonSet", "")
+    assert told(rejecting(state, ref)) == (
+        "ReconcileFailed",
+        f"Failed to reconcile state-driver: {ref}: {FORBIDDEN}",
+    )
+
+
+def test_an_object_of_one_resource_is_not_told_in_another() -> None:
+    state = driver_state("minimal")
+    (driver,) = state.drivers.values()
+    (policy,) = policy_state("nvidia-driver-crd").policies.values()
+    both = replace(state, policies={policy.metadata.name: policy}, drivers={"demo": driver})
+    found = rejecting(both, applied(both, "DaemonSet", "dcgm-exporter"))
+    reasons = {one.ref.kind: one.conditions[0].reason for one in plan(found) if isinstance(one, SetStatus)}
+    assert reasons["ClusterPolicy"] == "ReconcileFailed"
+    assert reasons["NVIDIADriver"] != "ReconcileFailed"
+
+
+def test_what_shall_go_is_told_by_its_owner() -> None:
+    state = policy_state("default")
+    documents = {one.ref: one.document for one in plan(state) if isinstance(one, Apply)}
+    ref, document = next((ref, one) for ref, one in documents.items() if ref.kind == "DaemonSet")
+    name = f"{ref.name}-old"
+    old = {**document, "metadata": {**document["metadata"], "name": name}}
+    gone = replace(ref, name=name)
+    assert name in told(rejecting(replace(state, objects={gone: old}), gone))[1]
+
+
+@pytest.mark.parametrize("of", ["ClusterPolicy", "NVIDIADriver"])
+def test_thousands_of_nodes_are_a_few_names_and_a_number(of: str) -> None:
+    state = policy_state("default") if of == "ClusterPolicy" else driver_state("minimal")
+    nodes = [NODE.ref(f"n{number:04}") for number in range(5000)]
+    reason, message = told(rejecting(state, *nodes, words="x" * 5000))
+    assert reason == "ReconcileFailed"
+    assert message.startswith("Failed to reconcile labels of nodes: Node n0000 and Node n0001 and ")
+    assert "4995 more: xxx" in message
+    assert len(message) < 1500
+
+
+def test_an_error_of_the_spec_comes_first() -> None:
+    state = driver_state("minimal")
+    (found,) = state.drivers.values()
+    ref = applied(state, "DaemonSet", "")
+    wrong = type(found)(metadata=found.metadata, spec={**found.spec, "driverType": "wrong"})
+    assert told(rejecting(replace(state, drivers={"demo": wrong}), ref))[0] == "InvalidSpec"
+
+
+class Told:
+    """A store of one driver and a node, and what it says after each call."""
+
+    def __init__(self) -> None:
+        self.store = Store("gpu-operator")
+        state = driver_state("minimal")
+        (driver,) = state.drivers.values()
+        self.store.put(NVIDIA_DRIVER, driver)
+        self.wanted: list[Action] = self.store.actions()
+
+    def reasons(self) -> list[str]:
+        found = self.store.actions()
+        for one in found:
+            if isinstance(one, SetStatus):
+                conditions = [
+                    {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+                    for c in one.conditions
+                ]
+                written = {"state": one.state, "namespace": one.namespace, "conditions": conditions}
+                written |= {"observedGeneration": one.generation, "pools": [dict(p) for p in one.pools]}
+                self.store.carried_out(one, written)
+        return [one.conditions[0].reason for one in found if isinstance(one, SetStatus)]
+
+
+LABEL = PatchNode(node="a", labels={nodekeys.GPU_PRESENT: "true"}, annotations={})
+
+
+def test_it_is_said_once_again_with_other_words_and_taken_back() -> None:
+    one = Told()
+    one.reasons()
+    one.store.reject(LABEL, "403")
+    assert one.reasons() == ["ReconcileFailed"]
+    one.store.reject(LABEL, "403")
+    assert one.reasons() == []
+    one.store.reject(LABEL, "422")
+    assert one.reasons() == ["ReconcileFailed"]
+    one.store.carried_out(LABEL, None)
+    assert one.reasons() not in ([], ["ReconcileFailed"])
+
+
+def test_what_nobody_asks_for_any_more_is_not_told() -> None:
+    one = Told()
+    one.store.reject(LABEL, "403")
+    assert one.reasons() == ["ReconcileFailed"]
+    one.store.keep_rejected({LABEL.ref})
+    assert one.reasons() == []
+    one.store.keep_rejected(())
+    assert one.reasons() not in ([], ["ReconcileFailed"])
+
+
+def test_a_status_that_is_rejected_is_not_told_in_itself() -> None:
+    one = Told()
+    (status,) = (action for action in one.wanted if isinstance(action, SetStatus))
+    one.reasons()
+    one.store.reject(status, "403")
+    assert one.reasons() == []
+
+
+def test_the_outcome_for_those_who_watch() -> None:
+    store = Store("gpu-operator")
+    assert store.outcome == -1
+    (policy,) = policy_state("default").policies.values()
+    for state, outcome in (("ready", 1), ("ignored", 1), ("notReady", 0), (None, 0)):
+        store.put(CLUSTER_POLICY, type(policy)(metadata=policy.metadata, spec={}, status={"state": state}))
+        assert store.outcome == outcome
