@@ -8,6 +8,8 @@ from __future__ import annotations
 
 GPU_PRESENT = "nvidia.com/gpu.present"
 WORKLOAD = "nvidia.com/gpu.workload.config"
+WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
+"""What it may say."""
 OPERANDS = "nvidia.com/gpu.deploy.operands"
 DRIVER_OWNER = "nvidia.com/gpu-operator.driver.owner"
 MIG_CAPABLE = "nvidia.com/mig.capable"

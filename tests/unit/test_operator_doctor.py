@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from driverforge_core import nodekeys
 from driverforge_operator.app.look import installation
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.crd.schema import cluster_policy, nvidia_driver
@@ -147,6 +148,23 @@ def test_custom_resources_that_are_missing_or_too_many(scene: SceneFolder, tmp_p
     scene.others.pop()
     scene.policy["kind"] = "Other"
     assert causes(scene, tmp_path) == ["not-asked"]
+
+
+@pytest.mark.parametrize(
+    ("value", "enabled", "wrong"),
+    [
+        ("vm-pass", True, ["workload-unknown"]),
+        ("vm-pass", False, []),
+        ("vm-passthrough", True, []),
+        ("", True, []),
+    ],
+)
+def test_a_workload_that_is_none(
+    scene: SceneFolder, tmp_path: Path, value: str, enabled: bool, wrong: list[str]
+) -> None:
+    scene.node["metadata"]["labels"][nodekeys.WORKLOAD] = value
+    scene.policy["spec"]["sandboxWorkloads"] = {"enabled": enabled}
+    assert causes(scene, tmp_path) == wrong
 
 
 def test_what_was_not_dumped_is_not_judged(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from driverforge_core import nodekeys
+from driverforge_core.errors import UsageError
 from driverforge_operator.app.look import explain, look
 from driverforge_operator.cli import cli
 from driverforge_operator.cluster.dump import Dump
@@ -142,7 +143,7 @@ def schema(name: str) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("words", [["explain", "gpu-0"], ["status"], ["doctor"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["explain", "gpu-0"], ["status"], ["doctor"], ["plan"]], ids=" ".join)
 def test_documents_are_as_their_schemas_say(tmp_path: Path, words: list[str]) -> None:
     whole, trouble = tmp_path / "whole", tmp_path / "trouble"
     SceneFolder().write(whole)
@@ -152,7 +153,32 @@ def test_documents_are_as_their_schemas_say(tmp_path: Path, words: list[str]) ->
         assert answer.exception is None, answer.output
         jsonschema.validate(json.loads(answer.output), schema(words[0]))
         codes.append(answer.return_value)
-    assert codes == ([0, 0] if words == ["doctor"] else [0, 1])
+    assert codes == ([0, 0] if words[0] in ("doctor", "plan") else [0, 1])
+
+
+def test_plan_says_the_same_to_programs_and_to_people(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    del scene.node["metadata"]["labels"][nodekeys.GPU_PRESENT]
+    folder = str(scene.write(tmp_path / "dump"))
+
+    def say(*words: str) -> str:
+        return CliRunner().invoke(cli, ["plan", "--from", folder, *words], standalone_mode=False).output
+
+    actions = json.loads(say("--json"))["actions"]
+    assert [one["told"] for one in actions] == say().splitlines()
+    assert {(one["action"], one["kind"]) for one in actions} >= {
+        ("apply", "DaemonSet"),
+        ("label", "Node"),
+        ("status", "ClusterPolicy"),
+    }
+    (node,) = (one for one in actions if one["kind"] == "Node")
+    assert (node["api_version"], node["namespace"], node["name"]) == ("v1", "", "gpu-0")
+
+
+def test_plan_is_yaml_or_json(tmp_path: Path) -> None:
+    folder = str(SceneFolder().write(tmp_path / "dump"))
+    answer = CliRunner().invoke(cli, ["plan", "--from", folder, "--json", "--objects"], standalone_mode=False)
+    assert isinstance(answer.exception, UsageError)
 
 
 def test_every_document_has_a_schema_file() -> None:

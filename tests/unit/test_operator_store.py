@@ -313,3 +313,22 @@ def test_another_content_of_what_pods_use_makes_another_driver(
     assert changed(kind, "one") == []
     assert changed(kind, "two") == ["DaemonSet"]
     assert changed(other, "three") == []
+
+
+def test_a_workload_that_is_none_is_logged_once_for_each_value(caplog: pytest.LogCaptureFixture) -> None:
+    store, gpu = Store("gpu-operator"), {nodekeys.GPU_FEATURES[0]: "true"}
+
+    def warned(number: int, value: str, *, sandbox: bool = True) -> list[str]:
+        caplog.clear()
+        store.put(CLUSTER_POLICY, policy({"sandboxWorkloads": {"enabled": sandbox}}, number))
+        store.put(NODE, node("a", {**gpu, nodekeys.WORKLOAD: value}, ("ubuntu", "22.04")))
+        store.actions()
+        return [one.getMessage() for one in caplog.records]
+
+    words = "has no effect, write one of container, vm-passthrough, vm-vgpu"
+    assert warned(1, "vm-pass", sandbox=False) == []
+    assert warned(2, "vm-pass") == [f"node a: {nodekeys.WORKLOAD}=vm-pass {words}"]
+    assert warned(3, "vm-pass") == []
+    assert warned(4, "kata") == [f"node a: {nodekeys.WORKLOAD}=kata {words}"]
+    assert warned(5, "vm-vgpu") == []
+    assert warned(6, "vm-pass") == [f"node a: {nodekeys.WORKLOAD}=vm-pass {words}"]

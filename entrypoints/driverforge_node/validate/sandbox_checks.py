@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_core.nodekeys import WORKLOAD
+from driverforge_core.nodekeys import WORKLOAD, WORKLOADS
 from driverforge_core.validations import (
     CC_MANAGER,
     DRIVER_CONTAINER,
@@ -13,13 +13,12 @@ from driverforge_core.validations import (
 from driverforge_node.gpu.detect import pci_devices
 from driverforge_node.ports import JsonObject, text_of
 from driverforge_node.validate.context import Context, NotValidated, Validated, host_driver
-from driverforge_node.validate.validator_settings import WORKLOADS
 
 CC_CAPABLE = "nvidia.com/cc.capable"
 VFIO = "vfio-pci"
 VFIO_DRIVERS = (VFIO, "nvgrace_gpu_vfio_pci")
 """The kernel's drivers that hand a GPU on; the second is for Grace's (drivers/vfio/pci/nvgrace-gpu)."""
-PASSTHROUGH, VGPU = "vm-passthrough", "vm-vgpu"
+_, PASSTHROUGH, VGPU = WORKLOADS
 MEDIATED = "/sys/bus/mdev/devices"
 PCI = "/sys/bus/pci/devices"
 VGPU_TYPE = "nvidia/current_vgpu_type"  # of a virtual function; 0 is none

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from driverforge_core import validations
 from driverforge_core.errors import InputError
+from driverforge_core.nodekeys import WORKLOADS
 from driverforge_core.validations import Component
 
 
@@ -29,7 +30,6 @@ class Setting:
 
 
 TRUE, FALSE = ("1", "t", "true"), ("0", "f", "false")
-WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
 
 VARIABLES: tuple[Setting, ...] = (
     Setting(

@@ -6,6 +6,7 @@ The same decisions as `plan.whole.plan`, made for what changed: a node's change 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -25,7 +26,7 @@ from driverforge_operator.plan.actions import (
 )
 from driverforge_operator.plan.admission import reads_namespace
 from driverforge_operator.plan.intent import Intent, read_intent
-from driverforge_operator.plan.labels import label
+from driverforge_operator.plan.labels import label, unknown_workload
 from driverforge_operator.plan.placement import Placement, place
 from driverforge_operator.plan.pools import questions
 from driverforge_operator.plan.whole import cluster
@@ -45,6 +46,7 @@ from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.validators import VALIDATOR, ValidatorPod
 from driverforge_operator.state.whole import State, selecting_keys
 
+LOGGER = logging.getLogger("driverforge")
 _DONE = frozenset(("ready", "disabled", "ignored"))
 """States of custom resources that nothing is waited for in."""
 
@@ -90,6 +92,7 @@ class Store:
         self._dirty_nodes: set[str] = set()
         self._dirty_cluster = True
         self._settled = Settled()
+        self._told_workloads: dict[str, str] = {}  # by node: values that are no workload
         self.questions: frozenset[Question] = frozenset()
         """The images that pools need, of which registries are to tell."""
         self.lacks_labels = False
@@ -142,6 +145,7 @@ class Store:
         if kind is NODE:
             self._move(name, None)
             self._nodes.pop(name, None)
+            self._told_workloads.pop(name, None)
             self._dirty_nodes.discard(name)
         elif kind.name in self._resources:
             self._resources[kind.name].pop(name, None)
@@ -187,6 +191,8 @@ class Store:
             label(self._nodes[name], self._placements[name], self._intent, self._validators.get(name, ""))
             for name in sorted(self._dirty_nodes)
         ]
+        for name in sorted(self._dirty_nodes):
+            self._tell_workload(self._nodes[name])
         self._dirty_nodes.clear()
         found: list[Action] = [one for one in patches if one]
         if self._dirty_cluster:
@@ -197,6 +203,16 @@ class Store:
             planned = cluster(self._intent, self._census, self._objects, self.state.resources, self._around)
             found += [one for one in planned if not self._settled.covers(one, self._objects)]
         return found
+
+    def _tell_workload(self, node: Node) -> None:
+        """Log once what somebody wrote in vain."""
+        found = unknown_workload(node, self._placements[node.name], self._intent)
+        if found == self._told_workloads.get(node.name, ""):
+            return
+        self._told_workloads[node.name] = found
+        if found:
+            said, known = f"{nodekeys.WORKLOAD}={found}", ", ".join(nodekeys.WORKLOADS)
+            LOGGER.warning("node %s: %s has no effect, write one of %s", node.name, said, known)
 
     def _put_namespace(self, labels: Mapping[str, str]) -> None:
         if labels != self._around.namespace_labels:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 import click
 
-from driverforge_operator.commands.options import from_option, namespace_option
-from driverforge_operator.commands.output import say
+from driverforge_core.errors import UsageError
+from driverforge_operator.commands.options import from_option, json_option, namespace_option
+from driverforge_operator.commands.output import say, say_document
+
+if TYPE_CHECKING:
+    from driverforge_operator.explain.documents import ActionDocument
+    from driverforge_operator.plan.actions import Action
 
 
 @click.command("plan")
 @namespace_option
 @from_option
 @click.option("--objects", is_flag=True, help="Print the objects that would be applied, as YAML.")
-def plan_command(*, namespace: str, folder: Path | None, objects: bool) -> int:
+@json_option
+def plan_command(*, namespace: str, folder: Path | None, objects: bool, as_json: bool) -> int:
     """Show what `run` would change now: nothing is written.
 
     Nodes are labelled, objects applied or deleted, and the status of custom resources written, in this order.
@@ -28,11 +35,16 @@ def plan_command(*, namespace: str, folder: Path | None, objects: bool) -> int:
     from driverforge_operator.plan.whole import plan
     from driverforge_operator.state.whole import observe
 
+    if objects and as_json:
+        raise UsageError("--objects prints YAML, and --json what would change: leave one out")
     reader = inspector(folder, namespace)
     state = observe(reader, namespace, os.environ)
     if not folder:
         state = looked_up(state, registries(reader, os.environ))
     actions = plan(state)
+    if as_json:
+        say_document({"schema": 1, "actions": [_document(one) for one in actions]})
+        return 0
     if objects:
         import yaml
 
@@ -44,3 +56,26 @@ def plan_command(*, namespace: str, folder: Path | None, objects: bool) -> int:
     if not actions:
         say("nothing to do")
     return 0
+
+
+def _document(action: Action) -> ActionDocument:
+    from driverforge_operator.plan.actions import Apply, Delete, SetStatus, StandDown
+
+    ref = action.ref
+    match action:
+        case Apply():
+            verb: Literal["apply", "delete", "label", "status"] = "apply"
+        case Delete():
+            verb = "delete"
+        case SetStatus() | StandDown():
+            verb = "status"
+        case _:
+            verb = "label"
+    return {
+        "action": verb,
+        "api_version": ref.api_version,
+        "kind": ref.kind,
+        "namespace": ref.namespace,
+        "name": ref.name,
+        "told": str(action),
+    }

@@ -112,7 +112,26 @@ class DoctorDocument(TypedDict):
     unread: list[str]
 
 
+class ActionDocument(TypedDict):
+    """Something that `run` would change. `namespace` is '' for what has none."""
+
+    action: Literal["apply", "delete", "label", "status"]
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    told: str
+
+
+class PlanDocument(TypedDict):
+    """`plan --json`: what would change, in order; nothing where all is as it shall be."""
+
+    schema: Literal[1]
+    actions: list[ActionDocument]
+
+
 DOCUMENTS: dict[str, type] = {
+    "plan": PlanDocument,
     "explain": ExplainDocument,
     "status": StatusDocument,
     "doctor": DoctorDocument,

@@ -264,6 +264,25 @@ def _resources(installation: Installation) -> Iterator[Finding]:
         )
 
 
+def _workloads(installation: Installation) -> Iterator[Finding]:
+    """Nodes whose label asks for a workload that there is not."""
+    sight = installation.sight
+    sandbox = sight.policy.spec.get("sandboxWorkloads") if sight.policy else None
+    if not isinstance(sandbox, Mapping) or not sandbox.get("enabled"):
+        return
+    asked = {name: node.labels.get(nodekeys.WORKLOAD, "") for name, node in sight.nodes.items() if node.gpu}
+    wrong = {name: value for name, value in asked.items() if value and value not in nodekeys.WORKLOADS}
+    if wrong:
+        name, known = min(wrong), "|".join(nodekeys.WORKLOADS)
+        yield Finding(
+            what=f"{len(wrong)} nodes have a {nodekeys.WORKLOAD} that is none",
+            evidence=_first([f"{name}: {value}" for name, value in sorted(wrong.items())]),
+            cause="workload-unknown",
+            told="they get sandboxWorkloads.defaultWorkload as if they had no such label",
+            command=f"kubectl label node {name} --overwrite {nodekeys.WORKLOAD}=<{known}>",
+        )
+
+
 _RULES: tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...] = (
     ("operators", _operators),
     ("definitions", _definitions),
@@ -272,6 +291,7 @@ _RULES: tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...] = (
     ("rights", _rights),
     ("Node Feature Discovery", _features),
     ("custom resources", _resources),
+    ("workloads", _workloads),
 )
 
 

@@ -17,7 +17,7 @@ from driverforge_operator.plan.placement import Placement
 from driverforge_operator.plan.readiness import readiness
 from driverforge_operator.state.nodes import Node
 
-CONTAINER, PASSTHROUGH, VGPU = "container", "vm-passthrough", "vm-vgpu"
+CONTAINER, PASSTHROUGH, VGPU = nodekeys.WORKLOADS
 _SWITCHES = {
     CONTAINER: (
         "driver",
@@ -123,12 +123,20 @@ def _wanted(node: Node, placement: Placement, intent: Intent) -> Wanted:
     return Wanted(values=values, switches=switches, allowed=allowed)
 
 
+def unknown_workload(node: Node, placement: Placement, intent: Intent) -> str:
+    """What somebody wrote as the workload of a node with GPUs, and is none; '' where all is well."""
+    sandbox = intent.policy.spec.sandbox_workloads if intent.policy and intent.policy.spec else None
+    wish = node.labels.get(nodekeys.WORKLOAD, "")
+    counts = placement.gpu and sandbox is not None and sandbox.enabled
+    return wish if counts and wish not in nodekeys.WORKLOADS else ""
+
+
 def _workload(node: Node, spec: ClusterPolicySpec | None) -> str:
     sandbox = spec.sandbox_workloads if spec else None
     if sandbox is None or not sandbox.enabled:
         return CONTAINER
     wish = node.labels.get(nodekeys.WORKLOAD, "")
-    return wish if wish in (CONTAINER, PASSTHROUGH, VGPU) else sandbox.default_workload
+    return wish if wish in nodekeys.WORKLOADS else sandbox.default_workload
 
 
 def _switches(workload: str, spec: ClusterPolicySpec | None) -> frozenset[str]:
