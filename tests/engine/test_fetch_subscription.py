@@ -6,17 +6,13 @@ Roots and folders of the programs are below tmp_path; /run/secrets is a folder t
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import ssl
 import subprocess
-import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -27,6 +23,7 @@ from driverforge_build.discover.settings import Settings
 from driverforge_build.discover.subscription import secrets_of, subscription
 from driverforge_build.matrix import load_matrix
 from support.fakes.mockpath import MockPath
+from support.fakes.tlsfiles import TlsFiles, serving
 from support.process import require, run
 from support.samples.aptrepo import self_signed
 from support.samples.rpmrepo import Rpm, RpmHome, build, index
@@ -36,62 +33,6 @@ DEVEL = Rpm(name="kernel-devel", version="5.14.0", release="1.el9", files={"/usr
 OPEN = Rpm(name="kmod", version="28", release="9.el9", files={"/usr/sbin/depmod": "depmod"})
 USER, PASSWORD = "SCC_4711", "s3cret/@:x"
 RHEL, SUSE = "rhel-9-for-x86_64-appstream-rpms", "sle-module-basesystem"
-
-
-class Server(ThreadingHTTPServer):
-    """Files by TLS. `shown` has the certificate of each request, None where the client had none to show.
-
-    With `client` nobody gets anything without that certificate, with `login` without that Authorization.
-    """
-
-    def __init__(
-        self, folder: Path, own: Path, authority: Path, *, client: bool = False, login: str = ""
-    ) -> None:
-        self.shown: list[object] = []
-        self.login = login
-        super().__init__(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(own)
-        tls.load_verify_locations(authority)
-        tls.verify_mode = ssl.CERT_REQUIRED if client else ssl.CERT_OPTIONAL
-        self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.server_port}"
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A handshake that fails is what a test is about."""
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        assert isinstance(self.connection, ssl.SSLSocket)
-        self.server.shown.append(self.connection.getpeercert())
-        if self.server.login and self.headers.get("Authorization") != self.server.login:
-            # curl waits for this word before it logs in
-            self.send_response(401)
-            self.send_header("WWW-Authenticate", 'Basic realm="SCC"')
-            self.send_header("Content-Length", "0")
-            self.end_headers()
-        else:
-            super().do_GET()
-
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
-
-
-@contextmanager
-def serving(server: Server) -> Iterator[Server]:
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @dataclass(frozen=True)
@@ -204,12 +145,12 @@ def rhel(bench: Bench) -> Bench:
 
 
 @contextmanager
-def redhats(bench: Bench) -> Iterator[tuple[Server, Server]]:
+def redhats(bench: Bench) -> Iterator[tuple[TlsFiles, TlsFiles]]:
     """A server for subscribers, and one that is open and would take note of a certificate."""
     client = bench.entitlement / "1.pem"
     with (
-        serving(Server(bench.folder / RHEL, bench.own, client, client=True)) as closed,
-        serving(Server(bench.folder / "open", bench.own, client)) as other,
+        serving(TlsFiles(bench.folder / RHEL, bench.own, authority=client, required=True)) as closed,
+        serving(TlsFiles(bench.folder / "open", bench.own, authority=client)) as other,
     ):
         bench.configure("open", other.url, f"sslcacert={bench.entitlement}/redhat-uep.pem")
         yield closed, other
@@ -250,7 +191,7 @@ def test_a_base_that_has_the_repository_gets_the_certificate_for_it(rhel: Bench)
 
 
 def test_a_subscription_that_does_not_cover_it_is_told_as_such(rhel: Bench) -> None:
-    with serving(Server(rhel.folder / RHEL, rhel.own, rhel.entitlement / "1.pem", login="nobody")) as closed:
+    with serving(TlsFiles(rhel.folder / RHEL, rhel.own, login="nobody")) as closed:
         rhel.give("rhel9", {f"rhel9/{RHEL}": closed.url})
         done = rhel.download((RHEL, DEVEL), entitled=RHEL)
     assert done.returncode == 1
@@ -268,9 +209,9 @@ def suse(bench: Bench) -> Bench:
 
 
 @contextmanager
-def suses(bench: Bench) -> Iterator[Server]:
+def suses(bench: Bench) -> Iterator[TlsFiles]:
     login = "Basic " + b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-    with serving(Server(bench.folder / SUSE, bench.own, bench.entitlement / "1.pem", login=login)) as server:
+    with serving(TlsFiles(bench.folder / SUSE, bench.own, login=login)) as server:
         bench.configure("open", (bench.folder / "open").as_uri())
         yield server
 

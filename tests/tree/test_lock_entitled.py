@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -22,6 +17,7 @@ from driverforge_build.fetch.web import mirror_transport
 from driverforge_build.lock.pins import Lock
 from driverforge_build.ports import ClientCertificate
 from driverforge_core.errors import InputError
+from support.fakes.tlsfiles import TlsFiles, serving
 from support.process import missing, run
 from support.samples import rockyrepo
 from support.samples.aptrepo import self_signed
@@ -32,40 +28,6 @@ pytestmark = pytest.mark.skipif(
     bool(missing(*PROGRAMS)), reason=f"not installed: {', '.join(missing(*PROGRAMS))}"
 )
 ENTITLED = MATRIX.replace("signed: packages", "signed: packages\n        entitled: true")
-
-
-class Cdn(ThreadingHTTPServer):
-    """Files for clients that show a certificate of `client`; `status` answers all of them instead."""
-
-    def __init__(self, folder: Path, own: Path, client: Path) -> None:
-        self.requests: list[str] = []
-        self.status = 0
-        super().__init__(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(own)
-        tls.load_verify_locations(client)
-        tls.verify_mode = ssl.CERT_REQUIRED
-        self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.server_port}"
-
-    def handle_error(self, request: object, client_address: object) -> None:
-        """A handshake that fails is what some tests are about."""
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    server: Cdn
-
-    def do_GET(self) -> None:
-        self.server.requests.append(self.path)
-        if self.server.status:
-            self.send_error(self.server.status)
-        else:
-            super().do_GET()
-
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
 
 
 @pytest.fixture(scope="module")
@@ -92,20 +54,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return self_signed(tmp_path_factory.mktemp("server") / "own")
 
 
-@contextmanager
-def cdn(folder: Path, own: Path, host: Path) -> Iterator[Cdn]:
-    server = Cdn(folder, own, host / "etc/pki/entitlement/4711.pem")
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def cdn(folder: Path, own: Path, host: Path) -> AbstractContextManager[TlsFiles]:
+    """Files for clients that show the certificate of a host."""
+    authority = host / "etc/pki/entitlement/4711.pem"
+    return serving(TlsFiles(folder, own, authority=authority, required=True))
 
 
-def surveyed(server: Cdn, cache: Path, entitlement: ClientCertificate | None, own: Path) -> Survey:
+def surveyed(server: TlsFiles, cache: Path, entitlement: ClientCertificate | None, own: Path) -> Survey:
     matrix = rocky_matrix(ENTITLED.replace("https://dl.rocky.invalid/pub/rocky/{releasever}", server.url))
     settings = Settings(now=datetime.now(timezone.utc), entitlement=entitlement)
     certificates: dict[str, ClientCertificate] = {}

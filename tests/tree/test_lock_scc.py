@@ -6,14 +6,10 @@ The server stands in for SUSE's, or a site's RMT; the repository is made with cr
 from __future__ import annotations
 
 import base64
-import functools
 import logging
-import ssl
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -29,6 +25,7 @@ from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import Matrix
 from driverforge_core.errors import InputError
+from support.fakes.tlsfiles import TlsFiles, serving
 from support.process import missing
 from support.samples import suserepo
 from support.samples.aptrepo import SigningKey, self_signed
@@ -41,35 +38,6 @@ pytestmark = pytest.mark.skipif(
 TARGET = "sles15.7-amd64"
 USER, PASSWORD = "SCC_4711", "s3cret/@:x"
 CREDENTIALS = f"# of SUSEConnect\nusername={USER}\npassword={PASSWORD}\n"
-
-
-class Scc(ThreadingHTTPServer):
-    """Files of a folder, by TLS, for those who log in."""
-
-    def __init__(self, folder: Path, own: Path) -> None:
-        self.refused: list[str] = []
-        super().__init__(("127.0.0.1", 0), functools.partial(_Handler, directory=str(folder)))
-        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        tls.load_cert_chain(own)
-        self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
-
-    @property
-    def url(self) -> str:
-        return f"https://127.0.0.1:{self.server_port}"
-
-
-class _Handler(SimpleHTTPRequestHandler):
-    server: Scc
-
-    def do_GET(self) -> None:
-        wanted = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        if self.headers.get("Authorization") == wanted:
-            super().do_GET()
-        else:
-            self.server.refused.append(self.path)
-            self.send_error(401)
-
-    def log_message(self, format: str, *args: object) -> None: ...  # noqa: A002
 
 
 @pytest.fixture(scope="module")
@@ -85,20 +53,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return self_signed(tmp_path_factory.mktemp("server") / "own")
 
 
-@contextmanager
-def scc(folder: Path, own: Path) -> Iterator[Scc]:
-    server = Scc(folder, own)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield server
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+def scc(folder: Path, own: Path) -> AbstractContextManager[TlsFiles]:
+    """Files for those who log in."""
+    login = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    return serving(TlsFiles(folder, own, login=login))
 
 
-def matrix(server: Scc) -> Matrix:
+def matrix(server: TlsFiles) -> Matrix:
     """The sample's, with an address for what a subscription opens."""
     row = "{id: sle-module-basesystem, entitled: true, role: extra"
     return suse_matrix(MATRIX.replace(row, f"{row}, urls: ['{server.url}/update/']"))
