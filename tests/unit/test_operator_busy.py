@@ -4,52 +4,26 @@ that take long."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from driverforge_core import nodekeys
 from driverforge_operator.app.control import Controller
-from driverforge_operator.ports import Conflict, Document, Event, Kind, Overloaded, Page
-from driverforge_operator.state.kinds import NODE, NodeDocument
+from driverforge_operator.ports import Document, Kind, Overloaded
+from support.fakes.quietcluster import QuietCluster
 from support.process import until
 
 
-class OneIsBusy:
-    """A cluster of some nodes; the labels of `a` are put off."""
+class OneIsBusy(QuietCluster):
+    """The labels of `a` are put off."""
 
     def __init__(self, stop: threading.Event, names: str = "abc") -> None:
-        self._stop = stop
-        self._names = names
+        super().__init__(stop, names)
         self.labelled: set[str] = set()
-
-    def pages(self, kind: Kind[Any], *, labels: str = "") -> Iterator[Page[Any]]:
-        named = [{"name": name, "labels": {nodekeys.GPU_FEATURES[0]: "true"}} for name in self._names]
-        nodes = tuple(msgspec.convert({"metadata": one}, NodeDocument) for one in named)
-        yield Page(items=nodes if kind is NODE else (), version="1")
-
-    def watch(self, kind: Kind[Any], since: str, *, labels: str = "") -> Iterator[Event[Any]]:
-        self._stop.wait()
-        return iter(())
 
     def patch(self, kind: Kind[Any], name: str, body: Document, *, part: str = "") -> str:
         if name == "a":
             raise Overloaded("a webhook answers 503")
         self.labelled.add(name)
         return "2"
-
-    def get(self, kind: Kind[Any], name: str) -> Any:
-        raise Conflict("nobody asks")
-
-    def create(self, kind: Kind[Any], document: Document) -> Document:
-        raise Conflict("nobody asks")
-
-    def apply(self, kind: Kind[Any], document: Document) -> Document:
-        raise Conflict("nobody asks")
-
-    def delete(self, kind: Kind[Any], name: str, *, orphan: bool = False) -> None:
-        raise Conflict("nobody asks")
 
 
 def test_a_write_that_is_put_off_for_ever_holds_no_other_up() -> None:

@@ -19,6 +19,7 @@ from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.explain.documents import DOCUMENTS, StatusDocument
 from driverforge_operator.explain.fleet import as_text, fleet
 from driverforge_operator.explain.gates import GateState
+from driverforge_operator.state.kinds import MANAGED_BY, MANAGER
 from support.samples.scenes import NAMESPACE, NODE, SceneFolder
 
 SCHEMAS = Path(__file__).parents[2] / "entrypoints/driverforge_operator/data"
@@ -159,6 +160,8 @@ def test_documents_are_as_their_schemas_say(tmp_path: Path, words: list[str]) ->
 def test_plan_says_the_same_to_programs_and_to_people(tmp_path: Path) -> None:
     scene = SceneFolder()
     del scene.node["metadata"]["labels"][nodekeys.GPU_PRESENT]
+    ours = {"name": "old", "namespace": NAMESPACE, "labels": {MANAGED_BY: MANAGER}}
+    scene.others.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": ours, "data": {}})
     folder = str(scene.write(tmp_path / "dump"))
 
     def say(*words: str) -> str:
@@ -168,6 +171,7 @@ def test_plan_says_the_same_to_programs_and_to_people(tmp_path: Path) -> None:
     assert [one["told"] for one in actions] == say().splitlines()
     assert {(one["action"], one["kind"]) for one in actions} >= {
         ("apply", "DaemonSet"),
+        ("delete", "ConfigMap"),
         ("label", "Node"),
         ("status", "ClusterPolicy"),
     }

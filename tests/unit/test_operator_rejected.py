@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from driverforge_core import nodekeys
+from driverforge_core.errors import NotPermitted, TemporaryFailure
+from driverforge_operator.app.control import Controller
 from driverforge_operator.app.store import Store
 from driverforge_operator.plan.actions import Action, Apply, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
-from driverforge_operator.ports import Ref
+from driverforge_operator.ports import Document, Event, Gone, Kind, Ref
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NODE, NVIDIA_DRIVER
 from driverforge_operator.state.whole import State
+from support.fakes.quietcluster import QuietCluster
+from support.process import until
 from support.samples.operatorcases import driver_state, policy_state
 
 FORBIDDEN = "the API server answers 403 Forbidden: exceeded quota: few, requested: count/pods=1"
@@ -67,13 +76,20 @@ def test_an_object_of_one_resource_is_not_told_in_another() -> None:
 
 
 def test_what_shall_go_is_told_by_its_owner() -> None:
-    state = policy_state("default")
-    documents = {one.ref: one.document for one in plan(state) if isinstance(one, Apply)}
-    ref, document = next((ref, one) for ref, one in documents.items() if ref.kind == "DaemonSet")
-    name = f"{ref.name}-old"
-    old = {**document, "metadata": {**document["metadata"], "name": name}}
-    gone = replace(ref, name=name)
-    assert name in told(rejecting(replace(state, objects={gone: old}), gone))[1]
+    state = driver_state("minimal")
+    document = next(
+        one.document for one in plan(state) if isinstance(one, Apply) and one.ref.kind == "DaemonSet"
+    )
+    old = {**document, "metadata": {**document["metadata"], "name": "old"}}
+    (policy,) = policy_state("nvidia-driver-crd").policies.values()
+    both = replace(state, policies={policy.metadata.name: policy}, objects={Ref.of(old): old})
+    reasons = {
+        one.ref.kind: one.conditions[0].reason
+        for one in plan(rejecting(both, Ref.of(old)))
+        if isinstance(one, SetStatus)
+    }
+    assert reasons["NVIDIADriver"] == "ReconcileFailed"
+    assert reasons["ClusterPolicy"] != "ReconcileFailed"
 
 
 @pytest.mark.parametrize("of", ["ClusterPolicy", "NVIDIADriver"])
@@ -160,3 +176,82 @@ def test_the_outcome_for_those_who_watch() -> None:
     for state, outcome in (("ready", 1), ("ignored", 1), ("notReady", 0), (None, 0)):
         store.put(CLUSTER_POLICY, type(policy)(metadata=policy.metadata, spec={}, status={"state": state}))
         assert store.outcome == outcome
+
+
+class Refusing(QuietCluster):
+    """Each object is answered with `error`; what the custom resource says of it is kept."""
+
+    def __init__(self, stop: threading.Event, error: Exception) -> None:
+        state = driver_state("minimal")
+        (driver,) = state.drivers.values()
+        (node, *_) = state.nodes.values()
+        super().__init__(stop, "a", resources=[(NVIDIA_DRIVER, driver)], labels=dict(node.labels))
+        self.error: Exception | None = error
+        self.tried: Counter[str] = Counter()
+        self.reasons: list[str] = []
+        self.told, self.gone = threading.Event(), False
+
+    def get(self, kind: Kind[Any], name: str) -> Any:
+        raise Gone("nobody has it")
+
+    def apply(self, kind: Kind[Any], document: Document) -> Document:
+        self.tried[kind.name] += 1
+        if self.error:
+            raise self.error
+        return document
+
+    def patch(self, kind: Kind[Any], name: str, body: Document, *, part: str = "") -> str:
+        if part == "status":
+            self.reasons += [one["reason"] for one in body["status"]["conditions"] if one["type"] == "Error"]
+        return "2"
+
+    def create(self, kind: Kind[Any], document: Document) -> Document:
+        return document
+
+    def watch(self, kind: Kind[Any], since: str, *, labels: str = "") -> Iterator[Event[Any]]:
+        """The node goes when the test says so."""
+        if kind is NODE and not self.gone:
+            while not (self._stop.is_set() or self.told.wait(0.05)):
+                pass
+            self.gone = True
+            if self.told.is_set():
+                node = next(one for page in self.pages(NODE) for one in page.items)
+                yield Event(version="2", item=node, deleted=True)
+        self._stop.wait()
+
+
+@contextmanager
+def following(cluster: Refusing, stop: threading.Event) -> Iterator[None]:
+    loop = threading.Thread(target=Controller(cluster, "gpu-operator").run, args=(stop,))
+    loop.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        loop.join()
+
+
+def test_the_loop_tells_what_is_refused_until_it_is_taken() -> None:
+    stop = threading.Event()
+    cluster = Refusing(stop, NotPermitted("the API server answers 403 Forbidden"))
+    with following(cluster, stop):
+        until(lambda: "ReconcileFailed" in cluster.reasons, "it is told")
+        cluster.error = None
+        until(lambda: cluster.reasons[-1] not in ("", "ReconcileFailed"), "it is taken back")
+
+
+def test_what_may_work_in_a_moment_is_not_told() -> None:
+    stop = threading.Event()
+    cluster = Refusing(stop, TemporaryFailure("the API server answers 500"))
+    with following(cluster, stop):
+        until(lambda: cluster.tried["DaemonSet"] > 2, "it is tried again")
+    assert "ReconcileFailed" not in cluster.reasons
+
+
+def test_the_loop_takes_back_what_nobody_asks_for_any_more() -> None:
+    stop = threading.Event()
+    cluster = Refusing(stop, NotPermitted("the API server answers 403 Forbidden"))
+    with following(cluster, stop):
+        until(lambda: "ReconcileFailed" in cluster.reasons, "it is told")
+        cluster.told.set()
+        until(lambda: cluster.reasons[-1] not in ("", "ReconcileFailed"), "it is taken back")

@@ -332,3 +332,10 @@ def test_a_workload_that_is_none_is_logged_once_for_each_value(caplog: pytest.Lo
     assert warned(4, "kata") == [f"node a: {nodekeys.WORKLOAD}=kata {words}"]
     assert warned(5, "vm-vgpu") == []
     assert warned(6, "vm-pass") == [f"node a: {nodekeys.WORKLOAD}=vm-pass {words}"]
+    # a machine of the same name
+    store.remove(NODE, "a")
+    assert warned(7, "vm-pass") == [f"node a: {nodekeys.WORKLOAD}=vm-pass {words}"]
+    # what it is for counts once it has a GPU
+    store.remove(NODE, "a")
+    gpu.clear()
+    assert warned(8, "vm-pass") == []
