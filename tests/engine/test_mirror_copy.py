@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.documents import MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorLockDocument
 from driverforge_build.mirror.ask import find_all
 from driverforge_build.mirror.needs import Needs
 from driverforge_core.errors import Unsupported

@@ -11,7 +11,7 @@ import tomllib
 import yaml
 
 from driverforge_build import resources
-from driverforge_build.documents import MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorLockDocument
 from driverforge_build.mirror.chart import Chart, find_chart
 from driverforge_build.mirror.found import Found
 from driverforge_build.mirror.listtext import lock_document

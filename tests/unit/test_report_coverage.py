@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from driverforge_build.documents import BuildCell, PlanDocument
+from driverforge_build.documents.images import BuildCell
+from driverforge_build.documents.plans import PlanDocument
 from driverforge_build.report.coverage import Documents, Entry, Group, Image, Proof, Status, coverage
 from driverforge_build.report.reading import read_documents
 from driverforge_core.errors import InputError, UsageError

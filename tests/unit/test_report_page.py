@@ -12,7 +12,7 @@ from html.parser import HTMLParser
 import pytest
 
 from driverforge_build import resources
-from driverforge_build.documents import ClassOfKernels
+from driverforge_build.documents.plans import ClassOfKernels
 from driverforge_build.report.coverage import Coverage, Documents, coverage
 from driverforge_build.report.page import CELLS, OPEN, page_text
 from driverforge_core.errors import UsageError

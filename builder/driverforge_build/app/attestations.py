@@ -15,7 +15,7 @@ from driverforge_oci.client import Manifest, RegistryClient
 from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import AttestedImage
+    from driverforge_build.documents.proofs import AttestedImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from driverforge_build.app.inventory import inventory_of
-from driverforge_build.documents import (
+from driverforge_build.documents.mirrors import (
     CopiedImage,
     MirrorArchiveDocument,
     MirrorCopyDocument,

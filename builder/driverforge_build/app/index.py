@@ -20,7 +20,8 @@ from driverforge_oci.presence import ASKED_AT_ONCE
 from driverforge_oci.reference import Reference
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import CoveredImage, JoinedAlias
+    from driverforge_build.documents.images import JoinedAlias
+    from driverforge_build.documents.pipelines import CoveredImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from driverforge_build.documents import MirrorInventoryDocument, MirrorLockDocument, MirrorRunning
+from driverforge_build.documents.mirrors import MirrorInventoryDocument, MirrorLockDocument, MirrorRunning
 from driverforge_build.mirror.file import load_mirror_lock
 from driverforge_build.mirror.holds import look
 from driverforge_build.mirror.nodes import Node, read_nodes

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driverforge_build import resources
-from driverforge_build.documents import MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorLockDocument
 from driverforge_build.lock.file import load_lock
 from driverforge_build.mirror.ask import check_platforms, find_all, missing_platforms
 from driverforge_build.mirror.chart import find_chart, read_chart

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from driverforge_build.app.prepare import Prepared
 from driverforge_build.app.runner import CellReport
-from driverforge_build.documents import failure
+from driverforge_build.documents.failures import failure
 from driverforge_build.render.bake import local_reference
 from driverforge_build.render.context import BuildContext
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import BuildCell
+    from driverforge_build.documents.images import BuildCell
 
 
 def build_cells(

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.documents import MirrorPruneDocument, PrunedManifest
+from driverforge_build.documents.mirrors import MirrorPruneDocument, PrunedManifest
 from driverforge_build.mirror.file import load_inventory, load_mirror_lock
 from driverforge_build.mirror.keep import Keep, named_by
 from driverforge_build.mirror.prune import Judgement, Pruner

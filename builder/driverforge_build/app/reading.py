@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from driverforge_build.app.inventory import inventory_of
-from driverforge_build.documents import MirrorInventoryDocument
+from driverforge_build.documents.mirrors import MirrorInventoryDocument
 from driverforge_build.mirror.copying import CopyListener
 from driverforge_build.mirror.file import load_mirror_lock
 from driverforge_build.mirror.loads import loads

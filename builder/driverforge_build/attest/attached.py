@@ -11,7 +11,7 @@ from driverforge_build.attest.statement import ENVELOPE_TYPE, PROVENANCE, STATEM
 from driverforge_oci.client import Descriptor
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import AttachedArtifact
+    from driverforge_build.documents.proofs import AttachedArtifact
 
 
 class Kind(Enum):

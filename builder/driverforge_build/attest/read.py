@@ -23,7 +23,7 @@ from driverforge_oci.reference import Reference
 from driverforge_oci.referrers import content_of, referrers
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import Attestation
+    from driverforge_build.documents.proofs import Attestation
 
 
 _SIGNATURES = 16

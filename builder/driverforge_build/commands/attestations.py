@@ -15,7 +15,7 @@ from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.app.attestations import ReadImage
-    from driverforge_build.documents import AttestationsDocument
+    from driverforge_build.documents.proofs import AttestationsDocument
 
 
 @click.command("attestations")

@@ -19,7 +19,7 @@ from driverforge_build.commands.signing import SigningWords, attest_options, ori
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn, Prepared
     from driverforge_build.app.runner import CellReport
-    from driverforge_build.documents import BuildCell
+    from driverforge_build.documents.images import BuildCell
     from driverforge_build.plan.shards import ShardWanted
     from driverforge_build.ports import BuiltImage
 

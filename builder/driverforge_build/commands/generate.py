@@ -18,7 +18,7 @@ from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
-    from driverforge_build.documents import GeneratedImage, GenerateDocument
+    from driverforge_build.documents.plans import GeneratedImage, GenerateDocument
 
 
 @click.command("generate")

@@ -17,7 +17,7 @@ from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
     from driverforge_build.app.index import JoinReport
-    from driverforge_build.documents import IndexDocument
+    from driverforge_build.documents.images import IndexDocument
 
 
 @click.command("index")
@@ -115,7 +115,7 @@ def _print(reports: Sequence[JoinReport]) -> None:
 
 
 def _document(reports: Sequence[JoinReport]) -> IndexDocument:
-    from driverforge_build.documents import failure
+    from driverforge_build.documents.failures import failure
 
     return {
         "schema": 1,

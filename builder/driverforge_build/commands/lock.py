@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from driverforge_build.app.lock import Locked
-    from driverforge_build.documents import BaseState, FoundArchive, LockDocument
+    from driverforge_build.documents.locks import BaseState, FoundArchive, LockDocument
     from driverforge_build.nvidia.archives import Pinning
     from driverforge_build.publish.bases import FoundBase
     from driverforge_core.errors import DriverforgeError
@@ -222,7 +222,7 @@ def _print_archives(done: Locked) -> None:
 
 
 def _document(path: Path, done: Locked) -> LockDocument:
-    from driverforge_build.documents import failure
+    from driverforge_build.documents.failures import failure
 
     return {
         "schema": 1,
@@ -251,7 +251,7 @@ def _document(path: Path, done: Locked) -> LockDocument:
 
 
 def _archive(pinning: Pinning) -> FoundArchive:
-    from driverforge_build.documents import failure
+    from driverforge_build.documents.failures import failure
 
     pin = pinning.pin
     return {

@@ -24,7 +24,7 @@ from driverforge_core.errors import UsageError
 from driverforge_core.printable import printable
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import MatrixDocument
+    from driverforge_build.documents.plans import MatrixDocument
 
 COLUMNS = ("os", "driver", "payload", "modules", "images", "archs", "kernels", "EOL", "defined in")
 

@@ -23,7 +23,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import program, verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import MirrorCopyDocument
+    from driverforge_build.documents.mirrors import MirrorCopyDocument
     from driverforge_build.mirror.target import Sources
 
 _ARCHIVE = click.Path(path_type=Path)

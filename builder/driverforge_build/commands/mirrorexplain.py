@@ -13,7 +13,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import MirrorLockDocument
+    from driverforge_build.documents.mirrors import MirrorLockDocument
 
 
 @click.command("explain", short_help="say why an image is in the list, or why not")

@@ -16,7 +16,7 @@ from driverforge_build.commands.mirroroptions import LiveOrFile, mirror_lock_opt
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import MirrorLockDocument
+    from driverforge_build.documents.mirrors import MirrorLockDocument
     from driverforge_build.mirror.needs import Needs
     from driverforge_build.mirror.target import Sources
 

@@ -16,7 +16,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import KeptManifest, MirrorPruneDocument, PrunedManifest
+    from driverforge_build.documents.mirrors import KeptManifest, MirrorPruneDocument, PrunedManifest
     from driverforge_build.mirror.target import Target
 
 _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)

@@ -23,7 +23,7 @@ from driverforge_build.commands.output import say
 from driverforge_build.commands.signing import verifier_option
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import HeldImage, MirrorInventoryDocument
+    from driverforge_build.documents.mirrors import HeldImage, MirrorInventoryDocument
     from driverforge_build.mirror.target import Target
     from driverforge_build.mirror.yamltext import Read
 

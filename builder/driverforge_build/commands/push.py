@@ -15,7 +15,7 @@ from driverforge_build.commands.signing import attest_options, origin_options
 
 if TYPE_CHECKING:
     from driverforge_build.app.prepare import FailOn
-    from driverforge_build.documents import PushDocument, PushPlanDocument
+    from driverforge_build.documents.images import PushDocument, PushPlanDocument
     from driverforge_build.publish.upload import PushReport
     from driverforge_build.render.context import BuildContext
     from driverforge_core.errors import DriverforgeError
@@ -117,7 +117,7 @@ def _print_plan(contexts: Sequence[BuildContext], registry: str, *, as_json: boo
 
 
 def _document(reports: Sequence[PushReport], errors: Mapping[str, DriverforgeError]) -> PushDocument:
-    from driverforge_build.documents import failure
+    from driverforge_build.documents.failures import failure
 
     return {
         "schema": 1,

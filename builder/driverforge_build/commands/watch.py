@@ -16,7 +16,7 @@ from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
     from driverforge_build.app.watch import News
-    from driverforge_build.documents import WatchDocument
+    from driverforge_build.documents.pipelines import WatchDocument
     from driverforge_build.nvidia.releases import Release
 
 
@@ -94,7 +94,7 @@ def _told(release: Release) -> str:
 
 
 def _document(path: Path, news: News) -> WatchDocument:
-    from driverforge_build.documents import failure
+    from driverforge_build.documents.failures import failure
     from driverforge_build.nvidia.releases import OPEN_ONLY_FROM
 
     return {

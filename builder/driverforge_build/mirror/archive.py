@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from driverforge_build.documents import MirrorArchiveDocument, MirrorContent, MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorArchiveDocument, MirrorContent, MirrorLockDocument
 from driverforge_build.mirror.copying import LeftOut
 from driverforge_build.mirror.file import FILE_NAME
 from driverforge_build.mirror.journal import Journal

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
-from driverforge_build.documents import (
+from driverforge_build.documents.mirrors import (
     MirrorArchiveDocument,
     MirrorContent,
     MirrorInventoryDocument,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
-from driverforge_build.documents import HeldImage, MirrorContent, MirrorLockDocument
+from driverforge_build.documents.mirrors import HeldImage, MirrorContent, MirrorLockDocument
 from driverforge_build.mirror.loads import Entry, entries
 from driverforge_core.errors import CommandFailed, DriverforgeError
 from driverforge_oci.client import RegistryClient

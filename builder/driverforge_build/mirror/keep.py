@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from driverforge_build.documents import MirrorInventoryDocument, MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorInventoryDocument, MirrorLockDocument
 from driverforge_build.mirror.loads import entries
 from driverforge_build.mirror.target import Target
 from driverforge_build.mirror.values import text_at

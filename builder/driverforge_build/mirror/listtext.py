@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from driverforge_build.documents import MirrorContent, MirrorImage, MirrorLockDocument, MirrorReason
+from driverforge_build.documents.mirrors import MirrorContent, MirrorImage, MirrorLockDocument, MirrorReason
 from driverforge_build.mirror.chart import Chart
 from driverforge_build.mirror.found import Found
 from driverforge_build.mirror.needs import Needs, Reason

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from driverforge_build.documents import MirrorContent, MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorContent, MirrorLockDocument
 from driverforge_build.mirror.target import in_registry
 from driverforge_oci.client import Manifest
 from driverforge_oci.reference import Reference

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from driverforge_build.documents import KeptManifest, PrunedManifest
+from driverforge_build.documents.mirrors import KeptManifest, PrunedManifest
 from driverforge_build.mirror.keep import Keep
 from driverforge_core.errors import Unsupported
 from driverforge_oci.client import RegistryClient

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from driverforge_build.documents import HeldImage, MirrorInventoryDocument
+from driverforge_build.documents.mirrors import HeldImage, MirrorInventoryDocument
 from driverforge_build.mirror.copying import Copied, Copier, CopyListener
 from driverforge_build.mirror.loads import Load
 from driverforge_build.mirror.stream import PIECE, BlobStream

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from driverforge_build.documents import MirrorLockDocument, MirrorReason
+from driverforge_build.documents.mirrors import MirrorLockDocument, MirrorReason
 from driverforge_build.mirror.chartarchive import SLOT as CHART_SLOT
 from driverforge_build.mirror.loads import entries
 from driverforge_build.mirror.packages import SLOT as PACKAGES_SLOT

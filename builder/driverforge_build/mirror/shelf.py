@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from driverforge_build.documents import MirrorArchiveDocument, MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorArchiveDocument, MirrorLockDocument
 from driverforge_build.mirror.archive import manifests_of, sum_name
 from driverforge_build.mirror.file import ARCHIVE_LIST, load_archive_list
 from driverforge_build.mirror.loads import named_entries

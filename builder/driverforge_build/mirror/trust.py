@@ -6,7 +6,7 @@ import base64
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from driverforge_build.documents import CheckedVolume, MirrorArchiveDocument
+from driverforge_build.documents.mirrors import CheckedVolume, MirrorArchiveDocument
 from driverforge_build.mirror.volumes import file_sum
 from driverforge_build.mirror.yamltext import read_bytes
 from driverforge_build.ports import StatementSigner, StatementVerifier

@@ -17,7 +17,13 @@ from driverforge_build.verdict import State, source_of
 from driverforge_core.printable import printable
 
 if TYPE_CHECKING:
-    from driverforge_build.documents import ClassOfKernels, PinnedPackage, PlanCell, PlanInputs, PlanTarget
+    from driverforge_build.documents.plans import (
+        ClassOfKernels,
+        PinnedPackage,
+        PlanCell,
+        PlanInputs,
+        PlanTarget,
+    )
 
 
 def table(plan: Plan, *, style: Callable[[str, State], str] = lambda text, _: text) -> Iterator[str]:

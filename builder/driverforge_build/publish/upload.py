@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from driverforge_build.attest.attach import Attaching
     from driverforge_build.attest.attached import Attached
     from driverforge_build.attest.provenance import BuildSpan
-    from driverforge_build.documents import PushedImage
+    from driverforge_build.documents.images import PushedImage
 
 SAME_AS_BUILD = (
     "push takes the same --matrix, --lock, --base, --sign-certificate and --toolkit-artifacts as build"

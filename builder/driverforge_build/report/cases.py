@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from driverforge_build.documents import BuildCell, Failure, PlanCell
+from driverforge_build.documents.failures import Failure
+from driverforge_build.documents.images import BuildCell
+from driverforge_build.documents.plans import PlanCell
 from driverforge_build.junit import JUnitCase, Outcome, Suite
 from driverforge_core.cell import JIT, CellId
 from driverforge_core.errors import InputError

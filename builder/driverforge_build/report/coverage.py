@@ -15,16 +15,10 @@ from enum import Enum
 from pathlib import Path
 
 from driverforge_build.advice import Given
-from driverforge_build.documents import (
-    BuildCell,
-    CoveredImage,
-    PinnedBase,
-    PinnedPackage,
-    PinnedSuite,
-    PlanCell,
-    PlanDocument,
-    VerifiedCell,
-)
+from driverforge_build.documents.images import BuildCell
+from driverforge_build.documents.pipelines import CoveredImage
+from driverforge_build.documents.plans import PinnedBase, PinnedPackage, PinnedSuite, PlanCell, PlanDocument
+from driverforge_build.documents.proofs import VerifiedCell
 
 
 class Status(Enum):

@@ -6,31 +6,31 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from driverforge_build import documents
+from driverforge_build.documents import failures, images, locks, mirrors, pipelines, plans, proofs
 
 DOCUMENTS: dict[str, type] = {
-    "plan": documents.PlanDocument,
-    "explain": documents.ExplainDocument,
-    "generate": documents.GenerateDocument,
-    "matrix": documents.MatrixDocument,
-    "build": documents.BuildDocument,
-    "lock-report": documents.LockDocument,
-    "push": documents.PushDocument,
-    "push-plan": documents.PushPlanDocument,
-    "index": documents.IndexDocument,
-    "covered": documents.CoveredDocument,
-    "failure": documents.FailureDocument,
-    "attestations": documents.AttestationsDocument,
-    "verify": documents.VerifyDocument,
-    "watch": documents.WatchDocument,
-    "times": documents.TimesDocument,
-    "mirror-lock": documents.MirrorLockDocument,
-    "mirror-inventory": documents.MirrorInventoryDocument,
-    "mirror-archive": documents.MirrorArchiveDocument,
-    "mirror-copy": documents.MirrorCopyDocument,
-    "mirror-volumes": documents.MirrorVolumesDocument,
-    "mirror-prune": documents.MirrorPruneDocument,
-    "mirror-shelf": documents.MirrorShelfDocument,
+    "plan": plans.PlanDocument,
+    "explain": plans.ExplainDocument,
+    "generate": plans.GenerateDocument,
+    "matrix": plans.MatrixDocument,
+    "build": images.BuildDocument,
+    "lock-report": locks.LockDocument,
+    "push": images.PushDocument,
+    "push-plan": images.PushPlanDocument,
+    "index": images.IndexDocument,
+    "covered": pipelines.CoveredDocument,
+    "failure": failures.FailureDocument,
+    "attestations": proofs.AttestationsDocument,
+    "verify": proofs.VerifyDocument,
+    "watch": pipelines.WatchDocument,
+    "times": pipelines.TimesDocument,
+    "mirror-lock": mirrors.MirrorLockDocument,
+    "mirror-inventory": mirrors.MirrorInventoryDocument,
+    "mirror-archive": mirrors.MirrorArchiveDocument,
+    "mirror-copy": mirrors.MirrorCopyDocument,
+    "mirror-volumes": mirrors.MirrorVolumesDocument,
+    "mirror-prune": mirrors.MirrorPruneDocument,
+    "mirror-shelf": mirrors.MirrorShelfDocument,
 }
 """Name of a schema file to the document that it describes."""
 

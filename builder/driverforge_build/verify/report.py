@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from driverforge_build import junit
-from driverforge_build.documents import failure
+from driverforge_build.documents.failures import failure
 from driverforge_build.lock.pins import LockedPackage
 from driverforge_build.verify.judge import Check, Outcome
 from driverforge_build.verify.modules import ImageModule
@@ -15,7 +15,7 @@ from driverforge_core.errors import DriverforgeError
 
 if TYPE_CHECKING:
     from driverforge_build.attest.attached import Attached
-    from driverforge_build.documents import TriedModule, VerifiedCell, VerifyDocument
+    from driverforge_build.documents.proofs import TriedModule, VerifiedCell, VerifyDocument
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

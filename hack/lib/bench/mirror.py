@@ -17,7 +17,7 @@ from pathlib import Path
 from bench.cpu import peak_of
 from bench.result import Measure, Series
 from bench.workshop import Workshop
-from driverforge_build.documents import MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorLockDocument
 from driverforge_build.mirror.ask import find
 from driverforge_build.mirror.listtext import image_document
 from driverforge_oci.client import OCI_MANIFEST

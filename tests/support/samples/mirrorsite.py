@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from driverforge_build.cli import run as driverforge
-from driverforge_build.documents import MirrorLockDocument
+from driverforge_build.documents.mirrors import MirrorLockDocument
 from driverforge_build.mirror.ask import find
 from driverforge_build.mirror.listtext import image_document
 from driverforge_oci.client import OCI_MANIFEST, digest_of
