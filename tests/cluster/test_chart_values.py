@@ -29,6 +29,7 @@ VALUES = {
     "v1.11.1": CHARTS / "gpu-operator-v1.11.1/values.yaml",
     "v24.6.1": CHARTS / "values-v24.6.1.yaml",
     "v25.10": CHARTS / "values-v25.10-main.yaml",
+    "v26.7": CHARTS / "values-v26.7-by-hand.yaml",
 }
 
 
@@ -42,12 +43,18 @@ def one_of(objects: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     return found
 
 
-def test_defaults_are_the_policy_of_nvidias_chart(helm: Helm) -> None:
-    wanted = yaml.safe_load((CASES / "operator/base.yaml").read_text())
+def recorded_policy() -> dict[str, Any]:
+    """The spec that NVIDIA's chart v26.7.0 makes of its defaults, without what ours leaves out."""
+    wanted: dict[str, Any] = yaml.safe_load((CASES / "operator/base.yaml").read_text())
     # NVIDIA's chart marks all pods with its own name
     del wanted["daemonsets"]["labels"]
     # deprecated, without effect
     del wanted["operator"]["defaultRuntime"]
+    return wanted
+
+
+def test_defaults_are_the_policy_of_nvidias_chart(helm: Helm) -> None:
+    wanted = recorded_policy()
     # empty is as good as not written
     del wanted["migManager"]["config"]["name"]
     # what is switched off is not described; the recorded cases switch it on
@@ -76,6 +83,12 @@ def test_values_of_nvidias_charts_arrive_in_the_policy(helm: Helm, version: str)
                 continue
             there = tuple("podDeletion" if part == "gpuPodDeletion" else part for part in place)
             assert str(at(spec, there)) == str(value), path
+
+
+def test_values_of_v26_7_make_the_policy_that_its_chart_made(helm: Helm) -> None:
+    spec = one_of(helm.objects(files=[VALUES["v26.7"]]), "ClusterPolicy")["spec"]
+    recorded = list(leaves(recorded_policy(), ()))
+    assert [(place, at(spec, place)) for place, _ in recorded] == recorded
 
 
 # of the operator's Deployment, of ConfigMaps, and of the NVIDIADriver
@@ -132,9 +145,37 @@ def test_what_has_no_effect_is_listed(helm: Helm) -> None:
     )
     assert told == ["draDriver.version", "driver.colour", "operator.logging"]
     assert lost(helm) == []
+    told = lost(
+        helm,
+        settings=(
+            "nfd.nodefeaturerules=true",
+            "platform.openshift=true",
+            # what the chart itself writes into that field
+            "driver.useNvidiaDriverCRD=true",
+            "clusterPolicy.colour=green",
+        ),
+    )
+    assert told == [
+        "clusterPolicy.colour",
+        "driver.useNvidiaDriverCRD",
+        "nfd.nodefeaturerules",
+        "platform.openshift",
+    ]
     told = lost(helm, VALUES["v25.10"])
     assert {"operator.repository", "operator.image", "operator.initContainer"} <= set(told)
     assert not [path for path in told if path.startswith(("driver.", "toolkit.", "daemonsets."))]
+    assert lost(helm, VALUES["v26.7"]) == [
+        "draDriver.computeDomains",
+        "draDriver.image",
+        "draDriver.imagePullPolicy",
+        "draDriver.repository",
+        "draDriver.version",
+        "kataManager",
+        "operator.image",
+        "operator.imagePullPolicy",
+        "operator.logging",
+        "operator.repository",
+    ]
 
 
 def test_a_mirrors_values_name_its_registry(helm: Helm, tmp_path: Path) -> None:

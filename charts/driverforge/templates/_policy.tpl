@@ -1,7 +1,12 @@
 {{/* What the values say to the ClusterPolicy, as JSON: `spec`, and `lost`, the paths that have no effect. */}}
 {{- define "driverforge.policy" -}}
 {{- $schema := include "driverforge.schema" (list . "clusterpolicies") | fromJson -}}
-{{- $values := deepCopy (omit .Values "driverforge" "nfd" "node-feature-discovery" "clusterPolicy" "extraObjects" "global") -}}
+{{- $values := deepCopy (omit .Values "driverforge" "node-feature-discovery" "extraObjects" "global") -}}
+{{- $lost := dict -}}
+{{- /* of these two the chart itself takes one switch */ -}}
+{{- range $section, $switch := dict "nfd" "enabled" "clusterPolicy" "deployCR" -}}
+  {{- $_ := set $values $section (omit (get $values $section | default dict) $switch) -}}
+{{- end -}}
 {{- $operator := get $values "operator" | default dict -}}
 {{- /* of the operator's Deployment: see templates/operator.yaml */ -}}
 {{- $operator = omit $operator "priorityClassName" "upgradeCRD" "cleanupCRD" "tolerations" "nodeSelector" "affinity" "annotations" "labels" "imagePullSecrets" "resources" -}}
@@ -12,6 +17,7 @@
   {{- end -}}
 {{- end -}}
 {{- $driver := $values.driver -}}
+{{- if $driver.useNvidiaDriverCRD -}}{{- $_ := set $lost "driver.useNvidiaDriverCRD" true -}}{{- end -}}
 {{- $_ := set $driver "useNvidiaDriverCRD" ($driver.nvidiaDriverCRD | default dict).enabled -}}
 {{- $_ := unset $driver "nvidiaDriverCRD" -}}
 {{- with $driver.upgradePolicy -}}
@@ -21,7 +27,6 @@
   {{- end -}}
 {{- end -}}
 {{- $spec := dict -}}
-{{- $lost := dict -}}
 {{- range $section, $one := $values -}}
   {{- $known := get $schema.properties $section -}}
   {{- if $known -}}
