@@ -78,7 +78,12 @@ def finished(config: Path, *words: str) -> Finished:
 
 def test_a_strict_server_takes_every_object(api: Api, helm: Helm) -> None:
     establish(api)
-    made = helm.objects("driver.nvidiaDriverCRD.enabled=true", "operator.cleanupCRD=true")
+    made = helm.objects(
+        "driver.nvidiaDriverCRD.enabled=true",
+        "operator.cleanupCRD=true",
+        "driverforge.env[0].name=NO_PROXY,driverforge.env[0].value=localhost",
+        "driverforge.caConfigMap.name=site-authorities",
+    )
     make_namespace(api)
     assert {"ClusterPolicy", "NVIDIADriver", "Deployment", "Job"} <= {one["kind"] for one in made}
     for one in made:

@@ -275,10 +275,38 @@ def test_the_default_driver_has_the_same_settings(helm: Helm, tmp_path: Path) ->
         ("gpuCluster.deployCR=true", "GPUCluster"),
         ("driverforge.colour=green", "additional properties 'colour' not allowed"),
         ("driver.version=580", "driverforge.image is not set"),
+        ("driverforge.env[0].name=OPERATOR_NAMESPACE", "leave OPERATOR_NAMESPACE out"),
+        ("driverforge.env[0].name=SSL_CERT_FILE,driverforge.caConfigMap.name=x", "leave SSL_CERT_FILE out"),
     ],
 )
 def test_what_cannot_work_is_refused_with_the_way_out(helm: Helm, setting: str, words: str) -> None:
     assert words in helm.refusal(setting)
+
+
+def test_the_operator_gets_variables_and_authorities_of_the_values(helm: Helm, tmp_path: Path) -> None:
+    values = tmp_path / "values.yaml"
+    secret = {"secretKeyRef": {"name": "proxy", "key": "url"}}
+    given = [
+        {"name": "DRIVER_IMAGE", "value": "registry.example.com/nvidia/driver:580.95.05"},
+        {"name": "COUNT", "value": 5},
+        {"name": "HTTPS_PROXY", "valueFrom": secret},
+        {"name": "NO_PROXY", "value": "$(KUBERNETES_SERVICE_HOST)"},
+    ]
+    ours = {"env": given, "caConfigMap": {"name": "site-authorities", "key": "bundle.pem"}}
+    values.write_text(yaml.safe_dump({"driverforge": ours}))
+    objects = helm.objects(files=[values])
+    pod = one_of(objects, "Deployment")["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    namespace, authorities, *others = container["env"]
+    assert namespace["name"] == "OPERATOR_NAMESPACE"
+    (mount,) = container["volumeMounts"]
+    assert authorities == {"name": "SSL_CERT_FILE", "value": f"{mount['mountPath']}/bundle.pem"}
+    assert others == [given[0], {"name": "COUNT", "value": "5"}, *given[2:]]
+    assert pod["volumes"] == [{"name": mount["name"], "configMap": {"name": "site-authorities"}}]
+    # a hook may run when what they point at is gone
+    jobs = [one["spec"]["template"]["spec"] for one in objects if one["kind"] == "Job"]
+    assert {one["name"] for job in jobs for one in job["containers"][0]["env"]} == {"OPERATOR_NAMESPACE"}
+    assert not [job for job in jobs if "volumes" in job]
 
 
 @pytest.mark.parametrize("name", VALUES)

@@ -44,6 +44,9 @@ spec:
         - name: hook
           args: {{ toJson $.args }}
           {{- include "driverforge.container" $root | nindent 10 }}
+          # not driverforge.env: what its variables point at may be gone already, and a hook asks no registry
+          env:
+            - {{ include "driverforge.namespace" $root }}
           resources:
             limits: {cpu: 500m, memory: 350Mi}
             requests: {cpu: 100m, memory: 100Mi}

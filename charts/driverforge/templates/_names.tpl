@@ -39,6 +39,9 @@ securityContext:
   allowPrivilegeEscalation: false
   readOnlyRootFilesystem: true
   capabilities: {drop: [ALL]}
-env:
-  - {name: OPERATOR_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
+{{- end -}}
+
+{{/* The variable by which it knows its namespace. */}}
+{{- define "driverforge.namespace" -}}
+{name: OPERATOR_NAMESPACE, valueFrom: {fieldRef: {fieldPath: metadata.namespace}}}
 {{- end -}}
