@@ -20,7 +20,8 @@ pytestmark = pytest.mark.timeout(3600)
 
 POLICY = "/apis/nvidia.com/v1/clusterpolicies/cluster-policy"
 DAEMONSETS = f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets"
-NODES = ("/api/v1/nodes/op-containerd", "/api/v1/nodes/op-crio")
+# as each runtime calls itself
+NODES = {"containerd": "containerd://2.1.9", "crio": "cri-o://1.32.1", "docker": "docker://28.5.2"}
 CONFIGURATION = f"/api/v1/namespaces/{NAMESPACE}/configmaps/time.slicing"
 OWN = f"/api/v1/namespaces/{NAMESPACE}"
 PRIVILEGED = {f"pod-security.kubernetes.io/{mode}": "privileged" for mode in ("enforce", "audit", "warn")}
@@ -40,6 +41,7 @@ OPERANDS = {
     "nvidia-cc-manager",
     "nvidia-container-toolkit-daemonset",
     "nvidia-container-toolkit-daemonset-crio",
+    "nvidia-container-toolkit-daemonset-docker",
     "nvidia-dcgm",
     "nvidia-dcgm-exporter",
     "nvidia-device-plugin-daemonset",
@@ -56,11 +58,12 @@ OPERANDS = {
 
 @pytest.fixture
 def cluster(api: Api) -> Iterator[Api]:
-    """Two nodes with different runtimes, and a ClusterPolicy that wants all that one can want."""
+    """A node with each runtime, and a ClusterPolicy that wants all that one can want."""
     with ground(api):
-        for path, runtime in zip(NODES, ("containerd://2.1.9", "cri-o://1.32.1"), strict=True):
-            add_node(api, path.rpartition("/")[2], os_id="ubuntu", version="22.04")
-            merge(api, f"{path}/status", {"status": {"nodeInfo": {"containerRuntimeVersion": runtime}}})
+        for name, runtime in NODES.items():
+            add_node(api, f"op-{name}", os_id="ubuntu", version="22.04")
+            info = {"containerRuntimeVersion": runtime}
+            merge(api, f"/api/v1/nodes/op-{name}/status", {"status": {"nodeInfo": info}})
         spec = policy_spec("default")
         for field, values in EVERYTHING.items():
             spec[field] |= values
@@ -75,6 +78,11 @@ def cluster(api: Api) -> Iterator[Api]:
         yield api
     # what other tests find there
     merge(api, OWN, {"metadata": {"labels": dict.fromkeys(PRIVILEGED)}})
+
+
+def labels(api: Api, runtime: str) -> dict[str, str]:
+    found: dict[str, str] = api.request("GET", f"/api/v1/nodes/op-{runtime}").body["metadata"]["labels"]
+    return found
 
 
 def daemonsets(api: Api) -> dict[str, dict[str, Any]]:
@@ -132,8 +140,9 @@ def test_all_operands_are_there_once_and_go_with_their_policy(cluster: Api, tmp_
         for text in ("one", "another"):
             configure(cluster, log, text)
         assert cluster.request("DELETE", CONFIGURATION).ok
-        crio = cluster.request("GET", NODES[1]).body["metadata"]["labels"]
-        toolkit = daemonsets(cluster)["nvidia-container-toolkit-daemonset-crio"]
-        assert toolkit["spec"]["template"]["spec"]["nodeSelector"].items() <= crio.items()
+        for runtime in ("crio", "docker"):
+            toolkit = daemonsets(cluster)[f"nvidia-container-toolkit-daemonset-{runtime}"]
+            selector = toolkit["spec"]["template"]["spec"]["nodeSelector"]
+            assert [one for one in NODES if selector.items() <= labels(cluster, one).items()] == [runtime]
         cluster.request("DELETE", POLICY)
         until(lambda: not daemonsets(cluster), "nothing is left", log=log)
