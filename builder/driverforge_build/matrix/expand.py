@@ -113,8 +113,8 @@ def kernel_cells(
 
     `kernels` maps (OS id, architecture) to what discovery found. A kernel of a series or flavour that the row
     does not name gives no cell, unless an exclusion names its flavour, it has the version of a series, and
-    `excluded` is set: then there is a cell that says why not. Its release need not fit the series' glob, which
-    is made for the flavours that are offered: Ubuntu's 6.8.1-1015-realtime is beside 6.8.0-*.
+    `excluded` is set: then there is a cell that says why not. Its release need not fit the series' glob,
+    which is made for the flavours that are offered: Ubuntu's 6.8.1-1015-realtime is beside 6.8.0-*.
     """
     for row, driver, arch in _combinations(matrix):
         if "precompiled" not in driver.variants:
