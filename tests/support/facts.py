@@ -22,6 +22,21 @@ _COMPARED = {"<": operator.lt, ">": operator.gt, "<=": operator.le, ">=": operat
 CLAIMS = ("value", "one_of", "must_include", "must_not_include")
 MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
+INFERRED = {
+    # A system without facts of its own: those of another under its numbers, which is an inference and no
+    # fact ("SP6: the same with 15.6, 15-SP6, 6.4.0-150600.*"). Its images' configuration has the older host
+    # (SUSE/BCI-dockerfile-generator at 1783a52, base.py).
+    "sles15.6": (
+        "sles15.7",
+        {
+            "15.7": "15.6",
+            "15-SP7": "15-SP6",
+            "-150700.": "-150600.",
+            "//public-dl.suse.com": "//updates.suse.com",
+        },
+    )
+}
+
 # what facts with a key speak of: the last two names on the path to a value of a row
 _SPEAK_OF = {
     "base_image": {"base"},
@@ -116,10 +131,9 @@ def agree(fact: str, row: str) -> bool:
 @cache
 def facts(system: str) -> tuple[Fact, ...]:
     """The facts about a system, and those about every system."""
-    document = json.loads(FILE.read_text())
     return tuple(
         fact
-        for told in document["systems"]
+        for told in _documents(system)
         if told["id"] in ("any", system)
         for fact in _facts(told["id"], told["facts"])
     )
@@ -133,14 +147,25 @@ def keys() -> set[str]:
 @cache
 def releases(system: str) -> tuple[Mapping[str, Any], ...]:
     """Kernel releases that the facts name as examples: each with its parts, and the `arch` it is for."""
-    document = json.loads(FILE.read_text())
     return tuple(
         {**fact["value"], "arch": fact.get("arch", ["amd64", "arm64"])}
-        for told in document["systems"]
+        for told in _documents(system)
         if told["id"] == system
         for fact in told["facts"]
         if fact["key"] == "release_example"
     )
+
+
+def _documents(system: str) -> Iterator[dict[str, Any]]:
+    """What the file has of each system, and what is inferred from it for this one."""
+    other, numbers = INFERRED.get(system, ("", {}))
+    for told in json.loads(FILE.read_text())["systems"]:
+        yield told
+        if told["id"] == other:
+            text = json.dumps({**told, "id": system})
+            for theirs, own in numbers.items():
+                text = text.replace(theirs, own)
+            yield json.loads(text)
 
 
 def _facts(system: str, told: list[dict[str, Any]]) -> Iterator[Fact]:

@@ -48,13 +48,13 @@ def test_validate_accepts_the_shipped_catalogue() -> None:
 
 
 def test_validate_tells_every_problem_of_any_file_and_exits_65(tmp_path: Path) -> None:
-    (tmp_path / "my.yaml").write_text("extends: builtin\nsytems: []\nkeep:\n\tsystems: [sels15.7]\n")
+    (tmp_path / "my.yaml").write_text("extends: builtin\nsytems: []\nkeep:\n\tsystems: [debain13]\n")
     found = driverforge("matrix", "validate", "my.yaml", cwd=tmp_path)
     assert (found.returncode, found.stdout) == (os.EX_DATAERR, "")
     assert found.stderr.splitlines() == [
         "error: my.yaml has 3 problems",
         "  | my.yaml:2: unknown key 'sytems'; did you mean systems?",
-        "  | my.yaml:4: 'sels15.7' matches none of the systems; did you mean sles15.7 or sles16.0?",
+        "  | my.yaml:4: 'debain13' matches none of the systems; did you mean debian13 or debian12?",
         "  | my.yaml:4: a tab; indent and separate with spaces",
         "  next: correct the lines above; `driverforge matrix validate FILE` checks again",
     ]

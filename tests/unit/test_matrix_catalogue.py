@@ -5,11 +5,15 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from driverforge_build.matrix import DriverRow, jit_cells, load_matrix
+from driverforge_build.matrix import DriverRow, OsRow, jit_cells, load_matrix
 from driverforge_build.matrix.globs import matching
 from driverforge_core.driver import DriverVersion
 from driverforge_core.osid import OsId
+from driverforge_core.tags import jit_tag
 from driverforge_node.catalogue import GPUS, PROBES
 
 MATRIX = load_matrix()
@@ -19,7 +23,7 @@ CELLS = {cell.key: cell for cell in jit_cells(MATRIX)}
 def test_the_operating_systems_and_branches_of_the_product() -> None:
     assert {row.id for row in MATRIX.rows} >= {
         *("debian12", "debian13", "ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "ol9", "sles15.7"),
-        *("amzn2023", "sles16.0"),
+        *("amzn2023", "sles15.6", "sles16.0"),
         *(f"{name}{major}" for name in ("rhel", "rocky") for major in (8, 9, 10)),
     }
     assert [branch.id for branch in MATRIX.branches] == [
@@ -143,6 +147,23 @@ def test_the_node_knows_the_same_probes() -> None:
 
 def test_the_id_of_a_system_is_the_one_that_its_os_release_gives() -> None:
     assert all(OsId.parse(row.id).key == row.id for row in MATRIX.rows)
+
+
+# no r12ab, which is a revision at the end of a tag
+@given(st.from_regex(r"\A(sl-micro|opensuse-leap|[a-qs-z][a-z_]{0,9}[a-z])[0-9]{1,9}(\.[0-9]{1,9}){0,3}\Z"))
+@example("sl-micro6.1")
+@example("opensuse-leap15.6")
+@example("sle_hpc15.6")
+@example("amzn2023.12.20260817")
+def test_a_row_may_be_of_any_system_that_core_and_tags_know(key: str) -> None:
+    row = OsRow.model_validate({**MATRIX.rows[0].model_dump(), "id": key})
+    assert str(jit_tag(580, OsId.parse(row.id))) == f"580-{OsId.parse(key).tag}"
+
+
+@pytest.mark.parametrize("key", ["debian", "12", "d12", "Debian12", "sl-micro", "debian12-", "my-linux9"])
+def test_a_row_of_no_system_is_refused(key: str) -> None:
+    with pytest.raises(ValidationError, match=f"'{key}' "):
+        OsRow.model_validate({**MATRIX.rows[0].model_dump(), "id": key})
 
 
 def test_the_four_argument_pci_resize_resource_stops_open_modules_only() -> None:

@@ -6,11 +6,17 @@ The lines are those of a review against the distributions' and NVIDIA's own sour
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
 
 from driverforge_build.matrix import DriverRow, KernelSeries, OsRow, load_matrix
+from driverforge_core.osid import OsId
+from support.facts import facts
+from support.nonsense import values
 
 MATRIX = load_matrix()
 ROWS = {row.id: row for row in MATRIX.rows}
@@ -198,3 +204,90 @@ CORRECTIONS = {
 @pytest.mark.parametrize("line", CORRECTIONS)
 def test_a_line_of_the_review_is_right_or_answered(line: str) -> None:
     assert CORRECTIONS[line]
+
+
+DISTRIBUTIONS = {
+    "Debian": "debian",
+    "Ubuntu": "ubuntu",
+    "RHEL": "rhel",
+    "Rocky": "rocky",
+    "Oracle Linux": "ol",
+    "SLES": "sles",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the page's table: what it is about, what rows do, and why."""
+
+    subject: str
+    does: str
+    why: str
+
+    @property
+    def names(self) -> list[str]:
+        """What it is about, in `code`."""
+        return re.findall(r"`([^`]+)`", self.subject)
+
+    @property
+    def rows(self) -> list[OsRow]:
+        """The rows of the systems that stand before its colon; of those versions alone that it names."""
+        head = self.subject.partition(":")[0]
+        about = {own for name, own in DISTRIBUTIONS.items() if name in head}
+        return [row for row in MATRIX.rows if not about or _is_one_of(row, about, head)]
+
+
+def _is_one_of(row: OsRow, distributions: Collection[str], head: str) -> bool:
+    system, versions = OsId.parse(row.id), re.findall(r"\b\d[\d.]*", head)
+    return system.id in distributions and (
+        not versions or any(f"{system.version}.".startswith(f"{version}.") for version in versions)
+    )
+
+
+LINES = [
+    Line(*(cell.strip() for cell in line.strip("| ").split(" | ")))
+    for line in LEFT_OUT.splitlines()
+    if line.startswith("| ") and "---" not in line
+][1:]
+
+
+def says(row: OsRow, name: str) -> bool:
+    """Whether a row has a name, of a package, of a repository or of a flavour; `*` is anything."""
+    told = (text.partition(" [")[0] for _, text in values(row.model_dump()) if isinstance(text, str))
+    return any(fnmatchcase(text, name) for text in told)
+
+
+def claims(*words: str) -> list[tuple[str, OsRow]]:
+    """Names and rows of the lines of which rows do what begins with one of the words."""
+    lines = [line for line in LINES if line.does.startswith(words)]
+    return [(name, row) for line in lines for name in line.names for row in line.rows]
+
+
+def test_what_the_page_says_is_left_out_is_in_no_row() -> None:
+    left_out = claims("not named", "not in images", "not read", "no flavour")
+    assert {("binutils", "ubuntu24.04"), ("rt", "sles15.7"), ("azure-fde", "ubuntu22.04")} <= {
+        (name, row.id) for name, row in left_out
+    }
+    assert [(name, row.id) for name, row in left_out if says(row, name)] == []
+
+
+def test_what_the_page_says_is_named_is_in_every_row_that_it_speaks_of() -> None:
+    named = claims("named")
+    assert {(name, row.id) for name, row in named} == {("linux-modules-extra-*", key) for key in UBUNTU}
+    assert all(says(row, name) for name, row in named)
+
+
+def test_a_flavour_that_the_facts_list_and_no_row_offers_is_answered() -> None:
+    """In the page's table, or where the page says what is not there yet."""
+    told = {(name, row.id) for name, row in claims("no flavour")}
+    unanswered = {
+        (name, row.id)
+        for row in MATRIX.rows
+        for arch in row.archs
+        for fact in facts(row.id)
+        if fact.key == "kernel_flavours" and fact.claim == "one_of" and fact.holds(arch=arch)
+        for name in fact.wanted
+        if not any(name in one.flavours.get(arch, ()) for one in row.kernels)
+    } - told
+    assert unanswered == {("uek64k", "ol9")}
+    assert answered("UEK with 64 KiB pages")

@@ -124,3 +124,15 @@ def test_a_branch_that_is_not_offered_for_it_is_told_at_its_own_row() -> None:
     assert found.startswith(
         "my.yaml:24: systems debian99 drivers 550: branch 550 is not offered for debian99"
     )
+
+
+def test_a_row_that_is_like_one_with_a_wrong_id_is_judged_with_it() -> None:
+    text = (
+        "extends: builtin\nsystems:\n  - {id: d12, like: debian12}\n  - {id: alma9, like: d12, base: Alma}\n"
+    )
+    assert [line.partition(";")[0] for line in problems(text)] == [
+        "my.yaml:3: id: 'd12' is not an OS id",
+        "my.yaml:4: base: 'Alma' is not an image reference",
+    ]
+    (wrong,) = problems(text.replace(", base: Alma", ""))
+    assert wrong.startswith("my.yaml:3: id: 'd12' is not an OS id")

@@ -79,6 +79,59 @@ def test_an_excluded_flavour_is_a_cell_with_its_reason_when_asked_for() -> None:
     assert found[1].excluded is None
 
 
+REALTIME = {
+    # real-time kernels as their distributions name them
+    "debian12": "6.1.0-50-rt-amd64",
+    "debian13": "6.12.94+deb13-rt-amd64",
+    "ubuntu22.04": "5.15.0-1090-realtime",
+    "ubuntu24.04": "6.8.1-1015-realtime",
+    "ubuntu26.04": "7.0.0-1004-realtime",
+    "rhel8": "4.18.0-553.81.1.rt7.422.el8_10.x86_64",
+    "rhel9": "5.14.0-687.5.1.el9_8.x86_64+rt",
+    "rocky10": "6.12.0-211.7.1.el10_2.x86_64+rt",
+    "ol9": "5.14.0-687.5.1.el9_8.x86_64+rt",
+    "sles15.7": "6.4.0-150700.7.10-rt",
+}
+
+
+@pytest.mark.parametrize("system", REALTIME)
+def test_a_real_time_kernel_of_a_series_version_is_excluded_whatever_its_name(system: str) -> None:
+    """Its name need not fit the series' glob, which is made for the flavours that are offered."""
+    matrix = site(f"keep: {{systems: ['{system}']}}")
+    kernels = {(system, "amd64"): releases(REALTIME[system])}
+    told = {
+        cell.excluded.id if cell.excluded else "" for cell in kernel_cells(matrix, kernels, excluded=True)
+    }
+    assert told == {"no-realtime"}
+    assert list(kernel_cells(matrix, kernels)) == []
+
+
+@pytest.mark.parametrize("release", ["6.5.0-1009-realtime", "16.8.0-1-realtime", "6.80.0-1-realtime"])
+def test_a_real_time_kernel_of_no_series_is_no_cell(release: str) -> None:
+    kernels = {("ubuntu24.04", "amd64"): releases(release)}
+    assert list(kernel_cells(site("keep: {systems: [ubuntu24.04]}"), kernels, excluded=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("glob", "release", "excluded"),
+    [
+        ("6.1?.*", "6.12.5-1-rt-amd64", True),
+        ("6.*", "6.12.5-1-rt-amd64", True),
+        ("*-amd64", "5.10.0-1-rt-amd64", True),
+        ("{6.1,6.12}.*+x*", "6.12.5-1-rt-amd64", True),
+        ("{6.1,6.12}.*+x*", "6.2.5-1-rt-amd64", False),
+    ],
+)
+def test_the_version_of_a_series_is_what_its_glob_begins_with(
+    glob: str, release: str, excluded: bool
+) -> None:
+    series = f"[{{id: '6.1', releases: '{glob}'}}, {{id: '6.12', remove: true}}]"
+    row = f"systems: [{{id: debian12, kernels: {series}}}]"
+    matrix = site(f"keep: {{systems: [debian12], branches: ['535']}}\n{row}")
+    cells = list(kernel_cells(matrix, {("debian12", "amd64"): releases(release)}, excluded=True))
+    assert bool(cells) is excluded
+
+
 def test_an_exclusion_of_one_module_type_leaves_the_cell_with_the_other() -> None:
     text = (
         "exclusions: [{id: a, systems: [debian12], kernels: ['6.1.0-5[3-9]-*'], module_types: [open], "

@@ -61,6 +61,12 @@ ONE_PROBLEM = [
         "systems: [{id: debian12, mirror: mirror.site}]",
         "3: mirror: 'mirror.site' is not a URL; write https://HOST/PATH",
     ),
+    ("systems: [{id: debian, name: x}]", "3: id: 'debian' is not an OS id; write ID and VERSION_ID of its"),
+    ("systems: [{id: d12, name: x}]", "3: id: 'd12' is not an OS id; write ID and VERSION_ID of its"),
+    (
+        "systems: [{id: my-linux9, name: x}]",
+        "3: id: 'my-linux9' cannot end the tag of an image: it would be read as part of a kernel's release",
+    ),
     ("systems: [{id: debian12, base: Debian}]", "3: base: 'Debian' is not an image reference"),
     ("systems: [{id: debian12}, {id: debian12}]", "3: a second row with id 'debian12' (first in line 3)"),
     (

@@ -14,6 +14,7 @@ from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
 from driverforge_build.matrix.nvidia import Branch, OsRange
 from driverforge_build.matrix.repository import Repository
 from driverforge_build.matrix.tree import Listing, Mark, Problem, Table
+from driverforge_core.errors import InputError
 from driverforge_core.osid import OsId
 
 Say = Callable[[str, str], None]
@@ -77,7 +78,8 @@ def _own_values(row: OsRow, node: Table, derived: Derived, problems: list[Proble
 
     A row that took them over would be built as the other release.
     """
-    if OsId.parse(row.id).id != OsId.parse(derived.base).id:
+    base = _system(derived.base)
+    if base is None or OsId.parse(row.id).id != base.id:
         return
     for key, what in (("name", "name"), ("codename", "code name"), ("base", "image")):
         if node.keys.get(key) in derived.inherited and (value := getattr(row, key)):
@@ -221,12 +223,20 @@ def _offered(os_key: str, branch: Branch, derived: Mapping[str, Derived]) -> boo
     key: str | None = os_key
     while key is not None and key not in seen:
         seen.add(key)
-        found = OsId.parse(key)
-        ranges = [system for system in branch.systems if system.id == found.id]
-        if ranges:
+        found = _system(key)
+        ranges = [system for system in branch.systems if found and system.id == found.id]
+        if found and ranges:
             return any(_within(found.version, system) for system in ranges)
         key = derived[key].base if key in derived else None
     return False
+
+
+def _system(key: str) -> OsId | None:
+    """None for an id that is none, which its own row's problem says: rows that are like it are judged too."""
+    try:
+        return OsId.parse(key)
+    except InputError:
+        return None
 
 
 def _within(version: str, system: OsRange) -> bool:

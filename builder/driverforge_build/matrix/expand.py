@@ -9,12 +9,13 @@ a step.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from driverforge_build.matrix.fields import Arch, ModuleType
-from driverforge_build.matrix.globs import Predicate, glob_set
+from driverforge_build.matrix.globs import Predicate, expand_braces, glob_set
 from driverforge_build.matrix.model import DriverRow, KernelSeries, OsRow
 from driverforge_build.matrix.nvidia import Exclusion
 from driverforge_core.cell import JIT, CellId
@@ -24,6 +25,9 @@ from driverforge_core.osid import OsId
 
 if TYPE_CHECKING:
     from driverforge_build.matrix.load import Matrix
+
+# major and minor number at the start of a glob over releases, as far as no wildcard could go on with them
+_NUMBERS = re.compile(r"(\d+)(?:\.(\d+))?(?=[.+-]|$)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,14 +112,16 @@ def kernel_cells(
     """A cell for each kernel that a driver's row takes.
 
     `kernels` maps (OS id, architecture) to what discovery found. A kernel of a series or flavour that the row
-    does not name gives no cell, unless an exclusion names its flavour and `excluded` is set: then there is a
-    cell that says why not.
+    does not name gives no cell, unless an exclusion names its flavour, it has the version of a series, and
+    `excluded` is set: then there is a cell that says why not. Its release need not fit the series' glob,
+    which is made for the flavours that are offered: Ubuntu's 6.8.1-1015-realtime is beside 6.8.0-*.
     """
     for row, driver, arch in _combinations(matrix):
         if "precompiled" not in driver.variants:
             continue
         rules = _rules(matrix, row, driver, arch)
         all_series = _series(row, driver, arch)
+        versions = {numbers for series, _, _ in all_series for numbers in _versions(series)}
         prefix = f"{row.id}-{arch}-{driver.version}-"
         for kernel in kernels.get((row.id, arch), ()):
             series = next(
@@ -130,7 +136,7 @@ def kernel_cells(
                 cell = _cell(row, driver, arch, rules, kernel=kernel, series=series, key=prefix + kernel.text)
                 if excluded or cell.excluded is None:
                     yield cell
-            elif excluded and any(releases(kernel.text) for _, releases, _ in all_series):
+            elif excluded and any(kernel.version[: len(numbers)] == numbers for numbers in versions):
                 rule = next(
                     (rule for rule in rules if rule.flavours is not None and rule.concerns(kernel)), None
                 )
@@ -169,6 +175,13 @@ def _series(
         (series, glob_set((series.releases,)), frozenset(series.flavours.get(arch, ())))
         for series in all_series
     ]
+
+
+def _versions(series: KernelSeries) -> Iterator[tuple[int, ...]]:
+    """Major and minor numbers of a series, as far as its globs say them: (6, 8), (7,)."""
+    for glob in expand_braces(series.releases):
+        found = _NUMBERS.match(glob)
+        yield tuple(int(number) for number in found.groups() if number) if found else ()
 
 
 def _rules(matrix: Matrix, row: OsRow, driver: DriverRow, arch: Arch) -> tuple[_Rule, ...]:

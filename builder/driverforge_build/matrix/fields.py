@@ -8,7 +8,10 @@ from typing import Annotated, Literal, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
+from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
+from driverforge_core.osid import OsId
+from driverforge_core.tags import jit_tag
 
 
 class Row(BaseModel):
@@ -80,6 +83,9 @@ def _flag(value: object) -> object:
     return value
 
 
+_ANY_BRANCH = 580
+
+
 _PATH, _NO_PATH = r"/?[A-Za-z0-9._+{}/-]+", "is not a path; write it without spaces"
 
 
@@ -99,13 +105,24 @@ RowId = Annotated[
 ]
 
 
-OsKey = Annotated[
-    str,
-    _rule(
-        r"[a-z]+[0-9]+(\.[0-9]+)?",
-        "is not an OS id; write ID and VERSION_ID of its /etc/os-release together, e.g. debian12",
-    ),
-]
+def _os_key(text: str) -> str:
+    try:
+        system = OsId.parse(text)
+    except InputError:
+        advice = "write ID and VERSION_ID of its /etc/os-release together, e.g. debian12, sl-micro6.1"
+        raise ValueError(f"{text!r} is not an OS id; {advice}") from None
+    try:
+        jit_tag(_ANY_BRANCH, system)
+    except InputError:
+        # nobody could tell 580-6.8.0-1-my-linux9 from a kernel 6.8.0-1-my of an OS linux9
+        why = "it would be read as part of a kernel's release, or as a revision"
+        raise ValueError(
+            f"{text!r} cannot end the tag of an image: {why}; write an ID without a hyphen"
+        ) from None
+    return text
+
+
+OsKey = Annotated[str, AfterValidator(_os_key)]
 
 
 RepositoryId = Annotated[

@@ -233,7 +233,7 @@ class OsRow(Row):
 
     id: OsKey = Field(
         description="ID and VERSION_ID of /etc/os-release together, e.g. debian12, ubuntu22.04, rhel9, "
-        "sles15.7."
+        "sles15.7, sl-micro6.1."
     )
     name: Text = Field(description="For people.")
     family: Family
