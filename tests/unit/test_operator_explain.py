@@ -562,6 +562,20 @@ def test_a_node_that_is_not_there(tmp_path: Path) -> None:
         explain(Dump(SceneFolder().write(tmp_path)), NAMESPACE, "gpu-9")
 
 
+def test_a_node_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    class Narrow(Dump):
+        """A user who may list no nodes."""
+
+        def everywhere(self, kind: Any, *, fields: str = "") -> Any:
+            if kind.plural == "nodes":
+                raise NotPermitted("the API server answers 403 Forbidden", details=[kind.plural])
+            return super().everywhere(kind, fields=fields)
+
+    with pytest.raises(NotPermitted, match="nodes may not be read") as refused:
+        explain(Narrow(SceneFolder().write(tmp_path)), NAMESPACE, NODE)
+    assert refused.value.details == ("nodes: the API server answers 403 Forbidden; nodes",)
+
+
 def test_kubectl_finds_it_as_a_plugin() -> None:
     scripts = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]["scripts"]
     assert scripts["kubectl-driverforge"] == scripts["driverforge-operator"]

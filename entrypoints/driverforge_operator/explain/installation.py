@@ -17,6 +17,7 @@ from driverforge_operator.ports import Document, Kind, Right
 from driverforge_operator.state.contents import SECRETS
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
+    DEFINITION,
     EVENT,
     LEASE,
     NODE,
@@ -24,7 +25,7 @@ from driverforge_operator.state.kinds import (
     OURS,
     THEIR_DEPLOYMENT,
 )
-from driverforge_operator.state.workloads import Deployment
+from driverforge_operator.state.workloads import DEPLOYMENT, MACHINE, NAMESPACE, Deployment
 
 _SHOWN = 10  # fields, rights and events of one finding
 
@@ -34,7 +35,8 @@ class Installation:
     """`ours` are the definitions of custom resources that this version needs, `served` those of the cluster.
 
     `namespace` is None where it could not be read; `refused` are rights that the user lacks. What a dump
-    (not `live`) has none of was not dumped, and is not judged.
+    (not `live`) has none of was not dumped, what the user may not read (`Sight.hidden`) may be there: neither
+    is judged.
     """
 
     sight: Sight
@@ -52,12 +54,15 @@ class Installation:
         return {name: deployments for name, deployments in found.items() if deployments}
 
 
-_NVIDIA = "gpu-operator"
-_OPERATORS = (_NVIDIA, "driverforge-operator")
+_NVIDIA, _OURS = _OPERATORS = ("gpu-operator", "driverforge-operator")
+# the chart's container has only arguments: its image says which program it is
+_CHARTS = {"app.kubernetes.io/name": "driverforge", "app.kubernetes.io/component": "operator"}
 
 
 def _operator(deployment: Deployment) -> str:
-    """The operator that a container of it is named for or starts; '' for none."""
+    """The operator that a container of it is named for or starts, or that its labels say; '' for none."""
+    if _CHARTS.items() <= deployment.metadata.labels.items():
+        return _OURS
     containers = deployment.spec.template.spec.containers
     words = [word for one in containers for word in (one.name, *one.command, *one.args)]
     programs = {word.rpartition("/")[2] for word in words}
@@ -99,7 +104,7 @@ def examine(installation: Installation) -> list[tuple[str, Finding]]:
 
 
 def _definitions(installation: Installation) -> Iterator[Finding]:
-    if not installation.served and not installation.live:
+    if not installation.served and (not installation.live or installation.sight.hides(DEFINITION)):
         return
     for definition in installation.ours:
         name = definition["metadata"]["name"]
@@ -144,8 +149,6 @@ def _paths(schema: Mapping[str, Any], at: str) -> Iterator[str]:
 
 
 def _operators(installation: Installation) -> Iterator[Finding]:
-    if not installation.deployments and not installation.live:
-        return
     found = installation.operators
     if len(found) > 1:
         theirs = found[_NVIDIA][0].metadata
@@ -160,7 +163,8 @@ def _operators(installation: Installation) -> Iterator[Finding]:
             command=f"kubectl scale deployment -n {theirs.namespace} {theirs.name} --replicas=0"
             "  # or uninstall either",
         )
-    if not found:
+    known = not installation.sight.hides(DEPLOYMENT) and (installation.deployments or installation.live)
+    if known and not found:
         yield Finding(
             what="no operator is deployed",
             cause="no-operator",
@@ -181,13 +185,18 @@ def _operators(installation: Installation) -> Iterator[Finding]:
 def _rights(installation: Installation) -> Iterator[Finding]:
     refused = installation.refused
     if refused:
+        own = installation.operators.get(_OURS)
+        namespace, name = (
+            (own[0].metadata.namespace, own[0].metadata.name)
+            if own
+            else (installation.sight.namespace, _OURS)
+        )
         yield Finding(
             what=f"this user lacks {len(refused)} rights that the operator needs",
             evidence=_first(list(map(str, refused))),
             cause="rights",
             told="it matters if this user is the operator's: run the doctor in its pod",
-            command=f"kubectl exec -n {installation.sight.namespace} deploy/driverforge -- "
-            "driverforge-operator doctor",
+            command=f"kubectl exec -n {namespace} deploy/{name} -- driverforge-operator doctor",
         )
 
 
@@ -247,7 +256,7 @@ def _admission(installation: Installation) -> Iterator[Finding]:
 
 def _resources(installation: Installation) -> Iterator[Finding]:
     sight = installation.sight
-    if not sight.resources:
+    if not sight.resources and not sight.hides(CLUSTER_POLICY, NVIDIA_DRIVER):
         yield Finding(
             what="there is no ClusterPolicy and no NVIDIADriver",
             cause="not-asked",
@@ -298,12 +307,19 @@ _RULES: tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...] = (
 def looked_at(installation: Installation) -> tuple[str, ...]:
     """What there was to judge. That nothing was found says little of a dump with nodes alone."""
     sight = installation.sight
+
+    def read(kind: Kind[Any], what: str, told: str) -> str:
+        return f"{what} may not be read" if sight.hides(kind) else told
+
+    gpus = sum(node.gpu for node in sight.nodes.values())
+    operators = ", ".join(installation.operators)
+    namespace = f"namespace {sight.namespace}"
     return (
-        f"{len(sight.nodes)} nodes, {sum(node.gpu for node in sight.nodes.values())} with a GPU",
-        f"operators: {', '.join(installation.operators) or 'none'}",
-        f"{len(installation.served)} definitions of nvidia.com",
+        read(MACHINE, "nodes", f"{len(sight.nodes)} nodes, {gpus} with a GPU"),
+        f"operators: {operators or read(DEPLOYMENT, 'those of other namespaces', 'none')}",
+        read(DEFINITION, "definitions", f"{len(installation.served)} definitions of nvidia.com"),
         f"{len(sight.daemonsets)} DaemonSets of operands, {len(sight.warnings)} warnings",
-        f"namespace {sight.namespace}" if installation.namespace else f"no namespace {sight.namespace}",
+        namespace if installation.namespace else read(NAMESPACE, namespace, f"no {namespace}"),
         "rights of this user" if installation.live else "no rights: a dump has none",
     )
 

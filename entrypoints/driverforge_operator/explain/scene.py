@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from driverforge_operator.operands.table import OPERANDS
-from driverforge_operator.ports import Log
+from driverforge_operator.ports import Kind, Log
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 
@@ -19,8 +20,9 @@ _NO_SANDBOX = "FailedCreatePodSandBox"
 class Sight:
     """What could be read. `pods` are operands and what else was looked at, of all namespaces.
 
-    `daemonsets` of our namespace come first. `unread` says what the user may not see. `logs` has the last
-    lines of some containers.
+    `daemonsets` of our namespace come first. `unread` says what the user may not see; `hidden` has the
+    plurals of kinds of which not all may be seen, so that nobody knows that there is none. `logs` has the
+    last lines of some containers.
     """
 
     namespace: str
@@ -31,7 +33,12 @@ class Sight:
     policies: Mapping[str, CustomResource]
     drivers: Mapping[str, CustomResource]
     unread: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
     logs: Mapping[Log, tuple[str, ...]] = field(default_factory=dict)
+
+    def hides(self, *kinds: Kind[Any]) -> bool:
+        """Whether the user may not see all objects of one of these kinds."""
+        return any(kind.plural in self.hidden for kind in kinds)
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
