@@ -250,5 +250,25 @@ def test_a_workload_that_is_none(
     assert causes(scene, tmp_path) == wrong
 
 
+def test_nodes_with_an_unknown_workload_are_counted_in_english(scene: SceneFolder, tmp_path: Path) -> None:
+    scene.policy["spec"]["sandboxWorkloads"] = {"enabled": True}
+    scene.node["metadata"]["labels"][nodekeys.WORKLOAD] = "vm-pass"
+
+    def told(folder: Path) -> str:
+        known = installation(Dump(scene.write(folder)), NAMESPACE)
+        ((_, found),) = examine(known)
+        return f"{found.what}; {as_text([], known)}"
+
+    one = told(tmp_path / "one")
+    assert one.startswith("1 node has an unknown nvidia.com/gpu.workload.config; ")
+    assert "looked at: 1 node, 1 with a GPU;" in one
+    other = copy.deepcopy(scene.node)
+    other["metadata"]["name"] = "gpu-1"
+    scene.nodes["gpu-1"] = other
+    two = told(tmp_path / "two")
+    assert two.startswith("2 nodes have an unknown nvidia.com/gpu.workload.config; ")
+    assert "looked at: 2 nodes, 2 with a GPU;" in two
+
+
 def test_what_was_not_dumped_is_not_judged(tmp_path: Path) -> None:
     assert causes(SceneFolder(), tmp_path) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -118,7 +118,7 @@ def _definitions(installation: Installation) -> Iterator[Finding]:
             )
         elif lacking := sorted(_fields(definition) - _fields(served)):
             yield Finding(
-                what=f"{name} lacks {len(lacking)} fields that this version has",
+                what=f"{name} lacks {_counted(lacking, 'field')} that this version has",
                 evidence=_first(lacking),
                 cause="crd-older",
                 told="an upgrade left the definition as it was: the API server drops these fields silently",
@@ -192,7 +192,7 @@ def _rights(installation: Installation) -> Iterator[Finding]:
             else (installation.sight.namespace, _OURS)
         )
         yield Finding(
-            what=f"this user lacks {len(refused)} rights that the operator needs",
+            what=f"this user lacks {_counted(refused, 'right')} that the operator needs",
             evidence=_first(list(map(str, refused))),
             cause="rights",
             told="it matters if this user is the operator's: run the doctor in its pod",
@@ -203,6 +203,10 @@ def _rights(installation: Installation) -> Iterator[Finding]:
 def _first(lines: Sequence[str]) -> tuple[str, ...]:
     more = len(lines) - _SHOWN
     return (*lines[:_SHOWN], f"and {more} more") if more > 0 else tuple(lines)
+
+
+def _counted(items: Sized, noun: str) -> str:
+    return f"{len(items)} {noun}" if len(items) == 1 else f"{len(items)} {noun}s"
 
 
 def _features(installation: Installation) -> Iterator[Finding]:
@@ -283,8 +287,9 @@ def _workloads(installation: Installation) -> Iterator[Finding]:
     wrong = {name: value for name, value in asked.items() if value and value not in nodekeys.WORKLOADS}
     if wrong:
         name, known = min(wrong), "|".join(nodekeys.WORKLOADS)
+        have = "has" if len(wrong) == 1 else "have"
         yield Finding(
-            what=f"{len(wrong)} nodes have a {nodekeys.WORKLOAD} that is none",
+            what=f"{_counted(wrong, 'node')} {have} an unknown {nodekeys.WORKLOAD}",
             evidence=_first([f"{name}: {value}" for name, value in sorted(wrong.items())]),
             cause="workload-unknown",
             told="they get sandboxWorkloads.defaultWorkload as if they had no such label",
@@ -315,10 +320,10 @@ def looked_at(installation: Installation) -> tuple[str, ...]:
     operators = ", ".join(installation.operators)
     namespace = f"namespace {sight.namespace}"
     return (
-        read(MACHINE, "nodes", f"{len(sight.nodes)} nodes, {gpus} with a GPU"),
+        read(MACHINE, "nodes", f"{_counted(sight.nodes, 'node')}, {gpus} with a GPU"),
         f"operators: {operators or read(DEPLOYMENT, 'those of other namespaces', 'none')}",
-        read(DEFINITION, "definitions", f"{len(installation.served)} definitions of nvidia.com"),
-        f"{len(sight.daemonsets)} DaemonSets of operands, {len(sight.warnings)} warnings",
+        read(DEFINITION, "definitions", f"{_counted(installation.served, 'definition')} of nvidia.com"),
+        f"{_counted(sight.daemonsets, 'DaemonSet')} of operands, {_counted(sight.warnings, 'warning')}",
         namespace if installation.namespace else read(NAMESPACE, namespace, f"no {namespace}"),
         "rights of this user" if installation.live else "no rights: a dump has none",
     )
