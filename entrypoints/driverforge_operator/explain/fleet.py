@@ -14,17 +14,16 @@ from driverforge_operator.explain.documents import (
 )
 from driverforge_operator.explain.gates import closed, gates
 from driverforge_operator.explain.outdated import move_on, outdated
-from driverforge_operator.explain.scene import Scene, Sight
+from driverforge_operator.explain.scene import DRIVERS, Scene, Sight
 from driverforge_operator.explain.sentence import aligned
 from driverforge_operator.state.kinds import CustomResource
 from driverforge_operator.state.workloads import DaemonSet, Pod, WorkloadSpec
 
-_DRIVERS = ("driver", "vgpu-manager")  # components
 _SHOWN = 20  # nodes of a list for people; programs get all
 
 
 def fleet(sight: Sight) -> StatusDocument:
-    daemonsets = [one for one in sight.daemonsets if one.spec.template.spec.component in _DRIVERS]
+    daemonsets = [one for one in sight.daemonsets if one.spec.template.spec.component in DRIVERS]
     pools = {id(one): _pool(one) for one in daemonsets}
     unserved: list[NodeWaits] = []
     for node in sight.nodes.values():

@@ -13,6 +13,8 @@ from driverforge_operator.ports import Kind, Log
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 
+DRIVERS = ("driver", "vgpu-manager")
+"""The components that NVIDIADriver resources bring."""
 _NO_SANDBOX = "FailedCreatePodSandBox"
 
 
@@ -70,16 +72,6 @@ class Sight:
         ]
 
     @property
-    def complaints(self) -> tuple[str, ...]:
-        """What the operator says in the custom resources' status is wrong with them."""
-        return tuple(
-            f"{kind} {resource.metadata.name}: {one.get('reason')}: {one.get('message')}"
-            for kind, resource in self.resources
-            for one in resource.true_conditions
-            if one.get("type") == "Error"
-        )
-
-    @property
     def find_operator(self) -> str:
         """The command that shows whether an operator runs."""
         return f"kubectl get pods -n {self.namespace}; driverforge-operator doctor"
@@ -89,7 +81,7 @@ class Sight:
 
         It has no switch of its own, and wants nothing where the ClusterPolicy decides about drivers.
         """
-        if component == "driver" and self.drivers and self._drivers_by_resource:
+        if component == "driver" and self.drivers and self.drivers_by_resource:
             return True
         if self.policy is None:
             return False
@@ -98,7 +90,8 @@ class Sight:
         return not (isinstance(settings, dict) and settings.get("enabled") is False)
 
     @property
-    def _drivers_by_resource(self) -> bool:
+    def drivers_by_resource(self) -> bool:
+        """Whether NVIDIADriver resources decide about drivers, rather than the ClusterPolicy."""
         driver = self.policy.spec.get("driver") if self.policy else {"useNvidiaDriverCRD": True}
         return isinstance(driver, dict) and driver.get("useNvidiaDriverCRD") is True
 
