@@ -211,7 +211,8 @@ def _driver_ready(scene: Scene) -> Seen:
     own = scene.own(one for one in scene.sight.daemonsets if one.spec.template.spec.component == "driver")
     if own is None or not outdated(pod, own):
         return seen
-    return Told(OPEN, f"{pod.metadata.name} is ready, on the old driver; moves on with: {move_on(pod)}")
+    command = move_on(pod, scene.node)
+    return Told(OPEN, f"{pod.metadata.name} is ready, on the old driver; moves on with: {command}")
 
 
 _TOOLKIT, _PLUGIN = "toolkit-validation", "plugin-validation"
