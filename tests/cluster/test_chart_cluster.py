@@ -150,6 +150,21 @@ def test_its_account_may_do_what_the_operator_does(api: Api, installed: Helm, tm
     api.request("DELETE", "/api/v1/nodes/chart-0")
 
 
+def test_the_doctor_in_its_pod_finds_only_what_is_wrong(api: Api, installed: Helm, tmp_path: Path) -> None:
+    """Its account may not list definitions: that they are missing is not said."""
+    (deployment,) = [one["metadata"] for one in installed.objects() if one["kind"] == "Deployment"]
+    config = as_account(api, token(api, ACCOUNT), tmp_path / "account")
+    words = operator(config, "doctor", "--namespace", NAMESPACE, "--json")
+    done = run(*words, env=dict(os.environ), check=False)
+    assert done.status == 1, done.stderr
+    said = json.loads(done.stdout)
+    # nobody runs the Deployment's pods here
+    assert [(one["where"], one["cause"]) for one in said["found"]] == [("operators", "operator-down")]
+    assert said["found"][0]["what"] == f"Deployment {NAMESPACE}/{deployment['name']} has no running pod"
+    assert any(one.startswith("customresourcedefinitions: ") for one in said["unread"])
+    assert f"deploy/{deployment['name']} --" in (ROOT / "docs/operator-explain.md").read_text()
+
+
 def test_its_account_reads_no_secret_of_another_namespace(api: Api, installed: Helm) -> None:
     account = Api(port=api.port, certificate=api.certificate, token=token(api, ACCOUNT))
     assert account.request("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets").ok

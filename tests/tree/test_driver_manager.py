@@ -10,6 +10,7 @@ from driverforge_core.errors import InUse
 from driverforge_node.app.driver_removal import Removal, may_install
 from driverforge_node.driver.state import paths
 from driverforge_node.ports import LoadedModule
+from driverforge_operator.explain.causes import likely
 from support.fakes.fakecluster import FakeCluster
 from support.fakes.fakehost import NODE, FakeNode, FakeProcess, fake_node
 
@@ -68,6 +69,8 @@ def test_another_driver_is_refused_with_who_uses_it(
     assert "580.65.06" in caught.value.brief
     assert "in use by train (process 77, pod p-1): /dev/nvidia0" in caught.value.details
     assert "kubectl drain n1" in caught.value.resolution
+    said = (caught.value.brief, *caught.value.details, caught.value.resolution)
+    assert likely(said, "k8s-driver-manager").id == "driver-stays"
     assert cluster.calls == []
 
 

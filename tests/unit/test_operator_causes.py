@@ -36,6 +36,13 @@ WORDS = {
     "secure-boot": (DRIVER, "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
     "nouveau": (MANAGER, "level=error msg=Failed to unload nouveau driver"),
     "driver-held": (DRIVER, "rmmod: ERROR: Module nvidia is in use by: nvidia_uvm nvidia_modeset"),
+    "driver-stays": (
+        MANAGER,
+        (
+            "another driver is wanted than the loaded one (580.95.05)\n  | in use by python3 (process 7): "
+            "/dev/nvidia0"
+        ),
+    ),
     "mofed": (MANAGER, "level=info msg=Waiting for MOFED to be installed..."),
     "kernel-headers": (DRIVER, "E: Unable to locate package linux-headers-5.15.0-131-generic"),
     "other-kernel": (DRIVER, "nvidia: disagrees about version of symbol module_layout"),

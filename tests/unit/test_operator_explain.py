@@ -19,7 +19,7 @@ from driverforge_operator.app.look import explain
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.explain.finding import Finding
 from driverforge_operator.explain.gates import Gate, GateState, closed
-from driverforge_operator.explain.sentence import sentence, table
+from driverforge_operator.explain.sentence import document, sentence, table
 from driverforge_operator.ports import Log
 from support.samples.scenes import NAMESPACE, NODE, SceneFolder
 
@@ -512,10 +512,165 @@ def test_no_daemonset_for_this_node(tmp_path: Path) -> None:
     # nothing at all: what the custom resource says counts
     del scene.daemonsets["nvidia-driver-daemonset"]
     assert shut(scene, tmp_path)[1].cause == "operator-down"
-    error = {"type": "Error", "status": "True", "reason": "ImageMissing", "message": "no 595-ubuntu22.04"}
-    scene.policy["status"] = {"conditions": [error]}
+
+
+BUILD = "driverforge build --select 'ubuntu22.04-amd64-595.1-jit' --registry r --push"
+MISSING = f"ubuntu22.04: no registry has r/driver:595.1-ubuntu22.04 for amd64: {BUILD}"
+NVD = "nvidia.com/v1alpha1"
+
+
+def undeployed() -> SceneFolder:
+    """The first roll-out of a driver: its DaemonSet is not there yet."""
+    scene = SceneFolder()
+    scene.wait_behind_driver()
+    del scene.pods["nvidia-driver-daemonset"], scene.daemonsets["nvidia-driver-daemonset"]
+    return scene
+
+
+def says(reason: str, message: str) -> dict[str, Any]:
+    """A status with an error."""
+    error = {"type": "Error", "status": "True", "reason": reason, "message": message}
+    return {"state": "notReady", "conditions": [error]}
+
+
+def nvidia_driver(name: str, status: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "uid": name}
+    return {"apiVersion": NVD, "kind": "NVIDIADriver", "metadata": metadata, "spec": spec, "status": status}
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "told", "command"),
+    [
+        (
+            "ImageMissing",
+            MISSING,
+            "no registry has r/driver:595.1-ubuntu22.04 for amd64 [image-missing]",
+            BUILD,
+        ),
+        (
+            "ConfigurationMissing",
+            "ubuntu22.04: ConfigMap repos is not there",
+            "ConfigMap repos is not there [configuration-missing]",
+            "kubectl describe clusterpolicy cluster-policy",
+        ),
+        (
+            "ReconcileFailed",
+            "Failed to reconcile state-driver: DaemonSet a/b: no; room: none",
+            "Failed to reconcile state-driver: DaemonSet a/b: no; room: none [reconcile-failed]",
+            "kubectl describe clusterpolicy cluster-policy",
+        ),
+    ],
+)
+def test_the_operators_own_answer_is_what_the_sentence_says(
+    tmp_path: Path, reason: str, message: str, told: str, command: str
+) -> None:
+    scene = undeployed()
+    scene.policy["status"] = says(reason, message)
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert sentence(NODE, gates) == (
+        "Node gpu-0 is not ready because the gate 'driver pod' is closed: no DaemonSet brings the driver; "
+        f"likely cause: the operator says of ClusterPolicy cluster-policy: {told}; try: {command}"
+    )
+    found = document(NODE, gates, ())["finding"]
+    assert found is not None
+    assert (found["command"], found["evidence"]) == (
+        command,
+        [f"ClusterPolicy cluster-policy: {reason}: {message}"],
+    )
+
+
+def test_a_page_of_the_servers_words_is_cut_for_people_alone(tmp_path: Path) -> None:
+    scene = undeployed()
+    scene.policy["status"] = says("ReconcileFailed", "no " * 500)
+    _, gates = explain(Dump(scene.write(tmp_path)), NAMESPACE, NODE)
+    assert len(sentence(NODE, gates)) < 600
+    found = document(NODE, gates, ())["finding"]
+    assert found is not None
+    assert "no " * 500 in found["told"]
+
+
+def test_what_is_wrong_with_other_resources_is_no_answer(tmp_path: Path) -> None:
+    scene = undeployed()
+    younger = copy.deepcopy(scene.policy)
+    younger["metadata"] |= {"name": "younger", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    younger["status"] = says("Ignored", "cluster-policy is older")
+    scene.others += [younger, nvidia_driver("fleet", says("Disabled", "the ClusterPolicy decides"))]
     _, finding = shut(scene, tmp_path)
-    assert finding.evidence == ("ClusterPolicy cluster-policy: ImageMissing: no 595-ubuntu22.04",)
+    assert (finding.cause, finding.evidence) == ("operator-down", ())
+
+
+@pytest.mark.parametrize("by", ["owner", "selector", "default"])
+def test_of_several_nvidiadrivers_the_one_that_claims_the_node_answers(tmp_path: Path, by: str) -> None:
+    scene = undeployed()
+    scene.policy["spec"]["driver"] = {"enabled": True, "useNvidiaDriverCRD": True}
+    scene.policy["status"] = says("OperandNotReady", "states not ready: [state-operator-validation]")
+    if by == "owner":
+        scene.node["metadata"]["labels"][nodekeys.DRIVER_OWNER] = "mine"
+    mine = {
+        "owner": {"nodeSelector": {"pool": "was"}},
+        "selector": {"nodeSelector": {nodekeys.OS_ID: "ubuntu"}},
+        "default": {"default": True},
+    }[by]
+    broken = says("InvalidSpec", "spec.version: of another")
+    scene.others += [
+        nvidia_driver("another", broken, nodeSelector={"pool": "b"}),
+        nvidia_driver("mine", says("ImageMissing", MISSING), **mine),
+        nvidia_driver(
+            "spare", broken, **({"nodeSelector": {"a": "b"}} if by == "default" else {"default": True})
+        ),
+    ]
+    _, finding = shut(scene, tmp_path)
+    assert (finding.cause, finding.command) == ("image-missing", BUILD)
+    assert finding.evidence == (f"NVIDIADriver mine: ImageMissing: {MISSING}",)
+
+
+OTHERS_BUILD = BUILD.replace("ubuntu22.04", "rocky9")
+OTHERS = MISSING.replace("ubuntu22.04", "rocky9")
+
+
+@pytest.mark.parametrize(
+    ("reason", "message", "cause", "command"),
+    [
+        ("ImageMissing", f"{OTHERS}; {MISSING}", "image-missing", BUILD),
+        ("ImageMissing", f"{MISSING.replace('amd64', 'arm64')}; {MISSING}", "image-missing", BUILD),
+        (
+            "ImageMissing",
+            "; ".join(MISSING.replace("595.1", f"595-5.15.0-{number}-generic") for number in (9, 131, 99)),
+            "image-missing",
+            BUILD.replace("595.1", "595-5.15.0-131-generic"),
+        ),
+        # what is wrong with the others is not why this node has none
+        ("ImageMissing", OTHERS, "not-selected", ""),
+        ("OperandNotReady", "states not ready: [state-driver]", "not-selected", ""),
+    ],
+)
+def test_a_pool_that_is_held_back_is_told_where_other_pools_are_there(
+    tmp_path: Path, reason: str, message: str, cause: str, command: str
+) -> None:
+    scene = SceneFolder()
+    del scene.pods["nvidia-driver-daemonset"]
+    template = scene.daemonsets["nvidia-driver-daemonset"]["spec"]["template"]
+    template["spec"]["nodeSelector"][nodekeys.OS_ID] = "sles"
+    scene.policy["status"] = says(reason, message)
+    _, finding = shut(scene, tmp_path)
+    assert finding.cause == cause
+    assert finding.what.startswith("no DaemonSet selects this node")
+    assert not command or finding.command == command
+    assert f"ClusterPolicy cluster-policy: {reason}: {message}" in finding.evidence
+
+
+@pytest.mark.parametrize("policy", [True, False])
+def test_labels_that_are_rejected_are_shown_with_the_servers_words(tmp_path: Path, *, policy: bool) -> None:
+    scene = _relabelled(**{nodekeys.GPU_PRESENT: None})
+    rejected = says("ReconcileFailed", "Failed to reconcile labels of nodes: Node gpu-0: 403 no right")
+    if policy:
+        scene.policy["status"] = rejected
+    else:
+        scene.policy = nvidia_driver("fleet", rejected, nodeSelector={"other": "nodes"})
+    gate, finding = shut(scene, tmp_path)
+    assert (gate.name, finding.cause) == ("gpu.present", "operator-down")
+    (line,) = finding.evidence
+    assert line.endswith("ReconcileFailed: Failed to reconcile labels of nodes: Node gpu-0: 403 no right")
 
 
 def test_a_driver_of_the_host_is_no_closed_gate(tmp_path: Path) -> None:
@@ -560,6 +715,20 @@ def test_a_node_that_is_not_ready_or_held_back(tmp_path: Path) -> None:
 def test_a_node_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="there is no node gpu-9"):
         explain(Dump(SceneFolder().write(tmp_path)), NAMESPACE, "gpu-9")
+
+
+def test_a_node_that_may_not_be_read_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    class Narrow(Dump):
+        """A user who may list no nodes."""
+
+        def everywhere(self, kind: Any, *, fields: str = "") -> Any:
+            if kind.plural == "nodes":
+                raise NotPermitted("the API server answers 403 Forbidden", details=[kind.plural])
+            return super().everywhere(kind, fields=fields)
+
+    with pytest.raises(NotPermitted, match="nodes may not be read") as refused:
+        explain(Narrow(SceneFolder().write(tmp_path)), NAMESPACE, NODE)
+    assert refused.value.details == ("nodes: the API server answers 403 Forbidden; nodes",)
 
 
 def test_kubectl_finds_it_as_a_plugin() -> None:

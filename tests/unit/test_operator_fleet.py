@@ -75,13 +75,36 @@ def test_a_node_on_the_old_driver_and_the_command_that_moves_it_on(tmp_path: Pat
     (pool,) = status(scene, tmp_path)["pools"]
     (old,) = pool["old"]
     assert old["driver"] == "nvcr.io/nvidia/driver:595.91.07-ubuntu22.04"
-    assert old["command"] == "kubectl delete pod -n gpu-operator nvidia-driver-daemonset-x7k2p"
+    # a driver in use stays loaded when its pod goes, and the next pod's driver manager refuses then
+    assert old["command"] == (
+        "kubectl drain gpu-0 --ignore-daemonsets --delete-emptydir-data && "
+        "kubectl delete pod -n gpu-operator nvidia-driver-daemonset-x7k2p"
+        "  # once the new pod is ready: kubectl uncordon gpu-0"
+    )
     assert pool["ready"] == ["gpu-0"]  # the old driver serves
     assert old["command"] in as_text(status(scene, tmp_path))
     _, gates = explain(Dump(tmp_path), NAMESPACE, NODE)
     (gate,) = (one for one in gates if one.name == "driver ready")
     assert gate.state is GateState.OPEN
     assert gate.told.endswith(f"-x7k2p is ready, on the old driver; moves on with: {old['command']}")
+
+
+def test_a_node_that_was_cordoned_before_stays_so_on_a_new_driver(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    scene.node["spec"]["unschedulable"] = True
+    update(scene, "nvcr.io/nvidia/driver:600.1.1-ubuntu22.04")
+    (pool,) = status(scene, tmp_path)["pools"]
+    (old,) = pool["old"]
+    assert old["command"].startswith("kubectl drain gpu-0 ")
+    assert "uncordon" not in old["command"]
+
+
+def test_a_driver_pod_is_not_said_to_stop_the_pods_that_use_its_gpus(tmp_path: Path) -> None:
+    scene = SceneFolder()
+    update(scene, "nvcr.io/nvidia/driver:600.1.1-ubuntu22.04")
+    text = as_text(status(scene, tmp_path))
+    assert "stops its GPU pods" not in text
+    assert "drain a node before its driver pod is deleted" in text
 
 
 def test_another_label_of_the_template_makes_no_other_driver(tmp_path: Path) -> None:

@@ -8,18 +8,23 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import yaml
 
 from driverforge_core import nodekeys
 from driverforge_oci.auth import Login
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST
+from driverforge_operator.app.look import explain
 from driverforge_operator.app.lookups import Lookups, looked_up
+from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.cluster.registries import ImageRegistries
+from driverforge_operator.explain.gates import closed
 from driverforge_operator.plan.actions import Action, Apply, Delete, SetStatus
-from driverforge_operator.plan.whole import plan
+from driverforge_operator.plan.whole import asked_for, plan
 from driverforge_operator.ports import Answer, Document, Kind, Page, Question, Ref
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
@@ -125,6 +130,52 @@ def test_a_missing_precompiled_image_is_named_by_its_kernel() -> None:
     reason, message = condition(plan(cluster({PRECOMPILED: "no"}, usePrecompiled=True, version="580")))
     assert reason == "ImageMissing"
     assert f"--select 'ubuntu22.04-amd64-580*-{KERNEL}'" in message
+
+
+@pytest.mark.parametrize(("precompiled", "arch"), [(False, "arm64"), (False, "amd64"), (True, "arm64")])
+def test_explain_gives_a_node_the_command_that_its_pools_condition_has(
+    tmp_path: Path, arch: str, *, precompiled: bool
+) -> None:
+    """Of several pools that all miss their image."""
+    spec = {"usePrecompiled": True, "version": "580"} if precompiled else {}
+    before = cluster({}, **spec)
+    labels = {nodekeys.GPU_PRESENT: "true", f"{nodekeys.DEPLOY}driver": "true"}
+    machines = {
+        name: {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": {**labels, **node(name).labels, **further}},
+            "status": {"nodeInfo": {"architecture": name, "kernelVersion": KERNEL}},
+        }
+        for name, further in (
+            ("amd64", {}),
+            ("arm64", {}),
+            ("rocky", {nodekeys.OS_ID: "rocky", nodekeys.OS_VERSION: "9.5"}),
+        )
+    }
+    nodes = {name: Node.of(msgspec.convert(one, NodeDocument)) for name, one in machines.items()}
+    state = replace(before, nodes=nodes)
+    answers = {one: Answer(found="no") for one in asked_for(state)}
+    state = replace(state, around=Surroundings(images=answers))
+    _, message = condition(plan(state))
+    assert message.count("driverforge build") == 3
+    error = {"type": "Error", "status": "True", "reason": "ImageMissing", "message": message}
+    driver = {
+        "apiVersion": "nvidia.com/v1alpha1",
+        "kind": "NVIDIADriver",
+        "metadata": {"name": "x"},
+        "spec": {"default": True},
+        "status": {"conditions": [error]},
+    }
+    (tmp_path / "dump.yaml").write_text(yaml.safe_dump_all([driver, *machines.values()]))
+    _, gates = explain(Dump(tmp_path), "gpu-operator", arch)
+    gate = closed(gates)
+    assert gate is not None
+    finding = gate.finding
+    assert finding is not None
+    assert f"'ubuntu22.04-{arch}-" in finding.command
+    assert finding.command in message
+    assert "driverforge build" not in finding.told
 
 
 def test_a_node_compiles_where_that_is_allowed() -> None:

@@ -33,12 +33,16 @@ class Looks:
     def __init__(self, inspector: Inspector) -> None:
         self._inspector = inspector
         self.unread: list[str] = []
+        self.hidden: set[str] = set()
+        """Plurals of kinds of which not all may be listed."""
 
     def everywhere(self, kind: Kind[Item], fields: str = "") -> Sequence[Item]:
         """Of all namespaces; of ours alone where the user may not see the others."""
         pages = partial(self._inspector.everywhere, kind, fields=fields)
-        found = self._noted(f"{kind.plural} of all namespaces", lambda: _items(pages()))
+        what = f"{kind.plural} of all namespaces" if kind.namespaced else kind.plural
+        found = self._noted(what, lambda: _items(pages()))
         if found is None:
+            self.hidden.add(kind.plural)
             return self.ours(kind) if kind.namespaced else ()
         return found
 
@@ -80,16 +84,19 @@ def look(inspector: Inspector, namespace: str, *, node: str = "") -> Sight:
         policies={one.metadata.name: one for one in looks.everywhere(CLUSTER_POLICY)},
         drivers={one.metadata.name: one for one in looks.everywhere(NVIDIA_DRIVER)},
         unread=tuple(dict.fromkeys(looks.unread)),
+        hidden=frozenset(looks.hidden),
     )
 
 
 def explain(inspector: Inspector, namespace: str, node: str) -> tuple[Sight, tuple[Gate, ...]]:
     """The gates of one node, with the log of the container that the closed one waits for.
 
-    Raises InputError where there is no such node.
+    Raises InputError where there is no such node, NotPermitted where nodes may not be read.
     """
     sight = look(inspector, namespace, node=node)
     machine = sight.nodes.get(node)
+    if machine is None and sight.hides(MACHINE):
+        raise NotPermitted(f"nodes may not be read, so nobody can say why {node} waits", details=sight.unread)
     if machine is None:
         raise InputError(
             f"there is no node {node}", details=sight.unread, resolution="kubectl get nodes shows their names"
@@ -111,13 +118,14 @@ def installation(inspector: Inspector, namespace: str) -> Installation:
     looks = Looks(inspector)
     definitions = {one["metadata"]["name"]: one for one in looks.everywhere(DEFINITION)}
     namespaces = looks.everywhere(NAMESPACE, f"metadata.name={namespace}")
+    deployments = looks.everywhere(DEPLOYMENT)
     answers = {right: inspector.may(right) for right in rights(namespace)}
     return Installation(
-        sight=replace(sight, unread=(*sight.unread, *looks.unread)),
+        sight=replace(sight, unread=(*sight.unread, *looks.unread), hidden=sight.hidden.union(looks.hidden)),
         ours=(cluster_policy(), nvidia_driver()),
         served={name: one for name, one in definitions.items() if name.endswith(".nvidia.com")},
         namespace=next(iter(namespaces), None),
-        deployments=looks.everywhere(DEPLOYMENT),
+        deployments=deployments,
         refused=[right for right, answer in answers.items() if answer is False],
         live=None not in answers.values(),
     )

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from driverforge_operator.explain.causes import NO_POD_YET, likely
+from driverforge_operator.explain.complaints import answered, complaints, held_back
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.scene import Scene
 from driverforge_operator.state.kinds import Taint
@@ -21,7 +22,7 @@ def absent(scene: Scene, component: str) -> Finding:
         return _undeployed(scene, component)
     daemonset = next((one for one in known if one.selects(scene.labels)), None)
     if daemonset is None:
-        return _unselected(scene, known)
+        return _unselected(scene, component, known)
     if taints := daemonset.untolerated(scene.node.spec.taints):
         return _tainted(scene, daemonset, taints)
     return _uncreated(scene, daemonset)
@@ -44,21 +45,15 @@ def leaving(scene: Scene, component: str) -> Finding | None:
 
 
 def _undeployed(scene: Scene, component: str) -> Finding:
-    """The operator made none: what its custom resources say."""
+    """The operator made none: what it says why not."""
     what = f"no DaemonSet brings the {component}"
-    said = scene.sight.complaints
-    if not said:
-        return operator_down(what, "no operator runs, or it has not come to this yet", scene.sight)
-    return Finding(
-        what=what,
-        evidence=said,
-        cause="resource-error",
-        told="the operator says in the custom resource's status why not",
-        command="kubectl describe clusterpolicies,nvidiadrivers",
-    )
+    told = "no operator runs, or it has not come to this yet"
+    return answered(scene, component, what) or operator_down(what, told, scene.sight)
 
 
-def _unselected(scene: Scene, known: list[DaemonSet]) -> Finding:
+def _unselected(scene: Scene, component: str, known: list[DaemonSet]) -> Finding:
+    """There are those of other nodes."""
+
     def wrong(one: DaemonSet) -> list[str]:
         return [
             f"{key}={value}, and the node has {scene.labels.get(key) or 'none'}"
@@ -68,9 +63,10 @@ def _unselected(scene: Scene, known: list[DaemonSet]) -> Finding:
 
     nearest = min(known, key=lambda one: len(wrong(one)))
     first, *further = wrong(nearest)
-    return Finding(
-        what=f"no DaemonSet selects this node; {nearest.metadata.name}, the nearest, wants {first}",
-        evidence=(*further, *scene.sight.complaints),
+    what = f"no DaemonSet selects this node; {nearest.metadata.name}, the nearest, wants {first}"
+    return held_back(scene, component, what) or Finding(
+        what=what,
+        evidence=(*further, *map(str, complaints(scene, component))),
         cause="not-selected",
         told="no pool of the custom resources is for this node's system or kernel",
         command=f"kubectl get {'nvidiadrivers' if scene.sight.drivers else 'clusterpolicies'} -o yaml",

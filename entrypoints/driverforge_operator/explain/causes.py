@@ -95,6 +95,14 @@ CAUSES: tuple[Cause, ...] = (
         containers=_DRIVER,
     ),
     Cause(
+        # our driver manager, which unloads nothing: what could have done it ended with the pod before
+        id="driver-stays",
+        pattern=r"another driver is wanted than the loaded one",
+        told="the driver from before is still loaded: it was in use when its pod was deleted",
+        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # then reboot it",
+        containers=("k8s-driver-manager",),
+    ),
+    Cause(
         id="driver-held",
         pattern=r"driver is in use|driver [\d.]+ is in use|modules? (?:are|is) (?:still )?in use"
         r"|module nvidia\w* is in use|device or resource busy|unable to cleanup driver modules"

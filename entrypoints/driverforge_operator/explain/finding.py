@@ -63,8 +63,14 @@ class Finding:
         return f"{self.blocked.container}: {self.what}" if self.blocked else self.what
 
 
-def operator_down(what: str, told: str, sight: Sight) -> Finding:
-    return Finding(what=what, cause="operator-down", told=told, command=sight.find_operator)
+def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object] = ()) -> Finding:
+    return Finding(
+        what=what,
+        evidence=tuple(map(str, evidence)),
+        cause="operator-down",
+        told=told,
+        command=sight.find_operator,
+    )
 
 
 def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:

@@ -14,17 +14,16 @@ from driverforge_operator.explain.documents import (
 )
 from driverforge_operator.explain.gates import closed, gates
 from driverforge_operator.explain.outdated import move_on, outdated
-from driverforge_operator.explain.scene import Scene, Sight
+from driverforge_operator.explain.scene import DRIVERS, Scene, Sight
 from driverforge_operator.explain.sentence import aligned
 from driverforge_operator.state.kinds import CustomResource
-from driverforge_operator.state.workloads import DaemonSet, Pod, WorkloadSpec
+from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, WorkloadSpec
 
-_DRIVERS = ("driver", "vgpu-manager")  # components
 _SHOWN = 20  # nodes of a list for people; programs get all
 
 
 def fleet(sight: Sight) -> StatusDocument:
-    daemonsets = [one for one in sight.daemonsets if one.spec.template.spec.component in _DRIVERS]
+    daemonsets = [one for one in sight.daemonsets if one.spec.template.spec.component in DRIVERS]
     pools = {id(one): _pool(one) for one in daemonsets}
     unserved: list[NodeWaits] = []
     for node in sight.nodes.values():
@@ -43,7 +42,7 @@ def fleet(sight: Sight) -> StatusDocument:
             pool["ready"].append(name)
         for pod in scene.operands(own.spec.template.spec.component)[-1:]:
             if outdated(pod, own):
-                pool["old"].append(_old(name, pod))
+                pool["old"].append(_old(node, pod))
     return {
         "schema": 1,
         "resources": [_resource(kind, one) for kind, one in sight.resources],
@@ -78,12 +77,12 @@ def _image(spec: WorkloadSpec) -> str:
     return spec.containers[0].image if spec.containers else ""
 
 
-def _old(node: str, pod: Pod) -> NodeIsOld:
+def _old(node: Machine, pod: Pod) -> NodeIsOld:
     return {
-        "node": node,
+        "node": node.metadata.name,
         "pod": str(pod.metadata),
         "driver": _image(pod.spec),
-        "command": move_on(pod),
+        "command": move_on(pod, node),
     }
 
 
@@ -104,7 +103,7 @@ def as_text(document: StatusDocument) -> str:
         lines += _nodes(f"waiting in {pool['daemonset']}", pool["waiting"])
         if pool["old"]:
             how = (
-                "each moves on when its driver pod is deleted, which stops its GPU pods"
+                "drain a node before its driver pod is deleted: a driver in use stays loaded"
                 if pool["on_delete"]
                 else "they follow by themselves"
             )

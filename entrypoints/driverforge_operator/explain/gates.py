@@ -17,6 +17,7 @@ from driverforge_core import nodekeys
 from driverforge_core.devicecount import device_count
 from driverforge_operator.explain.absent import absent, leaving
 from driverforge_operator.explain.blocked import Blocked, blocked, relapsed
+from driverforge_operator.explain.complaints import complaints
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import Scene
@@ -145,7 +146,8 @@ def _present(scene: Scene) -> Seen:
         return Told(OPEN, "true")
     what = f"{nodekeys.GPU_PRESENT} is {value or 'not there'}"
     if asked:
-        return operator_down(what, "no operator runs, or it may not label nodes", sight)
+        told = "no operator runs, or it may not label nodes"
+        return operator_down(what, told, sight, complaints(scene))
     return Finding(
         what="nothing asks for operands" if value == "true" else what,
         cause="not-asked",
@@ -170,9 +172,8 @@ def _switches(scene: Scene) -> Seen:
     }
     if not switches:
         what = "the node has no switches (nvidia.com/gpu.deploy.…)"
-        return operator_down(
-            what, "no operator runs, or the one that runs is for virtual machines here", scene.sight
-        )
+        told = "no operator runs, or the one that runs is for virtual machines here"
+        return operator_down(what, told, scene.sight, complaints(scene))
     if paused := {one: value for one, value in switches.items() if "paused" in value}:
         return _paused(scene, paused)
     told = ", ".join(f"{one}={value}" for one, value in sorted(switches.items()) if value != "true")
@@ -210,7 +211,8 @@ def _driver_ready(scene: Scene) -> Seen:
     own = scene.own(one for one in scene.sight.daemonsets if one.spec.template.spec.component == "driver")
     if own is None or not outdated(pod, own):
         return seen
-    return Told(OPEN, f"{pod.metadata.name} is ready, on the old driver; moves on with: {move_on(pod)}")
+    command = move_on(pod, scene.node)
+    return Told(OPEN, f"{pod.metadata.name} is ready, on the old driver; moves on with: {command}")
 
 
 _TOOLKIT, _PLUGIN = "toolkit-validation", "plugin-validation"

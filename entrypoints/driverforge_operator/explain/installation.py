@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -17,6 +17,7 @@ from driverforge_operator.ports import Document, Kind, Right
 from driverforge_operator.state.contents import SECRETS
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
+    DEFINITION,
     EVENT,
     LEASE,
     NODE,
@@ -24,7 +25,7 @@ from driverforge_operator.state.kinds import (
     OURS,
     THEIR_DEPLOYMENT,
 )
-from driverforge_operator.state.workloads import Deployment
+from driverforge_operator.state.workloads import DEPLOYMENT, MACHINE, NAMESPACE, Deployment
 
 _SHOWN = 10  # fields, rights and events of one finding
 
@@ -34,7 +35,8 @@ class Installation:
     """`ours` are the definitions of custom resources that this version needs, `served` those of the cluster.
 
     `namespace` is None where it could not be read; `refused` are rights that the user lacks. What a dump
-    (not `live`) has none of was not dumped, and is not judged.
+    (not `live`) has none of was not dumped, what the user may not read (`Sight.hidden`) may be there: neither
+    is judged.
     """
 
     sight: Sight
@@ -52,12 +54,15 @@ class Installation:
         return {name: deployments for name, deployments in found.items() if deployments}
 
 
-_NVIDIA = "gpu-operator"
-_OPERATORS = (_NVIDIA, "driverforge-operator")
+_NVIDIA, _OURS = _OPERATORS = ("gpu-operator", "driverforge-operator")
+# the chart's container has only arguments: its image says which program it is
+_CHARTS = {"app.kubernetes.io/name": "driverforge", "app.kubernetes.io/component": "operator"}
 
 
 def _operator(deployment: Deployment) -> str:
-    """The operator that a container of it is named for or starts; '' for none."""
+    """The operator that a container of it is named for or starts, or that its labels say; '' for none."""
+    if _CHARTS.items() <= deployment.metadata.labels.items():
+        return _OURS
     containers = deployment.spec.template.spec.containers
     words = [word for one in containers for word in (one.name, *one.command, *one.args)]
     programs = {word.rpartition("/")[2] for word in words}
@@ -99,7 +104,7 @@ def examine(installation: Installation) -> list[tuple[str, Finding]]:
 
 
 def _definitions(installation: Installation) -> Iterator[Finding]:
-    if not installation.served and not installation.live:
+    if not installation.served and (not installation.live or installation.sight.hides(DEFINITION)):
         return
     for definition in installation.ours:
         name = definition["metadata"]["name"]
@@ -113,7 +118,7 @@ def _definitions(installation: Installation) -> Iterator[Finding]:
             )
         elif lacking := sorted(_fields(definition) - _fields(served)):
             yield Finding(
-                what=f"{name} lacks {len(lacking)} fields that this version has",
+                what=f"{name} lacks {_counted(lacking, 'field')} that this version has",
                 evidence=_first(lacking),
                 cause="crd-older",
                 told="an upgrade left the definition as it was: the API server drops these fields silently",
@@ -144,8 +149,6 @@ def _paths(schema: Mapping[str, Any], at: str) -> Iterator[str]:
 
 
 def _operators(installation: Installation) -> Iterator[Finding]:
-    if not installation.deployments and not installation.live:
-        return
     found = installation.operators
     if len(found) > 1:
         theirs = found[_NVIDIA][0].metadata
@@ -160,7 +163,8 @@ def _operators(installation: Installation) -> Iterator[Finding]:
             command=f"kubectl scale deployment -n {theirs.namespace} {theirs.name} --replicas=0"
             "  # or uninstall either",
         )
-    if not found:
+    known = not installation.sight.hides(DEPLOYMENT) and (installation.deployments or installation.live)
+    if known and not found:
         yield Finding(
             what="no operator is deployed",
             cause="no-operator",
@@ -181,19 +185,28 @@ def _operators(installation: Installation) -> Iterator[Finding]:
 def _rights(installation: Installation) -> Iterator[Finding]:
     refused = installation.refused
     if refused:
+        own = installation.operators.get(_OURS)
+        namespace, name = (
+            (own[0].metadata.namespace, own[0].metadata.name)
+            if own
+            else (installation.sight.namespace, _OURS)
+        )
         yield Finding(
-            what=f"this user lacks {len(refused)} rights that the operator needs",
+            what=f"this user lacks {_counted(refused, 'right')} that the operator needs",
             evidence=_first(list(map(str, refused))),
             cause="rights",
             told="it matters if this user is the operator's: run the doctor in its pod",
-            command=f"kubectl exec -n {installation.sight.namespace} deploy/driverforge -- "
-            "driverforge-operator doctor",
+            command=f"kubectl exec -n {namespace} deploy/{name} -- driverforge-operator doctor",
         )
 
 
 def _first(lines: Sequence[str]) -> tuple[str, ...]:
     more = len(lines) - _SHOWN
     return (*lines[:_SHOWN], f"and {more} more") if more > 0 else tuple(lines)
+
+
+def _counted(items: Sized, noun: str) -> str:
+    return f"{len(items)} {noun}" if len(items) == 1 else f"{len(items)} {noun}s"
 
 
 def _features(installation: Installation) -> Iterator[Finding]:
@@ -247,7 +260,7 @@ def _admission(installation: Installation) -> Iterator[Finding]:
 
 def _resources(installation: Installation) -> Iterator[Finding]:
     sight = installation.sight
-    if not sight.resources:
+    if not sight.resources and not sight.hides(CLUSTER_POLICY, NVIDIA_DRIVER):
         yield Finding(
             what="there is no ClusterPolicy and no NVIDIADriver",
             cause="not-asked",
@@ -274,8 +287,9 @@ def _workloads(installation: Installation) -> Iterator[Finding]:
     wrong = {name: value for name, value in asked.items() if value and value not in nodekeys.WORKLOADS}
     if wrong:
         name, known = min(wrong), "|".join(nodekeys.WORKLOADS)
+        have = "has" if len(wrong) == 1 else "have"
         yield Finding(
-            what=f"{len(wrong)} nodes have a {nodekeys.WORKLOAD} that is none",
+            what=f"{_counted(wrong, 'node')} {have} an unknown {nodekeys.WORKLOAD}",
             evidence=_first([f"{name}: {value}" for name, value in sorted(wrong.items())]),
             cause="workload-unknown",
             told="they get sandboxWorkloads.defaultWorkload as if they had no such label",
@@ -298,12 +312,19 @@ _RULES: tuple[tuple[str, Callable[[Installation], Iterator[Finding]]], ...] = (
 def looked_at(installation: Installation) -> tuple[str, ...]:
     """What there was to judge. That nothing was found says little of a dump with nodes alone."""
     sight = installation.sight
+
+    def read(kind: Kind[Any], what: str, told: str) -> str:
+        return f"{what} may not be read" if sight.hides(kind) else told
+
+    gpus = sum(node.gpu for node in sight.nodes.values())
+    operators = ", ".join(installation.operators)
+    namespace = f"namespace {sight.namespace}"
     return (
-        f"{len(sight.nodes)} nodes, {sum(node.gpu for node in sight.nodes.values())} with a GPU",
-        f"operators: {', '.join(installation.operators) or 'none'}",
-        f"{len(installation.served)} definitions of nvidia.com",
-        f"{len(sight.daemonsets)} DaemonSets of operands, {len(sight.warnings)} warnings",
-        f"namespace {sight.namespace}" if installation.namespace else f"no namespace {sight.namespace}",
+        read(MACHINE, "nodes", f"{_counted(sight.nodes, 'node')}, {gpus} with a GPU"),
+        f"operators: {operators or read(DEPLOYMENT, 'those of other namespaces', 'none')}",
+        read(DEFINITION, "definitions", f"{_counted(installation.served, 'definition')} of nvidia.com"),
+        f"{_counted(sight.daemonsets, 'DaemonSet')} of operands, {_counted(sight.warnings, 'warning')}",
+        namespace if installation.namespace else read(NAMESPACE, namespace, f"no {namespace}"),
         "rights of this user" if installation.live else "no rights: a dump has none",
     )
 

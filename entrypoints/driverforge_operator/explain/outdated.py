@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from driverforge_operator.state.workloads import DaemonSet, Pod, WorkloadSpec
+from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, WorkloadSpec
 
 _DIGEST = "DRIVER_CONFIG_DIGEST"
 
@@ -18,9 +18,19 @@ def outdated(pod: Pod, daemonset: DaemonSet) -> bool:
     return any(found.get(name) != value for name, value in wanted.items())
 
 
-def move_on(pod: Pod) -> str:
-    """The command after which the DaemonSet makes a pod with the driver that it has now."""
-    return f"kubectl delete pod -n {pod.metadata.namespace} {pod.metadata.name}"
+def move_on(pod: Pod, node: Machine) -> str:
+    """The command after which the DaemonSet makes a pod with the driver that it has now.
+
+    The node is drained first. A driver in use stays loaded when its pod goes, and our driver manager refuses
+    to go on then; NVIDIA's evicts nobody where the node's annotation says that an operator does. A node that
+    is cordoned already stays so.
+    """
+    name, metadata = node.metadata.name, pod.metadata
+    back = "" if node.spec.unschedulable else f"  # once the new pod is ready: kubectl uncordon {name}"
+    return (
+        f"kubectl drain {name} --ignore-daemonsets --delete-emptydir-data && "
+        f"kubectl delete pod -n {metadata.namespace} {metadata.name}{back}"
+    )
 
 
 def _configuration(spec: WorkloadSpec) -> dict[str, tuple[str, str]]:

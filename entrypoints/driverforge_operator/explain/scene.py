@@ -6,12 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from driverforge_operator.operands.table import OPERANDS
-from driverforge_operator.ports import Log
+from driverforge_operator.ports import Kind, Log
 from driverforge_operator.state.kinds import CustomResource, by_age
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, Warned
 
+DRIVERS = ("driver", "vgpu-manager")
+"""The components that NVIDIADriver resources bring."""
 _NO_SANDBOX = "FailedCreatePodSandBox"
 
 
@@ -19,8 +22,9 @@ _NO_SANDBOX = "FailedCreatePodSandBox"
 class Sight:
     """What could be read. `pods` are operands and what else was looked at, of all namespaces.
 
-    `daemonsets` of our namespace come first. `unread` says what the user may not see. `logs` has the last
-    lines of some containers.
+    `daemonsets` of our namespace come first. `unread` says what the user may not see; `hidden` has the
+    plurals of kinds of which not all may be seen, so that nobody knows that there is none. `logs` has the
+    last lines of some containers.
     """
 
     namespace: str
@@ -31,7 +35,12 @@ class Sight:
     policies: Mapping[str, CustomResource]
     drivers: Mapping[str, CustomResource]
     unread: tuple[str, ...] = ()
+    hidden: frozenset[str] = frozenset()
     logs: Mapping[Log, tuple[str, ...]] = field(default_factory=dict)
+
+    def hides(self, *kinds: Kind[Any]) -> bool:
+        """Whether the user may not see all objects of one of these kinds."""
+        return any(kind.plural in self.hidden for kind in kinds)
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, Sequence[Pod]]:
@@ -63,16 +72,6 @@ class Sight:
         ]
 
     @property
-    def complaints(self) -> tuple[str, ...]:
-        """What the operator says in the custom resources' status is wrong with them."""
-        return tuple(
-            f"{kind} {resource.metadata.name}: {one.get('reason')}: {one.get('message')}"
-            for kind, resource in self.resources
-            for one in resource.true_conditions
-            if one.get("type") == "Error"
-        )
-
-    @property
     def find_operator(self) -> str:
         """The command that shows whether an operator runs."""
         return f"kubectl get pods -n {self.namespace}; driverforge-operator doctor"
@@ -82,7 +81,7 @@ class Sight:
 
         It has no switch of its own, and wants nothing where the ClusterPolicy decides about drivers.
         """
-        if component == "driver" and self.drivers and self._drivers_by_resource:
+        if component == "driver" and self.drivers and self.drivers_by_resource:
             return True
         if self.policy is None:
             return False
@@ -91,7 +90,8 @@ class Sight:
         return not (isinstance(settings, dict) and settings.get("enabled") is False)
 
     @property
-    def _drivers_by_resource(self) -> bool:
+    def drivers_by_resource(self) -> bool:
+        """Whether NVIDIADriver resources decide about drivers, rather than the ClusterPolicy."""
         driver = self.policy.spec.get("driver") if self.policy else {"useNvidiaDriverCRD": True}
         return isinstance(driver, dict) and driver.get("useNvidiaDriverCRD") is True
 

@@ -24,7 +24,7 @@ def sentence(node: str, found: Sequence[Gate]) -> str:
     last = f'; its last log line is "{_cut(finding.last)}"' if finding.last else ""
     return (
         f"Node {node} is not ready because the gate '{gate.name}' is closed{where}: {finding.what}{last}; "
-        f"likely cause: {finding.told} [{finding.cause}]; try: {finding.command}"
+        f"likely cause: {_cut(finding.told)} [{finding.cause}]; try: {finding.command}"
     )
 
 
