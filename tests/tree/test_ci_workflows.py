@@ -26,6 +26,7 @@ from driverforge_build.plan.shards import GITLAB_JOBS, deal
 from driverforge_build.plan.times import BuildTime, Times, merge_times, read_times
 from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
 from support import process
+from support.fakes.gitserver import git_server
 from support.fakes.mockpath import MockPath
 from support.fakes.packageregistry import TOKEN, PackageRegistry, package_registry
 from support.machines.dockerregistry import registry as serve
@@ -140,10 +141,28 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
     assert rights == {
         "plan": {"contents": "read", "packages": "read"},
         "build": {"contents": "read", "packages": "write"},
-        "index": {"contents": "write", "packages": "write"},
+        "index": {"contents": "read", "packages": "write"},
+        "covered": {"contents": "write"},
         "page": {"pages": "write", "id-token": "write"},
     }
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+def test_no_github_job_leaves_its_token_where_programs_find_it() -> None:
+    """The one that may write to the repository runs git alone, and a step alone is given it."""
+    jobs = read(GITHUB)["jobs"]
+    steps = [(name, step) for name, job in jobs.items() for step in job["steps"]]
+    checkouts = [step for _, step in steps if "actions/checkout@" in step.get("uses", "")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    given = [(name, step) for name, step in steps if "github.token" in json.dumps(step)]
+    assert all("docker login" in step["run"] for name, step in given if name != "covered")
+    ((_, push),) = (one for one in given if one[0] == "covered")
+    assert [step["run"] for step in jobs["covered"]["steps"] if "run" in step] == [push["run"]]
+    programs = {line.split()[0] for line in re.sub(r"\\\n", " ", push["run"]).splitlines()}
+    assert programs == {"git"}
+    writers = [name for name, job in jobs.items() if job["permissions"].get("contents") == "write"]
+    assert writers == ["covered"]
 
 
 def test_every_action_and_image_is_pinned_by_a_digest() -> None:
@@ -279,6 +298,43 @@ def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None
         if "upload-pages-artifact" in step.get("uses", "")
     )
     assert (checkout / uploaded / "index.html").is_file()
+
+
+def test_github_commits_what_is_covered_with_the_token_of_that_step_alone(tmp_path: Path) -> None:
+    if gone := process.missing("git"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    (step,) = (one for one in read(GITHUB)["jobs"]["covered"]["steps"] if "run" in one)
+    # nobody's own configuration, and no prompt
+    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+    named = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+    job = {"GITHUB_ACTOR": "robot", "GITHUB_SHA": "0" * 40, **own}
+    bare, clone = tmp_path / "srv/repository", tmp_path / "clone"
+
+    def git(*words: str, folder: Path = bare) -> str:
+        return process.run("git", *words, cwd=folder, env=own).stdout
+
+    def commit(token: str) -> process.Finished:
+        return process.run("bash", "-ec", step["run"], cwd=clone, env={**job, "TOKEN": token}, check=False)
+
+    bare.mkdir(parents=True)
+    git("init", "--quiet", "--bare", "--initial-branch", "covered")
+    git("clone", "--quiet", str(bare), str(clone))
+    git("switch", "--quiet", "--orphan", "covered", folder=clone)
+    git(*named, "commit", "--quiet", "--allow-empty", "--message", "Covered kernels", folder=clone)
+    git("push", "--quiet", "--set-upstream", "origin", "covered", folder=clone)
+    with git_server(bare.parent, "x-access-token:of-the-job") as address:
+        git("remote", "set-url", "origin", f"{address}/repository", folder=clone)
+        assert commit("of-the-job").status == 0, "there is nothing to commit"
+        (clone / "covered.json").write_text("{}")
+        assert commit("another").status != 0
+        assert git("ls-tree", "--name-only", "covered") == ""
+        (clone / "covered.json").write_text('{"schema": 1}')
+        done = commit("of-the-job")
+    assert done.status == 0, done.stderr
+    assert git("show", "covered:covered.json") == '{"schema": 1}'
+    assert git("log", "--max-count=1", "--format=%an %s", "covered") == f"robot Images of {'0' * 40}\n"
+    kept = [path for path in clone.rglob("*") if path.is_file() and b"of-the-job" in path.read_bytes()]
+    assert kept == []
 
 
 def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path, packages: PackageRegistry) -> None:
