@@ -201,6 +201,26 @@ class ClientCertificate:
     authorities: Path | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastRead:
+    """When a server last said what stands at an address.
+
+    `fresh`: in this run; else the cache answered in its place. `time` is UTC, ISO 8601; '' where the cache
+    does not say it, as an earlier version's.
+    """
+
+    fresh: bool
+    time: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatedDocument:
+    """What stands at an address, and since when that is known."""
+
+    body: bytes
+    last_read: LastRead
+
+
 class NotThere(Unavailable):
     """The mirror answered that it does not have this (404, 410)."""
 
@@ -229,6 +249,9 @@ class Downloads(Protocol):
 
     def document(self, url: str) -> bytes:
         """What stands at an address now. Raises NotThere, Refused."""
+
+    def dated_document(self, url: str) -> DatedDocument:
+        """The same, with when its server said so."""
 
     def blob(self, blob: Blob) -> Path:
         """A file with that very content. Raises NotThere."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from pathlib import Path
 
 import httpx2
 import pytest
 
-from driverforge_build.fetch.cache import Cache, default_folder
+from driverforge_build.fetch.cache import Cache, KeptAnswer, default_folder
 from driverforge_build.fetch.fetcher import Fetcher, Quiet
-from driverforge_build.ports import Blob, NotThere
+from driverforge_build.ports import Blob, DatedDocument, LastRead, NotThere
 from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
 from support.fakes import mirror
 from support.fakes.mirror import Answer
@@ -31,12 +33,14 @@ class Server:
         self.requests: list[httpx2.Request] = []
         self._answer = answer
 
-    def fetcher(self, folder: Path, *, offline: bool = False) -> Fetcher:
+    def fetcher(
+        self, folder: Path, *, offline: bool = False, now: Callable[[], datetime] | None = None
+    ) -> Fetcher:
         def handle(request: httpx2.Request) -> httpx2.Response:
             self.requests.append(request)
             return self._answer(request)
 
-        return Fetcher(Cache(folder), None) if offline else mirror.fetcher(folder, handle)
+        return Fetcher(Cache(folder), None) if offline else mirror.fetcher(folder, handle, now=now)
 
 
 class Body(httpx2.SyncByteStream):
@@ -93,6 +97,48 @@ def test_a_mark_that_no_request_can_hold_is_not_sent_back(tmp_path: Path, header
     server = Server(lambda _: httpx2.Response(200, headers=[(header, "\u00e9".encode())], content=b"one"))
     assert [server.fetcher(tmp_path).document(URL) for _ in range(2)] == [b"one", b"one"]
     assert not {"if-none-match", "if-modified-since"} & set(server.requests[1].headers)
+
+
+def test_a_kept_copy_is_as_old_as_the_last_answer_that_it_is_the_same(tmp_path: Path) -> None:
+    answers = iter([httpx2.Response(200, headers={"etag": '"7"'}, content=b"one"), httpx2.Response(304)])
+    server = Server(lambda _: next(answers))
+    days = [datetime(2026, 11, day, 12, tzinfo=timezone.utc) for day in (20, 21)]
+    for day in days:
+        found = server.fetcher(tmp_path, now=lambda day=day: day).dated_document(URL)
+        assert found.last_read == LastRead(fresh=True, time=f"2026-11-{day.day}T12:00:00Z")
+    kept = server.fetcher(tmp_path, offline=True).dated_document(URL)
+    assert kept == DatedDocument(body=b"one", last_read=LastRead(fresh=False, time="2026-11-21T12:00:00Z"))
+
+
+class FullCache(Cache):
+    """One on a disk where nothing more fits."""
+
+    def keep(self, document: KeptAnswer) -> None:
+        raise StorageFailed("no space left")
+
+
+def test_a_copy_that_is_still_the_same_needs_no_space(tmp_path: Path) -> None:
+    """Its date alone stays behind."""
+    Server(lambda _: httpx2.Response(200, headers={"etag": '"7"'}, content=b"one")).fetcher(
+        tmp_path
+    ).document(URL)
+    same = mirror.fetcher(tmp_path, lambda _: httpx2.Response(304), cache=FullCache)
+    assert same.document(URL) == b"one"
+    other = mirror.fetcher(tmp_path, lambda _: httpx2.Response(200, content=b"two"), cache=FullCache)
+    with pytest.raises(StorageFailed):
+        other.document(URL)
+
+
+def test_a_copy_that_an_earlier_version_kept_has_no_date(tmp_path: Path) -> None:
+    server = Server(lambda _: httpx2.Response(200, content=b"one"))
+    server.fetcher(tmp_path).document(URL)
+    (kept,) = (tmp_path / "documents").iterdir()
+    head, _, body = kept.read_bytes().partition(b"\n")
+    fields = json.loads(head)
+    del fields["read"]
+    kept.write_bytes(json.dumps(fields).encode() + b"\n" + body)
+    found = server.fetcher(tmp_path, offline=True).dated_document(URL)
+    assert found.last_read == LastRead(fresh=False, time="")
 
 
 def test_a_changed_document_replaces_the_kept_one(tmp_path: Path) -> None:

@@ -7,9 +7,11 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import click
@@ -20,11 +22,13 @@ from driverforge_build.cli import cli
 from driverforge_build.lock.file import dump_lock
 from driverforge_build.lock.pins import Lock
 from driverforge_build.matrix import jit_cells, load_matrix
-from driverforge_build.plan.shards import deal
-from driverforge_build.plan.times import Times
+from driverforge_build.plan.shards import GITLAB_JOBS, deal
+from driverforge_build.plan.times import BuildTime, Times, merge_times, read_times
 from driverforge_build.report.pipelines import SHARD_JOB, github_matrix, gitlab_pipeline
 from support import process
+from support.fakes.gitserver import git_server
 from support.fakes.mockpath import MockPath
+from support.fakes.packageregistry import TOKEN, PackageRegistry, package_registry
 from support.machines.dockerregistry import registry as serve
 from support.samples.locks import sample_driver, target
 from support.samples.sampledebian import write_matrix
@@ -137,10 +141,28 @@ def test_github_jobs_say_what_they_may_and_nothing_is_given_to_all() -> None:
     assert rights == {
         "plan": {"contents": "read", "packages": "read"},
         "build": {"contents": "read", "packages": "write"},
-        "index": {"contents": "write", "packages": "write"},
+        "index": {"contents": "read", "packages": "write"},
+        "covered": {"contents": "write"},
         "page": {"pages": "write", "id-token": "write"},
     }
     assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+
+
+def test_no_github_job_leaves_its_token_where_programs_find_it() -> None:
+    """The one that may write to the repository runs git alone, and a step alone is given it."""
+    jobs = read(GITHUB)["jobs"]
+    steps = [(name, step) for name, job in jobs.items() for step in job["steps"]]
+    checkouts = [step for _, step in steps if "actions/checkout@" in step.get("uses", "")]
+    assert checkouts
+    assert all(step["with"]["persist-credentials"] is False for step in checkouts)
+    given = [(name, step) for name, step in steps if "github.token" in json.dumps(step)]
+    assert all("docker login" in step["run"] for name, step in given if name != "covered")
+    ((_, push),) = (one for one in given if one[0] == "covered")
+    assert [step["run"] for step in jobs["covered"]["steps"] if "run" in step] == [push["run"]]
+    programs = {line.split()[0] for line in re.sub(r"\\\n", " ", push["run"]).splitlines()}
+    assert programs == {"git"}
+    writers = [name for name, job in jobs.items() if job["permissions"].get("contents") == "write"]
+    assert writers == ["covered"]
 
 
 def test_every_action_and_image_is_pinned_by_a_digest() -> None:
@@ -224,14 +246,40 @@ def checkout(tmp_path: Path) -> Iterator[Path]:
         yield folder
 
 
-def run_script(script: str, checkout: Path, *shell: str) -> None:
+def run_script(
+    script: str, checkout: Path, *shell: str, check: bool = True, **variables: str
+) -> process.Finished:
     environment = {
         "PATH": f"{checkout / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join(str(CI.parents[1] / name) for name in ("builder", "entrypoints")),
         "REGISTRY": f"{(checkout / 'registry').read_text()}/site",
         "GITHUB_OUTPUT": str(checkout / "output"),
+        **variables,
     }
-    process.run(*shell, script, cwd=checkout, env=environment)
+    return process.run(*shell, script, cwd=checkout, env=environment, check=check)
+
+
+@pytest.fixture
+def packages() -> Iterator[PackageRegistry]:
+    if gone := process.missing("curl"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    with package_registry() as registry:
+        yield registry
+
+
+def of_gitlab(packages: PackageRegistry, *jobs: dict[str, Any]) -> dict[str, str]:
+    """Variables of GitLab's own, and those of our files that are made of them."""
+    own = {"CI_API_V4_URL": packages.api, "CI_PROJECT_ID": "7", "CI_JOB_TOKEN": TOKEN}
+    said = {name: value for job in jobs for name, value in job.get("variables", {}).items()}
+    made = {name: Template(value).safe_substitute(own) for name, value in said.items()}
+    return {**own, **{name: value for name, value in made.items() if value.startswith(packages.api)}}
+
+
+def gitlabs_plan(checkout: Path, packages: PackageRegistry, *, check: bool = True) -> process.Finished:
+    """GitLab runs the lines of a job in one shell, which the first failure ends."""
+    jobs = read(GITLAB)
+    script = "\n".join(jobs["plan"]["script"])
+    return run_script(script, checkout, "sh", "-ec", check=check, **of_gitlab(packages, jobs))
 
 
 def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None:
@@ -252,17 +300,111 @@ def test_githubs_steps_around_the_builds_run_as_they_are(checkout: Path) -> None
     assert (checkout / uploaded / "index.html").is_file()
 
 
-def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path) -> None:
-    """Those that speak to GitLab's own package registry left out."""
+def test_github_commits_what_is_covered_with_the_token_of_that_step_alone(tmp_path: Path) -> None:
+    if gone := process.missing("git"):
+        pytest.skip(f"not installed: {', '.join(gone)}")
+    (step,) = (one for one in read(GITHUB)["jobs"]["covered"]["steps"] if "run" in one)
+    # nobody's own configuration, and no prompt
+    own = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_TERMINAL_PROMPT": "0"}
+    named = ("-c", "user.name=me", "-c", "user.email=me@example.com")
+    job = {"GITHUB_ACTOR": "robot", "GITHUB_SHA": "0" * 40, **own}
+    bare, clone = tmp_path / "srv/repository", tmp_path / "clone"
+
+    def git(*words: str, folder: Path = bare) -> str:
+        return process.run("git", *words, cwd=folder, env=own).stdout
+
+    def commit(token: str) -> process.Finished:
+        return process.run("bash", "-ec", step["run"], cwd=clone, env={**job, "TOKEN": token}, check=False)
+
+    bare.mkdir(parents=True)
+    git("init", "--quiet", "--bare", "--initial-branch", "covered")
+    git("clone", "--quiet", str(bare), str(clone))
+    git("switch", "--quiet", "--orphan", "covered", folder=clone)
+    git(*named, "commit", "--quiet", "--allow-empty", "--message", "Covered kernels", folder=clone)
+    git("push", "--quiet", "--set-upstream", "origin", "covered", folder=clone)
+    with git_server(bare.parent, "x-access-token:of-the-job") as address:
+        git("remote", "set-url", "origin", f"{address}/repository", folder=clone)
+        assert commit("of-the-job").status == 0, "there is nothing to commit"
+        (clone / "covered.json").write_text("{}")
+        assert commit("another").status != 0
+        assert git("ls-tree", "--name-only", "covered") == ""
+        (clone / "covered.json").write_text('{"schema": 1}')
+        done = commit("of-the-job")
+    assert done.status == 0, done.stderr
+    assert git("show", "covered:covered.json") == '{"schema": 1}'
+    assert git("log", "--max-count=1", "--format=%an %s", "covered") == f"robot Images of {'0' * 40}\n"
+    kept = [path for path in clone.rglob("*") if path.is_file() and b"of-the-job" in path.read_bytes()]
+    assert kept == []
+
+
+def test_gitlabs_lines_around_the_builds_run_as_they_are(checkout: Path, packages: PackageRegistry) -> None:
     jobs = read(GITLAB)
     for name in ("plan", "index", "pages"):
-        for line in jobs[name]["script"]:
-            if "curl" not in line:
-                run_script(line, checkout, "sh", "-ec")
+        script = "\n".join(jobs[name]["script"])
+        run_script(script, checkout, "sh", "-ec", **of_gitlab(packages, jobs, jobs[name]))
+    (kept,) = packages.files
+    assert kept.endswith("/driverforge/covered/covered.json")
     assert "nothing-to-build" not in (checkout / "shards.yml").read_text()
     (folder,) = jobs["pages"]["artifacts"]["paths"]
     assert "0 of 2 are in the registry" in (checkout / folder / "index.html").read_text()
     assert jobs["index"]["artifacts"]["paths"] == ["covered.json"]
+
+
+def times_of(checkout: Path) -> dict[str, float]:
+    return {key: time.seconds for key, time in read_times([checkout / "times"]).cells.items()}
+
+
+def test_gitlab_keeps_the_times_of_all_shards_and_of_earlier_runs(
+    checkout: Path, packages: PackageRegistry
+) -> None:
+    """GitLab keeps one copy of a cache: of shards side by side, the last one's alone."""
+    jobs, shard = read(GITLAB), read(SHARD)[SHARD_JOB]
+    (build,) = (words for words in commands(scripts(shard)) if words[0] == "build")
+    mine = build[build.index("--times") + 1].replace(VALUES["CI_NODE_INDEX"], "{}")
+
+    def pipeline(measured: dict[int, tuple[str, float]]) -> dict[str, float]:
+        """What the plan of one knows. `measured` maps a shard to what it builds then, and how long."""
+        shutil.rmtree(checkout / "times", ignore_errors=True)
+        gitlabs_plan(checkout, packages)
+        known = times_of(checkout)
+        for number, (cell, seconds) in measured.items():
+            job = checkout / f"job{number}"
+            shutil.rmtree(job, ignore_errors=True)
+            # what `needs` brings into a job is what the plan left as artifacts
+            for name in set(jobs["plan"]["artifacts"]["paths"]) & {"times"}:
+                shutil.copytree(checkout / name, job / name)
+            (job / "times").mkdir(parents=True, exist_ok=True)
+            (job / "registry").write_text((checkout / "registry").read_text())
+            time = BuildTime(seconds=seconds, first=False, date="2026-11-20T12:00:00Z", compiled=True)
+            merge_times(job / mine.format(number), {cell: time})
+            variables = of_gitlab(packages, jobs) | {"CI_NODE_INDEX": str(number)}
+            run_script("\n".join(shard["after_script"]), job, "sh", "-ec", **variables)
+        return known
+
+    assert f"[1-{GITLAB_JOBS}]/" in "".join(jobs["plan"]["script"])
+    one, two, three = (f"debian12-amd64-535.261.03-6.1.0-{abi}-cloud-amd64" for abi in (50, 51, 52))
+    assert pipeline({1: (one, 100.0), 2: (two, 200.0)}) == {}
+    assert pipeline({1: (three, 300.0)}) == {one: 100.0, two: 200.0}
+    assert pipeline({}) == {one: 100.0, two: 200.0, three: 300.0}
+    # side by side they must not make one package: GitLab wants its files one after the other
+    assert len({path.rpartition("/")[0] for path in packages.files}) == len(packages.files) == 2
+
+
+@pytest.mark.parametrize("status", [401, 503])
+def test_gitlabs_plan_ends_where_the_times_of_before_are_not_told(
+    checkout: Path, packages: PackageRegistry, status: int
+) -> None:
+    """A shard would begin a new file in their place."""
+    packages.status = status
+    done = gitlabs_plan(checkout, packages, check=False)
+    assert (done.status, done.stderr) == (75, f"the package registry answers {status} \n")
+    assert not (checkout / "shards.yml").exists()
+
+
+def test_a_shard_that_measured_nothing_says_nothing(checkout: Path, packages: PackageRegistry) -> None:
+    script = "\n".join(read(SHARD)[SHARD_JOB]["after_script"])
+    run_script(script, checkout, "sh", "-ec", **of_gitlab(packages, read(GITLAB)), CI_NODE_INDEX="1")
+    assert packages.files == {}
 
 
 # -- what our pages tell a pipeline to do ------------------------------------------------------------------

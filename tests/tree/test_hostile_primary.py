@@ -10,7 +10,7 @@ from driverforge_build.discover.rpm.primary import FIELD_LIMIT, read_primary
 from driverforge_build.discover.rpm.repomd import read_repository
 from driverforge_build.discover.settings import Nowhere
 from driverforge_build.discover.signature import Untrusted
-from driverforge_build.ports import NotThere
+from driverforge_build.ports import DatedDocument, LastRead, NotThere
 from driverforge_core.errors import InputError
 
 SHA = "ab" * 32
@@ -95,9 +95,12 @@ class Served:
         self._names = names
 
     def document(self, url: str) -> bytes:
+        return self.dated_document(url).body
+
+    def dated_document(self, url: str) -> DatedDocument:
         if url.rpartition("/")[2] not in self._names:
             raise NotThere("gone")
-        return REPOMD.encode()
+        return DatedDocument(body=REPOMD.encode(), last_read=LastRead(fresh=True, time=""))
 
 
 @pytest.mark.parametrize("scheme", ["https", "file", "http"])

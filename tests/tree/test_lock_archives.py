@@ -16,6 +16,7 @@ import pytest
 from driverforge_build import cli
 from driverforge_build.lock.file import load_lock
 from driverforge_build.lock.pins import LockedArchive, Origin
+from support.jsonschemas import check_document
 from support.process import missing
 from support.samples.aptrepo import Archive, Served, SigningKey, served, signing_key
 from support.samples.nvidiasite import (
@@ -110,6 +111,29 @@ def site(tmp_path: Path, key: SigningKey, debian: str, capsys: pytest.CaptureFix
     (tmp_path / "nvidia").mkdir()
     with served(tmp_path / "nvidia") as server:
         yield Site(tmp_path, debian, key.keyring, server, capsys)
+
+
+def test_a_sum_out_of_the_cache_is_told_as_such(site: Site) -> None:
+    publish_common(site.nvidia, VERSION)
+    with served(Path(site.debian.removeprefix("file://")).parent) as mirror:
+        site.debian = f"{mirror.url}/debian"
+        asked = json.loads(site.run("lock", "--json")[1])["archives"][KEY]["read"]
+        assert asked["state"] == "fresh"
+        assert "the cache holds" not in site.run("lock", "--check")[1]
+        document = json.loads(site.run("lock", "--offline", "--check", "--json")[1])
+        told = site.run("lock", "--offline", "--check")[1]
+    check_document("lock-report", document)
+    kept = document["archives"][KEY]["read"]
+    assert (kept["state"], kept["time"] >= asked["time"]) == ("stale", True)
+    assert f".sha256sum says: what the cache holds, read {kept['time']}\n" in told
+
+
+def test_a_sum_of_the_matrix_is_nobodys_answer(site: Site) -> None:
+    row = ROW.replace("        url:", f'        sha256: {{amd64: "{"a" * 64}"}}\n        url:')
+    write_matrix(site.folder, ONLY_RUNFILE.replace(ROW, row))
+    document = json.loads(site.run("lock", "--json")[1])
+    check_document("lock-report", document)
+    assert document["archives"][KEY]["read"] is None
 
 
 def test_the_checksum_file_beside_the_common_runfile_pins_it(site: Site) -> None:

@@ -167,6 +167,36 @@ def test_offline_uses_the_cache(site: Site, published: Path) -> None:
     assert site.lock.read_bytes() == first
 
 
+def test_what_the_cache_says_is_not_told_as_what_a_mirror_says(site: Site, published: Path) -> None:
+    with served(published) as server:
+        address = f"{server.url}/debian"
+        before = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+        now = json.loads(site.run("lock", "--json", mirror=address)[1])["targets"][TARGET]
+        assert now["state"] == "fresh"
+        assert {one["state"] for one in now["read"].values()} == {"fresh"}
+        assert now["read"].keys() == now["suites"].keys() == {"bookworm", "bookworm-security"}
+        assert min(one["time"] for one in now["read"].values()) >= before
+        assert "the cache holds" not in site.run("lock", "--check", mirror=address)[1]
+        server.broken["*"] = 503
+        document = json.loads(site.run("lock", "--offline", "--check", "--json", mirror=address)[1])
+        check_document("lock-report", document)
+        kept = document["targets"][TARGET]
+        assert (document["changed"], kept["state"]) == (False, "stale")
+        assert {one["state"] for one in kept["read"].values()} == {"stale"}
+        times = [one["time"] for one in kept["read"].values()]
+        assert min(times) >= max(one["time"] for one in now["read"].values())
+        status, told = site.run("lock", "--offline", "--check", mirror=address)
+    assert status == 0
+    assert f"{site.lock} is up to date, by what the cache holds, read {min(times)}\n" in told
+    for suite, one in kept["read"].items():
+        assert re.search(rf"^  {suite} of .*: what the cache holds, read {one['time']}$", told, re.MULTILINE)
+    site.lock.unlink()
+    told = site.run("lock", "--offline", "--check", mirror=address)[1]
+    assert f"would change, by what the cache holds, read {min(times)}; nothing was written" in told
+    told = site.run("lock", "--offline", mirror=address)[1]
+    assert f"wrote {site.lock}, by what the cache holds, read {min(times)}\n" in told
+
+
 def test_a_suite_that_does_not_answer_is_degraded_discovery(site: Site, published: Path) -> None:
     with served(published) as server:
         server.broken["/debian-security/dists/bookworm-security/InRelease"] = 503

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -391,6 +392,11 @@ def test_from_the_command_line(
         assert {line.rpartition("/")[2] for line in server.requests} == {"repomd.xml", "repomd.xml.asc"}
         server.broken["/BaseOS/x86_64/os/repodata/repomd.xml"] = 503
         assert cli.run(["lock", *lock]) == 75
+        capsys.readouterr()
+        assert cli.run(["lock", "--offline", "--json", *lock]) == 0
+        targets = json.loads(capsys.readouterr().out)["targets"]
+        assert {one["state"] for target in targets.values() for one in target["read"].values()} == {"stale"}
+        assert all(target["read"].keys() == target["suites"].keys() for target in targets.values())
         server.broken.clear()
         server.broken[f"/AppStream/x86_64/os/Packages/kernel-devel-{NEW}.x86_64.rpm"] = 404
         shutil.rmtree(tmp_path / "cache")

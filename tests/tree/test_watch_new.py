@@ -90,7 +90,11 @@ def fresh(site: Site) -> None:
 def test_nothing_is_new_on_the_day_of_the_lock(site: Site) -> None:
     status, told = site.run("watch")
     assert (status, told) == (0, "nothing is new since 2026-11-20T12:00:00Z\n")
-    assert site.document()[1]["targets"] == {"debian12-amd64": {"kernels": [], "gone": [], "modules": []}}
+    document = site.document()[1]
+    found = document["targets"]["debian12-amd64"]
+    assert (found["kernels"], found["gone"], found["modules"]) == ([], [], [])
+    assert (found["state"], document["releases"]["state"]) == ("fresh", "fresh")
+    assert {one["state"] for one in found["read"].values()} == {"fresh"}
 
 
 def test_new_kernels_are_told_and_nothing_is_written(site: Site) -> None:
@@ -180,11 +184,25 @@ def test_who_does_not_answer_is_told_beside_what_is_new(site: Site) -> None:
 def test_what_was_seen_is_told_from_the_cache(site: Site) -> None:
     publish(site.archive, site.security)
     fresh(site)
-    assert site.document()[0] == 1
+    assert "the cache holds" not in site.run("watch")[1]
+    status, document = site.document()
+    assert status == 1
+    seen = {**document["targets"]["debian12-amd64"]["read"], "releases": document["releases"]}
     site.server.broken["*"] = 503
     status, document = site.document("--offline")
     assert (status, document["unanswered"]) == (1, [])
-    assert document["targets"]["debian12-amd64"]["kernels"] == [NEW]
+    found = document["targets"]["debian12-amd64"]
+    assert (found["kernels"], found["state"]) == ([NEW], "stale")
+    stale = {name: {"state": "stale", "time": one["time"]} for name, one in seen.items()}
+    assert {**found["read"], "releases": document["releases"]} == stale
+    oldest = min(one["time"] for one in seen.values())
+    last = f"nobody was asked: this is what the cache holds, read {oldest}"
+    assert site.run("watch", "--offline")[1].splitlines()[-1] == last
+
+
+def test_a_list_of_releases_that_cannot_be_had_has_no_date(site: Site) -> None:
+    site.server.broken[f"/{RELEASES}"] = 404
+    assert site.document()[1]["releases"] is None
 
 
 def test_a_system_that_was_never_locked_names_the_command(site: Site) -> None:

@@ -14,6 +14,7 @@ from driverforge_build.discover.machine import AptSource, Machine, parse_list, p
 from driverforge_build.discover.settings import Nowhere, Settings
 from driverforge_build.matrix import load_matrix
 from driverforge_build.matrix.fields import Arch
+from driverforge_build.ports import DatedDocument, LastRead
 from driverforge_core.errors import InputError, Unavailable
 from support.samples.sampledebian import MATRIX, sample_matrix
 
@@ -249,8 +250,8 @@ def test_keys_come_from_the_option_or_the_source() -> None:
 class Unsigned:
     """A repository's host that says what everybody may say."""
 
-    def document(self, _: str) -> bytes:
-        return b"Origin: anybody"
+    def dated_document(self, _: str) -> DatedDocument:
+        return DatedDocument(body=b"Origin: anybody", last_read=LastRead(fresh=True, time=""))
 
 
 def test_a_vendors_repository_without_keys_is_nowhere() -> None:

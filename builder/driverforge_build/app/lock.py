@@ -17,7 +17,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.archives import Decisions, Pinning, pin_archives
 from driverforge_build.nvidia.site import MIRROR, Site, check_hosts
-from driverforge_build.ports import Downloads
+from driverforge_build.ports import Downloads, LastRead
 from driverforge_build.publish.bases import FoundBase, WantedBase, find_bases
 from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_oci.client import RegistryClient
@@ -27,8 +27,9 @@ from driverforge_oci.client import RegistryClient
 class Locked:
     """What a run did.
 
-    `targets` are those that were looked at, by key, `before` what the lock held of them, `older` their
-    kernels that are published, and that their rows leave out.
+    `targets` are those that were looked at, by key, `last_read` when each of their repositories was, by id,
+    `before` what the lock held of them, `older` their kernels that are published, and that their rows leave
+    out.
     `nowhere` are those that were not, for want of an address, `degraded` those whose repositories cannot be
     read now, `closed` those that were read without the repositories of a subscription, `partial` without a
     vendor's. `archives` is what came of each archive of NVIDIA's that the selected cells need. `changed`:
@@ -39,6 +40,7 @@ class Locked:
     """
 
     targets: Mapping[str, TargetLock]
+    last_read: Mapping[str, Mapping[str, LastRead]]
     before: Mapping[str, TargetLock]
     older: Mapping[str, tuple[str, ...]]
     archives: Mapping[str, Pinning]
@@ -51,6 +53,12 @@ class Locked:
     partial: Mapping[str, DriverforgeError]
     bases: Mapping[str, FoundBase]
     images: Mapping[str, Mapping[str, FoundBase]]
+
+    @property
+    def reads(self) -> list[LastRead]:
+        """Of all that was read, NVIDIA's texts too."""
+        archives = (pinning.last_read for pinning in self.archives.values() if pinning.last_read)
+        return [*(one for target in self.last_read.values() for one in target.values()), *archives]
 
     @property
     def nvidia_silent(self) -> bool:
@@ -115,6 +123,7 @@ def lock_targets(
     recorded = [pinning.recorded for pinning in archives.values() if pinning.recorded]
     return Locked(
         targets=targets,
+        last_read=found.last_read,
         before={key: earlier.targets[key] for key in targets if key in earlier.targets},
         older=found.older,
         archives=archives,

@@ -16,7 +16,7 @@ from driverforge_build.matrix.nvidia import Branch
 from driverforge_build.matrix.select import check_named, mirror_os
 from driverforge_build.nvidia.releases import Release, newest_releases
 from driverforge_build.nvidia.site import MIRROR, RELEASES, Site, check_hosts
-from driverforge_build.ports import Downloads
+from driverforge_build.ports import Downloads, LastRead
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
 
@@ -52,16 +52,25 @@ class News:
     """What is new since the lock, which is of the day `since`.
 
     `problems` are drivers that the lock pins and the repositories do not have so any more. `unanswered` is
-    who did not answer, or has no address here, so that there may be more.
+    who did not answer, or has no address here, so that there may be more. `last_read` says of each target's
+    repositories, by id, when they were read, `releases` of NVIDIA's list; None where there is no answer.
     """
 
     since: str
     targets: Mapping[str, TargetNews] = field(default_factory=dict)
+    last_read: Mapping[str, Mapping[str, LastRead]] = field(default_factory=dict)
+    releases: LastRead | None = None
     problems: Mapping[str, DriverforgeError] = field(default_factory=dict)
     drivers: tuple[DriverNews, ...] = ()
     branches: tuple[Release, ...] = ()
     ended: tuple[Branch, ...] = ()
     unanswered: tuple[DriverforgeError, ...] = ()
+
+    @property
+    def reads(self) -> list[LastRead]:
+        """Of all that was read, NVIDIA's list too."""
+        repositories = [one for target in self.last_read.values() for one in target.values()]
+        return [*repositories, *((self.releases,) if self.releases else ())]
 
     def __bool__(self) -> bool:
         found = (*self.targets.values(), *self.problems, *self.drivers, *self.branches, *self.ended)
@@ -88,14 +97,17 @@ def watch(selection: Selection, settings: Settings, downloads: Downloads) -> New
     except TemporaryFailure as error:
         unanswered.append(error)
     releases: dict[str, Release] = {}
+    listed: LastRead | None = None
     try:
-        releases = newest_releases(Site(downloads=downloads, mirrors=settings.mirrors).document(RELEASES))
+        document = Site(downloads=downloads, mirrors=settings.mirrors).dated_document(RELEASES)
+        releases, listed = newest_releases(document.body), document.last_read
     # the page may have moved: that says nothing of kernels
     except Unavailable as error:
         unanswered.append(error)
     return replace(
         news,
         since=since,
+        releases=listed,
         drivers=tuple(_newer(matrix, lock, releases)),
         branches=tuple(_unknown_branches(matrix, releases)),
         ended=tuple(_ended(matrix, lock, since=since[:7], month=f"{settings.now:%Y-%m}")),
@@ -131,6 +143,7 @@ def _of_repositories(
             key: target_news(lock.targets[key], after, older=found.older[key])
             for key, after in found.targets.items()
         },
+        last_read=found.last_read,
         problems={what: error for what, error in found.problems.items() if what in pinned},
         unanswered=(*found.nowhere.values(), *found.degraded.values()),
     )

@@ -13,6 +13,7 @@ import click
 
 from driverforge_build.advice import Selection
 from driverforge_build.commands import adapters, inputs, options
+from driverforge_build.commands.lastread import of_cache, read_state, state_of_all
 from driverforge_build.commands.output import say
 from driverforge_build.lock.compare import changes
 
@@ -142,12 +143,17 @@ def command(
 
 
 def _outcome(path: Path, done: Locked, *, check: bool) -> str:
+    # what the cache holds says nothing of today
+    known = of_cache(done.reads)
+    by = f", by {known}" if known else ""
     if not done.changed:
-        return f"{path} is up to date"
+        return f"{path} is up to date{by}"
     if check:
-        return f"{path} would change; nothing was written"
+        return f"{path} would change{by}; nothing was written"
     return (
-        f"wrote {path}" if done.whole else f"{path} stays as it is: see the problems above, or --keep-going"
+        f"wrote {path}{by}"
+        if done.whole
+        else f"{path} stays as it is: see the problems above, or --keep-going"
     )
 
 
@@ -159,7 +165,8 @@ def _print(done: Locked) -> None:
         say(f"{key}: {len(target.kernels)} kernels ({kinds}), {len(target.drivers)} drivers")
         for suite in target.repositories:
             until = f", valid until {suite.valid_until}" if suite.valid_until else ""
-            say(f"  {suite.suite} of {suite.date}{until}, {suite.signers(16)}")
+            known = of_cache([done.last_read[key][suite.suite]])
+            say(f"  {suite.suite} of {suite.date}{until}, {suite.signers(16)}{known and f': {known}'}")
         if (base := done.bases.get(key)) is not None:
             say(f"  {_base_told('base', base)}")
         for driver, image in done.images[key].items():
@@ -213,7 +220,8 @@ def _print_archives(done: Locked) -> None:
 
     for key, pinning in done.archives.items():
         if pin := pinning.pin:
-            say(f"archive {key}: sha256 {pin.sha256}, {told_by(pin)}")
+            known = of_cache([pinning.last_read] if pinning.last_read else [])
+            say(f"archive {key}: sha256 {pin.sha256}, {told_by(pin)}{known and f': {known}'}")
             if pin.accepted:
                 say(f"  accepted in place of another: {pin.accepted}")
         # one that failed is told below, with the drivers
@@ -235,6 +243,8 @@ def _document(path: Path, done: Locked) -> LockDocument:
                 "older": list(done.older[key]),
                 "drivers": list(target.drivers),
                 "suites": {suite.suite: suite.date for suite in target.repositories},
+                "state": state_of_all(done.last_read[key].values()),
+                "read": {suite: read_state(one) for suite, one in done.last_read[key].items()},
                 "base": _base_document(done.bases[key]) if key in done.bases else None,
                 "images": {driver: _base_document(one) for driver, one in done.images[key].items()},
                 "changes": changes(done.before[key], target) if key in done.before else [],
@@ -261,5 +271,6 @@ def _archive(pinning: Pinning) -> FoundArchive:
         "origin": pin.origin.value if pin else None,
         "source": pin.source if pin else "",
         "asked_in_vain": list(pinning.told),
+        "read": read_state(pinning.last_read) if pinning.last_read else None,
         "error": failure(pinning.error) if pinning.error else None,
     }

@@ -12,6 +12,7 @@ import click
 
 from driverforge_build.advice import Selection
 from driverforge_build.commands import adapters, inputs, options
+from driverforge_build.commands.lastread import of_cache, read_state, state_of_all
 from driverforge_build.commands.output import say
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def _lines(news: News) -> Iterator[str]:
     since = f"since {news.since}" if news.since else "since the lock"
     if not news:
         yield f"nothing is new {since}" + (", as far as could be asked" if news.unanswered else "")
+    if known := of_cache(news.reads):
+        yield f"nobody was asked: this is {known}"
 
 
 def _told(release: Release) -> str:
@@ -107,6 +110,8 @@ def _document(path: Path, news: News) -> WatchDocument:
                 "kernels": list(target.kernels),
                 "gone": list(target.gone),
                 "modules": [{"kernel": release, "driver": version} for release, version in target.modules],
+                "state": state_of_all(news.last_read[key].values()),
+                "read": {suite: read_state(one) for suite, one in news.last_read[key].items()},
             }
             for key, target in news.targets.items()
         },
@@ -132,5 +137,6 @@ def _document(path: Path, news: News) -> WatchDocument:
             for one in news.branches
         ],
         "ended": [{"branch": one.id, "eol": str(one.eol)} for one in news.ended],
+        "releases": read_state(news.releases) if news.releases else None,
         "unanswered": [failure(error) for error in news.unanswered],
     }

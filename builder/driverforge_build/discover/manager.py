@@ -17,7 +17,7 @@ from driverforge_build.discover.settings import Settings
 from driverforge_build.lock.pins import LockedPackage, LockedRepository
 from driverforge_build.matrix.fields import Arch, PackageManager
 from driverforge_build.matrix.model import DriverRow, OsRow
-from driverforge_build.ports import Downloads
+from driverforge_build.ports import Downloads, LastRead
 
 
 class VerifiedRepository(Protocol):
@@ -26,6 +26,10 @@ class VerifiedRepository(Protocol):
     @property
     def id(self) -> str:
         """Its name in the matrix and in the lock."""
+
+    @property
+    def last_read(self) -> LastRead:
+        """When its server last said what is in it."""
 
     def address(self, path: str) -> str:
         """The address of a package by its path in the lock."""

@@ -22,7 +22,7 @@ from driverforge_build.matrix.expand import driver_archs
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.load import Matrix
 from driverforge_build.matrix.model import DriverRow, OsRow
-from driverforge_build.ports import Downloads, NotThere
+from driverforge_build.ports import Downloads, LastRead, NotThere
 from driverforge_core.errors import DriverforgeError, InputError, TemporaryFailure, Unavailable
 
 WORKERS = 4
@@ -40,10 +40,12 @@ class Survey:
     `degraded` for those whose repositories cannot be read now, or are not signed by anybody trusted. `closed`
     are targets that were read without the repositories of a subscription, `partial` those read without a
     vendor's, with what they lack. `unfit` are drivers, as in `problems`, that a vendor has other versions
-    for. `older` are the kernels of each target that are published, and that its row leaves out.
+    for. `older` are the kernels of each target that are published, and that its row leaves out. `last_read`
+    says of each target's repositories, by id, when they were read.
     """
 
     targets: Mapping[str, TargetLock]
+    last_read: Mapping[str, Mapping[str, LastRead]]
     older: Mapping[str, tuple[str, ...]]
     problems: Mapping[str, DriverforgeError]
     nowhere: Mapping[str, Unavailable]
@@ -63,6 +65,7 @@ def survey(
     one's error is raised. Raises Unavailable, InputError.
     """
     found: dict[str, TargetLock] = {}
+    times: dict[str, Mapping[str, LastRead]] = {}
     older: dict[str, tuple[str, ...]] = {}
     problems: dict[str, DriverforgeError] = {}
     read: dict[Place, VerifiedRepository] = {}
@@ -108,6 +111,7 @@ def survey(
             if driver.version in lacking.unfit:
                 unfit[name] = _at_row(matrix, row, driver, lacking.unfit[driver.version])
         found[key], older[key] = pinned.target, pinned.older
+        times[key] = {one.id: one.last_read for one in answers.repositories if one.id not in answers.unread}
         log.info(
             "target=%s kernels=%d drivers=%d", key, len(pinned.target.kernels), len(pinned.target.drivers)
         )
@@ -115,6 +119,7 @@ def survey(
         raise errors[0]
     return Survey(
         targets=found,
+        last_read=times,
         older=older,
         problems=problems,
         nowhere=nowhere,

@@ -8,6 +8,7 @@ from typing import Literal
 from typing_extensions import TypedDict
 
 from driverforge_build.documents.failures import Failure
+from driverforge_build.documents.reads import ReadState, State
 
 
 class BaseState(TypedDict):
@@ -26,7 +27,8 @@ class BaseState(TypedDict):
 class LockedTarget(TypedDict):
     """An OS and architecture.
 
-    `suites` maps each to the date of its index. `base` is null where the base image names its own digest;
+    `suites` maps each to the date of its index, `read` to when that was read; `state` is `stale` where one of
+    them is from the cache. `base` is null where the base image names its own digest;
     `images` are the driver images of payload `image`, by driver version, but for those that do. `older` are
     kernels that are published, and that the row of their series leaves out (`newest`).
     """
@@ -36,13 +38,18 @@ class LockedTarget(TypedDict):
     older: list[str]
     drivers: list[str]
     suites: dict[str, str]
+    state: State
+    read: dict[str, ReadState]
     base: BaseState | None
     images: dict[str, BaseState]
     changes: list[str]
 
 
 class FoundArchive(TypedDict):
-    """An archive of NVIDIA's. `source`: where its sha256 was read; `asked_in_vain`: where there is none."""
+    """An archive of NVIDIA's. `source`: where its sha256 was read; `asked_in_vain`: where there is none.
+
+    `read`: when a place that has the sha256 said so; null where none does, or the matrix says it.
+    """
 
     pinned: bool
     url: str
@@ -50,6 +57,7 @@ class FoundArchive(TypedDict):
     origin: Literal["matrix", "manifest", "checksum-file", "file", "first-use"] | None
     source: str
     asked_in_vain: list[str]
+    read: ReadState | None
     error: Failure | None
 
 

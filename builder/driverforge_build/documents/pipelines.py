@@ -8,6 +8,7 @@ from typing import Literal
 from typing_extensions import NotRequired, TypedDict
 
 from driverforge_build.documents.failures import Failure
+from driverforge_build.documents.reads import ReadState, State
 
 
 class CoveredImage(TypedDict):
@@ -60,11 +61,16 @@ class NewKernel(TypedDict):
 
 
 class TargetNews(TypedDict):
-    """Kernel releases that the lock does not have, and those that the repositories have no more."""
+    """Kernel releases that the lock does not have, and those that the repositories have no more.
+
+    `read` says of each repository when it was read; `state` is `stale` where one of them is from the cache.
+    """
 
     kernels: list[str]
     gone: list[str]
     modules: list[NewKernel]
+    state: State
+    read: dict[str, ReadState]
 
 
 class NewRelease(TypedDict):
@@ -99,6 +105,7 @@ class WatchDocument(TypedDict):
 
     `since` is the date of the lock's newest repository, ISO 8601. `new`: whether anything is; the exit status
     is 1 then. `problems` maps locked drivers that the repositories do not have so any more to what is wrong.
+    `releases`: when NVIDIA's list was read, null where it could not be.
     """
 
     schema: Literal[1]
@@ -110,4 +117,5 @@ class WatchDocument(TypedDict):
     drivers: list[NewRelease]
     branches: list[NewBranch]
     ended: list[EndedBranch]
+    releases: ReadState | None
     unanswered: list[Failure]

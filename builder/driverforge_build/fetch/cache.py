@@ -28,10 +28,14 @@ def default_folder() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptAnswer:
-    """A document whose content may change at its address, with what a conditional request needs."""
+    """A document whose content may change at its address, with what a conditional request needs.
+
+    `read` is when the server last said that this is its content, UTC, ISO 8601; earlier versions kept ''.
+    """
 
     url: str
     body: bytes
+    read: str = ""
     etag: str = ""
     last_modified: str = ""
 
@@ -62,13 +66,22 @@ class Cache:
         if not isinstance(fields, dict) or fields.get("sha256") != hashlib.sha256(body).hexdigest():
             return None
         return KeptAnswer(
-            url=url, body=body, etag=fields.get("etag", ""), last_modified=fields.get("last_modified", "")
+            url=url,
+            body=body,
+            read=fields.get("read", ""),
+            etag=fields.get("etag", ""),
+            last_modified=fields.get("last_modified", ""),
         )
 
     def keep(self, document: KeptAnswer) -> None:
         # not the address: it may hold a password
         digest = hashlib.sha256(document.body).hexdigest()
-        fields = {"etag": document.etag, "last_modified": document.last_modified, "sha256": digest}
+        fields = {
+            "read": document.read,
+            "etag": document.etag,
+            "last_modified": document.last_modified,
+            "sha256": digest,
+        }
         with self.new_file(self._document_path(document.url)) as file:
             file.write(json.dumps(fields).encode() + b"\n" + document.body)
 

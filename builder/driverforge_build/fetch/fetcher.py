@@ -10,6 +10,8 @@ import hashlib
 import io
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import replace
+from datetime import datetime, timezone
 from http.client import responses
 from pathlib import Path
 from typing import IO, Protocol, TypeVar
@@ -22,6 +24,8 @@ from driverforge_build.ports import (
     Algorithm,
     Blob,
     ClientCertificate,
+    DatedDocument,
+    LastRead,
     Listed,
     Measured,
     NotThere,
@@ -29,7 +33,7 @@ from driverforge_build.ports import (
     Refused,
     Sum,
 )
-from driverforge_core.errors import InputError, TemporaryFailure, Unavailable
+from driverforge_core.errors import InputError, StorageFailed, TemporaryFailure, Unavailable
 from driverforge_oci.transport import (
     BUSY,
     Request,
@@ -70,10 +74,15 @@ class Quiet:
     def waiting(self, why: str, seconds: float) -> object: ...
 
 
+def _utc_now() -> datetime:
+    return datetime.now(timezone.utc)
+
+
 class Fetcher:
     """Downloads into a cache. Without a transport it answers from the cache alone.
 
-    `certificates` are what the transport shows to hosts, by the host. Several threads may share one.
+    `certificates` are what the transport shows to hosts, by the host; `now` is UTC and aware. Several threads
+    may share one.
     """
 
     def __init__(
@@ -83,11 +92,13 @@ class Fetcher:
         *,
         progress: DownloadListener | None = None,
         certificates: MutableMapping[str, ClientCertificate] | None = None,
+        now: Callable[[], datetime] = _utc_now,
     ) -> None:
         self.cache = cache
         self._texts = HeaderTexts(cache)
         self._transport = transport
         self._progress = progress or Quiet()
+        self._now = now
         self._certificates = {} if certificates is None else certificates
 
     def document(self, url: str) -> bytes:
@@ -96,16 +107,26 @@ class Fetcher:
         The kept copy where the server says that it is the same, or when offline. Raises NotThere,
         TemporaryFailure (after some attempts), or Unavailable offline without a copy.
         """
+        return self.dated_document(url).body
+
+    def dated_document(self, url: str) -> DatedDocument:
+        """As `document`. A kept copy is as old as the last answer that it was still the same."""
         kept = self.cache.document(url)
         if self._transport is None:
             if kept is None:
                 raise Unavailable(f"{without_secrets(url)} is not in the cache", resolution=_ONLINE)
-            return kept.body
+            return DatedDocument(body=kept.body, last_read=LastRead(fresh=False, time=kept.read))
         request = Request(method="GET", url=url, headers=_conditions(kept))
-        fresh = self._received(lambda: request, lambda answer: self._document(url, answer, kept))
-        if fresh is not kept and _local(url) is None:
-            self.cache.keep(fresh)
-        return fresh.body
+        received = self._received(lambda: request, lambda answer: self._document(url, answer, kept))
+        fresh = replace(received, read=f"{self._now():%Y-%m-%dT%H:%M:%SZ}")
+        if _local(url) is None:
+            try:
+                self.cache.keep(fresh)
+            except StorageFailed:
+                # of a copy that is still the same, the date alone stays behind: no reason to stop a run
+                if received is not kept:
+                    raise
+        return DatedDocument(body=fresh.body, last_read=LastRead(fresh=True, time=fresh.read))
 
     def blob(self, blob: Blob) -> Path:
         """The path of a file with that very content; downloaded unless it is kept already."""

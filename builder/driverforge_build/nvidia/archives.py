@@ -16,6 +16,7 @@ from driverforge_build.lock.pins import Lock, LockedArchive, Origin, archive_key
 from driverforge_build.nvidia.inside import inside
 from driverforge_build.nvidia.published import Answer, Wanted, ask, redistributable_url
 from driverforge_build.nvidia.site import Site
+from driverforge_build.ports import LastRead
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import (
     DriverforgeError,
@@ -44,13 +45,15 @@ class Pinning:
     """What came of one archive. `pin` is what the lock is to hold, None where it holds nothing.
 
     `error` says why there is none, or that what is published differs from the pin. `undecided`: a person has
-    to decide, and nothing failed. `told` are the places that were asked in vain.
+    to decide, and nothing failed. `told` are the places that were asked in vain. `last_read` is when the
+    place that has a sha256 said so, None where none does, or none was asked.
     """
 
     pin: LockedArchive | None = None
     error: DriverforgeError | None = None
     undecided: bool = False
     told: tuple[str, ...] = ()
+    last_read: LastRead | None = None
 
     @property
     def recorded(self) -> LockedArchive | None:
@@ -100,12 +103,14 @@ def _pinned(
     for other in (one for one in (known, given) if one is not None and one.sha256 != best.sha256):
         reason = decisions.accepted.get(other.key, "")
         if not reason:
-            return Pinning(pin=known, error=_changed(other, best), told=answer.told)
+            return Pinning(
+                pin=known, error=_changed(other, best), told=answer.told, last_read=answer.last_read
+            )
         best = replace(best, accepted=f"{reason} (before: sha256 {other.sha256})")
     # what NVIDIA says is worth more than what was trusted; what the lock has so already stays as it is
     better = answer.found is not None and answer.found.origin.published
     stays = known is not None and known.sha256 == best.sha256 and (known.origin.published or not better)
-    return Pinning(pin=known if stays else best, told=answer.told)
+    return Pinning(pin=known if stays else best, told=answer.told, last_read=answer.last_read)
 
 
 def _of_row(wanted: Wanted) -> LockedArchive:
@@ -123,7 +128,7 @@ def _of_row(wanted: Wanted) -> LockedArchive:
 def _first(wanted: Wanted, answer: Answer, site: Site, decisions: Decisions) -> Pinning:
     """An archive that the lock knows nothing of, and of which nobody gave a file."""
     if answer.found:
-        return Pinning(pin=answer.found, told=answer.told)
+        return Pinning(pin=answer.found, told=answer.told, last_read=answer.last_read)
     name = f"{wanted.version} for {wanted.arch}"
     if answer.silent:
         error: DriverforgeError = TemporaryFailure(

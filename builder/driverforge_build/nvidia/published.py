@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from driverforge_build.lock.pins import LockedArchive, Origin
 from driverforge_build.nvidia.checksums import checksum_of, redistributable_of
 from driverforge_build.nvidia.site import COMMON, REDISTRIBUTABLE, Site
+from driverforge_build.ports import LastRead
 from driverforge_core.arch import to_machine
 from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import DriverforgeError, TemporaryFailure, Unavailable
@@ -45,10 +46,11 @@ class _Place:
 class Answer:
     """What the places say. `silent` where one of them did not answer, so that it may know more later.
 
-    `told` has a line for each place that was asked in vain.
+    `told` has a line for each place that was asked in vain. `last_read` is when the one that has it said so.
     """
 
     found: LockedArchive | None = None
+    last_read: LastRead | None = None
     told: tuple[str, ...] = ()
     silent: bool = False
 
@@ -61,7 +63,8 @@ def ask(wanted: Wanted, site: Site, only: str = "") -> Answer:
         if only and place.file.rpartition("/")[2] != only:
             continue
         try:
-            sha256, size = place.read(site.document(place.source))
+            document = site.dated_document(place.source)
+            sha256, size = place.read(document.body)
         except (TemporaryFailure, Unavailable) as error:
             silent = silent or isinstance(error, TemporaryFailure)
             told.append(_in_vain(place.source, error))
@@ -75,7 +78,7 @@ def ask(wanted: Wanted, site: Site, only: str = "") -> Answer:
             origin=place.origin,
             source=place.source,
         )
-        return Answer(found=found, told=tuple(told), silent=silent)
+        return Answer(found=found, last_read=document.last_read, told=tuple(told), silent=silent)
     return Answer(told=tuple(told), silent=silent)
 
 

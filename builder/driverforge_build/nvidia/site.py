@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from driverforge_build.nvidia.inside import HEAD, LARGEST
-from driverforge_build.ports import Downloads, Measured
+from driverforge_build.ports import DatedDocument, Downloads, Measured
 from driverforge_core.errors import UsageError
 
 MIRROR = "nvidia"
@@ -64,7 +64,11 @@ class Site:
 
     def document(self, url: str) -> bytes:
         """What stands at one of NVIDIA's addresses. Raises what `Downloads.document` raises."""
-        return self.downloads.document(mirrored(url, self.mirrors))
+        return self.dated_document(url).body
+
+    def dated_document(self, url: str) -> DatedDocument:
+        """The same, with when it was read."""
+        return self.downloads.dated_document(mirrored(url, self.mirrors))
 
     def measured(self, url: str) -> Measured:
         """An archive, at one of NVIDIA's addresses or any other. Raises what `Downloads.measured` raises."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import httpx2
@@ -29,12 +30,16 @@ def fetcher(
     timeout: float = TIMEOUT_S,
     grace: float = GRACE_S,
     in_all: int = 0,
+    now: Callable[[], datetime] | None = None,
+    cache: Callable[[Path], Cache] = Cache,
 ) -> Fetcher:
     """A fetcher with its cache in a folder, on what `mirror_transport` makes; it takes no pause.
 
-    `in_all` is how many requests a host may get, 0 for any number.
+    `in_all` is how many requests a host may get, 0 for any number. `now` is the day of the answers.
     """
     wire = httpx2.MockTransport(answer) if answer else None
     web = HttpxTransport(os.environ, timeout=timeout, grace=grace, wire=wire, in_all=in_all)
     transport = Retrying(inner=Following(web), wait=lambda _: None, now=lambda: NOW)
-    return Fetcher(Cache(folder), transport, progress=progress)
+    if now is None:
+        return Fetcher(cache(folder), transport, progress=progress)
+    return Fetcher(cache(folder), transport, progress=progress, now=now)

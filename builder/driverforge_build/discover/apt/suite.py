@@ -29,7 +29,7 @@ from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
 from driverforge_build.matrix.repository import Repository
 from driverforge_build.nvidia.site import mirrored
-from driverforge_build.ports import Blob, Downloads, Listed, sha256_sum
+from driverforge_build.ports import Blob, Downloads, LastRead, Listed, sha256_sum
 from driverforge_core.errors import Unavailable, UsageError
 from driverforge_core.osid import OsId
 from driverforge_oci.transport import without_secrets
@@ -75,13 +75,17 @@ class Location:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A suite whose signature is verified. `inrelease` is the sha256 of the signed file, `size` its bytes."""
+    """A suite whose signature is verified.
+
+    `inrelease` is the sha256 of the signed file, `size` its bytes, `last_read` when its mirror last said so.
+    """
 
     location: Location
     release: ReleaseFile
     fingerprints: tuple[str, ...]
     inrelease: str
     size: int
+    last_read: LastRead
 
     @property
     def id(self) -> str:
@@ -245,7 +249,8 @@ def read_suite(
     Raises TemporaryFailure, NotThere, Untrusted, Nowhere, or Unavailable where it is too old.
     """
     name = f"InRelease of {location.repository.id}"
-    signed = downloads.document(f"{location.folder}/InRelease")
+    found = downloads.dated_document(f"{location.folder}/InRelease")
+    signed = found.body
     with with_published(downloads, location.address_of, location.keyrings, location.key) as keys:
         if not keys:
             raise _unsigned(location)
@@ -273,6 +278,7 @@ def read_suite(
         fingerprints=verified.fingerprints,
         inrelease=hashlib.sha256(signed).hexdigest(),
         size=len(signed),
+        last_read=found.last_read,
     )
 
 

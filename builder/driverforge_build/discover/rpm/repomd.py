@@ -37,7 +37,7 @@ from driverforge_build.lock import sound
 from driverforge_build.lock.pins import LockedRepository
 from driverforge_build.matrix.fields import Arch
 from driverforge_build.matrix.model import OsRow
-from driverforge_build.ports import Blob, Downloads, Listed, Sum, sha256_sum
+from driverforge_build.ports import Blob, Downloads, LastRead, Listed, Sum, sha256_sum
 from driverforge_core.arch import to_machine
 from driverforge_core.errors import InputError
 from driverforge_oci.transport import without_secrets
@@ -72,7 +72,8 @@ class Part:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RpmRepository:
     """A repository whose repomd.xml is trusted. `document` is its sha256, `preference` AUTOMATIC or
-    ON_REQUEST. `index` is all that dnf and zypper may read of it, by path, repomd.xml last.
+    ON_REQUEST. `index` is all that dnf and zypper may read of it, by path, repomd.xml last. `last_read` is
+    when its server last said so.
     """
 
     id: str
@@ -82,6 +83,7 @@ class RpmRepository:
     fingerprints: tuple[str, ...]
     parts: dict[str, Part]
     index: dict[str, Part]
+    last_read: LastRead
     preference: int = AUTOMATIC
 
     def address(self, path: str) -> str:
@@ -157,7 +159,8 @@ def read_repository(
     A signature that is there counts where there are keys for it; without one, or without keys, the bytes have
     to come safely, unless the index `must_be_signed`. Raises TemporaryFailure, NotThere, Untrusted, Nowhere.
     """
-    document = downloads.document(below(uri, "repodata/repomd.xml"))
+    found = downloads.dated_document(below(uri, "repodata/repomd.xml"))
+    document = found.body
     what = f"repomd.xml of {name}"
     apart = optional_document(downloads, below(uri, "repodata/repomd.xml.asc"))
     if must_be_signed and apart is None:
@@ -190,6 +193,7 @@ def read_repository(
         fingerprints=fingerprints,
         parts={kind: parts[kind] for kind in _READ if kind in parts},
         index={part.path: part for part in index},
+        last_read=found.last_read,
     )
 
 
