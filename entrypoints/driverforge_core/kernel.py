@@ -97,6 +97,11 @@ class KernelRelease:
         return ""
 
     @property
+    def realtime(self) -> bool:
+        """Whether it is named as a real-time kernel (PREEMPT_RT)."""
+        return "rt" in self.variant.split("-")
+
+    @property
     def without_dist(self) -> str:
         """What names of Red Hat's packages for one kernel have of its release: version and release alone.
 

@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from driverforge_core.errors import Unavailable
+from driverforge_core.errors import Unavailable, Unsupported
 from driverforge_node.driver.build import conftest, whole
+from driverforge_node.driver.build.compiler import make_arguments
 from driverforge_node.driver.build.memory import Digests, Memory, Place
 from driverforge_node.family.model import HeaderTree
 from driverforge_node.host.real import real_host
+from engine.test_compile_objects import headers_of
 from support import aptfetch
 from support.machines import compilers, kernels
 from support.machines.kernels import Kernel
@@ -83,7 +85,8 @@ def work_folder(tree: Path, folder: Path) -> Path:
 
 def make(kernel: Kernel, modules: str) -> tuple[str, ...]:
     words = ("make", "-j2", "modules", f"SYSSRC={kernel.source}", f"SYSOUT={kernel.build}")
-    chosen = (f"NV_KERNEL_MODULES={modules}",) if modules else ()
+    chosen = [f"NV_KERNEL_MODULES={modules}"] if modules else []
+    chosen += ["IGNORE_PREEMPT_RT_PRESENCE=1"] if "-rt-" in kernel.release else []
     return (*words, f"CC={kernel.compiler}", "IGNORE_CC_MISMATCH=1", "KCFLAGS=-g0", *chosen)
 
 
@@ -130,11 +133,31 @@ def compare(tree: Path, kernel: Kernel, tmp_path: Path, modules: str = "") -> No
     assert again.compiled == 0
 
 
-def test_answers_of_two_small_modules_are_the_plain_builds(tmp_path: Path) -> None:
-    kernel = next(iter(candidates("6.1", "cloud-amd64")), None)
+def one_kernel(flavour: str) -> Kernel:
+    kernel = next(iter(candidates("6.1", flavour)), None)
     if kernel is None:
-        pytest.skip("no kernel whose compiler is here")
-    compare(sources(*DRIVERS[1]), kernel, tmp_path, "nvidia-modeset nvidia-peermem")
+        pytest.skip(f"no 6.1 kernel of flavour {flavour} whose compiler is here")
+    return kernel
+
+
+def test_answers_of_two_small_modules_are_the_plain_builds(tmp_path: Path) -> None:
+    compare(sources(*DRIVERS[1]), one_kernel("cloud-amd64"), tmp_path, "nvidia-modeset nvidia-peermem")
+
+
+@pytest.mark.parametrize("driver", [DRIVERS[0], DRIVERS[2]], ids=["open", "proprietary"])
+def test_nvidias_own_check_refuses_a_real_time_kernel_until_our_make_says_that_it_is_meant(
+    tmp_path: Path, driver: tuple[str, str]
+) -> None:
+    kernel, work = one_kernel("rt-amd64"), str(work_folder(sources(*driver), tmp_path / "work"))
+
+    def asked(*, realtime: bool) -> conftest.Script:
+        words = make_arguments(headers_of(kernel), work=work, jobs=2, realtime=realtime)
+        return conftest.read_script(real_host(), work, words)
+
+    with pytest.raises(Unsupported) as refused:
+        asked(realtime=False)
+    assert "preempt_rt_sanity_check] Error" in refused.value.details[0]
+    assert asked(realtime=True).tests["functions"]
 
 
 @pytest.mark.full(reason="asks the compiler twice about 400 probes for each driver and kernel")

@@ -1,4 +1,7 @@
-"""What an archive of NVIDIA's has not (fabric manager, NSCQ, IMEX, nvlsm), locked from NVIDIA's repository.
+"""What is locked from NVIDIA's repository.
+
+That is what its archives have not (fabric manager, NSCQ, IMEX, nvlsm), and a driver's own packages where a
+site's row takes them from there.
 
 A flat repository made with apt-ftparchive and signed stands in for NVIDIA's; the packages are empty.
 """
@@ -51,6 +54,35 @@ TEXT = (HEAD + ROW + REST[REST.index("  - id: ubuntu24.04") :]).replace(
     "newest: 535.261.03", "newest: 535.309.01"
 )
 
+OWN = """\
+    drivers:
+      - id: "535"
+        branch: "535"
+        version: 535.309.01
+        payload: packages
+        module_types: [open]
+        repositories: [cuda-debian12, bookworm]
+        modules: [{id: open, packages: [nvidia-kernel-open-dkms], tree: "usr/src/nvidia-{version}"}]
+        firmware: {package: firmware-nvidia-gsp, tree: "lib/firmware/nvidia/{version}"}
+        userspace: [libcuda1, nvidia-modprobe]
+        companions: [nvidia-persistenced]
+"""
+OWN_TEXT = TEXT[: TEXT.index("    fabric:\n")] + OWN + TEXT[TEXT.index("  - id: ubuntu24.04") :]
+
+
+def own_packages(version: str) -> list[Deb]:
+    """A driver's own packages as NVIDIA has them, in one version."""
+    exact = f"{version}-1"
+    return [
+        Deb(name="libcuda1", version=exact, depends=f"libnvidia-ml1 (= {exact}), libc6"),
+        Deb(name="libnvidia-ml1", version=exact, depends="libc6"),
+        *(
+            Deb(name=name, version=exact, depends="libc6")
+            for name in ("nvidia-modprobe", "nvidia-persistenced", "firmware-nvidia-gsp")
+        ),
+        Deb(name="nvidia-kernel-open-dkms", version=exact, depends="dkms"),
+    ]
+
 
 def parts(version: str) -> list[Deb]:
     """NVIDIA's packages of a driver below 580, with the names that they have there."""
@@ -65,13 +97,13 @@ class Site:
     key: SigningKey
     capture: pytest.CaptureFixture[str]
 
-    def matrix(self, trust: str = "", *, since: str = "535") -> Path:
+    def matrix(self, trust: str = "", *, since: str = "535", sample: str = TEXT) -> Path:
         """The sample's matrix with NVIDIA's repository. `trust`: who signs it, in keys of its row,
         `since`: the first branch that takes something from there.
         """
         repository = f"      - {{id: cuda-debian12, urls: ['{ADDRESS}'], role: extra, optional: true"
         repository += f", {trust or f'keyring: {self.key.keyring}'}}}\n"
-        text = TEXT.replace('fabric:\n      - id: "535"', f'fabric:\n      - id: "{since}"')
+        text = sample.replace('fabric:\n      - id: "535"', f'fabric:\n      - id: "{since}"')
         return write_matrix(self.folder, text.replace("    kernels:\n", f"{repository}    kernels:\n", 1))
 
     def lock(self, *words: str) -> tuple[int, str]:
@@ -272,3 +304,76 @@ def test_a_build_gets_the_packages_from_nvidia_or_its_mirror(site: Site) -> None
     ):
         target = bake_document([context], mirrors=mirrors)["target"][target_name(context.image.id)]
         assert target["args"].get("CUDA_DEBIAN12_URL") == at
+
+
+def test_a_drivers_own_packages_are_nvidias_in_its_version_where_its_row_says_so(site: Site) -> None:
+    """Debian has a libcuda1, an nvidia-modprobe and a libnvidia-ml1 too, the last one newer."""
+    site.matrix(sample=OWN_TEXT)
+    debs = [one for version in (OTHER, VERSION, "535.400.01", "580.178.04") for one in own_packages(version)]
+    publish_packages(site.folder / "nvidia", site.key, debs)
+    status, told = site.lock()
+    assert status == 0, told
+    taken = {
+        role: {package.name: (package.version, package.suite) for package in packages}
+        for role, packages in site.roles.items()
+    }
+    nvidias = (f"{VERSION}-1", "cuda-debian12")
+    assert taken["userspace"] == {
+        "libcuda1": nvidias,
+        "libnvidia-ml1": nvidias,
+        "nvidia-modprobe": nvidias,
+        # beside the driver: the newest of its branch
+        "nvidia-persistenced": ("535.400.01-1", "cuda-debian12"),
+    }
+    assert taken["source"] == {"nvidia-kernel-open-dkms": nvidias}
+    assert taken["firmware"] == {"firmware-nvidia-gsp": nvidias}
+    assert {suite for role in ("tools", "toolchain") for _, suite in taken[role].values()} <= {
+        "bookworm",
+        "bookworm-security",
+    }
+
+
+@pytest.mark.parametrize("missing_one", ["libcuda1", "nvidia-modprobe", "nvidia-kernel-open-dkms"])
+def test_one_of_its_own_packages_in_another_version_is_an_error_that_says_what_to_write(
+    site: Site, missing_one: str
+) -> None:
+    site.matrix(sample=OWN_TEXT)
+    mixed = [
+        one
+        for version in (OTHER, VERSION)
+        for one in own_packages(version)
+        if (one.name == missing_one) == (version == OTHER)
+    ]
+    publish_packages(site.folder / "nvidia", site.key, mixed)
+    status, told = site.lock()
+    assert status == 1
+    assert f"the repositories do not have {missing_one} {VERSION}" in told
+    assert f"{OTHER}-1 (cuda-debian12)" in told
+    assert f"set `version: {OTHER}` for driver 535 of debian12" in told
+    # another driver's pins would be written with --keep-going alone
+    assert not (site.folder / "l.json").exists()
+
+
+def test_a_driver_whose_packages_are_there_is_left_out_where_nvidias_repository_is_not(site: Site) -> None:
+    """Debian's packages of another version are no substitute."""
+    site.matrix(sample=OWN_TEXT)
+    status, told = site.lock()
+    assert status == 0, told
+    assert f"left out: driver {VERSION}" in told
+    assert "images without it serve all other nodes" not in told
+    (target,) = load_lock(site.folder / "l.json").targets.values()
+    assert target.drivers == {}
+
+
+def test_a_build_gets_a_drivers_own_packages_from_nvidia(site: Site) -> None:
+    site.matrix(sample=OWN_TEXT)
+    publish_packages(site.folder / "nvidia", site.key, own_packages(VERSION))
+    assert site.lock()[0] == 0
+    lock = load_lock(site.folder / "l.json")
+    (cell,) = (cell for cell in jit_cells(load_matrix(site.folder / "site.yaml")) if cell.os.id == "debian12")
+    (context,) = driver_contexts([cell], lock, given=Given())
+    dockerfile = context.entries["Dockerfile"].content.decode()
+    for role in ("userspace", "source", "firmware"):
+        for package in site.roles[role]:
+            fetched = f"ADD --checksum=sha256:{package.sha256} ${{CUDA_DEBIAN12_URL}}/{package.path} /\n"
+            assert fetched in dockerfile

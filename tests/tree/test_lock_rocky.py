@@ -25,7 +25,7 @@ from support.process import missing
 from support.samples import rockyrepo
 from support.samples.aptrepo import SigningKey, served, signing_key
 from support.samples.rockyrepo import BARE, MATRIX, NEW, OLD, rocky_matrix
-from support.samples.rpmrepo import repack_primary, sign_index
+from support.samples.rpmrepo import Rpm, build_all, index, repack_primary, sign_index
 
 PROGRAMS = ("createrepo_c", "modifyrepo_c", "rpmbuild", "gpg", "gpgv")
 pytestmark = pytest.mark.skipif(
@@ -441,3 +441,43 @@ def test_a_subscribers_token_goes_with_every_request_and_into_no_message(
         assert cli.run([*words, "--select", "rocky9-amd64-*"]) == 75
     told = capsys.readouterr()
     assert "t0ken" not in told.out + told.err + (tmp_path / "lock.json").read_text()
+
+
+OWN = """\
+        payload: packages
+        module_types: [open]
+        repositories: [cuda, baseos, appstream]
+        modules: [{id: open, packages: [kmod-nvidia-open-dkms], tree: "usr/src/nvidia-{version}"}]
+        firmware: {package: nvidia-kmod-common, tree: "usr/lib/firmware/nvidia/{version}"}
+        userspace: [nvidia-driver-cuda]
+"""
+
+
+def test_nvidias_own_user_space_asks_for_its_modules_which_want_dkms(
+    mirror: Path, key: SigningKey, tmp_path: Path
+) -> None:
+    """Why docs/lock.md sends RHEL's relatives to the archive."""
+
+    def package(name: str, *requires: str, provides: tuple[str, ...] = ()) -> Rpm:
+        version = {"version": DRIVER, "release": "1.el9", "epoch": "3"}
+        return Rpm(name=name, arch="x86_64", requires=requires, provides=provides, **version)
+
+    modules = (f"nvidia-kmod = 3:{DRIVER}",)
+    theirs = [
+        package("nvidia-driver-cuda", f"nvidia-kmod-common = 3:{DRIVER}"),
+        package("nvidia-kmod-common", f"nvidia-kmod = 3:{DRIVER}"),
+        package("kmod-nvidia-open-dkms", "dkms", provides=modules),
+    ]
+    build_all(theirs, tmp_path / "cuda/Packages")
+    index(tmp_path / "cuda")
+    sign_index(tmp_path / "cuda", key)
+    row = "      - {id: cuda, urls: ['https://cuda.invalid/x'], role: extra, keyring: /nowhere}\n"
+    text = MATRIX[: MATRIX.index("        payload: runfile")] + OWN
+    matrix = rocky_matrix(text.replace("    kernels:\n", f"{row}    kernels:\n", 1))
+    mirrors = {"rocky9": mirror.as_uri(), "rocky9/cuda": (tmp_path / "cuda").as_uri()}
+    settings = Settings(now=datetime.now(timezone.utc), mirrors=mirrors, keyrings=[("", key.keyring)])
+    found = survey(matrix, [(matrix.rows[0], "amd64")], Lock(), fetcher(tmp_path / "cache"), settings)
+    problem = found.problems[f"rocky9-amd64 {DRIVER}"]
+    assert problem.brief == "the repositories that were read have no dkms"
+    chain = "kmod-nvidia-open-dkms <- nvidia-kmod-common <- nvidia-driver-cuda"
+    assert f"needed by {chain}" in problem.details

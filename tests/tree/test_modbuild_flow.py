@@ -27,7 +27,7 @@ from driverforge_core.image import ImageFacts, ModuleSet
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.log import LOGGER
 from driverforge_core.osid import OsId, OsRelease
-from driverforge_node.driver.build.job import BuildRequest, build
+from driverforge_node.driver.build.job import BuildRequest, build, request_for
 from driverforge_node.host.files import RootedFiles
 from driverforge_node.host.real import real_host
 from driverforge_node.host.subprocesses import SystemCommands
@@ -454,14 +454,46 @@ def test_a_kernel_that_the_driver_cannot_be_compiled_for_is_named_before_any_com
     assert error.details[0].startswith("include/linux/pci.h:1: pci_resize_resource(")
 
 
-def test_a_real_time_kernel_is_refused(bench: Bench, tmp_path: Path) -> None:
+def realtime_headers(folder: Path, option: str = "CONFIG_PREEMPT_RT") -> str:
+    """A folder with the packages of a kernel that is configured with that option."""
     for package in PACKAGES:
         files = {
-            name: text + ("CONFIG_PREEMPT_RT=y\n" if name.endswith(".config") else "")
+            name: text + (f"{option}=y\n" if name.endswith(".config") else "")
             for name, text in package.files.items()
         }
-        build_deb(replace(package, files=files), tmp_path / "debs" / f"{package.name}.deb")
-    assert "real-time" in bench.refused(Unsupported, headers=str(tmp_path / "debs")).brief
+        build_deb(replace(package, files=files), folder / f"{package.name}.deb")
+    return str(folder)
+
+
+# NVIDIA's conftest.sh, preempt_rt_sanity_check, asks for both
+@pytest.mark.parametrize("option", ["CONFIG_PREEMPT_RT", "CONFIG_PREEMPT_RT_FULL"])
+def test_a_real_time_kernel_is_refused_with_the_way_round_it(
+    bench: Bench, tmp_path: Path, option: str
+) -> None:
+    error = bench.refused(Unsupported, headers=realtime_headers(tmp_path / "debs", option))
+    assert "real-time" in error.brief
+    assert error.details == (f"{option}=y in the headers of {RELEASE}",)
+    assert "IGNORE_PREEMPT_RT_PRESENCE=1" in error.resolution
+    assert bench.tools.calls("make") == []
+
+
+def test_a_real_time_kernel_that_is_meant_is_compiled_and_nvidias_build_is_told(
+    bench: Bench, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    LOGGER.propagate = True
+    told = replace(bench.host, environ={"IGNORE_PREEMPT_RT_PRESENCE": "1"})
+    asked = request_for(told, image=bench.request.image, kernel=RELEASE, module_types=("open",))
+    headers = realtime_headers(tmp_path / "debs")
+    assert bench.build(headers=headers, realtime=asked.realtime) == ["compiled"]
+    calls = bench.tools.calls("make")
+    assert calls
+    assert all("IGNORE_PREEMPT_RT_PRESENCE=1" in call.split() for call in calls)
+    assert "NVIDIA does not support real-time kernels" in caplog.text
+
+
+def test_without_the_word_nvidias_own_check_stays(bench: Bench) -> None:
+    bench.build()
+    assert "IGNORE_PREEMPT_RT_PRESENCE" not in " ".join(bench.tools.calls("make"))
 
 
 def test_a_failed_compilation_shows_the_compilers_words_and_keeps_the_log(bench: Bench) -> None:

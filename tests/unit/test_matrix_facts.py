@@ -47,7 +47,7 @@ ELSEWHERE = {
     "published_sha256": "the lock's",
     "package_epoch": "the lock's",
     "firmware_files": "dockerfiles/scripts/place-firmware",
-    "build_refuses": "exclusion no-realtime, and the node's check of a kernel's configuration",
+    "build_refuses": "exclusion no-realtime, the node's check of a kernel's configuration, and its variable",
     "dkms_packages": "docs/matrix.md: the runfile in their place",
     "driver_branches_in_archive": "docs/matrix.md: 26.04",
     "python_in_image": "rows name the package that brings the interpreter",

@@ -33,6 +33,12 @@ def test_defaults() -> None:
     assert (found.module_type.value, found.driver_version, found.gpu_direct_rdma) == ("auto", "", False)
 
 
+# conftest.sh asks whether it is empty: [ -n "$IGNORE_PREEMPT_RT_PRESENCE" ]
+@pytest.mark.parametrize(("text", "wanted"), [("1", True), ("yes", True), ("0", True), ("", False)])
+def test_real_time_kernels_are_meant_where_nvidias_variable_says_anything(text: str, wanted: bool) -> None:
+    assert variables.parse({"IGNORE_PREEMPT_RT_PRESENCE": text}).realtime is wanted
+
+
 def test_every_bad_value_is_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
         variables.parse(

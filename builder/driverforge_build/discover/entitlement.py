@@ -184,10 +184,11 @@ def without_vendors(
     for_now = any(isinstance(error, (TemporaryFailure, Untrusted)) for error in unread.values())
     kind = TemporaryFailure if for_now else Unavailable
     steps = [error.resolution for error in (*unread.values(), *fabric.values())]
+    otherwise = "the rows of these drivers name it" if drivers else "images without it serve all other nodes"
     return kind(
         f"{row.id}-{arch}: read without {' and '.join(unread) or 'all that its row names'}",
         details=told,
-        resolution=f"{steps[0]}; images without it serve all other nodes",
+        resolution=f"{steps[0]}; {otherwise}",
     )
 
 

@@ -127,6 +127,11 @@ class ImageSpec:
         return ("userspace", "jit") if self.kernel and not self.vendor_modules else ("userspace",)
 
     @property
+    def realtime(self) -> bool:
+        """Whether its modules are for a real-time kernel, and NVIDIA's build has to be told so."""
+        return any(kernel.realtime for kernel in self.facts.kernels)
+
+    @property
     def template(self) -> str:
         return f"{self.family}/Dockerfile.j2"
 

@@ -27,9 +27,11 @@ def package_manager() -> PackageManager:
 def _split(kernel: KernelRelease) -> tuple[str, str]:
     """('kernel-64k', '5.14.0-427.el9.aarch64') for '5.14.0-427.el9.aarch64+64k'.
 
-    The packages of Oracle's own kernels are named kernel-uek, those of Amazon's newer ones kernel6.12.
+    Until RHEL 9.2 the name of a real-time kernel has no such end: 4.18.0-553.rt7.342.el8_10.x86_64. The
+    packages of Oracle's own kernels are named kernel-uek, those of Amazon's newer ones kernel6.12.
     """
     plain, _, variant = str(kernel).partition("+")
+    variant = variant or ("rt" if kernel.realtime else "")
     base = "kernel-uek" if kernel.flavour == "uek" else "kernel"
     if ".amzn" in plain and kernel.version[:2] > AMAZON_FIRST:
         base = "kernel{}.{}".format(*kernel.version)

@@ -16,6 +16,7 @@ from driverforge_core.errors import Unavailable
 from support import aptfetch, cache
 from support.process import require, run
 
+_COMMON = re.compile(r"/(linux-headers-[^/\s]+-common[^/\s]*)/Makefile$", re.MULTILINE)
 _RESIZE = re.compile(r"\bpci_resize_resource\(([^)]*)\)")
 
 
@@ -35,8 +36,10 @@ class Kernel:
 
     @property
     def source(self) -> Path:
-        """The common tree (SYSSRC)."""
-        return self.headers / "usr/src" / f"linux-headers-{_common(self.release)}"
+        """The common tree (SYSSRC): real-time kernels have one of their own."""
+        found = _COMMON.search((self.build / "Makefile").read_text())
+        assert found, "the Makefile includes no common one"
+        return self.headers / "usr/src" / found[1]
 
     @property
     def compiler(self) -> str:
@@ -64,10 +67,6 @@ class Image:
 def abi(release: str) -> str:
     """What the names of a kernel's packages share: '6.1.0-50'."""
     return re.sub(r"-(cloud-)?(rt-)?(amd64|arm64)$", "", release)
-
-
-def _common(release: str) -> str:
-    return f"{abi(release)}-common"
 
 
 def candidates(series: str, *, flavour: str = "cloud-amd64") -> tuple[aptfetch.Package, ...]:

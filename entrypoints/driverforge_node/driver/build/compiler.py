@@ -16,6 +16,7 @@ from driverforge_core.errors import (
 from driverforge_core.kernel import KernelRelease
 from driverforge_node.driver.build import shortcuts
 from driverforge_node.driver.build.headers import KernelHeaders
+from driverforge_node.driver.state import variables
 from driverforge_node.family.model import Compiler
 from driverforge_node.ports import Commands, Host, Result
 
@@ -38,6 +39,8 @@ class Ways:
     plain: bool = False
     # folder of what earlier builds found out and compiled, '' for none
     kept: str = ""
+    # for a real-time kernel, too
+    realtime: bool = False
 
 
 def check_compiler(commands: Commands, compiler: Compiler, kernel: KernelRelease) -> str:
@@ -61,8 +64,13 @@ def check_compiler(commands: Commands, compiler: Compiler, kernel: KernelRelease
     return version
 
 
-def make_arguments(headers: KernelHeaders, *, work: str, jobs: int) -> tuple[str, ...]:
-    """The command line of make, with all that NVIDIA's Kbuild and the kernel's have to be told."""
+def make_arguments(
+    headers: KernelHeaders, *, work: str, jobs: int, realtime: bool = False
+) -> tuple[str, ...]:
+    """The command line of make, with all that NVIDIA's Kbuild and the kernel's have to be told.
+
+    make hands it on to conftest.sh as environment.
+    """
     tree = headers.tree
     return (
         "make",
@@ -84,6 +92,7 @@ def make_arguments(headers: KernelHeaders, *, work: str, jobs: int) -> tuple[str
         # release. We warn ourselves.
         "IGNORE_CC_MISMATCH=1",
         f"NV_EXCLUDE_KERNEL_MODULES={LEFT_OUT}",
+        *((f"{variables.IGNORE_REALTIME}=1",) if realtime else ()),
     )
 
 
@@ -107,7 +116,7 @@ def compile_modules(
     TemporaryFailure.
     """
     _fill_work_folder(host, source, work)
-    make = make_arguments(headers, work=work, jobs=jobs)
+    make = make_arguments(headers, work=work, jobs=jobs, realtime=ways.realtime)
     prepared = None
     if not ways.plain:
         prepared = shortcuts.prepare(host, headers, make, source=source, work=work, jobs=jobs, kept=ways.kept)

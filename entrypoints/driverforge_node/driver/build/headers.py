@@ -11,10 +11,14 @@ from driverforge_core.image import ImageFacts
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsRelease
 from driverforge_node import catalogue
+from driverforge_node.driver.state import variables
 from driverforge_node.family.lookup import family_of
 from driverforge_node.family.model import Compiler, Family, HeaderTree, config_value
 from driverforge_node.packages import PackageAccess, PackageFile, PackageRequest
 from driverforge_node.ports import Files, Host
+
+# A real-time kernel has one of them; the second one until 5.3
+REALTIME = ("CONFIG_PREEMPT_RT", "CONFIG_PREEMPT_RT_FULL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,17 +110,15 @@ def check_header_probes(
     image: ImageFacts,
     module_types: tuple[str, ...],
     kernel: KernelRelease,
+    *,
+    realtime: bool,
 ) -> None:
     """Raises Unsupported where this driver does not compile for `kernel`, with the header's line.
 
-    It takes milliseconds. The compiler would find the same after minutes.
+    It takes milliseconds. The compiler would find the same after minutes. With `realtime`, a real-time kernel
+    is none of the reasons.
     """
-    if config_value(files.read_text(f"{tree.output}/.config"), "CONFIG_PREEMPT_RT") == "y":
-        raise Unsupported(
-            f"kernel {kernel} is a real-time kernel (PREEMPT_RT), which NVIDIA's modules refuse",
-            details=[f"CONFIG_PREEMPT_RT=y in the headers of {kernel}"],
-            resolution="boot the same kernel in its normal flavour",
-        )
+    _check_realtime(files.read_text(f"{tree.output}/.config"), kernel, wanted=realtime)
     for rule in catalogue.PROBES:
         header = f"{tree.source}/{rule.probe.header}"
         if not rule.concerns(image.driver, module_types, kernel) or not files.exists(header):
@@ -128,6 +130,23 @@ def check_header_probes(
                 details=[evidence],
                 resolution="use a newer driver branch, or boot an older kernel of this series",
             )
+
+
+def _check_realtime(config: str, kernel: KernelRelease, *, wanted: bool) -> None:
+    """What conftest.sh checks as preempt_rt_sanity_check, with the same way round it."""
+    found = next((option for option in REALTIME if config_value(config, option) == "y"), None)
+    if found is None:
+        return
+    if not wanted:
+        raise Unsupported(
+            f"kernel {kernel} is a real-time kernel (PREEMPT_RT), which NVIDIA's modules refuse",
+            details=[f"{found}=y in the headers of {kernel}"],
+            resolution=(
+                "boot the same kernel in its normal flavour; or, without NVIDIA's support, set "
+                f"{variables.IGNORE_REALTIME}=1"
+            ),
+        )
+    log.warning("NVIDIA does not support real-time kernels", kernel=kernel, compiled_for=found)
 
 
 def signature_digests(config: str) -> tuple[str, ...]:

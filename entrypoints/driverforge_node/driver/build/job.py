@@ -67,6 +67,8 @@ class BuildRequest:
     epoch: int | None = None
     # with NVIDIA's own conftest, and every object from its source
     plain: bool = False
+    # for a real-time kernel, too
+    realtime: bool = False
 
     @property
     def built_against(self) -> str:
@@ -108,6 +110,7 @@ def request_for(
 
     '' and 0 stand for the defaults. Raises InputError where `kernel` is no release.
     """
+    settings = variables.parse(host.environ)
     return BuildRequest(
         image=image,
         release=parse_os_release(host.files.read_text("/etc/os-release")),
@@ -120,7 +123,8 @@ def request_for(
         work=work or WORK,
         logs=logs or LOGS,
         epoch=epoch,
-        plain=variables.parse(host.environ).plain_compile,
+        plain=settings.plain_compile,
+        realtime=settings.realtime,
     )
 
 
@@ -186,7 +190,14 @@ def build(host: Host, request: BuildRequest) -> tuple[BuiltSet, ...]:
             headers = unpack_headers(
                 host, request.release, request.kernel, given=request.headers, folder=folder
             )
-        check_header_probes(host.files, headers.tree, request.image, request.module_types, request.kernel)
+        check_header_probes(
+            host.files,
+            headers.tree,
+            request.image,
+            request.module_types,
+            request.kernel,
+            realtime=request.realtime,
+        )
         compiler = check_compiler(host.commands, headers.compiler, request.kernel)
         if request.network:
             network.link_build_files(host, request.network, str(request.kernel))
@@ -254,6 +265,7 @@ def _compile(
             ways=Ways(
                 plain=request.plain,
                 kept=paths.COMPILE_CACHE if cache.reachable(host, paths.COMPILE_CACHE) else "",
+                realtime=request.realtime,
             ),
         )
     publish.stage_modules(

@@ -38,6 +38,8 @@ class WantedModuleType(Enum):
 
 
 BOOLEAN = ("true", "false")
+# conftest.sh's own name, which is on make's command line as well
+IGNORE_REALTIME = "IGNORE_PREEMPT_RT_PRESENCE"
 
 VARIABLES: tuple[Variable, ...] = (
     Variable(
@@ -167,6 +169,16 @@ VARIABLES: tuple[Variable, ...] = (
         set_by="builder or manifest",
     ),
     Variable(
+        name=IGNORE_REALTIME,
+        meaning=(
+            "Compile for a real-time kernel (PREEMPT_RT), too, which NVIDIA does not support "
+            "([real-time kernels](matrix.md#real-time-kernels)). Any text but the empty one "
+            "does; make and NVIDIA's conftest are told. Without it, such a kernel is refused before anything "
+            "is compiled."
+        ),
+        set_by="builder or manifest",
+    ),
+    Variable(
         name="SOURCE_DATE_EPOCH",
         meaning=(
             "Time stamp of what `driverctl build` makes, in seconds since 1970, for reproducible "
@@ -190,6 +202,7 @@ class DriverSettings:
     mofed_on_host: bool
     take_over: bool
     plain_compile: bool
+    realtime: bool
 
 
 def parse(environ: Mapping[str, str]) -> DriverSettings:
@@ -217,6 +230,7 @@ def parse(environ: Mapping[str, str]) -> DriverSettings:
         mofed_on_host=values["USE_HOST_MOFED"] == "true",
         take_over=values["TAKE_OVER_HOST_DRIVER"] == "true",
         plain_compile=values["PLAIN_COMPILE"] == "true",
+        realtime=bool(values[IGNORE_REALTIME]),
     )
 
 
