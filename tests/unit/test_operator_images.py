@@ -19,7 +19,7 @@ from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST
 from driverforge_operator.app.lookups import Lookups, looked_up
 from driverforge_operator.cluster.registries import ImageRegistries
 from driverforge_operator.plan.actions import Action, Apply, Delete, SetStatus
-from driverforge_operator.plan.whole import plan
+from driverforge_operator.plan.whole import asked_for, plan
 from driverforge_operator.ports import Answer, Document, Kind, Page, Question, Ref
 from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocument
 from driverforge_operator.state.nodes import Node
@@ -100,14 +100,64 @@ def test_a_registry_that_does_not_tell_has_not_said_no() -> None:
     assert images(plan(cluster({JIT: "unknown"}))) == [JIT]
 
 
-def test_a_missing_image_names_the_command_that_makes_it() -> None:
-    actions = plan(cluster({JIT: "no"}))
+def refused(**spec: Any) -> str:
+    """What is told where no registry has the images of a driver."""
+    state = cluster({}, **spec)
+    while unasked := asked_for(state) - (state.around.images or {}).keys():
+        answers = {**(state.around.images or {}), **dict.fromkeys(unasked, Answer(found="no"))}
+        state = replace(state, around=replace(state.around, images=answers))
+    actions = plan(state)
     assert not workloads(actions)
     reason, message = condition(actions)
     assert reason == "ImageMissing"
-    assert JIT in message
-    wanted = f"driverforge build --select 'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY} --push"
-    assert wanted in message
+    return message
+
+
+WHOLE = {"repository": None, "version": None}
+PUSH = f" --registry {REPOSITORY} --push"
+
+
+@pytest.mark.parametrize(
+    ("spec", "image", "command"),
+    [
+        ({}, JIT, f"'ubuntu22.04-amd64-580.95.05-jit'{PUSH}"),
+        (
+            {"usePrecompiled": True, "version": "580"},
+            PRECOMPILED,
+            f"'ubuntu22.04-amd64-580.*-{KERNEL}'{PUSH}",
+        ),
+        ({**WHOLE, "image": NEWER}, NEWER, f"'ubuntu22.04-amd64-590.1-jit'{PUSH}"),
+        # KubeSphere's, with the kernel in the version
+        ({"version": f"580-{KERNEL}"}, PRECOMPILED, f"'ubuntu22.04-amd64-580.*-{KERNEL}'{PUSH}"),
+        ({"version": "580"}, f"{REPOSITORY}/driver:580-ubuntu22.04", f"'ubuntu22.04-amd64-580.*-jit'{PUSH}"),
+        # the command pushes to a name of its own
+        ({"image": "mine"}, f"{REPOSITORY}/mine:580.95.05-ubuntu22.04", "'ubuntu22.04-amd64-580.95.05-jit'"),
+        (
+            {"image": "deep/driver"},
+            f"{REPOSITORY}/deep/driver:580.95.05-ubuntu22.04",
+            f"'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY}/deep --push",
+        ),
+    ],
+)
+def test_a_missing_image_names_the_command_that_makes_it(
+    spec: dict[str, Any], image: str, command: str
+) -> None:
+    told = f"ubuntu22.04: no registry has {image} for amd64"
+    assert refused(**spec) == f"{told}: driverforge build --select {command}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "image"),
+    [
+        ({"version": f"sha256:{'a' * 64}"}, f"{REPOSITORY}/driver@sha256:{'a' * 64}"),
+        ({**WHOLE, "image": f"{REPOSITORY}/driver:latest"}, f"{REPOSITORY}/driver:latest"),
+        ({**WHOLE, "image": "driver"}, "driver"),
+        ({"version": "580.95.05-grid"}, f"{REPOSITORY}/driver:580.95.05-grid-ubuntu22.04"),
+        ({"driverType": "vgpu"}, JIT),
+    ],
+)
+def test_what_no_command_makes_has_none(spec: dict[str, Any], image: str) -> None:
+    assert refused(**spec) == f"ubuntu22.04: no registry has {image} for amd64"
 
 
 def test_the_old_driver_stays_while_the_new_image_is_missing() -> None:
@@ -119,12 +169,6 @@ def test_the_old_driver_stays_while_the_new_image_is_missing() -> None:
     (status,) = [one for one in actions if isinstance(one, SetStatus)]
     assert [one["image"] for one in status.pools] == [JIT]
     assert condition(actions)[0] == "ImageMissing"
-
-
-def test_a_missing_precompiled_image_is_named_by_its_kernel() -> None:
-    reason, message = condition(plan(cluster({PRECOMPILED: "no"}, usePrecompiled=True, version="580")))
-    assert reason == "ImageMissing"
-    assert f"--select 'ubuntu22.04-amd64-580*-{KERNEL}'" in message
 
 
 def test_a_node_compiles_where_that_is_allowed() -> None:

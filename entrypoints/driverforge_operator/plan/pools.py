@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_core import nodekeys
+from driverforge_core.cell import cell_of_image
 from driverforge_operator.crd.blocks import DriverManager
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.operands import names
@@ -209,17 +210,17 @@ def _looked_up(found: Pool, around: Surroundings) -> Pool:
 
 def _missing(found: Pool, images: Collection[str]) -> str:
     """Which image is not there, and the command that makes ours."""
-    pool, told = found.driver, f"no registry has {' and '.join(images)}"
+    driver, told = found.driver, f"no registry has {' and '.join(images)}"
     if found.key.arch:
         told += f" for {found.key.arch}"
-    if pool.image not in images:
+    # the matrix has no drivers of virtual GPUs
+    cell = cell_of_image(driver.image, found.key.arch) if driver.spec.driver_type == "gpu" else ""
+    if driver.image not in images or not cell:
         return told
-    # a precompiled image is named by a branch, a cell by a whole version
-    version = f"{pool.spec.version}*" if pool.precompiled else pool.spec.version
-    arch = found.key.arch or "*"
-    cell = f"{pool.os.tag}-{arch}-{version}-{pool.kernel if pool.precompiled else 'jit'}"
-    registry = pool.spec.repository or pool.image.rpartition("/")[0]
-    return f"{told}: driverforge build --select '{cell}' --registry {registry} --push"
+    registry, _, name = driver.image.rpartition(":")[0].rpartition("/")
+    # `driverforge push` calls every driver so
+    where = f" --registry {registry} --push" if name == "driver" else ""
+    return f"{told}: driverforge build --select '{cell}'{where}"
 
 
 def _selector(key: PoolKey, spec: NvidiaDriverSpec) -> Mapping[str, str]:
