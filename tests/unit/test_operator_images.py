@@ -17,6 +17,7 @@ from driverforge_core import nodekeys
 from driverforge_oci.auth import Login
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST
 from driverforge_operator.app.lookups import Lookups, looked_up
+from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.registries import ImageRegistries
 from driverforge_operator.plan.actions import Action, Apply, Delete, SetStatus
 from driverforge_operator.plan.whole import asked_for, plan
@@ -26,6 +27,7 @@ from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.whole import State
 from support.fakes.memoryregistry import HOST, MemoryRegistry
+from support.samples.operatorcases import policy_spec
 
 REPOSITORY = f"{HOST}/nvidia"
 KERNEL = "5.15.0-131-generic"
@@ -184,6 +186,106 @@ def test_a_node_compiles_where_that_is_allowed() -> None:
     # the pool is the same afterwards: its name does not change
     ready = plan(cluster({PRECOMPILED: "yes"}, usePrecompiled=True, version="580"))
     assert workload["metadata"]["name"] in {one.ref.name for one in ready if isinstance(one, Apply)}
+
+
+BUILD = f"driverforge build --select 'ubuntu22.04-amd64-580.*-{KERNEL}'{PUSH}"
+MISSING = f"no registry has {PRECOMPILED} for amd64: {BUILD}"
+
+
+def compiling(**answers: str) -> State:
+    """A cluster whose node may compile: what the registry says of both images."""
+    said = {PRECOMPILED: answers["precompiled"], JIT: answers["jit"]}
+    allowed = {nodekeys.JIT_VERSION: "580.95.05"}
+    return cluster(said, annotations=allowed, usePrecompiled=True, version="580")
+
+
+def rolled_out(state: State) -> State:
+    """The same, once its driver's pod is ready."""
+    done = dict.fromkeys(("desiredNumberScheduled", "numberAvailable", "updatedNumberScheduled"), 1)
+    objects = {
+        one.ref: {
+            **one.document,
+            "metadata": {**one.document["metadata"], "generation": 1},
+            "status": {"observedGeneration": 1, **done},
+        }
+        for one in plan(state)
+        if isinstance(one, Apply)
+    }
+    return replace(state, objects=objects)
+
+
+def test_what_compiles_meanwhile_says_which_image_is_missing_and_its_command() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    reason, message = condition(plan(state))
+    assert reason == "DriverNotReady"
+    assert message.endswith(f" is not rolled out yet; ubuntu22.04: nodes compile, since {MISSING}")
+    (status,) = (one for one in plan(rolled_out(state)) if isinstance(one, SetStatus))
+    assert status.state == "ready"
+    assert [(one.reason, one.message) for one in status.conditions if one.status == "True"] == [
+        ("Reconciled", f"ubuntu22.04: nodes compile, since {MISSING}")
+    ]
+
+
+def test_a_policy_says_too_that_nodes_compile_meanwhile() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    (driver,) = state.drivers.values()
+    spec = policy_spec("default")
+    spec["driver"] |= {key: value for key, value in driver.spec.items() if key != "default"}
+    spec["daemonsets"]["labels"] = {}
+    policy = CustomResource(metadata=driver.metadata, spec=spec)
+    by_policy = replace(state, drivers={}, policies={"x": policy})
+    reason, message = condition(plan(by_policy))
+    assert reason == "OperandNotReady"
+    assert message.endswith(f"; ubuntu22.04: nodes compile, since {MISSING}")
+    (status,) = (one for one in plan(rolled_out(by_policy)) if isinstance(one, SetStatus))
+    assert status.conditions[0].message == f"ubuntu22.04: nodes compile, since {MISSING}"
+
+
+def test_where_both_images_are_missing_either_command_helps() -> None:
+    reason, message = condition(plan(compiling(precompiled="no", jit="no")))
+    assert reason == "ImageMissing"
+    build = f"driverforge build --select 'ubuntu22.04-amd64-580.95.05-jit'{PUSH}"
+    assert message == f"ubuntu22.04: {MISSING}; no registry has {JIT} for amd64: {build}"
+
+
+def test_many_kernels_without_an_image_are_a_few_and_a_number() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    (first,) = state.nodes.values()
+    kernels = [f"5.15.0-{number}-generic" for number in range(100, 200)]
+    nodes = {
+        kernel: replace(first, name=kernel, kernel=kernel, labels={**first.labels, nodekeys.KERNEL: kernel})
+        for kernel in kernels
+    }
+    many = replace(state, nodes=nodes)
+    answers = {one: Answer(found="yes" if one.image == JIT else "no") for one in asked_for(many)}
+    answers[Question(image=JIT, arch="amd64")] = Answer(found="yes")
+    around = replace(many.around, images=answers)
+    (status,) = (one for one in plan(rolled_out(replace(many, around=around))) if isinstance(one, SetStatus))
+    assert status.conditions[0].reason == "Reconciled"
+    assert status.conditions[0].message.endswith("; 95 more")
+    assert len(status.conditions[0].message) < 2000
+
+
+def test_a_side_cars_image_has_no_command() -> None:
+    gds = {"enabled": True, "repository": REPOSITORY, "image": "nvidia-fs", "version": "2.17.4"}
+    image = f"{REPOSITORY}/nvidia-fs:2.17.4-ubuntu22.04"
+    told = condition(plan(cluster({JIT: "yes", image: "no"}, gds=gds)))
+    assert told == ("ImageMissing", f"ubuntu22.04: no registry has {image} for amd64")
+
+
+def test_what_a_registry_said_stands_while_it_says_nothing() -> None:
+    """One that limits requests (429) answers now and then: nothing comes and goes with it."""
+    store = Store("gpu-operator", asks_registries=True)
+    question = Question(image=JIT, arch="amd64")
+
+    def said() -> str:
+        images = store.state.around.images
+        assert images is not None
+        return images[question].found
+
+    for answer, stands in (("unknown", "unknown"), ("no", "no"), ("unknown", "no"), ("yes", "yes")):
+        store.answer(question, Answer(found=answer))  # type: ignore[arg-type]
+        assert said() == stands
 
 
 def test_each_architecture_has_a_pool() -> None:

@@ -235,7 +235,9 @@ class Store:
         return len(self.questions - self._images.keys())
 
     def answer(self, question: Question, answer: Answer) -> None:
-        """A registry has told of an image."""
+        """A registry has told of an image. What it said stands while it only does not say, as with 429."""
+        if answer.found == "unknown" and question in self._images:
+            return
         self._dirty_cluster |= self._images.get(question) != answer
         self._images[question] = answer
 

@@ -32,7 +32,8 @@ class Pool:
     """A pool's driver, or why its objects stay as they are: a condition's reason, and the words.
 
     `uid` is of the resource that asks for it. A reason without words is nothing to tell: soon known.
-    `questions` are what a registry is asked before anything changes.
+    `questions` are what a registry is asked before anything changes. `instead` says which image is
+    missing where nodes compile instead.
     """
 
     key: PoolKey
@@ -41,6 +42,7 @@ class Pool:
     reason: str = ""
     message: str = ""
     questions: tuple[Question, ...] = ()
+    instead: str = ""
 
     @property
     def documents(self) -> list[Document]:
@@ -81,8 +83,17 @@ def pool(key: PoolKey, intent: Intent, around: Surroundings) -> Pool | None:
         # its nodes compile, until somebody has made the image
         spec = asker.spec.model_copy(update={"version": asker.jit_version})
         compiled = _pool(key, replace(asker, spec=spec), intent, around, precompiled=False)
-        return replace(compiled, questions=found.questions + compiled.questions)
+        return _instead(found, compiled)
     return found
+
+
+def _instead(missing: Pool, compiled: Pool) -> Pool:
+    """The pool that compiles, and what is told of the image that it has not."""
+    questions = missing.questions + compiled.questions
+    if compiled.message:
+        # either would do
+        return replace(compiled, questions=questions, message=f"{missing.message}; {compiled.message}")
+    return replace(compiled, questions=questions, instead=f"nodes compile, since {missing.message}")
 
 
 def shared(intent: Intent, found: Collection[Pool]) -> list[Document]:

@@ -142,9 +142,10 @@ def _policy_outcome(
         return "notReady", _error("ReconcileFailed", rejected)
     if held := _held(seen.pools.get(policy.uid, ())):
         return "notReady", held
+    instead = _instead(seen.pools.get(policy.uid, ()))
     driver = _waiting("", seen, summaries)
     if waiting := {**({DRIVER_STATE: driver} if driver else {}), **others}:
-        words = "; ".join(told for state in waiting.values() for told in state)
+        words = "; ".join([*(told for state in waiting.values() for told in state), *instead])
         told = f"ClusterPolicy is not ready; states not ready: [{' '.join(waiting)}]: {words}"
         return "notReady", _error("OperandNotReady", told)
     if not any(one.labelled for one in census):
@@ -152,10 +153,8 @@ def _policy_outcome(
         return "ready", _ready("NFDLabelsMissing", told)
     if not any(one.gpu for one in census):
         return "ready", _ready("NoGPUNodes", "no node has a GPU")
-    return "ready", _ready(
-        "Reconciled",
-        _unheard("spec.daemonsets.labels", policy.spec.daemonsets.labels if policy.spec else None),
-    )
+    labels = policy.spec.daemonsets.labels if policy.spec else None
+    return "ready", _ready("Reconciled", "; ".join([*_unheard("spec.daemonsets.labels", labels), *instead]))
 
 
 def _driver(driver: Driver, intent: Intent, seen: _Seen, objects: Mapping[Ref, Document]) -> SetStatus:
@@ -185,17 +184,18 @@ def _outcome(
         return "notReady", _error("ReconcileFailed", rejected)
     if held := _held(seen.pools.get(driver.uid, ())):
         return "notReady", held
+    instead = _instead(seen.pools.get(driver.uid, ()))
     if waiting := _waiting(driver.name, seen, summaries):
-        return "notReady", _error("DriverNotReady", "; ".join(waiting))
-    return "ready", _ready("Reconciled", _unheard("spec.labels", driver.spec.labels if driver.spec else None))
+        return "notReady", _error("DriverNotReady", "; ".join([*waiting, *instead]))
+    labels = driver.spec.labels if driver.spec else None
+    return "ready", _ready("Reconciled", "; ".join([*_unheard("spec.labels", labels), *instead]))
 
 
-def _unheard(path: str, labels: Mapping[str, str] | None) -> str:
-    """Labels of a spec that have no effect, '' for none."""
+def _unheard(path: str, labels: Mapping[str, str] | None) -> list[str]:
+    """Labels of a spec that have no effect."""
     keys = sorted({*FOUND_BY, MANAGED_BY} & (labels or {}).keys())
-    return (
-        f"{path}: {', '.join(keys)} of DaemonSets stay as they are, which are found by them" if keys else ""
-    )
+    told = f"{path}: {', '.join(keys)} of DaemonSets stay as they are, which are found by them"
+    return [told] if keys else []
 
 
 def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
@@ -206,6 +206,12 @@ def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
     reason = told[0].reason
     words = [f"{one.key.os.tag}: {one.message}" for one in told if one.reason == reason]
     return _error(reason, "; ".join(words))
+
+
+def _instead(pools: Sequence[Pool]) -> list[str]:
+    """What is told of pools that compile because an image is missing; not of all, where they are many."""
+    told = [f"{one.key.os.tag}: {one.instead}" for one in pools if one.instead]
+    return [some(told, "; ")] if told else []
 
 
 def _waiting(owner: str, seen: _Seen, summaries: Sequence[PoolSummary]) -> list[str]:
