@@ -15,7 +15,7 @@ from driverforge_core import nodekeys
 from driverforge_core.errors import NotPermitted, TemporaryFailure
 from driverforge_operator.app.control import Controller
 from driverforge_operator.app.store import Store
-from driverforge_operator.plan.actions import Action, Apply, PatchNode, SetStatus
+from driverforge_operator.plan.actions import Action, Apply, Delete, LabelNamespace, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
 from driverforge_operator.ports import Document, Event, Gone, Kind, Ref
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NODE, NVIDIA_DRIVER
@@ -90,6 +90,36 @@ def test_what_shall_go_is_told_by_its_owner() -> None:
     }
     assert reasons["NVIDIADriver"] == "ReconcileFailed"
     assert reasons["ClusterPolicy"] != "ReconcileFailed"
+
+
+def test_labels_of_the_namespace_are_no_drivers() -> None:
+    state = policy_state("psa")
+    bare = replace(state, around=replace(state.around, namespace_labels={}))
+    (action,) = (one for one in plan(bare) if isinstance(one, LabelNamespace))
+    assert told(rejecting(bare, action.ref)) == (
+        "ReconcileFailed",
+        f"Failed to reconcile labels of the namespace: Namespace gpu-operator: {FORBIDDEN}",
+    )
+
+
+def test_an_operand_that_was_switched_off_is_no_driver() -> None:
+    state = policy_state("default")
+    there = {one.ref: one.document for one in plan(state) if isinstance(one, Apply)}
+    (policy,) = state.policies.values()
+    spec = {**policy.spec, "dcgmExporter": {**policy.spec["dcgmExporter"], "enabled": False}}
+    off = type(policy)(metadata=policy.metadata, spec=spec)
+    without = replace(state, objects=there, policies={policy.metadata.name: off})
+    (gone,) = (one.ref for one in plan(without) if isinstance(one, Delete) and one.ref.kind == "DaemonSet")
+    assert told(rejecting(without, gone)) == (
+        "ReconcileFailed",
+        f"Failed to reconcile what is no longer wanted: {gone}: {FORBIDDEN}",
+    )
+
+
+def test_what_all_drivers_share_is_a_drivers() -> None:
+    state = policy_state("default")
+    ref = applied(state, "ConfigMap", "nvidia-driver-startup-probe")
+    assert told(rejecting(state, ref))[1] == f"Failed to reconcile state-driver: {ref}: {FORBIDDEN}"
 
 
 @pytest.mark.parametrize("of", ["ClusterPolicy", "NVIDIADriver"])

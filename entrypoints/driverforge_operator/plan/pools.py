@@ -17,7 +17,7 @@ from driverforge_operator.operands.openshift import OpenShift
 from driverforge_operator.operands.policydriver import as_driver, host_root
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Census, PoolKey
-from driverforge_operator.plan.refused import problem
+from driverforge_operator.plan.refused import problems
 from driverforge_operator.ports import Document, Question
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
@@ -172,7 +172,7 @@ def _pool(key: PoolKey, asker: _Asker, intent: Intent, around: Surroundings, *, 
         ready_taint=intent.ready_taint,
     )
     found = Pool(key=key, uid=asker.uid, driver=driver)
-    if told := problem(driver):
+    if told := problems(driver):
         return replace(found, reason="InvalidSpec", message=told)
     try:
         mounts = configuration(
