@@ -73,7 +73,7 @@ class NvidiaDriverSpec(ContainerSettings):
                 ),
                 "version: a digest names one kernel's image: write the driver's branch, e.g. '580'",
             ),
-            # which GDS needs the open modules is a condition only: to order versions CEL has nothing but regular
+            # which GDS needs the open modules is a condition only: CEL orders versions by nothing but regular
             # expressions, and the limit is NVIDIA's to move
         )
     )
