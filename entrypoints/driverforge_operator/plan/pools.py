@@ -83,15 +83,15 @@ def pool(key: PoolKey, intent: Intent, around: Surroundings) -> Pool | None:
         # its nodes compile, until somebody has made the image
         spec = asker.spec.model_copy(update={"version": asker.jit_version})
         compiled = _pool(key, replace(asker, spec=spec), intent, around, precompiled=False)
-        return _instead(found, compiled)
+        return _fall_back(found, compiled)
     return found
 
 
-def _instead(missing: Pool, compiled: Pool) -> Pool:
+def _fall_back(missing: Pool, compiled: Pool) -> Pool:
     """The pool that compiles, and what is told of the image that it has not."""
     questions = missing.questions + compiled.questions
     if compiled.message:
-        # either would do
+        # either image would do
         return replace(compiled, questions=questions, message=f"{missing.message}; {compiled.message}")
     return replace(compiled, questions=questions, instead=f"nodes compile, since {missing.message}")
 
