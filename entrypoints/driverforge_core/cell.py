@@ -13,6 +13,7 @@ from driverforge_core.driver import DriverVersion
 from driverforge_core.errors import InputError
 from driverforge_core.kernel import KernelRelease
 from driverforge_core.osid import OsId
+from driverforge_core.tags import ImageTag
 
 JIT = "jit"
 
@@ -57,3 +58,20 @@ class CellId:
             driver=DriverVersion(found["driver"]),
             kernel=None if found["kernel"] == JIT else KernelRelease.parse(found["kernel"]),
         )
+
+
+def cell_of_image(image: str, arch: str) -> str:
+    """The cell that makes a driver image, as a glob: 'ubuntu22.04-amd64-580.*-5.15.0-131-generic'.
+
+    `arch` is '' where it may be any. Returns '' where the tag names no driver and system, as a digest.
+    """
+    try:
+        tag = ImageTag.parse(image.rpartition(":")[2])
+        system = OsId.parse(tag.os)
+    except InputError:
+        return ""
+    if tag.kernel and not tag.kernel.version:
+        # a word, such as the '-grid' of a vGPU's driver
+        return ""
+    driver = f"{tag.version}.*" if isinstance(tag.version, int) else str(tag.version)
+    return f"{system.key}-{arch or '*'}-{driver}-{tag.kernel or JIT}"

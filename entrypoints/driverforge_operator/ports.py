@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
-from driverforge_core.errors import TemporaryFailure
+from driverforge_core.errors import NotPermitted, TemporaryFailure
 
 Document = Mapping[str, Any]
 """An object as the API has it: apiVersion, kind, metadata, and so on."""
@@ -126,6 +126,10 @@ class Gone(TemporaryFailure):
 
 class Conflict(TemporaryFailure):
     """The object is another than the writer thought (409): observe again."""
+
+
+class Unauthenticated(NotPermitted):
+    """The server does not know who asks (401), as while a token is exchanged; 403 knows, and refuses."""
 
 
 class Overloaded(TemporaryFailure):

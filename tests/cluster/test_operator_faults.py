@@ -118,6 +118,18 @@ def test_writes_that_fail_are_made_until_they_succeed(
     assert max(Counter(proxy.writes).values()) <= 4
 
 
+def test_a_token_that_is_not_known_for_a_moment_is_told_to_nobody(
+    cluster: Api, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    twice = FirstTwice(Fault(status=401))
+    proxy.decide = lambda asked: twice(asked) if DAEMONSETS in asked.path else None
+    with operator(cluster, tmp_path, config=proxy.kubeconfig()) as log:
+        until(lambda: settled(cluster), "drivers", log=log)
+    assert proxy.faults
+    events = cluster.request("GET", "/api/v1/namespaces/default/events").body["items"]
+    assert {one["reason"] for one in events} == {"DriverNotReady"}
+
+
 def test_a_server_that_asks_to_wait_is_left_alone_so_long(
     cluster: Api, proxy: FaultProxy, tmp_path: Path
 ) -> None:

@@ -138,7 +138,7 @@ def test_a_version_that_nobody_built_changes_nothing_and_is_told_how_to_build(
     before, pods = work.daemonsets(), work.driver_pods()
     work.change(version=str(other))
     missing = work.until_reason("ImageMissing")
-    assert f"driverforge build --select 'debian12-amd64-{other}*-{site.kernel.release}'" in missing
+    assert f"driverforge build --select 'debian12-amd64-{other}.*-{site.kernel.release}'" in missing
     assert [one["spec"] for one in work.daemonsets().values()] == [one["spec"] for one in before.values()]
     assert [one["metadata"]["uid"] for one in work.driver_pods()] == [one["metadata"]["uid"] for one in pods]
     said_to_be_ready(work)

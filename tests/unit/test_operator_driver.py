@@ -287,6 +287,16 @@ def test_nodes_with_other_pages_have_their_own_driver() -> None:
     }
 
 
+def test_pods_of_one_kernel_are_found_by_its_daemonset_alone() -> None:
+    """Defect 24: a pod that lost its DaemonSet is adopted by no other kernel's."""
+    found = rendered(policy_state("precompiled-two-os")).values()
+    assert len(found) > 1
+    for one in found:
+        wanted = one["spec"]["selector"]["matchLabels"].items()
+        adopting = [own for own in found if wanted <= own["spec"]["template"]["metadata"]["labels"].items()]
+        assert adopting == [one]
+
+
 IMAGES = {
     "DRIVER_MANAGER_IMAGE": "nvcr.io/nvidia/cloud-native/k8s-driver-manager:v0.12.0",
     "GDS_IMAGE": "nvcr.io/nvidia/cloud-native/nvidia-fs:2.29.4",

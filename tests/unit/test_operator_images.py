@@ -20,6 +20,7 @@ from driverforge_oci.auth import Login
 from driverforge_oci.client import OCI_INDEX, OCI_MANIFEST
 from driverforge_operator.app.look import explain
 from driverforge_operator.app.lookups import Lookups, looked_up
+from driverforge_operator.app.store import Store
 from driverforge_operator.cluster.dump import Dump
 from driverforge_operator.cluster.registries import ImageRegistries
 from driverforge_operator.explain.gates import closed
@@ -31,6 +32,7 @@ from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.whole import State
 from support.fakes.memoryregistry import HOST, MemoryRegistry
+from support.samples.operatorcases import policy_spec
 
 REPOSITORY = f"{HOST}/nvidia"
 KERNEL = "5.15.0-131-generic"
@@ -105,14 +107,64 @@ def test_a_registry_that_does_not_tell_has_not_said_no() -> None:
     assert images(plan(cluster({JIT: "unknown"}))) == [JIT]
 
 
-def test_a_missing_image_names_the_command_that_makes_it() -> None:
-    actions = plan(cluster({JIT: "no"}))
+def refused(**spec: Any) -> str:
+    """What is told where no registry has the images of a driver."""
+    state = cluster({}, **spec)
+    while unasked := asked_for(state) - (state.around.images or {}).keys():
+        answers = {**(state.around.images or {}), **dict.fromkeys(unasked, Answer(found="no"))}
+        state = replace(state, around=replace(state.around, images=answers))
+    actions = plan(state)
     assert not workloads(actions)
     reason, message = condition(actions)
     assert reason == "ImageMissing"
-    assert JIT in message
-    wanted = f"driverforge build --select 'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY} --push"
-    assert wanted in message
+    return message
+
+
+WHOLE = {"repository": None, "version": None}
+PUSH = f" --registry {REPOSITORY} --push"
+
+
+@pytest.mark.parametrize(
+    ("spec", "image", "command"),
+    [
+        ({}, JIT, f"'ubuntu22.04-amd64-580.95.05-jit'{PUSH}"),
+        (
+            {"usePrecompiled": True, "version": "580"},
+            PRECOMPILED,
+            f"'ubuntu22.04-amd64-580.*-{KERNEL}'{PUSH}",
+        ),
+        ({**WHOLE, "image": NEWER}, NEWER, f"'ubuntu22.04-amd64-590.1-jit'{PUSH}"),
+        # KubeSphere's, with the kernel in the version
+        ({"version": f"580-{KERNEL}"}, PRECOMPILED, f"'ubuntu22.04-amd64-580.*-{KERNEL}'{PUSH}"),
+        ({"version": "580"}, f"{REPOSITORY}/driver:580-ubuntu22.04", f"'ubuntu22.04-amd64-580.*-jit'{PUSH}"),
+        # the command pushes to a name of its own
+        ({"image": "mine"}, f"{REPOSITORY}/mine:580.95.05-ubuntu22.04", "'ubuntu22.04-amd64-580.95.05-jit'"),
+        (
+            {"image": "deep/driver"},
+            f"{REPOSITORY}/deep/driver:580.95.05-ubuntu22.04",
+            f"'ubuntu22.04-amd64-580.95.05-jit' --registry {REPOSITORY}/deep --push",
+        ),
+    ],
+)
+def test_a_missing_image_names_the_command_that_makes_it(
+    spec: dict[str, Any], image: str, command: str
+) -> None:
+    told = f"ubuntu22.04: no registry has {image} for amd64"
+    assert refused(**spec) == f"{told}: driverforge build --select {command}"
+
+
+@pytest.mark.parametrize(
+    ("spec", "image"),
+    [
+        ({"version": f"sha256:{'a' * 64}"}, f"{REPOSITORY}/driver@sha256:{'a' * 64}"),
+        ({**WHOLE, "image": f"{REPOSITORY}/driver:latest"}, f"{REPOSITORY}/driver:latest"),
+        ({**WHOLE, "image": "driver"}, "driver"),
+        ({"version": "580.95.05-grid"}, f"{REPOSITORY}/driver:580.95.05-grid-ubuntu22.04"),
+        ({"driverType": "vgpu"}, JIT),
+    ],
+)
+def test_what_no_command_makes_has_none(spec: dict[str, Any], image: str) -> None:
+    assert refused(**spec) == f"ubuntu22.04: no registry has {image} for amd64"
 
 
 def test_the_old_driver_stays_while_the_new_image_is_missing() -> None:
@@ -126,18 +178,20 @@ def test_the_old_driver_stays_while_the_new_image_is_missing() -> None:
     assert condition(actions)[0] == "ImageMissing"
 
 
-def test_a_missing_precompiled_image_is_named_by_its_kernel() -> None:
-    reason, message = condition(plan(cluster({PRECOMPILED: "no"}, usePrecompiled=True, version="580")))
-    assert reason == "ImageMissing"
-    assert f"--select 'ubuntu22.04-amd64-580*-{KERNEL}'" in message
-
-
-@pytest.mark.parametrize(("precompiled", "arch"), [(False, "arm64"), (False, "amd64"), (True, "arm64")])
+@pytest.mark.parametrize(
+    ("spec", "arch"),
+    [
+        ({}, "arm64"),
+        ({}, "amd64"),
+        ({"usePrecompiled": True, "version": "580"}, "arm64"),
+        # without --push
+        ({"image": "mine"}, "arm64"),
+    ],
+)
 def test_explain_gives_a_node_the_command_that_its_pools_condition_has(
-    tmp_path: Path, arch: str, *, precompiled: bool
+    tmp_path: Path, spec: dict[str, Any], arch: str
 ) -> None:
     """Of several pools that all miss their image."""
-    spec = {"usePrecompiled": True, "version": "580"} if precompiled else {}
     before = cluster({}, **spec)
     labels = {nodekeys.GPU_PRESENT: "true", f"{nodekeys.DEPLOY}driver": "true"}
     machines = {
@@ -191,6 +245,106 @@ def test_a_node_compiles_where_that_is_allowed() -> None:
     # the pool is the same afterwards: its name does not change
     ready = plan(cluster({PRECOMPILED: "yes"}, usePrecompiled=True, version="580"))
     assert workload["metadata"]["name"] in {one.ref.name for one in ready if isinstance(one, Apply)}
+
+
+BUILD = f"driverforge build --select 'ubuntu22.04-amd64-580.*-{KERNEL}'{PUSH}"
+MISSING = f"no registry has {PRECOMPILED} for amd64: {BUILD}"
+
+
+def compiling(**answers: str) -> State:
+    """A cluster whose node may compile: what the registry says of both images."""
+    said = {PRECOMPILED: answers["precompiled"], JIT: answers["jit"]}
+    allowed = {nodekeys.JIT_VERSION: "580.95.05"}
+    return cluster(said, annotations=allowed, usePrecompiled=True, version="580")
+
+
+def rolled_out(state: State) -> State:
+    """The same, once its driver's pod is ready."""
+    done = dict.fromkeys(("desiredNumberScheduled", "numberAvailable", "updatedNumberScheduled"), 1)
+    objects = {
+        one.ref: {
+            **one.document,
+            "metadata": {**one.document["metadata"], "generation": 1},
+            "status": {"observedGeneration": 1, **done},
+        }
+        for one in plan(state)
+        if isinstance(one, Apply)
+    }
+    return replace(state, objects=objects)
+
+
+def test_what_compiles_meanwhile_says_which_image_is_missing_and_its_command() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    reason, message = condition(plan(state))
+    assert reason == "DriverNotReady"
+    assert message.endswith(f" is not rolled out yet; ubuntu22.04: nodes compile, since {MISSING}")
+    (status,) = (one for one in plan(rolled_out(state)) if isinstance(one, SetStatus))
+    assert status.state == "ready"
+    assert [(one.reason, one.message) for one in status.conditions if one.status == "True"] == [
+        ("Reconciled", f"ubuntu22.04: nodes compile, since {MISSING}")
+    ]
+
+
+def test_a_policy_says_too_that_nodes_compile_meanwhile() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    (driver,) = state.drivers.values()
+    spec = policy_spec("default")
+    spec["driver"] |= {key: value for key, value in driver.spec.items() if key != "default"}
+    spec["daemonsets"]["labels"] = {}
+    policy = CustomResource(metadata=driver.metadata, spec=spec)
+    by_policy = replace(state, drivers={}, policies={"x": policy})
+    reason, message = condition(plan(by_policy))
+    assert reason == "OperandNotReady"
+    assert message.endswith(f"; ubuntu22.04: nodes compile, since {MISSING}")
+    (status,) = (one for one in plan(rolled_out(by_policy)) if isinstance(one, SetStatus))
+    assert status.conditions[0].message == f"ubuntu22.04: nodes compile, since {MISSING}"
+
+
+def test_where_both_images_are_missing_either_command_helps() -> None:
+    reason, message = condition(plan(compiling(precompiled="no", jit="no")))
+    assert reason == "ImageMissing"
+    build = f"driverforge build --select 'ubuntu22.04-amd64-580.95.05-jit'{PUSH}"
+    assert message == f"ubuntu22.04: {MISSING}; no registry has {JIT} for amd64: {build}"
+
+
+def test_many_kernels_without_an_image_are_a_few_and_a_number() -> None:
+    state = compiling(precompiled="no", jit="yes")
+    (first,) = state.nodes.values()
+    kernels = [f"5.15.0-{number}-generic" for number in range(100, 200)]
+    nodes = {
+        kernel: replace(first, name=kernel, kernel=kernel, labels={**first.labels, nodekeys.KERNEL: kernel})
+        for kernel in kernels
+    }
+    many = replace(state, nodes=nodes)
+    answers = {one: Answer(found="yes" if one.image == JIT else "no") for one in asked_for(many)}
+    answers[Question(image=JIT, arch="amd64")] = Answer(found="yes")
+    around = replace(many.around, images=answers)
+    (status,) = (one for one in plan(rolled_out(replace(many, around=around))) if isinstance(one, SetStatus))
+    assert status.conditions[0].reason == "Reconciled"
+    assert status.conditions[0].message.endswith("; 95 more")
+    assert len(status.conditions[0].message) < 2000
+
+
+def test_a_side_cars_image_has_no_command() -> None:
+    gds = {"enabled": True, "repository": REPOSITORY, "image": "nvidia-fs", "version": "2.17.4"}
+    image = f"{REPOSITORY}/nvidia-fs:2.17.4-ubuntu22.04"
+    told = condition(plan(cluster({JIT: "yes", image: "no"}, gds=gds)))
+    assert told == ("ImageMissing", f"ubuntu22.04: no registry has {image} for amd64")
+
+
+def test_what_a_registry_said_stands_while_it_says_nothing() -> None:
+    """One that limits requests (429) answers now and then: nothing comes and goes with it."""
+    store = Store("gpu-operator", asks_registries=True)
+    question = Question(image=JIT, arch="amd64")
+
+    def said() -> str:
+        images = store.state.around.images
+        assert images is not None
+        return images[question].found
+
+    for answer, stands in (("unknown", "unknown"), ("no", "no"), ("unknown", "no"), ("yes", "yes")):
+        store.answer(question, Answer(found=answer))  # type: ignore[arg-type]
+        assert said() == stands
 
 
 def test_each_architecture_has_a_pool() -> None:

@@ -89,6 +89,14 @@ def test_a_precompiled_driver_has_no_gds_in_a_dump_either() -> None:
     assert "spec.usePrecompiled: precompiled drivers have no gds: leave out usePrecompiled or those" in found
 
 
+def test_all_that_is_wrong_is_told_at_once() -> None:
+    wrong = {"default": True, "nodeSelector": {"a": "b"}, "gds": gds("2.29.4")}
+    assert told(driver("minimal", **wrong)) == (
+        "ubuntu22.04: spec.default: it is for nodes that no other claims: leave out nodeSelector, or default"
+        "; spec.kernelModuleType: write open: GDS 2.29.4 works with the open kernel modules only"
+    )
+
+
 def test_a_name_that_no_label_takes_is_told_and_the_nodes_keep_theirs() -> None:
     """Nodes say by a label whose driver they have; with this name no label of theirs could be written."""
     state = driver_state("minimal")

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import httpx2
 import pytest
 
 from driverforge_core import nodekeys
 from driverforge_core.errors import NotPermitted, TemporaryFailure
 from driverforge_operator.app.control import Controller
+from driverforge_operator.app.lease import NotLeading
 from driverforge_operator.app.store import Store
-from driverforge_operator.plan.actions import Action, Apply, PatchNode, SetStatus
+from driverforge_operator.cluster.api import ApiServer
+from driverforge_operator.plan.actions import Action, Apply, Delete, LabelNamespace, PatchNode, SetStatus
 from driverforge_operator.plan.whole import plan
-from driverforge_operator.ports import Document, Event, Gone, Kind, Ref
+from driverforge_operator.ports import (
+    Conflict,
+    Document,
+    Event,
+    Gone,
+    Kind,
+    Overloaded,
+    Ref,
+    Unauthenticated,
+)
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NODE, NVIDIA_DRIVER
 from driverforge_operator.state.whole import State
 from support.fakes.quietcluster import QuietCluster
@@ -90,6 +103,36 @@ def test_what_shall_go_is_told_by_its_owner() -> None:
     }
     assert reasons["NVIDIADriver"] == "ReconcileFailed"
     assert reasons["ClusterPolicy"] != "ReconcileFailed"
+
+
+def test_labels_of_the_namespace_are_no_drivers() -> None:
+    state = policy_state("psa")
+    bare = replace(state, around=replace(state.around, namespace_labels={}))
+    (action,) = (one for one in plan(bare) if isinstance(one, LabelNamespace))
+    assert told(rejecting(bare, action.ref)) == (
+        "ReconcileFailed",
+        f"Failed to reconcile labels of the namespace: Namespace gpu-operator: {FORBIDDEN}",
+    )
+
+
+def test_an_operand_that_was_switched_off_is_no_driver() -> None:
+    state = policy_state("default")
+    there = {one.ref: one.document for one in plan(state) if isinstance(one, Apply)}
+    (policy,) = state.policies.values()
+    spec = {**policy.spec, "dcgmExporter": {**policy.spec["dcgmExporter"], "enabled": False}}
+    off = type(policy)(metadata=policy.metadata, spec=spec)
+    without = replace(state, objects=there, policies={policy.metadata.name: off})
+    (gone,) = (one.ref for one in plan(without) if isinstance(one, Delete) and one.ref.kind == "DaemonSet")
+    assert told(rejecting(without, gone)) == (
+        "ReconcileFailed",
+        f"Failed to reconcile what is no longer wanted: {gone}: {FORBIDDEN}",
+    )
+
+
+def test_what_all_drivers_share_is_a_drivers() -> None:
+    state = policy_state("default")
+    ref = applied(state, "ConfigMap", "nvidia-driver-startup-probe")
+    assert told(rejecting(state, ref))[1] == f"Failed to reconcile state-driver: {ref}: {FORBIDDEN}"
 
 
 @pytest.mark.parametrize("of", ["ClusterPolicy", "NVIDIADriver"])
@@ -221,8 +264,10 @@ class Refusing(QuietCluster):
 
 
 @contextmanager
-def following(cluster: Refusing, stop: threading.Event) -> Iterator[None]:
-    loop = threading.Thread(target=Controller(cluster, "gpu-operator").run, args=(stop,))
+def following(cluster: Refusing, stop: threading.Event, *, hurry: float = 1) -> Iterator[None]:
+    """The loop at work; its clock is faster than others by `hurry`."""
+    controller = Controller(cluster, "gpu-operator", clock=lambda: time.monotonic() * hurry)
+    loop = threading.Thread(target=controller.run, args=(stop,))
     loop.start()
     try:
         yield
@@ -246,6 +291,67 @@ def test_what_may_work_in_a_moment_is_not_told() -> None:
     with following(cluster, stop):
         until(lambda: cluster.tried["DaemonSet"] > 2, "it is tried again")
     assert "ReconcileFailed" not in cluster.reasons
+
+
+class Failing(Refusing):
+    """Each time in a moment, and in other words as Go has them; a node gives a sign of life all the time."""
+
+    def apply(self, kind: Kind[Any], document: Document) -> Document:
+        if isinstance(self.error, TemporaryFailure):
+            number = sum(self.tried.values())
+            told = f'failed calling webhook "a": read tcp 10.0.0.1:{50000 + number}->[::1]:443: reset by peer'
+            self.error = type(self.error)("the API server answers 500", details=[told])
+        return super().apply(kind, document)
+
+    def watch(self, kind: Kind[Any], since: str, *, labels: str = "") -> Iterator[Event[Any]]:
+        (page,) = self.pages(NODE)
+        while kind is NODE and not self._stop.wait(0.02):
+            yield Event(version="2", item=page.items[0])
+        self._stop.wait()
+
+    def tried_again(self, times: int) -> None:
+        """Until each object was tried so often; an event is tried once."""
+        objects = ("ConfigMap", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "DaemonSet")
+        until(lambda: all(self.tried[kind] >= times for kind in objects), "all is tried again")
+
+
+def test_a_webhook_that_never_answers_is_told_once_until_it_does() -> None:
+    stop = threading.Event()
+    cluster = Failing(stop, TemporaryFailure("the API server answers 500"))
+    with following(cluster, stop, hurry=100):
+        cluster.tried_again(10)
+        until(lambda: "ReconcileFailed" in cluster.reasons, "it is told")
+        told = [*cluster.reasons]
+        cluster.tried_again(13)
+        assert cluster.reasons == told
+        cluster.error = None
+        until(lambda: cluster.reasons[-1] not in ("", "ReconcileFailed"), "it is taken back")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [Conflict("409"), Gone("404"), Overloaded("429"), NotLeading("no lease"), Unauthenticated("401")],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_is_nothing_about_the_object_is_not_told(error: Exception) -> None:
+    stop = threading.Event()
+    cluster = Failing(stop, error)
+    with following(cluster, stop, hurry=100):
+        cluster.tried_again(10)
+    assert "ReconcileFailed" not in cluster.reasons
+
+
+@pytest.mark.parametrize(("status", "known"), [(401, False), (403, True)])
+def test_a_server_that_does_not_know_who_asks_has_refused_nothing(status: int, *, known: bool) -> None:
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(status, json={"message": "no"})
+
+    with (
+        httpx2.Client(transport=httpx2.MockTransport(answer), base_url="http://server") as http,
+        pytest.raises(NotPermitted) as caught,
+    ):
+        ApiServer(http, "gpu-operator").get(NODE, "a")
+    assert isinstance(caught.value, Unauthenticated) is not known
 
 
 def test_the_loop_takes_back_what_nobody_asks_for_any_more() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from driverforge_operator.app.follow import FIRST_PAUSE, LONGEST_PAUSE
 from driverforge_operator.app.retries import Retries
 from driverforge_operator.plan.actions import PatchNode
@@ -53,6 +55,23 @@ def test_after_a_success_and_where_nobody_asks_for_it_any_more_a_failure_is_a_fi
     assert failing(clock, retries, "a", 1) >= LONGEST_PAUSE / 2
     retries.keep([label("b")])
     assert failing(clock, retries, "a", 1) <= FIRST_PAUSE * 1.1
+
+
+def test_a_failure_lasts_from_the_longest_pause_to_a_success() -> None:
+    clock = Clock()
+    retries = Retries(clock)
+    doublings = math.ceil(math.log2(LONGEST_PAUSE / FIRST_PAUSE))
+    assert not retries.lasts(label("a"))
+    failing(clock, retries, "a", doublings)
+    assert not retries.lasts(label("a"))
+    assert LONGEST_PAUSE / 2 <= clock.now - 1000 <= LONGEST_PAUSE * 1.2
+    failing(clock, retries, "a", 1)
+    assert retries.lasts(label("a"))
+    assert not retries.lasts(label("b"))
+    failing(clock, retries, "a", 1)
+    assert retries.lasts(label("a"))
+    retries.succeed(label("a"))
+    assert not retries.lasts(label("a"))
 
 
 def test_what_waits_keeps_its_pause() -> None:

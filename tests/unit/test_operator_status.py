@@ -115,6 +115,19 @@ def test_a_wrong_field_is_named() -> None:
     assert message.startswith("spec.driver.kernelModuleType: 'closed' is none of")
 
 
+def test_a_message_is_no_longer_than_the_api_server_takes() -> None:
+    state = policy_state("default")
+    found = state.policies["cluster-policy"]
+    labels = {f"example.com/{number}": [] for number in range(2000)}
+    spec = {**found.spec, "daemonsets": {**found.spec["daemonsets"], "labels": labels}}
+    policies = {"cluster-policy": CustomResource(metadata=found.metadata, spec=spec)}
+    reason, message = told(replace(state, policies=policies))[1:]
+    assert reason == "InvalidSpec"
+    assert len(message) == 32768
+    assert message.startswith("spec.daemonsets.labels.example.com/0: ")
+    assert message.endswith("…")
+
+
 def test_a_state_is_as_ready_as_its_daemonset() -> None:
     """Defect 16: an object that nobody asked for, the exporter's ServiceMonitor, says nothing of its pods."""
     state = rolled_out(without_labels(), **DONE)

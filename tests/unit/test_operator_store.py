@@ -249,11 +249,11 @@ def test_another_node_that_two_claim_is_told() -> None:
         return sorted(str(one) for one in store.actions() if isinstance(one, SetStatus))
 
     store.put(NODE, node("a", gpu, ("ubuntu", "22.04")))
-    assert "claim 1 nodes (a)" in told()[0]
+    assert "claim 1 node (a)" in told()[0]
     store.put(NODE, node("b", gpu, ("ubuntu", "22.04")))
     assert "claim 2 nodes (a, b)" in told()[0]
     store.remove(NODE, "a")
-    assert "claim 1 nodes (b)" in told()[0]
+    assert "claim 1 node (b)" in told()[0]
 
 
 def test_another_node_of_a_pool_concerns_nothing_else() -> None:

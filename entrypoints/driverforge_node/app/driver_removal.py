@@ -45,9 +45,9 @@ def may_install(host: Host, cluster: Callable[[], Cluster], removal: Removal) ->
             *(["FORCE_REINSTALL is true"] if removal.force else []),
             *_holders(host),
         ],
-        # the pod that could have unloaded it has stopped already: a driver that is idle then goes with its pod
-        resolution=f"kubectl drain {removal.node_name or 'NODE'} --ignore-daemonsets, then reboot it: the driver "
-        "stayed because something used it when its pod stopped",
+        # the pod that could have unloaded it has stopped already; it unloads what nobody uses
+        resolution=f"kubectl drain {removal.node_name or 'NODE'} --ignore-daemonsets, then reboot it: the "
+        "driver stayed because something used it when its pod stopped",
     )
 
 

@@ -22,7 +22,7 @@ from driverforge_core.errors import DriverforgeError, TemporaryFailure
 from driverforge_operator.app.carry_out import carry_out
 from driverforge_operator.app.events import Announcer
 from driverforge_operator.app.follow import Pause, Told, follow, line, list_all
-from driverforge_operator.app.lease import Fenced
+from driverforge_operator.app.lease import Fenced, NotLeading
 from driverforge_operator.app.lookups import Lookups
 from driverforge_operator.app.metrics import Metrics
 from driverforge_operator.app.retries import Retries
@@ -30,7 +30,15 @@ from driverforge_operator.app.store import Store
 from driverforge_operator.app.theirs import OTHERS, Theirs
 from driverforge_operator.app.turns import Turns
 from driverforge_operator.plan.actions import Action, SetStatus, StandDown
-from driverforge_operator.ports import Cluster, Kind, Overloaded, Registries
+from driverforge_operator.ports import (
+    Cluster,
+    Conflict,
+    Gone,
+    Kind,
+    Overloaded,
+    Registries,
+    Unauthenticated,
+)
 from driverforge_operator.state.contents import CONTENTS
 from driverforge_operator.state.kinds import (
     CLUSTER_POLICY,
@@ -253,9 +261,23 @@ class Controller:
         if isinstance(error, Overloaded):
             # it asks this of everybody, and about everything; what grows is the pause of each object
             self._held_until = self._clock() + Pause().seconds(error.seconds)
-        elif not isinstance(error, TemporaryFailure):
-            self._store.reject(action, line(error))
         self._retries.fail(action, not_before=self._held_until)
+        if self._is_rejected(action, error):
+            self._store.reject(action, line(error))
+
+    def _is_rejected(self, action: Action, error: DriverforgeError) -> bool:
+        """Whether a person has to hear of it: the server refuses, or fails at this object on and on.
+
+        A webhook that does not answer is the server's own failure (500). What the server says to everybody,
+        and what observing again puts right, is nothing about the object.
+        """
+        match error:
+            case Conflict() | Gone() | Overloaded() | NotLeading() | Unauthenticated():
+                return False
+            case TemporaryFailure():
+                return self._retries.lasts(action)
+            case _:
+                return True
 
     def _known(self, action: Action) -> tuple[dict[str, Any], str]:
         """Status and uid of the custom resource that an action is about."""

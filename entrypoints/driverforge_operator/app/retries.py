@@ -41,6 +41,10 @@ class Retries:
         until = math.ceil((self._clock() + pause) / grid) * grid
         self._waiting[action.ref] = _Failure(action=action, until=max(until, not_before))
 
+    def lasts(self, action: Action) -> bool:
+        """Whether it has failed for so long that its pauses grow no more: about a minute."""
+        return action.ref in self._pauses and self._pauses[action.ref].longest
+
     def succeed(self, action: Action) -> None:
         """The next failure of the same object is its first one."""
         self._pauses.pop(action.ref, None)

@@ -7,6 +7,7 @@ The same decisions as `plan.whole.plan`, made for what changed: a node's change 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -49,6 +50,8 @@ from driverforge_operator.state.whole import State, selecting_keys
 LOGGER = logging.getLogger("driverforge")
 _DONE = frozenset(("ready", "disabled", "ignored"))
 """States of custom resources that nothing is waited for in."""
+_SOURCE_PORT = re.compile(r"(?<=[\d\]]):\d+(?=->)")
+"""Of a connection that broke, in Go's words: "read tcp 10.0.0.1:51234->10.0.0.2:443". Another each time."""
 
 
 class Store:
@@ -235,7 +238,9 @@ class Store:
         return len(self.questions - self._images.keys())
 
     def answer(self, question: Question, answer: Answer) -> None:
-        """A registry has told of an image."""
+        """A registry has told of an image. What it said stands while it only does not say, as with 429."""
+        if answer.found == "unknown" and question in self._images:
+            return
         self._dirty_cluster |= self._images.get(question) != answer
         self._images[question] = answer
 
@@ -286,6 +291,7 @@ class Store:
         """The server does not take an action, and said why."""
         if isinstance(action, SetStatus | StandDown):
             return  # nobody would read it there
+        words = _SOURCE_PORT.sub("", words)
         self._dirty_cluster |= self._rejected.get(action.ref) != words
         self._rejected[action.ref] = words
 

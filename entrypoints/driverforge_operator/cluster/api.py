@@ -30,6 +30,7 @@ from driverforge_operator.ports import (
     Overloaded,
     Page,
     Right,
+    Unauthenticated,
 )
 
 FIELD_MANAGER = "driverforge-operator"
@@ -315,7 +316,7 @@ def _wait(header: str) -> float:
 
 
 _ERRORS: dict[int, Callable[..., Exception]] = {
-    401: NotPermitted,
+    401: Unauthenticated,
     403: NotPermitted,
     404: Gone,
     409: Conflict,

@@ -59,23 +59,33 @@ def plan_command(*, namespace: str, folder: Path | None, objects: bool, as_json:
 
 
 def _document(action: Action) -> ActionDocument:
-    from driverforge_operator.plan.actions import Apply, Delete, SetStatus, StandDown
-
     ref = action.ref
-    match action:
-        case Apply():
-            verb: Literal["apply", "delete", "label", "status"] = "apply"
-        case Delete():
-            verb = "delete"
-        case SetStatus() | StandDown():
-            verb = "status"
-        case _:
-            verb = "label"
     return {
-        "action": verb,
+        "action": _verb(action),
         "api_version": ref.api_version,
         "kind": ref.kind,
         "namespace": ref.namespace,
         "name": ref.name,
         "told": str(action),
     }
+
+
+def _verb(action: Action) -> Literal["apply", "delete", "label", "status"]:
+    from driverforge_operator.plan.actions import (
+        Apply,
+        Delete,
+        LabelNamespace,
+        PatchNode,
+        SetStatus,
+        StandDown,
+    )
+
+    match action:
+        case Apply():
+            return "apply"
+        case Delete():
+            return "delete"
+        case SetStatus() | StandDown():
+            return "status"
+        case PatchNode() | LabelNamespace():
+            return "label"

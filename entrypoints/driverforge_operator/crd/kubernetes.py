@@ -8,6 +8,9 @@ from pydantic import Field
 
 from driverforge_operator.crd.model import Block, Quantity
 
+LONGEST_MESSAGE = 32768
+"""Characters of a condition's message: Kubernetes' own limit, beyond which the whole status is refused."""
+
 
 class EnvVar(Block):
     """A variable of a container."""
@@ -132,7 +135,7 @@ class Condition(Block):
     """What is so of a resource, since when, and why."""
 
     last_transition_time: str = Field(json_schema_extra={"format": "date-time"})
-    message: str = Field(max_length=32768)
+    message: str = Field(max_length=LONGEST_MESSAGE)
     observed_generation: int | None = Field(default=None, ge=0)
     reason: str = Field(min_length=1, max_length=1024)
     status: Literal["True", "False", "Unknown"]

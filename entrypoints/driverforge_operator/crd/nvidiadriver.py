@@ -66,6 +66,15 @@ class NvidiaDriverSpec(ContainerSettings):
                 ),
                 "precompiled drivers have no GDS and no GDRCopy: leave out usePrecompiled, or those",
             ),
+            (
+                (
+                    "!has(self.usePrecompiled) || !self.usePrecompiled || "
+                    "!has(self.version) || !self.version.startsWith('sha256:')"
+                ),
+                "version: a digest names one kernel's image: write the driver's branch, e.g. '580'",
+            ),
+            # which GDS needs the open modules is a condition only: CEL orders versions by nothing but regular
+            # expressions, and the limit is NVIDIA's to move
         )
     )
 

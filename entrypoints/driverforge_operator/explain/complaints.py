@@ -110,7 +110,7 @@ def _claiming(scene: Scene) -> list[CustomResource]:
 _POOL = re.compile(r"(?P<system>[a-z][a-z_-]*\d[\d.]*): ")
 _BETWEEN = re.compile(rf"; (?={_POOL.pattern.replace('?P<system>', '?:')})")
 # as plan/pools.py ends what it tells of a missing image
-_BUILD = re.compile(r":? ?(driverforge build [^;]*?--push)\b")
+_BUILD = re.compile(r":? ?(driverforge build --select '[^']+'(?: --registry \S+ --push)?)")
 
 
 def _of_node(message: str, scene: Scene) -> str:

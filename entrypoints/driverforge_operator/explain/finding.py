@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from driverforge_core.errors import InputError
-from driverforge_core.osid import OsId
-from driverforge_core.tags import ImageTag
+from driverforge_core.cell import cell_of_image
 from driverforge_operator.explain.blocked import Blocked
 from driverforge_operator.explain.causes import Cause, likely
 from driverforge_operator.explain.scene import Scene, Sight
@@ -74,7 +72,7 @@ def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object]
 
 
 def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:
-    wanted = cell(image, scene) or "CELL"
+    wanted = cell_of_image(image, scene.node.status.node_info.architecture) or "CELL"
     return row.filled(
         node=scene.node.metadata.name,
         namespace=pod.metadata.namespace,
@@ -84,15 +82,3 @@ def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -
         cell=wanted,
         select=f"driverforge build --select '{wanted}'",
     )
-
-
-def cell(image: str, scene: Scene) -> str:
-    """The cell of `driverforge` that an image is made of for this node; '' where its tag does not say."""
-    try:
-        tag = ImageTag.parse(image.rpartition(":")[2])
-        system = OsId.parse(tag.os).key
-    except InputError:
-        return ""
-    kernel = tag.kernel.text if tag.kernel else "jit"
-    driver = f"{tag.version}.*" if isinstance(tag.version, int) else str(tag.version)
-    return f"{system}-{scene.node.status.node_info.architecture or '*'}-{driver}-{kernel}"

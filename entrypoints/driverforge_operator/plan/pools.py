@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from driverforge_core import nodekeys
+from driverforge_core.cell import cell_of_image
 from driverforge_operator.crd.blocks import DriverManager
 from driverforge_operator.crd.nvidiadriver import NvidiaDriverSpec
 from driverforge_operator.operands import names
@@ -16,7 +17,7 @@ from driverforge_operator.operands.openshift import OpenShift
 from driverforge_operator.operands.policydriver import as_driver, host_root
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.placement import Census, PoolKey
-from driverforge_operator.plan.refused import problem
+from driverforge_operator.plan.refused import problems
 from driverforge_operator.ports import Document, Question
 from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
 from driverforge_operator.state.surroundings import OpenShiftCluster, Surroundings
@@ -31,7 +32,8 @@ class Pool:
     """A pool's driver, or why its objects stay as they are: a condition's reason, and the words.
 
     `uid` is of the resource that asks for it. A reason without words is nothing to tell: soon known.
-    `questions` are what a registry is asked before anything changes.
+    `questions` are what a registry is asked before anything changes. `instead` says which image is
+    missing where nodes compile instead.
     """
 
     key: PoolKey
@@ -40,6 +42,7 @@ class Pool:
     reason: str = ""
     message: str = ""
     questions: tuple[Question, ...] = ()
+    instead: str = ""
 
     @property
     def documents(self) -> list[Document]:
@@ -80,8 +83,17 @@ def pool(key: PoolKey, intent: Intent, around: Surroundings) -> Pool | None:
         # its nodes compile, until somebody has made the image
         spec = asker.spec.model_copy(update={"version": asker.jit_version})
         compiled = _pool(key, replace(asker, spec=spec), intent, around, precompiled=False)
-        return replace(compiled, questions=found.questions + compiled.questions)
+        return _fall_back(found, compiled)
     return found
+
+
+def _fall_back(missing: Pool, compiled: Pool) -> Pool:
+    """The pool that compiles, and what is told of the image that it has not."""
+    questions = missing.questions + compiled.questions
+    if compiled.message:
+        # either image would do
+        return replace(compiled, questions=questions, message=f"{missing.message}; {compiled.message}")
+    return replace(compiled, questions=questions, instead=f"nodes compile, since {missing.message}")
 
 
 def shared(intent: Intent, found: Collection[Pool]) -> list[Document]:
@@ -160,7 +172,7 @@ def _pool(key: PoolKey, asker: _Asker, intent: Intent, around: Surroundings, *, 
         ready_taint=intent.ready_taint,
     )
     found = Pool(key=key, uid=asker.uid, driver=driver)
-    if told := problem(driver):
+    if told := problems(driver):
         return replace(found, reason="InvalidSpec", message=told)
     try:
         mounts = configuration(
@@ -209,17 +221,17 @@ def _looked_up(found: Pool, around: Surroundings) -> Pool:
 
 def _missing(found: Pool, images: Collection[str]) -> str:
     """Which image is not there, and the command that makes ours."""
-    pool, told = found.driver, f"no registry has {' and '.join(images)}"
+    driver, told = found.driver, f"no registry has {' and '.join(images)}"
     if found.key.arch:
         told += f" for {found.key.arch}"
-    if pool.image not in images:
+    # the matrix has no drivers of virtual GPUs
+    cell = cell_of_image(driver.image, found.key.arch) if driver.spec.driver_type == "gpu" else ""
+    if driver.image not in images or not cell:
         return told
-    # a precompiled image is named by a branch, a cell by a whole version
-    version = f"{pool.spec.version}*" if pool.precompiled else pool.spec.version
-    arch = found.key.arch or "*"
-    cell = f"{pool.os.tag}-{arch}-{version}-{pool.kernel if pool.precompiled else 'jit'}"
-    registry = pool.spec.repository or pool.image.rpartition("/")[0]
-    return f"{told}: driverforge build --select '{cell}' --registry {registry} --push"
+    registry, _, name = driver.image.rpartition(":")[0].rpartition("/")
+    # `driverforge push` calls every driver so
+    where = f" --registry {registry} --push" if name == "driver" else ""
+    return f"{told}: driverforge build --select '{cell}'{where}"
 
 
 def _selector(key: PoolKey, spec: NvidiaDriverSpec) -> Mapping[str, str]:

@@ -15,9 +15,9 @@ _OPEN_ONLY = (2, 17, 5)
 _VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
 
 
-def problem(driver: DriverPool) -> str:
-    """The first thing that is wrong, with the field's path and what to write; '' for nothing."""
-    return next(_problems(driver), "")
+def problems(driver: DriverPool) -> str:
+    """All that is wrong, each with the field's path and what to write; '' for nothing."""
+    return "; ".join(_problems(driver))
 
 
 def _problems(driver: DriverPool) -> Iterator[str]:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from driverforge_operator.plan.intent import Intent
 from driverforge_operator.plan.operands import StateNow
 from driverforge_operator.ports import Document, Ref
-from driverforge_operator.state.kinds import NODE
+from driverforge_operator.state.kinds import NODE, own_namespace
 
 DRIVER_STATE = "state-driver"
 EXAMPLES = 5
@@ -38,10 +38,19 @@ def rejections(
     for ref in rejected:
         document = wanted.get(ref) or objects.get(ref)
         owners = document["metadata"].get("ownerReferences", ()) if document else ()
-        state = "labels of nodes" if ref.kind == NODE.name else states.get(ref, DRIVER_STATE)
+        part = _part(ref, states, wanted)
         for uid in [one["uid"] for one in owners] or everybody:
-            found[uid][state].append(ref)
-    return {uid: "; ".join(_told(by_state, rejected)) for uid, by_state in found.items()}
+            found[uid][part].append(ref)
+    return {uid: "; ".join(_told(by_part, rejected)) for uid, by_part in found.items()}
+
+
+def _part(ref: Ref, states: Mapping[Ref, str], wanted: Collection[Ref]) -> str:
+    """Of what an object is a part. What is wanted, and of no operand's state, is a driver's."""
+    if ref.kind == NODE.name:
+        return "labels of nodes"
+    if ref == own_namespace(ref.name).ref(ref.name):
+        return "labels of the namespace"
+    return states.get(ref, DRIVER_STATE) if ref in wanted else "what is no longer wanted"
 
 
 def some(names: Sequence[str], conjunction: str = " and ") -> str:
@@ -50,14 +59,16 @@ def some(names: Sequence[str], conjunction: str = " and ") -> str:
     return conjunction.join([*names[:EXAMPLES], *([f"{more} more"] if more > 0 else [])])
 
 
-def examples(names: Collection[str]) -> str:
-    return ", ".join(sorted(names)[:EXAMPLES])
+def counted(nodes: Collection[str]) -> str:
+    """'3 nodes (a, b, c)', with a few of their names."""
+    noun = "node" if len(nodes) == 1 else "nodes"
+    return f"{len(nodes)} {noun} ({', '.join(sorted(nodes)[:EXAMPLES])})"
 
 
-def _told(by_state: Mapping[str, Sequence[Ref]], rejected: Mapping[Ref, str]) -> Iterable[str]:
-    for state, refs in by_state.items():
+def _told(by_part: Mapping[str, Sequence[Ref]], rejected: Mapping[Ref, str]) -> Iterable[str]:
+    for part, refs in by_part.items():
         # thousands of nodes are rejected for one reason, and objects seldom for two
         first = min(refs, key=str)
         words = rejected[first]
         words = f"{words[:_WORDS]}…" if len(words) > _WORDS else words
-        yield f"Failed to reconcile {state}: {some(sorted(map(str, refs)))}: {words}"
+        yield f"Failed to reconcile {part}: {some(sorted(map(str, refs)))}: {words}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from driverforge_operator.crd.kubernetes import LONGEST_MESSAGE
 from driverforge_operator.operands.driver import DRIVER
 from driverforge_operator.operands.manifest import FOUND_BY
 from driverforge_operator.plan.actions import ConditionNow, PoolSummary, SetStatus
@@ -14,7 +15,7 @@ from driverforge_operator.plan.intent import Driver, Intent, Policy
 from driverforge_operator.plan.operands import StateNow, operands_wait_for
 from driverforge_operator.plan.placement import Census
 from driverforge_operator.plan.pools import Pool
-from driverforge_operator.plan.rejected import DRIVER_STATE, examples, some
+from driverforge_operator.plan.rejected import DRIVER_STATE, counted, some
 from driverforge_operator.ports import Document, Ref
 from driverforge_operator.state.kinds import CLUSTER_POLICY, MANAGED_BY, NVIDIA_DRIVER, CustomResource
 
@@ -41,15 +42,13 @@ def _seen(census: Census, pools: Sequence[Pool], rejected: Mapping[str, str]) ->
     for placement, names in census.items():
         if len(placement.claims) > 1:
             told = (
-                f"{some(placement.claims)} claim {len(names)} nodes ({examples(names)}), which stay as "
-                f"they are until nodeSelector of only one matches them"
+                f"{some(placement.claims)} claim {counted(names)}: nothing changes there until the "
+                "nodeSelector of only one matches"
             )
             for name in placement.claims:
                 conflicts.setdefault(name, told)
         elif placement.told:
-            left_out[placement.owner].append(
-                f"{len(names)} nodes ({examples(names)}) stay as they are: {placement.reason}"
-            )
+            left_out[placement.owner].append(f"nothing changes on {counted(names)}: {placement.reason}")
     for one in pools:
         by_uid[one.uid].append(one)
     return _Seen(conflicts=conflicts, left_out=left_out, pools=by_uid, rejected=rejected)
@@ -142,9 +141,10 @@ def _policy_outcome(
         return "notReady", _error("ReconcileFailed", rejected)
     if held := _held(seen.pools.get(policy.uid, ())):
         return "notReady", held
+    instead = _instead(seen.pools.get(policy.uid, ()))
     driver = _waiting("", seen, summaries)
     if waiting := {**({DRIVER_STATE: driver} if driver else {}), **others}:
-        words = "; ".join(told for state in waiting.values() for told in state)
+        words = "; ".join([*(told for state in waiting.values() for told in state), *instead])
         told = f"ClusterPolicy is not ready; states not ready: [{' '.join(waiting)}]: {words}"
         return "notReady", _error("OperandNotReady", told)
     if not any(one.labelled for one in census):
@@ -152,10 +152,8 @@ def _policy_outcome(
         return "ready", _ready("NFDLabelsMissing", told)
     if not any(one.gpu for one in census):
         return "ready", _ready("NoGPUNodes", "no node has a GPU")
-    return "ready", _ready(
-        "Reconciled",
-        _unheard("spec.daemonsets.labels", policy.spec.daemonsets.labels if policy.spec else None),
-    )
+    labels = policy.spec.daemonsets.labels if policy.spec else None
+    return "ready", _ready("Reconciled", "; ".join([*_unheard("spec.daemonsets.labels", labels), *instead]))
 
 
 def _driver(driver: Driver, intent: Intent, seen: _Seen, objects: Mapping[Ref, Document]) -> SetStatus:
@@ -185,17 +183,18 @@ def _outcome(
         return "notReady", _error("ReconcileFailed", rejected)
     if held := _held(seen.pools.get(driver.uid, ())):
         return "notReady", held
+    instead = _instead(seen.pools.get(driver.uid, ()))
     if waiting := _waiting(driver.name, seen, summaries):
-        return "notReady", _error("DriverNotReady", "; ".join(waiting))
-    return "ready", _ready("Reconciled", _unheard("spec.labels", driver.spec.labels if driver.spec else None))
+        return "notReady", _error("DriverNotReady", "; ".join([*waiting, *instead]))
+    labels = driver.spec.labels if driver.spec else None
+    return "ready", _ready("Reconciled", "; ".join([*_unheard("spec.labels", labels), *instead]))
 
 
-def _unheard(path: str, labels: Mapping[str, str] | None) -> str:
-    """Labels of a spec that have no effect, '' for none."""
+def _unheard(path: str, labels: Mapping[str, str] | None) -> list[str]:
+    """Labels of a spec that have no effect."""
     keys = sorted({*FOUND_BY, MANAGED_BY} & (labels or {}).keys())
-    return (
-        f"{path}: {', '.join(keys)} of DaemonSets stay as they are, which are found by them" if keys else ""
-    )
+    told = f"{path}: {', '.join(keys)} of DaemonSets stay as they are, which are found by them"
+    return [told] if keys else []
 
 
 def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
@@ -206,6 +205,12 @@ def _held(pools: Sequence[Pool]) -> tuple[ConditionNow, ...]:
     reason = told[0].reason
     words = [f"{one.key.os.tag}: {one.message}" for one in told if one.reason == reason]
     return _error(reason, "; ".join(words))
+
+
+def _instead(pools: Sequence[Pool]) -> list[str]:
+    """What is told of pools that compile because an image is missing; not of all, where they are many."""
+    told = [f"{one.key.os.tag}: {one.instead}" for one in pools if one.instead]
+    return [some(told, "; ")] if told else []
 
 
 def _waiting(owner: str, seen: _Seen, summaries: Sequence[PoolSummary]) -> list[str]:
@@ -251,7 +256,7 @@ def _waits_for(pool: PoolSummary) -> str:
 
 def _ready(reason: str, message: str = "") -> tuple[ConditionNow, ...]:
     return (
-        ConditionNow(type="Ready", status="True", reason=reason, message=message),
+        ConditionNow(type="Ready", status="True", reason=reason, message=_cut(message)),
         ConditionNow(type="Error", status="False", reason=reason, message=""),
     )
 
@@ -259,5 +264,9 @@ def _ready(reason: str, message: str = "") -> tuple[ConditionNow, ...]:
 def _error(reason: str, message: str) -> tuple[ConditionNow, ...]:
     return (
         ConditionNow(type="Ready", status="False", reason=reason, message=""),
-        ConditionNow(type="Error", status="True", reason=reason, message=message),
+        ConditionNow(type="Error", status="True", reason=reason, message=_cut(message)),
     )
+
+
+def _cut(message: str) -> str:
+    return message if len(message) <= LONGEST_MESSAGE else f"{message[: LONGEST_MESSAGE - 1]}…"
