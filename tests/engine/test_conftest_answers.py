@@ -161,6 +161,7 @@ def test_nvidias_own_check_refuses_a_real_time_kernel_until_our_make_says_that_i
 
 
 @pytest.mark.full(reason="asks the compiler twice about 400 probes for each driver and kernel")
+@pytest.mark.timeout(3600)  # a case has up to ten kernels, a minute each
 @pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("series", ["6.1", "6.12", "7"])
 @pytest.mark.parametrize("driver", DRIVERS, ids=["-".join(driver) for driver in DRIVERS])
