@@ -96,12 +96,14 @@ class Ref:
 class Page(Generic[T_co]):
     """Some objects of a list. `version` is where a watch goes on once the last page is read.
 
-    `served` is False where the server does not know the kind.
+    `served` is False where the server does not know the kind; `dumped` where a dump has no object of the
+    kind, and no empty list of it: the cluster may have some.
     """
 
     items: tuple[T_co, ...]
     version: str
     served: bool = True
+    dumped: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,12 +25,16 @@ WORDS = {
         DRIVER,
         "manifest for nvcr.io/nvidia/driver:460.32.03-amzn2 not found",
     ),
-    "registry-unreachable": (
+    "registry-certificate": (
         DRIVER,
         (
             'Failed to pull image "r.example/driver:1": failed to do request: Head: x509: '
             "certificate signed by unknown authority"
         ),
+    ),
+    "registry-unreachable": (
+        DRIVER,
+        'Failed to pull image "r.example/driver:1": Head: dial tcp 10.0.0.1:443: i/o timeout',
     ),
     "pull-failed": (DRIVER, 'ImagePullBackOff\nBack-off pulling image "r.example/driver:1"'),
     "secure-boot": (DRIVER, "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service"),
@@ -67,6 +71,7 @@ WORDS = {
     "no-room": ("", "0/3 nodes are available: 1 Insufficient cpu."),
     "out-of-memory": (DRIVER, "CrashLoopBackOff, exited 137 after 3 restarts"),
     "no-space": (DRIVER, "cp: error writing 'nvidia.ko': No space left on device"),
+    "driver-manager-waits": (MANAGER, "runs, and has not ended"),
     "stuck-init": ("toolkit-validation", "waiting for nvidia container stack to be setup"),
     "starting": ("x", "ContainerCreating"),
 }

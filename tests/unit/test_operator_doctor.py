@@ -80,7 +80,7 @@ def causes(scene: SceneFolder, folder: Path, kind: type[Dump] = Dump) -> list[st
 def test_nothing_is_found_where_nothing_is_wrong(scene: SceneFolder, tmp_path: Path) -> None:
     known = installation(Dump(scene.write(tmp_path)), NAMESPACE)
     text = as_text(examine(known), known)
-    assert text.startswith("nothing found\n")
+    assert text.startswith("nothing found in what the dump has\n")
     assert "operators: gpu-operator; 2 definitions" in text
 
 

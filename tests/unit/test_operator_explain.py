@@ -62,10 +62,10 @@ def test_the_sentence_names_gate_container_log_line_cause_and_command(tmp_path: 
     assert sentence(NODE, gates) == (
         "Node gpu-0 is not ready because the gate 'driver pod' is closed on container nvidia-driver-ctr of "
         "pod gpu-operator/nvidia-driver-daemonset-x7k2p: CrashLoopBackOff, exited 1 after 7 restarts; its "
-        "last log line is \"modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\"; "
+        "log ends with \"modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\"; "
         "likely cause: Secure Boot: the kernel does not accept the modules' signature [secure-boot]; try: "
-        "driverforge build --select 'ubuntu22.04-amd64-595.91.07-jit' --sign-certificate FILE "
-        "--sign-key FILE  # a key of mokutil --list-enrolled"
+        "driverforge build --select 'ubuntu22.04-amd64-595.91.07-jit' --registry nvcr.io/nvidia --push "
+        "--sign-certificate FILE --sign-key FILE  # a key of mokutil --list-enrolled"
     )
 
 
@@ -194,8 +194,8 @@ def test_an_image_that_cannot_be_pulled(tmp_path: Path, message: str, cause: str
 @pytest.mark.parametrize(
     ("image", "command"),
     [
-        ("nvcr.io/nvidia/driver:595.91.07-ubuntu22.04", "ubuntu22.04-amd64-595.91.07-jit"),
-        ("r:5000/driver:580-6.8.0-60-generic-ubuntu24.04", "ubuntu24.04-amd64-580.*-6.8.0-60-generic"),
+        ("nvcr.io/nvidia/mine:595.91.07-ubuntu22.04", "ubuntu22.04-amd64-595.91.07-jit"),
+        ("r:5000/a:580-6.8.0-60-generic-ubuntu24.04", "ubuntu24.04-amd64-580.*-6.8.0-60-generic"),
     ],
 )
 def test_a_missing_image_names_what_builds_it(tmp_path: Path, image: str, command: str) -> None:

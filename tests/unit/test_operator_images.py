@@ -31,8 +31,10 @@ from driverforge_operator.state.kinds import CustomResource, Metadata, NodeDocum
 from driverforge_operator.state.nodes import Node
 from driverforge_operator.state.surroundings import Surroundings
 from driverforge_operator.state.whole import State
+from driverforge_operator.state.workloads import DAEMON_SET, POD
 from support.fakes.memoryregistry import HOST, MemoryRegistry
 from support.samples.operatorcases import policy_spec
+from support.samples.scenes import empty
 
 REPOSITORY = f"{HOST}/nvidia"
 KERNEL = "5.15.0-131-generic"
@@ -221,7 +223,9 @@ def test_explain_gives_a_node_the_command_that_its_pools_condition_has(
         "spec": {"default": True},
         "status": {"conditions": [error]},
     }
-    (tmp_path / "dump.yaml").write_text(yaml.safe_dump_all([driver, *machines.values()]))
+    (tmp_path / "dump.yaml").write_text(
+        yaml.safe_dump_all([driver, *machines.values(), *map(empty, (POD, DAEMON_SET))])
+    )
     _, gates = explain(Dump(tmp_path), "gpu-operator", arch)
     gate = closed(gates)
     assert gate is not None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -35,16 +35,20 @@ class Looks:
         self.unread: list[str] = []
         self.hidden: set[str] = set()
         """Plurals of kinds of which not all may be listed."""
+        self.undumped: set[str] = set()
+        """Plurals of kinds that are not in a dump."""
 
     def everywhere(self, kind: Kind[Item], fields: str = "") -> Sequence[Item]:
         """Of all namespaces; of ours alone where the user may not see the others."""
         pages = partial(self._inspector.everywhere, kind, fields=fields)
         what = f"{kind.plural} of all namespaces" if kind.namespaced else kind.plural
-        found = self._noted(what, lambda: _items(pages()))
+        found = self._noted(what, lambda: list(pages()))
         if found is None:
             self.hidden.add(kind.plural)
             return self.ours(kind) if kind.namespaced else ()
-        return found
+        if not all(page.dumped for page in found):
+            self.undumped.add(kind.plural)
+        return _items(found)
 
     def ours(self, kind: Kind[Item]) -> Sequence[Item]:
         return self._noted(kind.plural, lambda: _items(self._inspector.pages(kind))) or ()
@@ -61,7 +65,7 @@ class Looks:
             return None
 
 
-def _items(pages: Iterator[Page[Item]]) -> Sequence[Item]:
+def _items(pages: Iterable[Page[Item]]) -> Sequence[Item]:
     return [one for page in pages for one in page.items]
 
 
@@ -74,7 +78,7 @@ def look(inspector: Inspector, namespace: str, *, node: str = "") -> Sight:
     listed = [looks.everywhere(POD, fields) for fields in selectors] or [looks.ours(POD)]
     pods = {(one.metadata.namespace, one.metadata.name): one for found in listed for one in found}
     daemonsets = [one for one in looks.everywhere(DAEMON_SET) if one.spec.template.spec.component]
-    return Sight(
+    sight = Sight(
         namespace=namespace,
         nodes={one.metadata.name: one for one in nodes},
         pods=tuple(pods.values()),
@@ -86,6 +90,19 @@ def look(inspector: Inspector, namespace: str, *, node: str = "") -> Sight:
         unread=tuple(dict.fromkeys(looks.unread)),
         hidden=frozenset(looks.hidden),
     )
+    undumped = frozenset(looks.undumped - _needless(sight))
+    return replace(sight, unread=(*sight.unread, *_not_dumped(undumped)), undumped=undumped)
+
+
+def _needless(sight: Sight) -> set[str]:
+    """The kind of custom resources that a cluster with the other one may well do without."""
+    if sight.drivers:
+        return {CLUSTER_POLICY.plural}
+    return {NVIDIA_DRIVER.plural} if sight.policy and not sight.drivers_by_resource else set()
+
+
+def _not_dumped(plurals: Iterable[str]) -> list[str]:
+    return [f"{one}: the dump has none, and the cluster may have some" for one in sorted(plurals)]
 
 
 def explain(inspector: Inspector, namespace: str, node: str) -> tuple[Sight, tuple[Gate, ...]]:
@@ -95,7 +112,7 @@ def explain(inspector: Inspector, namespace: str, node: str) -> tuple[Sight, tup
     """
     sight = look(inspector, namespace, node=node)
     machine = sight.nodes.get(node)
-    if machine is None and sight.hides(MACHINE):
+    if machine is None and MACHINE.plural in sight.hidden:
         raise NotPermitted(f"nodes may not be read, so nobody can say why {node} waits", details=sight.unread)
     if machine is None:
         raise InputError(
@@ -107,7 +124,10 @@ def explain(inspector: Inspector, namespace: str, node: str) -> tuple[Sight, tup
     if stuck is None:
         return sight, found
     looks = Looks(inspector)
-    log = looks.log(stuck.log)
+    # what kubectl logs prints of a container that waits for its restart is its life before, too
+    log = looks.log(stuck.log) or (
+        looks.log(replace(stuck.log, previous=False)) if stuck.log.previous else ()
+    )
     sight = replace(sight, logs={stuck.log: log}, unread=(*sight.unread, *looks.unread))
     return sight, gates(Scene(node=machine, sight=sight))
 
@@ -121,7 +141,12 @@ def installation(inspector: Inspector, namespace: str) -> Installation:
     deployments = looks.everywhere(DEPLOYMENT)
     answers = {right: inspector.may(right) for right in rights(namespace)}
     return Installation(
-        sight=replace(sight, unread=(*sight.unread, *looks.unread), hidden=sight.hidden.union(looks.hidden)),
+        sight=replace(
+            sight,
+            unread=(*sight.unread, *looks.unread, *_not_dumped(looks.undumped)),
+            hidden=sight.hidden.union(looks.hidden),
+            undumped=sight.undumped.union(looks.undumped),
+        ),
         ours=(cluster_policy(), nvidia_driver()),
         served={name: one for name, one in definitions.items() if name.endswith(".nvidia.com")},
         namespace=next(iter(namespaces), None),

@@ -23,6 +23,17 @@ from driverforge_operator.state.workloads import (
 )
 
 _LINES = 2000  # of each log
+_LOOKED_AT = (
+    CLUSTER_POLICY,
+    NVIDIA_DRIVER,
+    DEFINITION,
+    DAEMON_SET,
+    DEPLOYMENT,
+    EVENT,
+    NAMESPACE,
+    POD,
+)
+"""What findings are made from."""
 _OTHERS = ("node-feature-discovery", "nfd", "mofed")  # of whose pods gates speak, too
 
 
@@ -54,6 +65,13 @@ def snapshot(inspector: Inspector, namespace: str) -> Snapshot:
         for pod in looks.everywhere(_whole(POD), f"metadata.namespace={one}")
     ]
     files = {f"{plural}.yaml": _text(documents) for plural, documents in found.items() if documents}
+    # of what was read, and is not there: else a reader had to think that nobody looked
+    unknown = looks.hidden | looks.undumped
+    files |= {
+        f"{kind.plural}.yaml": _none(kind)
+        for kind in _LOOKED_AT
+        if not found[kind.plural] and kind.plural not in unknown
+    }
     for log in _logs(found[POD.plural]):
         if lines := looks.log(log, _LINES):
             files[f"logs/{log.file}"] = redact_text("\n".join(lines)) + "\n"
@@ -90,6 +108,11 @@ def _logs(pods: Iterable[Document]) -> list[Log]:
 
 def _text(documents: Iterable[Document]) -> str:
     return yaml.dump_all(map(redact, documents), Dumper=yaml.CSafeDumper, sort_keys=False)
+
+
+def _none(kind: Kind[Any]) -> str:
+    """An empty list that says of what it is."""
+    return _text([{"apiVersion": kind.api_version, "kind": f"{kind.name}List", "metadata": {}, "items": []}])
 
 
 def _readme(namespace: str, unread: Iterable[str]) -> str:

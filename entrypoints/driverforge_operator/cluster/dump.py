@@ -1,12 +1,8 @@
 """A folder (or tar) of dumps as a cluster that only reads: what `kubectl get -o yaml` (or json) wrote.
 
-kubectl get nodes,clusterpolicies,nvidiadrivers -o yaml > dump/cluster.yaml
-kubectl get daemonsets,configmaps,services -n NAMESPACE -o yaml > dump/objects.yaml
-kubectl get serviceaccounts,roles,rolebindings -n NAMESPACE -o yaml > dump/rights.yaml
-kubectl get pods,events -A -o yaml > dump/pods.yaml
-kubectl logs -n NAMESPACE POD -c CONTAINER > dump/logs/NAMESPACE_POD_CONTAINER.log   # _previous before .log
-
-`driverforge-operator snapshot` writes all of it.
+docs/operator-explain.md has the commands of kubectl that write it. Logs are logs/NAMESPACE_POD_CONTAINER.log,
+and with `_previous` before `.log` what `kubectl logs --previous` printed. `driverforge-operator snapshot`
+writes all of it.
 """
 
 from __future__ import annotations
@@ -43,6 +39,10 @@ class Dump:
         self._documents = [
             one for name, text in files.items() for document in _read(name, text) for one in _items(document)
         ]
+        # an empty list of one kind says so ('EventList'); that of kubectl ('List') does not
+        self._dumped = {
+            (one.get("apiVersion"), str(one.get("kind")).removesuffix("List")) for one in self._documents
+        }
 
     def pages(self, kind: Kind[Loaded], *, labels: str = "") -> Iterator[Page[Loaded]]:
         required = _required(labels)
@@ -74,7 +74,8 @@ class Dump:
             if (one.get("apiVersion"), one.get("kind")) == (kind.api_version, kind.name) and fits(one)
         ]
         try:
-            yield Page(items=tuple(msgspec.convert(one, kind.model) for one in found), version="")
+            items = tuple(msgspec.convert(one, kind.model) for one in found)
+            yield Page(items=items, version="", dumped=(kind.api_version, kind.name) in self._dumped)
         except msgspec.ValidationError as error:
             raise InputError(
                 f"an object of kind {kind.name} is no such object", details=[str(error)]
@@ -127,4 +128,8 @@ def _items(document: object) -> list[Mapping[str, Any]]:
     if not isinstance(document, dict):
         return []
     items = document.get("items")
-    return [one for one in items if isinstance(one, dict)] if isinstance(items, list) else [document]
+    return (
+        [one for one in items if isinstance(one, dict)] or [document]
+        if isinstance(items, list)
+        else [document]
+    )

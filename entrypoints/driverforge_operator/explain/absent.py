@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from driverforge_core import nodekeys
 from driverforge_operator.explain.causes import NO_POD_YET, likely
 from driverforge_operator.explain.complaints import answered, complaints, held_back
 from driverforge_operator.explain.finding import Finding, operator_down
@@ -62,13 +63,23 @@ def _unselected(scene: Scene, component: str, known: list[DaemonSet]) -> Finding
         ]
 
     nearest = min(known, key=lambda one: len(wrong(one)))
-    first, *further = wrong(nearest)
+    # the operator's own label last: it comes where all else fits
+    first, *further = sorted(wrong(nearest), key=lambda one: one.startswith(nodekeys.DRIVER_OWNER))
     what = f"no DaemonSet selects this node; {nearest.metadata.name}, the nearest, wants {first}"
-    return held_back(scene, component, what) or Finding(
+    if said := held_back(scene, component, what):
+        return said
+    if (
+        not further
+        and first.startswith(nodekeys.DRIVER_OWNER)
+        and not scene.labels.get(nodekeys.DRIVER_OWNER)
+    ):
+        told = "the operator has not labelled this node yet: none runs, or it may not label nodes"
+        return operator_down(what, told, scene.sight, complaints(scene, component))
+    return Finding(
         what=what,
         evidence=(*further, *map(str, complaints(scene, component))),
         cause="not-selected",
-        told="no pool of the custom resources is for this node's system or kernel",
+        told="no pool of the custom resources is for this node's system, kernel or labels",
         command=f"kubectl get {'nvidiadrivers' if scene.sight.drivers else 'clusterpolicies'} -o yaml",
     )
 

@@ -48,7 +48,9 @@ CAUSES: tuple[Cause, ...] = (
         id="pull-denied",
         pattern=r"(?:pull|resolve).*(?:401|403|unauthorized|denied|authorization failed|no basic auth)",
         told="the registry refuses the credentials, or there are none for it",
-        command="kubectl get pod -n {namespace} {pod} -o jsonpath='{{.spec.imagePullSecrets}}'",
+        command="kubectl get pod -n {namespace} {pod} -o jsonpath='{{.spec.imagePullSecrets}}'  # if empty: "
+        "kubectl create secret docker-registry NAME -n {namespace} …, and imagePullSecrets: [NAME] in the "
+        "NVIDIADriver's spec, or in the ClusterPolicy's of this operand (spec.driver)",
     ),
     Cause(
         id="image-architecture",
@@ -63,11 +65,20 @@ CAUSES: tuple[Cause, ...] = (
         command="{select}",
     ),
     Cause(
+        id="registry-certificate",
+        pattern=r"(?:pull|resolve).*x509: ",
+        told="the node's container runtime does not accept the registry's certificate",
+        command="crictl pull {image}  # on the node, until it works: its runtime needs the registry's CA, as "
+        "in /etc/containerd/certs.d/HOST/hosts.toml, /etc/containers/certs.d/HOST or the system's trust "
+        "store",
+    ),
+    Cause(
         id="registry-unreachable",
-        pattern=r"(?:pull|resolve).*(?:no such host|i/o timeout|connection refused|x509|tls|deadline exceeded"
+        pattern=r"(?:pull|resolve).*(?:no such host|i/o timeout|connection refused|tls|deadline exceeded"
         r"|no route to host|connection reset|toomanyrequests|429|503)",
-        told="the node does not reach the registry",
-        command="driverforge mirror lock --help  # a closed site: docs/air-gapped.md",
+        told="the node does not reach the registry, or it takes no more requests now",
+        command="crictl pull {image}  # on the node: its DNS, proxy and firewall; a closed site needs a "
+        "mirror (docs/air-gapped.md)",
     ),
     Cause(
         id="pull-failed",
@@ -99,7 +110,8 @@ CAUSES: tuple[Cause, ...] = (
         id="driver-stays",
         pattern=r"another driver is wanted than the loaded one",
         told="the driver from before is still loaded: it was in use when its pod was deleted",
-        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # then reboot it",
+        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # then reboot it, and once "
+        "it is up: kubectl uncordon {node}",
         containers=("k8s-driver-manager",),
     ),
     Cause(
@@ -108,7 +120,8 @@ CAUSES: tuple[Cause, ...] = (
         r"|module nvidia\w* is in use|device or resource busy|unable to cleanup driver modules"
         r"|failed to (?:unload|uninstall) .*(?:driver|module)|still running on the node",
         told="something holds the loaded driver: a pod with a GPU, or a process of the host",
-        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data",
+        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # once its driver is "
+        "ready: kubectl uncordon {node}",
         containers=_DRIVER,
     ),
     Cause(
@@ -182,7 +195,8 @@ CAUSES: tuple[Cause, ...] = (
         id="nvml-mismatch",
         pattern=r"driver/library version mismatch",
         told="the loaded driver is another one than its libraries",
-        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # then delete {pod}",
+        command="kubectl drain {node} --ignore-daemonsets --delete-emptydir-data  # then delete {pod}, and "
+        "once the next one is ready: kubectl uncordon {node}",
     ),
     Cause(
         id="nvml-lost",
@@ -252,6 +266,14 @@ CAUSES: tuple[Cause, ...] = (
         pattern=r"no space left on device",
         told="a file system of the node is full",
         command="df -h  # on the node",
+    ),
+    Cause(
+        # it waits for no file; its pod is not to be deleted in the middle of an eviction
+        id="driver-manager-waits",
+        pattern=r"has not ended",
+        told="it waits for pods that use the GPU to go, or unloads the driver from before",
+        command=_LOGS + " -f; kubectl get pods -A -o wide --field-selector spec.nodeName={node}",
+        containers=("k8s-driver-manager",),
     ),
     Cause(
         id="stuck-init",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from driverforge_core.cell import cell_of_image
@@ -40,8 +40,8 @@ class Finding:
         log = scene.sight.logs.get(stuck.log, ())
         row = likely([stuck.told, stuck.message, *warnings, *log], stuck.container)
         advice = _advice(row, scene, stuck.pod, container=stuck.container, image=stuck.image)
-        last = next((line.strip() for line in reversed(log) if line.strip()), "")
-        evidence = filter(None, (*stuck.message.splitlines(), *warnings))
+        last, details = _end(log)
+        evidence = filter(None, (*stuck.message.splitlines(), *warnings, *details))
         return replace(cls.by(advice, what, evidence), blocked=stuck, last=last)
 
     @classmethod
@@ -61,6 +61,24 @@ class Finding:
         return f"{self.blocked.container}: {self.what}" if self.blocked else self.what
 
 
+_DETAIL, _NEXT = "  | ", "  next: "
+"""How lines begin that follow an error in what our programs print (DriverforgeError.render)."""
+
+
+def _end(log: Sequence[str]) -> tuple[str, list[str]]:
+    """How a log ends: its last line; the first one of an error of ours, with its details."""
+    lines = [line.rstrip() for line in log if line.strip()]
+    details: list[str] = []
+    for line in reversed(lines):
+        if line.startswith("error: "):
+            return line, details[::-1]
+        if line.startswith(_DETAIL):
+            details.append(line.removeprefix(_DETAIL))
+        elif not line.startswith(_NEXT):
+            break
+    return (lines[-1].strip() if lines else ""), []
+
+
 def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object] = ()) -> Finding:
     return Finding(
         what=what,
@@ -69,6 +87,12 @@ def operator_down(what: str, told: str, sight: Sight, evidence: Iterable[object]
         told=told,
         command=sight.find_operator,
     )
+
+
+def _push(image: str) -> str:
+    """What puts the image where nodes pull it from, as the condition ImageMissing tells (plan/pools.py)."""
+    registry, _, name = image.rpartition(":")[0].rpartition("/")
+    return f" --registry {registry} --push" if registry and name == "driver" else ""
 
 
 def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -> Cause:
@@ -80,5 +104,5 @@ def _advice(row: Cause, scene: Scene, pod: Pod, *, container: str, image: str) -
         container=container,
         image=image,
         cell=wanted,
-        select=f"driverforge build --select '{wanted}'",
+        select=f"driverforge build --select '{wanted}'{_push(image)}",
     )

@@ -98,7 +98,12 @@ def _resource(kind: str, resource: CustomResource) -> ResourceDocument:
 
 def as_text(document: StatusDocument) -> str:
     """The same for people: a table of pools, then the nodes that somebody has to look at."""
-    lines = [*_resources(document["resources"]), "", *_pools(document["pools"])]
+    unread = bool(document["unread"])
+    lines = [
+        *_resources(document["resources"], unread=unread),
+        "",
+        *_pools(document["pools"], unread=unread),
+    ]
     for pool in document["pools"]:
         lines += _nodes(f"waiting in {pool['daemonset']}", pool["waiting"])
         if pool["old"]:
@@ -115,16 +120,18 @@ def as_text(document: StatusDocument) -> str:
     return "\n".join(lines)
 
 
-def _resources(resources: Sequence[ResourceDocument]) -> list[str]:
+def _resources(resources: Sequence[ResourceDocument], *, unread: bool) -> list[str]:
+    if not resources and unread:
+        return ["no ClusterPolicy and no NVIDIADriver was read"]
     if not resources:
         return ["no ClusterPolicy and no NVIDIADriver: nothing is asked for"]
     rows = [(f"{one['kind']}/{one['name']}", one["state"], one["told"]) for one in resources]
     return aligned([("RESOURCE", "STATE", "WHAT IT SAYS"), *rows])
 
 
-def _pools(pools: Sequence[PoolDocument]) -> list[str]:
+def _pools(pools: Sequence[PoolDocument], *, unread: bool) -> list[str]:
     if not pools:
-        return ["no driver DaemonSet"]
+        return ["no driver DaemonSet was read" if unread else "no driver DaemonSet"]
     rows = [
         (
             one["daemonset"],

@@ -21,6 +21,8 @@ from driverforge_operator.explain.complaints import complaints
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import Scene
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
+from driverforge_operator.state.workloads import DAEMON_SET, POD
 
 
 class GateState(Enum):
@@ -32,9 +34,11 @@ class GateState(Enum):
     """For one above it, or, by its own words, for one below."""
     OFF = "off"
     """Nobody wants what is behind it, or somebody else brings it."""
+    UNREAD = "unread"
+    """What would say is not in the dump."""
 
 
-OPEN, CLOSED, WAITS, OFF = GateState
+OPEN, CLOSED, WAITS, OFF, UNREAD = GateState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,12 +69,19 @@ Seen = Told | Finding
 
 
 def gates(scene: Scene) -> tuple[Gate, ...]:
-    """All, in order; the ones below a closed one wait."""
+    """All, in order; the ones below a closed one wait. A node without a GPU goes through none of them."""
     found: list[Gate] = []
+    if _has_no_gpu(scene):
+        kubelet = _kubelet(scene)
+        state, told, finding = kubelet if isinstance(kubelet, Told) else (CLOSED, kubelet.brief, kubelet)
+        return (
+            Gate(name="kubelet", state=state, told=told, finding=finding),
+            Gate(name=NFD, state=OFF, told=f"{_NO_DEVICE}, and nothing says that it has one"),
+        )
     for name, look in (*_GATES, *_of_machines(scene), ("ready taint", _taint)):
         seen = look(scene)
         if isinstance(seen, Finding):
-            shut = any(one.state is CLOSED for one in found)
+            shut = any(one.state in (CLOSED, UNREAD) for one in found)
             seen = Told(WAITS if shut else CLOSED, seen.brief, seen)
         found.append(Gate(name=name, state=seen.state, told=seen.told, finding=seen.finding))
     return tuple(found)
@@ -78,7 +89,7 @@ def gates(scene: Scene) -> tuple[Gate, ...]:
 
 def closed(found: Sequence[Gate]) -> Gate | None:
     """The gate to look at; one that waits for a lower one counts where nothing else is closed."""
-    shut = (gate for state in (CLOSED, WAITS) for gate in found if gate.state is state)
+    shut = (gate for state in (CLOSED, UNREAD, WAITS) for gate in found if gate.state is state)
     return next(shut, None)
 
 
@@ -95,6 +106,29 @@ def _kubelet(scene: Scene) -> Seen:
     )
 
 
+NFD = "NFD labels"
+_NO_DEVICE = "Node Feature Discovery sees no PCI device of NVIDIA's (vendor 10de)"
+_GPUS = re.compile(r"nvidia\.com/(?:gpu|mig-)")
+
+
+def has_no_gpu(found: Sequence[Gate]) -> bool:
+    """Whether these are the gates of a node that has no GPU and claims none."""
+    return any(gate.name == NFD and gate.state is OFF for gate in found)
+
+
+def _has_no_gpu(scene: Scene) -> bool:
+    """Not where a label of an operator, the kubelet or an operand's pod says otherwise."""
+    labels, status = scene.labels, scene.node.status
+    seen = any(key.startswith(nodekeys.FEATURE) for key in labels)
+    claimed = (
+        scene.node.gpu
+        or any(key.startswith(nodekeys.DEPLOY) for key in labels)
+        or any(map(_GPUS.match, (*status.capacity, *status.allocatable)))
+        or any(pod.spec.component for pod in scene.pods)
+    )
+    return seen and not claimed
+
+
 def _nfd(scene: Scene) -> Seen:
     for key in nodekeys.GPU_FEATURES:
         if scene.labels.get(key) == "true":
@@ -102,7 +136,7 @@ def _nfd(scene: Scene) -> Seen:
             return Told(OPEN, f"{key.removeprefix(nodekeys.FEATURE)}, {system or 'no system told'}")
     if any(key.startswith(nodekeys.FEATURE) for key in scene.labels):
         return Finding(
-            what="Node Feature Discovery sees no PCI device of NVIDIA's (vendor 10de)",
+            what=_NO_DEVICE,
             cause="no-gpu",
             told="the node has no GPU, or its virtual machine was given none",
             command="lspci -d 10de:  # on the node",
@@ -156,6 +190,14 @@ def _present(scene: Scene) -> Seen:
     )
 
 
+def _asked(scene: Scene) -> Seen:
+    """The label, and who asks for operands, unless nobody looked."""
+    seen, sight = _present(scene), scene.sight
+    if isinstance(seen, Finding) and not sight.resources and sight.lacks(CLUSTER_POLICY):
+        return Told(UNREAD, "the dump has no custom resources")
+    return seen
+
+
 def _switches(scene: Scene) -> Seen:
     node = scene.node.metadata.name
     if scene.labels.get(nodekeys.OPERANDS) == "false":
@@ -186,6 +228,8 @@ def _paused(scene: Scene, paused: Mapping[str, str]) -> Seen:
     if any(stuck.init for pod in scene.operands("driver") if (stuck := blocked(pod))):
         # the driver manager paused them, and is still at it: its own gate says why
         return Told(WAITS, told)
+    if scene.sight.lacks(POD):
+        return Told(UNREAD, f"{told}, and the dump has no pods")
     back = " ".join(f"{nodekeys.DEPLOY}{one}=true" for one in sorted(paused))
     return Finding(
         what=told,
@@ -258,8 +302,10 @@ def _operand(scene: Scene, component: str) -> Seen:
         return Told(OFF, f"no switch {nodekeys.DEPLOY}{component} on this node")
     pods = scene.operands(component)
     if not pods:
-        if not scene.sight.asked_for(component):
+        if not _may_be_asked_for(scene, component):
             return Told(OFF, "no custom resource asks for it")
+        if unread := _undumped(scene, component):
+            return Told(UNREAD, unread)
         return leaving(scene, component) or absent(scene, component)
     if pods[-1].ready:
         return Told(OPEN, f"{pods[-1].metadata.name} is ready")
@@ -268,7 +314,22 @@ def _operand(scene: Scene, component: str) -> Seen:
     return Finding.unplaced(pods[-1], scene)
 
 
-_GPUS = re.compile(r"nvidia\.com/(?:gpu|mig-)")
+def _may_be_asked_for(scene: Scene, component: str) -> bool:
+    """Whether a custom resource asks for it, or could, were it in the dump."""
+    sight = scene.sight
+    return sight.asked_for(component) or (not sight.resources and sight.lacks(CLUSTER_POLICY, NVIDIA_DRIVER))
+
+
+def _undumped(scene: Scene, component: str) -> str:
+    """What is not in the dump, so that nobody knows whether the operand has no pod; '' where all is."""
+    sight = scene.sight
+    if sight.lacks(POD):
+        return "the dump has no pods"
+    if any(one.spec.template.spec.component == component for one in sight.daemonsets):
+        return ""
+    if sight.lacks(DAEMON_SET) and not complaints(scene, component):
+        return "the dump has no DaemonSets"
+    return "the dump has no custom resources" if not sight.resources and sight.lacks(CLUSTER_POLICY) else ""
 
 
 def _capacity(scene: Scene) -> Seen:
@@ -333,8 +394,8 @@ def _taint(scene: Scene) -> Seen:
 
 _GATES: tuple[tuple[str, Callable[[Scene], Seen]], ...] = (
     ("kubelet", _kubelet),
-    ("NFD labels", _nfd),
-    ("gpu.present", _present),
+    (NFD, _nfd),
+    ("gpu.present", _asked),
     ("deploy labels", _switches),
     ("driver pod", _driver_pod),
     ("driver ready", _driver_ready),

@@ -25,7 +25,7 @@ from driverforge_operator.state.kinds import (
     OURS,
     THEIR_DEPLOYMENT,
 )
-from driverforge_operator.state.workloads import DEPLOYMENT, MACHINE, NAMESPACE, Deployment
+from driverforge_operator.state.workloads import DAEMON_SET, DEPLOYMENT, MACHINE, NAMESPACE, Deployment
 
 _SHOWN = 10  # fields, rights and events of one finding
 
@@ -34,9 +34,9 @@ _SHOWN = 10  # fields, rights and events of one finding
 class Installation:
     """`ours` are the definitions of custom resources that this version needs, `served` those of the cluster.
 
-    `namespace` is None where it could not be read; `refused` are rights that the user lacks. What a dump
-    (not `live`) has none of was not dumped, what the user may not read (`Sight.hidden`) may be there: neither
-    is judged.
+    `namespace` is None where it could not be read; `refused` are rights that the user lacks, of which a dump
+    (not `live`) says nothing. What was not dumped (`Sight.undumped`), or may not be read (`Sight.hidden`),
+    may be there: neither is judged.
     """
 
     sight: Sight
@@ -104,7 +104,7 @@ def examine(installation: Installation) -> list[tuple[str, Finding]]:
 
 
 def _definitions(installation: Installation) -> Iterator[Finding]:
-    if not installation.served and (not installation.live or installation.sight.hides(DEFINITION)):
+    if not installation.served and installation.sight.hides(DEFINITION):
         return
     for definition in installation.ours:
         name = definition["metadata"]["name"]
@@ -163,8 +163,7 @@ def _operators(installation: Installation) -> Iterator[Finding]:
             command=f"kubectl scale deployment -n {theirs.namespace} {theirs.name} --replicas=0"
             "  # or uninstall either",
         )
-    known = not installation.sight.hides(DEPLOYMENT) and (installation.deployments or installation.live)
-    if known and not found:
+    if not found and not installation.sight.hides(DEPLOYMENT):
         yield Finding(
             what="no operator is deployed",
             cause="no-operator",
@@ -314,19 +313,30 @@ def looked_at(installation: Installation) -> tuple[str, ...]:
     sight = installation.sight
 
     def read(kind: Kind[Any], what: str, told: str) -> str:
+        if sight.lacks(kind):
+            return f"{what}: not in the dump, and not judged"
         return f"{what} may not be read" if sight.hides(kind) else told
 
     gpus = sum(node.gpu for node in sight.nodes.values())
-    operators = ", ".join(installation.operators)
     namespace = f"namespace {sight.namespace}"
     return (
         read(MACHINE, "nodes", f"{_counted(sight.nodes, 'node')}, {gpus} with a GPU"),
-        f"operators: {operators or read(DEPLOYMENT, 'those of other namespaces', 'none')}",
+        _operators_seen(installation),
         read(DEFINITION, "definitions", f"{_counted(installation.served, 'definition')} of nvidia.com"),
-        f"{_counted(sight.daemonsets, 'DaemonSet')} of operands, {_counted(sight.warnings, 'warning')}",
+        read(DAEMON_SET, "DaemonSets", f"{_counted(sight.daemonsets, 'DaemonSet')} of operands"),
+        read(EVENT, "warnings", _counted(sight.warnings, "warning")),
         namespace if installation.namespace else read(NAMESPACE, namespace, f"no {namespace}"),
-        "rights of this user" if installation.live else "no rights: a dump has none",
+        "rights of this user" if installation.live else "rights: a dump has none, and they are not judged",
     )
+
+
+def _operators_seen(installation: Installation) -> str:
+    sight, found = installation.sight, ", ".join(installation.operators)
+    if not found and sight.lacks(DEPLOYMENT):
+        return "operators: no Deployment is in the dump, and none is judged"
+    if not found and sight.hides(DEPLOYMENT):
+        return "operators: those of other namespaces may not be read"
+    return f"operators: {found or 'none'}"
 
 
 def as_text(found: Sequence[tuple[str, Finding]], installation: Installation) -> str:
@@ -344,7 +354,8 @@ def as_text(found: Sequence[tuple[str, Finding]], installation: Installation) ->
     ]
     parts += [f"looked at: {'; '.join(looked_at(installation))}"]
     parts += [f"not read: {one}" for one in installation.sight.unread]
-    return "\n\n".join(parts if found else ["nothing found", *parts])
+    nothing = "nothing found" if installation.live else "nothing found in what the dump has"
+    return "\n\n".join(parts if found else [nothing, *parts])
 
 
 def document(found: Sequence[tuple[str, Finding]], installation: Installation) -> DoctorDocument:

@@ -23,8 +23,8 @@ class Sight:
     """What could be read. `pods` are operands and what else was looked at, of all namespaces.
 
     `daemonsets` of our namespace come first. `unread` says what the user may not see; `hidden` has the
-    plurals of kinds of which not all may be seen, so that nobody knows that there is none. `logs` has the
-    last lines of some containers.
+    plurals of kinds of which not all may be seen, so that nobody knows that there is none; `undumped` those
+    of kinds that a dump has nothing of. `logs` has the last lines of some containers.
     """
 
     namespace: str
@@ -36,11 +36,16 @@ class Sight:
     drivers: Mapping[str, CustomResource]
     unread: tuple[str, ...] = ()
     hidden: frozenset[str] = frozenset()
+    undumped: frozenset[str] = frozenset()
     logs: Mapping[Log, tuple[str, ...]] = field(default_factory=dict)
 
     def hides(self, *kinds: Kind[Any]) -> bool:
-        """Whether the user may not see all objects of one of these kinds."""
-        return any(kind.plural in self.hidden for kind in kinds)
+        """Whether the user may not see all objects of one of these kinds, or the dump has none."""
+        return any(kind.plural in self.hidden for kind in kinds) or self.lacks(*kinds)
+
+    def lacks(self, *kinds: Kind[Any]) -> bool:
+        """Whether one of these kinds is not in the dump."""
+        return any(kind.plural in self.undumped for kind in kinds)
 
     @cached_property
     def pods_by_node(self) -> Mapping[str, Sequence[Pod]]:

@@ -6,26 +6,36 @@ from collections.abc import Sequence
 
 from driverforge_operator.explain.documents import ExplainDocument, FindingDocument
 from driverforge_operator.explain.finding import Finding
-from driverforge_operator.explain.gates import Gate, closed
+from driverforge_operator.explain.gates import Gate, GateState, closed, has_no_gpu
 
 _EVIDENCE = 6  # lines that are shown
 _LINE = 300  # characters of one: a refusal of the API server names every field
 
 
 def sentence(node: str, found: Sequence[Gate]) -> str:
-    """Which gate is closed, on which container, its last log line, the likely cause, and what helps."""
+    """Which gate is closed, on which container, how its log ends, the likely cause, and what helps."""
+    return "; ".join(_parts(node, found))
+
+
+def _parts(node: str, found: Sequence[Gate]) -> list[str]:
+    """What is seen, the likely cause and what to try; one text where there is no cause to tell."""
     gate = closed(tuple(found))
+    if gate is None and has_no_gpu(found):
+        return [f"Node {node} has no GPU: nothing to do."]
     if gate is None:
-        return f"Node {node} is ready: every gate is open."
+        return [f"Node {node} is ready: every gate is open."]
+    if gate.state is GateState.UNREAD:
+        return [f"Nobody can say whether node {node} is ready: at the gate '{gate.name}', {gate.told}."]
     if gate.finding is None:
-        return f"Node {node} waits at the gate '{gate.name}': {gate.told}."
+        return [f"Node {node} waits at the gate '{gate.name}': {gate.told}."]
     finding = gate.finding
     where = f" on {finding.blocked}" if finding.blocked else ""
-    last = f'; its last log line is "{_cut(finding.last)}"' if finding.last else ""
-    return (
-        f"Node {node} is not ready because the gate '{gate.name}' is closed{where}: {finding.what}{last}; "
-        f"likely cause: {_cut(finding.told)} [{finding.cause}]; try: {finding.command}"
-    )
+    last = f'; its log ends with "{_cut(finding.last)}"' if finding.last else ""
+    return [
+        f"Node {node} is not ready because the gate '{gate.name}' is closed{where}: {finding.what}{last}",
+        f"likely cause: {_cut(finding.told)} [{finding.cause}]",
+        f"try: {finding.command}",
+    ]
 
 
 def table(node: str, found: Sequence[Gate], unread: Sequence[str]) -> str:
@@ -36,7 +46,8 @@ def table(node: str, found: Sequence[Gate], unread: Sequence[str]) -> str:
     evidence = gate.finding.evidence if gate and gate.finding else ()
     lines += ["", *(f"  | {_cut(line)}" for line in evidence[-_EVIDENCE:])] if evidence else []
     lines += ["", *(f"not read: {one}" for one in unread)] if unread else []
-    return "\n".join([*lines, "", sentence(node, found)])
+    seen, *advice = _parts(node, found)
+    return "\n".join([*lines, "", seen, *(f"  {one}" for one in advice)])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

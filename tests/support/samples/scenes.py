@@ -14,6 +14,9 @@ from typing import Any
 import yaml
 
 from driverforge_core import nodekeys
+from driverforge_operator.ports import Kind
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
+from driverforge_operator.state.workloads import DAEMON_SET, EVENT, POD
 from support.samples.operatorcases import policy_spec, result
 
 NAMESPACE, NODE = "gpu-operator", "gpu-0"
@@ -24,6 +27,11 @@ OPERANDS = {
     "device-plugin": "nvidia-device-plugin-daemonset",
 }
 Document = dict[str, Any]
+
+
+def empty(kind: Kind[Any]) -> Document:
+    """A list that says of what kind it has none."""
+    return {"apiVersion": kind.api_version, "kind": f"{kind.name}List", "metadata": {}, "items": []}
 
 
 class SceneFolder:
@@ -162,6 +170,8 @@ class SceneFolder:
             *self.daemonsets.values(),
             *self.pods.values(),
             *self.others,
+            # so much of the cluster is all in it: what is not there is not there
+            *map(empty, (POD, DAEMON_SET, EVENT, CLUSTER_POLICY, NVIDIA_DRIVER)),
         ]
 
     def write(self, folder: Path) -> Path:
