@@ -16,9 +16,10 @@ from driverforge_operator.explain.gates import closed, gates
 from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import DRIVERS, Scene, Sight
 from driverforge_operator.explain.sentence import aligned
-from driverforge_operator.state.kinds import CustomResource
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER, CustomResource
 from driverforge_operator.state.workloads import DaemonSet, Machine, Pod, WorkloadSpec
 
+_UNREAD = (f"{CLUSTER_POLICY.plural}:", f"{NVIDIA_DRIVER.plural}:")  # as such lines begin
 _SHOWN = 20  # nodes of a list for people; programs get all
 
 
@@ -98,7 +99,7 @@ def _resource(kind: str, resource: CustomResource) -> ResourceDocument:
 
 def as_text(document: StatusDocument) -> str:
     """The same for people: a table of pools, then the nodes that somebody has to look at."""
-    lines = [*_resources(document["resources"]), "", *_pools(document["pools"])]
+    lines = [*_resources(document), "", *_pools(document["pools"])]
     for pool in document["pools"]:
         lines += _nodes(f"waiting in {pool['daemonset']}", pool["waiting"])
         if pool["old"]:
@@ -115,7 +116,10 @@ def as_text(document: StatusDocument) -> str:
     return "\n".join(lines)
 
 
-def _resources(resources: Sequence[ResourceDocument]) -> list[str]:
+def _resources(document: StatusDocument) -> list[str]:
+    resources = document["resources"]
+    if not resources and any(one.startswith(_UNREAD) for one in document["unread"]):
+        return ["custom resources may not be read"]
     if not resources:
         return ["no ClusterPolicy and no NVIDIADriver: nothing is asked for"]
     rows = [(f"{one['kind']}/{one['name']}", one["state"], one["told"]) for one in resources]

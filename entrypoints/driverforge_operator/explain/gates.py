@@ -21,6 +21,7 @@ from driverforge_operator.explain.complaints import complaints
 from driverforge_operator.explain.finding import Finding, operator_down
 from driverforge_operator.explain.outdated import move_on, outdated
 from driverforge_operator.explain.scene import Scene
+from driverforge_operator.state.kinds import CLUSTER_POLICY, NVIDIA_DRIVER
 
 
 class GateState(Enum):
@@ -144,10 +145,16 @@ def _present(scene: Scene) -> Seen:
     # who may not read custom resources sees what was made of them
     if value == "true" and (asked or sight.daemonsets):
         return Told(OPEN, "true")
+    hidden = "custom resources may not be read" if sight.hides(CLUSTER_POLICY, NVIDIA_DRIVER) else ""
+    if value == "true" and hidden:
+        return Told(OPEN, f"true; {hidden}")
     what = f"{nodekeys.GPU_PRESENT} is {value or 'not there'}"
     if asked:
         told = "no operator runs, or it may not label nodes"
         return operator_down(what, told, sight, complaints(scene))
+    if hidden:
+        told = f"{hidden}: there may be none, no operator may run, or it may not label nodes"
+        return operator_down(what, told, sight)
     return Finding(
         what="nothing asks for operands" if value == "true" else what,
         cause="not-asked",
@@ -258,7 +265,7 @@ def _operand(scene: Scene, component: str) -> Seen:
         return Told(OFF, f"no switch {nodekeys.DEPLOY}{component} on this node")
     pods = scene.operands(component)
     if not pods:
-        if not scene.sight.asked_for(component):
+        if not scene.asked_for(component):
             return Told(OFF, "no custom resource asks for it")
         return leaving(scene, component) or absent(scene, component)
     if pods[-1].ready:
